@@ -1,0 +1,25 @@
+//! The `switchboard` program. It owns the terminal, the configuration and the exit codes; all logic
+//! that a library user would need lives in the crates below it.
+
+mod commands;
+mod outcome;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Any ACP agent with any ACP client, every session seen, kept and replayed.
+#[derive(Debug, Parser)]
+#[command(name = "switchboard", version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match commands::run(arguments.command) {
+        Ok(outcome) => outcome.into(),
+        Err(error) => error.report(),
+    }
+}

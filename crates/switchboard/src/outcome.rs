@@ -1,0 +1,57 @@
+//! How a command ends: an exit code, or an error for a person with hints on what to do next.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// The way a command that ran to its end came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Everything is fine: exit code 0.
+    Fine,
+    /// It ran and found problems in its input: exit code 1.
+    Problems,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Fine => ExitCode::SUCCESS,
+            Outcome::Problems => ExitCode::from(1),
+        }
+    }
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub(crate) struct CommandError {
+    exit_code: u8,
+    message: String,
+    hints: Vec<String>,
+}
+
+impl CommandError {
+    /// The command ran and met a problem that ends it: exit code 1.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        CommandError { exit_code: 1, message: message.into(), hints: Vec::new() }
+    }
+
+    /// The command line or what it names does not make sense: exit code 2.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        CommandError { exit_code: 2, message: message.into(), hints: Vec::new() }
+    }
+
+    /// Adds a line that says what the user can do about it.
+    pub(crate) fn hint(mut self, hint: impl Display) -> Self {
+        self.hints.push(hint.to_string());
+        self
+    }
+
+    /// Prints the error on standard error and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        eprintln!("switchboard: {}", self.message);
+        for hint in &self.hints {
+            eprintln!("  hint: {hint}");
+        }
+        ExitCode::from(self.exit_code)
+    }
+}
