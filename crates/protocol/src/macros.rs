@@ -177,7 +177,7 @@ macro_rules! union {
                         return <$bare_type as $crate::wire::Object<'a>>::read_body(reader, body).map($name::$bare);
                     )?
                     #[allow(unreachable_code)]
-                    return reader.fault(body.start, $crate::error::Problem::Missing($tag));
+                    return body.missing_tag(reader, $tag);
                 };
                 #[allow(unused_variables)]
                 let start = body.start;
@@ -205,8 +205,7 @@ macro_rules! union {
             fn write_body(&self, writer: &mut $crate::json::writer::Writer<'_>) {
                 match self {
                     $( $name::$variant(value) => {
-                        writer.key($tag);
-                        writer.string($value);
+                        writer.prepared(concat!(",\"", $tag, "\":\"", $value, "\""));
                         $crate::wire::Object::write_body(value, writer);
                     } )*
                     $( $name::$bare(value) => $crate::wire::Object::write_body(value, writer), )?
@@ -410,7 +409,7 @@ macro_rules! take_slot {
 
 macro_rules! write_field {
     (required $value:expr, $key:literal, $writer:ident) => {
-        $writer.key($key);
+        $writer.prepared(concat!(",\"", $key, "\":"));
         $crate::wire::Wire::write(&$value, $writer);
     };
     (strict_required $value:expr, $key:literal, $writer:ident) => {
@@ -419,19 +418,16 @@ macro_rules! write_field {
     (patch $value:expr, $key:literal, $writer:ident) => {
         match &$value {
             $crate::Field::Keep => {}
-            $crate::Field::Clear => {
-                $writer.key($key);
-                $writer.literal("null");
-            }
+            $crate::Field::Clear => $writer.prepared(concat!(",\"", $key, "\":null")),
             $crate::Field::Set(value) => {
-                $writer.key($key);
+                $writer.prepared(concat!(",\"", $key, "\":"));
                 $crate::wire::Wire::write(value, $writer);
             }
         }
     };
     ($kind:ident $value:expr, $key:literal, $writer:ident) => {
         if let Some(value) = &$value {
-            $writer.key($key);
+            $writer.prepared(concat!(",\"", $key, "\":"));
             $crate::wire::Wire::write(value, $writer);
         }
     };

@@ -354,18 +354,21 @@ impl<'a> Wire<'a> for LineNumber {
 
 /// A size in bytes: signed in version 1 and the `spec` dialect, unsigned in the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ByteSize(i128);
+pub struct ByteSize {
+    negative: bool,
+    magnitude: u64,
+}
 
 impl ByteSize {
     /// The size, where it makes sense.
     pub fn get(self) -> Option<u64> {
-        self.0.try_into().ok()
+        (!self.negative).then_some(self.magnitude)
     }
 }
 
 impl From<u64> for ByteSize {
     fn from(size: u64) -> Self {
-        ByteSize(size.into())
+        ByteSize { negative: false, magnitude: size }
     }
 }
 
@@ -378,20 +381,24 @@ impl<'a> Wire<'a> for ByteSize {
 
     fn read(reader: &mut Reader<'a>) -> Read<Self> {
         let place = reader.place();
-        let unsigned = if reader.revision().has_newest() { u64::read(reader).ok() } else { None };
-        if let Some(size) = unsigned {
-            return Ok(ByteSize(size.into()));
+        if reader.revision().has_newest()
+            && let Ok(size) = u64::read(reader)
+        {
+            return Ok(size.into());
         }
         reader.rewind(place);
         let size = i64::read(reader)?;
         if reader.revision() == Revision::Newest {
             return reader.fault(place.offset(), Problem::Rule("an integer of 64 bits, not negative".into()));
         }
-        Ok(ByteSize(size.into()))
+        Ok(ByteSize { negative: size < 0, magnitude: size.unsigned_abs() })
     }
 
     fn write(&self, writer: &mut Writer<'_>) {
-        writer.display(self.0);
+        if self.negative {
+            writer.literal("-");
+        }
+        writer.display(self.magnitude);
     }
 
     fn schema(schemas: &mut Schemas) -> Value {

@@ -126,11 +126,20 @@ impl Body {
                 return Ok(Some(tag));
             }
             passed = true;
-            reader.skip_value()?;
+            reader.pass_over()?;
         }
         reader.rewind(place);
         self.first = first;
         Ok(None)
+    }
+
+    /// The tag is not there, or the text is not JSON, which is then the worse fault.
+    #[cold]
+    pub(crate) fn missing_tag<T>(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Read<T> {
+        while reader.next_key(&mut self.first)?.is_some() {
+            reader.skip_value()?;
+        }
+        reader.fault(self.start, Problem::Missing(name))
     }
 
     fn add_tag(&mut self, tag: Tag) {
@@ -478,5 +487,36 @@ impl<'a, T: Wire<'a>> Wire<'a> for Vec<T> {
 
     fn schema(schemas: &mut Schemas) -> Value {
         json!({"type": "array", "items": T::schema(schemas)})
+    }
+}
+
+/// A large or rare part of a value, so that the values that hold it stay small enough to move about cheaply.
+impl<'a, T: Wire<'a>> Wire<'a> for Box<T> {
+    type Owned = Box<T::Owned>;
+
+    fn into_owned(self) -> Self::Owned {
+        Box::new((*self).into_owned())
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        T::read(reader).map(Box::new)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        (**self).write(writer);
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        T::schema(schemas)
+    }
+}
+
+impl<'a, T: Object<'a>> Object<'a> for Box<T> {
+    fn read_body(reader: &mut Reader<'a>, body: Body) -> Read<Self> {
+        T::read_body(reader, body).map(Box::new)
+    }
+
+    fn write_body(&self, writer: &mut Writer<'_>) {
+        (**self).write_body(writer);
     }
 }
