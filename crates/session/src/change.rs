@@ -20,6 +20,14 @@ impl Changes {
         }
     }
 
+    /// What was changed after these changes.
+    pub(crate) fn extend(&mut self, later: Changes) {
+        self.revision = self.revision.max(later.revision);
+        for change in later.first.into_iter().chain(later.more) {
+            self.push(change);
+        }
+    }
+
     pub(crate) fn set_revision(&mut self, revision: u64) {
         self.revision = revision;
     }

@@ -445,7 +445,7 @@ mod tests {
 
     fn push(content: &mut Blocks, text: &str) {
         let block = match text.strip_prefix('!') {
-            Some(name) => v2::ContentBlock::ResourceLink(v2::ResourceLink::new(name, "file:///w")),
+            Some(name) => v2::ContentBlock::ResourceLink(Box::new(v2::ResourceLink::new(name, "file:///w"))),
             None => v2::ContentBlock::text(text),
         };
         content.push(&block, None, &Extra::new());

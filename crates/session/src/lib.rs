@@ -30,9 +30,12 @@
 mod bytes;
 mod change;
 mod content;
+mod conversation;
+mod document;
 mod entry;
 mod error;
 mod index;
+mod json;
 mod patch;
 mod replay;
 mod request;
@@ -40,12 +43,14 @@ mod requests;
 mod session;
 mod shared_vec;
 mod snapshot;
+mod update;
 
 pub use bytes::Bytes;
 pub use change::{
     Change, Changes, ContentChange, EntryChange, EntryField, FieldChange, FieldChanges, RequestEvent,
 };
 pub use content::{Block, Content, Item};
+pub use conversation::{Conversation, ConversationError, Step};
 pub use entry::{Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;
 pub use request::{Elicitation, Moment, Permission, Settlement, Side};

@@ -146,3 +146,8 @@ pub(crate) fn patch_extra(stored: &mut Extra<'static>, extra: &Extra<'_>) -> Opt
     }
     change
 }
+
+/// The field that makes a new entry have this value.
+pub(crate) fn set<T>(value: Option<T>) -> Field<T> {
+    value.map_or(Field::Keep, Field::Set)
+}

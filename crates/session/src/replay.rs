@@ -42,7 +42,7 @@ impl Session {
         let mut changes = Changes::default();
         self.take_transcript(&replay.view, &mut changes);
         self.take_rest(&replay.view, &mut changes);
-        self.recent = 0;
+        self.recent = Default::default();
         self.finish(changes)
     }
 

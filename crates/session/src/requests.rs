@@ -49,12 +49,9 @@ impl Session {
         if let Some(index) = self.permission_place(id) {
             self.settle(index, Settlement::Cancelled { by: Side::Agent, at }, &mut changes);
         }
-        let index = self.view.permissions.len();
         let mut permission = Permission::new(id, request, at, self.view.entries.len());
         permission.revision = self.view.revision + 1;
-        let hash = self.view.permission_index.hash(id);
-        self.view.permission_index.insert(hash, index);
-        self.view.permissions.push(Arc::new(permission));
+        let index = self.view.push_permission(permission);
         changes.push(Change::Permission { index, event: RequestEvent::Opened });
         self.finish(changes)
     }
@@ -123,8 +120,10 @@ impl Session {
 
     fn settle(&mut self, index: usize, settlement: Settlement<Arc<str>>, changes: &mut Changes) {
         let revision = self.view.revision + 1;
-        let Some(permission) = self.view.permissions.get_mut(index) else { return };
-        if permission.settlement.is_pending() {
+        if !self.view.permissions.get(index).is_some_and(|it| it.settlement.is_pending()) {
+            return;
+        }
+        if let Some(permission) = self.view.permissions.get_mut(index) {
             let event = event_of(&settlement);
             let permission = Arc::make_mut(permission);
             permission.settlement = settlement;
@@ -144,10 +143,7 @@ impl Session {
         if let Some(index) = self.elicitation_place(id) {
             self.settle_data(index, Settlement::Cancelled { by: Side::Agent, at }, &mut changes);
         }
-        let index = self.view.elicitations.len();
-        let hash = self.view.elicitation_index.hash(id);
-        self.view.elicitation_index.insert(hash, index);
-        self.view.elicitations.push(Arc::new(Elicitation {
+        let index = self.view.push_elicitation(Elicitation {
             id: id.clone().into_owned(),
             request: Arc::new(request.clone().into_owned()),
             opened_at: at,
@@ -155,7 +151,7 @@ impl Session {
             settlement: Settlement::Pending,
             completed: false,
             revision: self.view.revision + 1,
-        }));
+        });
         changes.push(Change::Elicitation { index, event: RequestEvent::Opened });
         self.finish(changes)
     }
@@ -221,8 +217,10 @@ impl Session {
         changes: &mut Changes,
     ) {
         let revision = self.view.revision + 1;
-        let Some(elicitation) = self.view.elicitations.get_mut(index) else { return };
-        if elicitation.settlement.is_pending() {
+        if !self.view.elicitations.get(index).is_some_and(|it| it.settlement.is_pending()) {
+            return;
+        }
+        if let Some(elicitation) = self.view.elicitations.get_mut(index) {
             let event = event_of(&settlement);
             let elicitation = Arc::make_mut(elicitation);
             elicitation.settlement = settlement;
@@ -235,17 +233,11 @@ impl Session {
     /// gone. Updates that come later still apply.
     pub fn cancel_requests(&mut self, by: Side, at: Moment) -> Changes {
         let mut changes = Changes::default();
-        let pending = |settled: bool, index: usize| (!settled).then_some(index);
-        let permissions: Vec<usize> = (self.permissions().enumerate())
-            .filter_map(|(index, permission)| pending(!permission.settlement.is_pending(), index))
-            .collect();
-        for index in permissions {
+        // Those that are settled already stay as they are.
+        for index in 0..self.view.permissions.len() {
             self.settle(index, Settlement::Cancelled { by, at }, &mut changes);
         }
-        let elicitations: Vec<usize> = (self.elicitations().enumerate())
-            .filter_map(|(index, elicitation)| pending(!elicitation.settlement.is_pending(), index))
-            .collect();
-        for index in elicitations {
+        for index in 0..self.view.elicitations.len() {
             self.settle_data(index, Settlement::Cancelled { by, at }, &mut changes);
         }
         self.finish(changes)

@@ -27,8 +27,8 @@ pub struct Session {
     pub(crate) origin: Origin,
     /// History that is being replayed, beside the present state.
     pub(crate) replay: Option<Box<Session>>,
-    /// The entry that the last update went to; the next one mostly goes there too.
-    pub(crate) recent: usize,
+    /// For each kind, the entry that the last update went to; the next one mostly goes there too.
+    pub(crate) recent: [usize; EntryKind::ALL.len()],
 }
 
 impl Deref for Session {
@@ -57,7 +57,7 @@ impl Session {
     pub fn new(dialect: Revision) -> Self {
         let meta_rule = if dialect == Revision::Spec { MetaRule::Replace } else { MetaRule::Merge };
         let view = Snapshot::new(dialect);
-        Session { view, meta_rule, origin: Origin::Live, replay: None, recent: 0 }
+        Session { view, meta_rule, origin: Origin::Live, replay: None, recent: Default::default() }
     }
 
     /// Tells that the peer, whose dialect was unknown, has turned out to speak the `spec` dialect: from here
@@ -82,7 +82,7 @@ impl Session {
     ///
     /// let mut session = Session::new(Revision::Any);
     /// let call = v2::ToolCallUpdate::new("c-1").title("Read").status(v2::ToolCallStatus::Completed);
-    /// let changes = session.apply(&v2::SessionUpdate::ToolCallUpdate(call));
+    /// let changes = session.apply(&call.into());
     /// let Some(Change::Entry(change)) = changes.iter().next() else { panic!() };
     /// assert!(change.created);
     /// assert_eq!(change.fields.get(EntryField::Title), Some(FieldChange::Set));
@@ -135,7 +135,7 @@ impl Session {
                 if notices.len() == MAX_NOTICES {
                     notices.remove(0);
                 }
-                notices.push(notice.clone().into_owned());
+                notices.push((**notice).clone().into_owned());
                 changes.push(Change::Notice);
             }
             Update::Unknown(unknown) => self.keep_unknown(unknown, changes),
@@ -146,8 +146,9 @@ impl Session {
 
     /// The place of an entry, which is created if need be.
     fn place(&mut self, kind: EntryKind, id: &str) -> EntryChange {
-        if self.view.is_entry(self.recent, kind, id) {
-            return EntryChange::new(self.recent, kind, false);
+        let recent = self.recent[kind as usize];
+        if self.view.is_entry(recent, kind, id) {
+            return EntryChange::new(recent, kind, false);
         }
         let hash = self.view.entry_hash(kind, id);
         let found = self.view.find_entry(hash, kind, id);
@@ -157,7 +158,7 @@ impl Session {
             self.view.entries.push(Entry::new(kind, id, self.origin));
             position
         });
-        self.recent = position;
+        self.recent[kind as usize] = position;
         EntryChange::new(position, kind, found.is_none())
     }
 

@@ -239,6 +239,14 @@ impl Snapshot {
         self.permission_at(self.permission_place(id)?)
     }
 
+    pub(crate) fn push_permission(&mut self, permission: Permission) -> usize {
+        let index = self.permissions.len();
+        let hash = self.permission_index.hash(&permission.id);
+        self.permission_index.insert(hash, index);
+        self.permissions.push(Arc::new(permission));
+        index
+    }
+
     pub(crate) fn permission_place(&self, id: &RequestId<'_>) -> Option<usize> {
         let is_it = |place| self.permissions.get(place).is_some_and(|permission| permission.id == *id);
         self.permission_index.find(self.permission_index.hash(id), is_it)
@@ -257,6 +265,14 @@ impl Snapshot {
     /// The request for data with an id; the last one, where an id was used again.
     pub fn elicitation(&self, id: &RequestId<'_>) -> Option<&Elicitation> {
         self.elicitations.get(self.elicitation_place(id)?).map(|elicitation| &**elicitation)
+    }
+
+    pub(crate) fn push_elicitation(&mut self, elicitation: Elicitation) -> usize {
+        let index = self.elicitations.len();
+        let hash = self.elicitation_index.hash(&elicitation.id);
+        self.elicitation_index.insert(hash, index);
+        self.elicitations.push(Arc::new(elicitation));
+        index
     }
 
     pub(crate) fn elicitation_place(&self, id: &RequestId<'_>) -> Option<usize> {
