@@ -9,10 +9,10 @@ use switchboard_protocol::{Extra, Meta, Wire, v2};
 use crate::shared_vec::SharedVec;
 
 /// A segment is sealed when its text reaches this many bytes. What a snapshot makes the next change copy is
-/// at most this much.
-const SEGMENT_BYTES: usize = 4096;
+/// at most this much. Allocators are much faster below a kilobyte than above it.
+const SEGMENT_BYTES: usize = 992;
 /// A segment is sealed when it has this many items.
-const SEGMENT_ITEMS: usize = 512;
+const SEGMENT_ITEMS: usize = 248;
 
 /// What content consists of: [`v2::ContentBlock`] in messages, [`v2::ToolCallContent`] in tool calls.
 pub trait Block: Clone + PartialEq + fmt::Debug + private::Sealed + 'static {
@@ -215,6 +215,21 @@ impl<B: Block> Segment<B> {
         SegmentItems { segment: self, next: 0, start: 0, odd: self.odd.iter().peekable() }
     }
 
+    /// Grows in larger steps than vectors do by themselves: what streams in small pieces goes on streaming.
+    /// The first item gets just its room, for it may be all there is.
+    #[inline]
+    fn make_room(&mut self, length: usize) {
+        let wanted = self.text.len() + length;
+        if wanted > self.text.capacity() {
+            let room = if self.ends.is_empty() { wanted } else { wanted.max(64) * 4 };
+            self.text.reserve_exact(room.min(SEGMENT_BYTES).max(wanted) - self.text.len());
+        }
+        if self.ends.len() == self.ends.capacity() {
+            let room = if self.ends.is_empty() { 1 } else { self.ends.len().max(4) * 4 };
+            self.ends.reserve_exact(room.min(SEGMENT_ITEMS) - self.ends.len());
+        }
+    }
+
     fn is_full(&self) -> bool {
         self.text.len() >= SEGMENT_BYTES || self.ends.len() >= SEGMENT_ITEMS
     }
@@ -329,6 +344,7 @@ impl<B: Block> Content<B> {
             });
             tail.odd.push(Odd { item: tail.ends.len() as u32, block, chunk });
         }
+        tail.make_room(length);
         tail.text.push_str(text.unwrap_or_default());
         tail.ends.push(tail.text.len() as u32);
         self.length += 1;

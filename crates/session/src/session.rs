@@ -6,7 +6,7 @@ use std::sync::Arc;
 use switchboard_protocol::{Field, Revision, Text, UnknownVariant, Wire, v2};
 
 use crate::change::{Change, Changes, ContentChange, EntryChange, EntryField, FieldChange};
-use crate::entry::{Entry, EntryKind, Origin};
+use crate::entry::{Entry, EntryKind, Head, Origin};
 use crate::patch::{
     MetaRule, patch_content, patch_defaulted, patch_extra, patch_list, patch_shared, patch_text,
 };
@@ -168,46 +168,47 @@ impl Session {
         kind: EntryKind,
         id: &str,
         changes: &mut Changes,
-        edit: impl FnOnce(&mut Entry, &mut EntryChange),
+        edit: impl for<'e> FnOnce(&'e mut Entry, &mut EntryChange) -> Option<&'e mut Head>,
     ) {
         let mut change = self.place(kind, id);
         let revision = self.view.revision + 1;
-        if let Some(entry) = self.view.entries.get_mut(change.position) {
-            edit(entry, &mut change);
-            if !change.is_empty() {
-                entry.head_mut().revision = revision;
-            }
-        }
+        let entry = self.view.entries.get_mut(change.position);
+        let head = entry.and_then(|entry| edit(entry, &mut change));
         if !change.is_empty() {
+            if let Some(head) = head {
+                head.revision = revision;
+            }
             changes.push(Change::Entry(change));
         }
     }
 
     fn message_chunk(&mut self, kind: EntryKind, chunk: &v2::ContentChunk<'_>, changes: &mut Changes) {
         self.change_entry(kind, &chunk.message_id, changes, |entry, change| {
-            let Entry::Message(message) = entry else { return };
+            let Entry::Message(message) = entry else { return None };
             let message = Arc::make_mut(message);
             message.content.push(&chunk.content, chunk.meta.as_ref(), &chunk.extra);
             change.content = ContentChange::Appended(1);
+            Some(&mut message.head)
         });
     }
 
     fn message_update(&mut self, kind: EntryKind, update: &v2::MessageUpdate<'_>, changes: &mut Changes) {
         let rule = self.meta_rule;
         self.change_entry(kind, &update.message_id, changes, |entry, change| {
-            let Entry::Message(message) = entry else { return };
+            let Entry::Message(message) = entry else { return None };
             let message = Arc::make_mut(message);
             change.content = patch_content(&mut message.content, &update.content);
             let fields = &mut change.fields;
             fields.note(EntryField::Meta, rule.apply(&mut message.head.meta, &update.meta));
             fields.note(EntryField::Extra, patch_extra(&mut message.head.extra, &update.extra));
+            Some(&mut message.head)
         });
     }
 
     pub(crate) fn tool_call_update(&mut self, update: &v2::ToolCallUpdate<'_>, changes: &mut Changes) {
         let rule = self.meta_rule;
         self.change_entry(EntryKind::ToolCall, &update.tool_call_id, changes, |entry, change| {
-            let Entry::ToolCall(call) = entry else { return };
+            let Entry::ToolCall(call) = entry else { return None };
             let call = Arc::make_mut(call);
             change.content = patch_content(&mut call.content, &update.content);
             let fields = &mut change.fields;
@@ -221,21 +222,24 @@ impl Session {
             fields.note(EntryField::Capabilities, patch_shared(&mut call.capabilities, &update.capabilities));
             fields.note(EntryField::Meta, rule.apply(&mut call.head.meta, &update.meta));
             fields.note(EntryField::Extra, patch_extra(&mut call.head.extra, &update.extra));
+            Some(&mut call.head)
         });
     }
 
     fn tool_call_chunk(&mut self, chunk: &v2::ToolCallContentChunk<'_>, changes: &mut Changes) {
         self.change_entry(EntryKind::ToolCall, &chunk.tool_call_id, changes, |entry, change| {
-            let Entry::ToolCall(call) = entry else { return };
-            Arc::make_mut(call).content.push(&chunk.content, chunk.meta.as_ref(), &chunk.extra);
+            let Entry::ToolCall(call) = entry else { return None };
+            let call = Arc::make_mut(call);
+            call.content.push(&chunk.content, chunk.meta.as_ref(), &chunk.extra);
             change.content = ContentChange::Appended(1);
+            Some(&mut call.head)
         });
     }
 
     fn terminal_update(&mut self, update: &v2::TerminalUpdate<'_>, changes: &mut Changes) {
         let rule = self.meta_rule;
         self.change_entry(EntryKind::Terminal, &update.terminal_id, changes, |entry, change| {
-            let Entry::Terminal(terminal) = entry else { return };
+            let Entry::Terminal(terminal) = entry else { return None };
             let terminal = Arc::make_mut(terminal);
             match &update.output {
                 Field::Keep => {}
@@ -261,12 +265,13 @@ impl Session {
             fields.note(EntryField::Capabilities, capabilities);
             fields.note(EntryField::Meta, rule.apply(&mut terminal.head.meta, &update.meta));
             fields.note(EntryField::Extra, patch_extra(&mut terminal.head.extra, &update.extra));
+            Some(&mut terminal.head)
         });
     }
 
     fn terminal_chunk(&mut self, chunk: &v2::TerminalOutputChunk<'_>, changes: &mut Changes) {
         self.change_entry(EntryKind::Terminal, &chunk.terminal_id, changes, |entry, change| {
-            let Entry::Terminal(terminal) = entry else { return };
+            let Entry::Terminal(terminal) = entry else { return None };
             let terminal = Arc::make_mut(terminal);
             if let Some(meta) = &chunk.meta {
                 terminal.chunks.push((terminal.output.len(), Arc::new(meta.clone().into_owned())));
@@ -275,13 +280,14 @@ impl Session {
             if added > 0 || chunk.meta.is_some() {
                 change.content = ContentChange::Appended(added);
             }
+            Some(&mut terminal.head)
         });
     }
 
     fn compaction_update(&mut self, update: &v2::CompactionUpdate<'_>, changes: &mut Changes) {
         let rule = self.meta_rule;
         self.change_entry(EntryKind::Compaction, &update.compaction_id, changes, |entry, change| {
-            let Entry::Compaction(compaction) = entry else { return };
+            let Entry::Compaction(compaction) = entry else { return None };
             let compaction = Arc::make_mut(compaction);
             change.content = patch_content(&mut compaction.summary, &update.summary);
             let fields = &mut change.fields;
@@ -292,14 +298,17 @@ impl Session {
             fields.note(EntryField::Error, patch_text(&mut compaction.error, &update.error));
             fields.note(EntryField::Meta, rule.apply(&mut compaction.head.meta, &update.meta));
             fields.note(EntryField::Extra, patch_extra(&mut compaction.head.extra, &update.extra));
+            Some(&mut compaction.head)
         });
     }
 
     fn compaction_chunk(&mut self, chunk: &v2::CompactionSummaryChunk<'_>, changes: &mut Changes) {
         self.change_entry(EntryKind::Compaction, &chunk.compaction_id, changes, |entry, change| {
-            let Entry::Compaction(compaction) = entry else { return };
-            Arc::make_mut(compaction).summary.push(&chunk.content, chunk.meta.as_ref(), &chunk.extra);
+            let Entry::Compaction(compaction) = entry else { return None };
+            let compaction = Arc::make_mut(compaction);
+            compaction.summary.push(&chunk.content, chunk.meta.as_ref(), &chunk.extra);
             change.content = ContentChange::Appended(1);
+            Some(&mut compaction.head)
         });
     }
 

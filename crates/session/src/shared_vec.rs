@@ -6,53 +6,72 @@ const BITS: u32 = 5;
 const WIDTH: usize = 1 << BITS;
 const MASK: usize = WIDTH - 1;
 
-/// A vector that only grows: a tree with 32 branches a node. A copy costs one reference count; changing one
+/// A vector that only grows: a tree with 32 branches a node. A copy costs two reference counts; changing one
 /// item of a copied vector copies the path to it, a few nodes, and never the whole.
+///
+/// The last items lie outside the tree, for most changes are there.
 #[derive(Debug)]
 pub(crate) struct SharedVec<T> {
-    root: Option<Arc<Node<T>>>,
+    /// Full leaves only.
+    root: Option<Node<T>>,
     /// Levels of branches above the leaves.
     height: u32,
-    length: usize,
+    /// How many items the tree holds.
+    rooted: usize,
+    /// The items behind those, one at least unless the vector is empty.
+    tail: Option<Arc<Vec<T>>>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Node<T> {
-    Leaf(Vec<T>),
-    Branch(Vec<Arc<Node<T>>>),
+    Leaf(Arc<Vec<T>>),
+    Branch(Arc<Vec<Node<T>>>),
+}
+
+impl<T> Clone for Node<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Node::Leaf(items) => Node::Leaf(Arc::clone(items)),
+            Node::Branch(nodes) => Node::Branch(Arc::clone(nodes)),
+        }
+    }
 }
 
 impl<T> Clone for SharedVec<T> {
     fn clone(&self) -> Self {
-        SharedVec { root: self.root.clone(), height: self.height, length: self.length }
+        let (root, tail) = (self.root.clone(), self.tail.clone());
+        SharedVec { root, height: self.height, rooted: self.rooted, tail }
     }
 }
 
 impl<T> Default for SharedVec<T> {
     fn default() -> Self {
-        SharedVec { root: None, height: 0, length: 0 }
+        SharedVec { root: None, height: 0, rooted: 0, tail: None }
     }
 }
 
 impl<T> SharedVec<T> {
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.length
+        self.rooted + self.tail.as_ref().map_or(0, |tail| tail.len())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.length == 0
+        self.tail.is_none()
     }
 
+    #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         self.leaf(index)?.get(index & MASK)
     }
 
-    /// The items from the one at the index, rounded down to a leaf, up to the end of that leaf.
+    /// The items of the leaf that holds an item.
+    #[inline]
     fn leaf(&self, index: usize) -> Option<&[T]> {
-        if index >= self.length {
-            return None;
+        if index >= self.rooted {
+            return self.tail.as_ref().map(|tail| tail.as_slice());
         }
-        let mut node = self.root.as_deref()?;
+        let mut node = self.root.as_ref()?;
         let mut shift = self.height * BITS;
         loop {
             match node {
@@ -69,7 +88,7 @@ impl<T> SharedVec<T> {
 
     pub(crate) fn iter_from(&self, start: usize) -> impl Iterator<Item = &T> + Clone {
         let first_leaf = start & !MASK;
-        (first_leaf..self.length)
+        (first_leaf..self.len())
             .step_by(WIDTH)
             .flat_map(|index| self.leaf(index).unwrap_or_default())
             .skip(start & MASK)
@@ -77,52 +96,64 @@ impl<T> SharedVec<T> {
 }
 
 impl<T: Clone> SharedVec<T> {
+    #[inline]
     pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        if index >= self.length {
-            return None;
+        if index >= self.rooted {
+            return Arc::make_mut(self.tail.as_mut()?).get_mut(index - self.rooted);
         }
-        let mut node = Arc::make_mut(self.root.as_mut()?);
+        let mut node = self.root.as_mut()?;
         let mut shift = self.height * BITS;
         loop {
             match node {
-                Node::Leaf(items) => return items.get_mut(index & MASK),
-                Node::Branch(nodes) => node = Arc::make_mut(nodes.get_mut((index >> shift) & MASK)?),
+                Node::Leaf(items) => return Arc::make_mut(items).get_mut(index & MASK),
+                Node::Branch(nodes) => node = Arc::make_mut(nodes).get_mut((index >> shift) & MASK)?,
             }
             shift = shift.saturating_sub(BITS);
         }
     }
 
     pub(crate) fn push(&mut self, item: T) {
-        let index = self.length;
+        match &mut self.tail {
+            Some(tail) if tail.len() < WIDTH => Arc::make_mut(tail).push(item),
+            full => {
+                if let Some(leaf) = full.replace(Arc::new(vec![item])) {
+                    self.root_leaf(leaf);
+                }
+            }
+        }
+    }
+
+    /// Puts a full leaf into the tree.
+    fn root_leaf(&mut self, leaf: Arc<Vec<T>>) {
+        let index = self.rooted;
+        self.rooted += WIDTH;
         let mut root = match self.root.take() {
-            None => Arc::new(Node::Leaf(Vec::new())),
+            None => {
+                self.root = Some(Node::Leaf(leaf));
+                return;
+            }
             Some(root) if index == WIDTH << (self.height * BITS) => {
                 self.height += 1;
-                Arc::new(Node::Branch(vec![root]))
+                Node::Branch(Arc::new(vec![root]))
             }
             Some(root) => root,
         };
-        let mut node = Arc::make_mut(&mut root);
+        let mut node = &mut root;
         let mut shift = self.height * BITS;
-        loop {
-            match node {
-                Node::Leaf(items) => {
-                    items.push(item);
-                    break;
-                }
-                Node::Branch(nodes) => {
-                    let branch = (index >> shift) & MASK;
-                    if branch == nodes.len() {
-                        let below = if shift == BITS { Node::Leaf(Vec::new()) } else { Node::Branch(Vec::new()) };
-                        nodes.push(Arc::new(below));
-                    }
-                    node = Arc::make_mut(&mut nodes[branch]);
-                }
+        while let Node::Branch(nodes) = node {
+            let nodes = Arc::make_mut(nodes);
+            if shift == BITS {
+                nodes.push(Node::Leaf(leaf));
+                break;
             }
-            shift = shift.saturating_sub(BITS);
+            let branch = (index >> shift) & MASK;
+            if branch == nodes.len() {
+                nodes.push(Node::Branch(Arc::default()));
+            }
+            node = &mut nodes[branch];
+            shift -= BITS;
         }
         self.root = Some(root);
-        self.length += 1;
     }
 }
 
@@ -138,7 +169,7 @@ impl<T: Clone> FromIterator<T> for SharedVec<T> {
 
 impl<T: PartialEq> PartialEq for SharedVec<T> {
     fn eq(&self, other: &Self) -> bool {
-        self.length == other.length && self.iter().eq(other.iter())
+        self.len() == other.len() && self.iter().eq(other.iter())
     }
 }
 
