@@ -74,6 +74,7 @@ macro_rules! wire_type_table {
             $( $crate::registry::WireType {
                 name: $name,
                 judge: {
+                    #[allow(clippy::needless_lifetimes)]
                     fn judge<'a>(
                         text: &'a str,
                         judging: $crate::registry::Judging,
@@ -83,6 +84,7 @@ macro_rules! wire_type_table {
                     judge
                 },
                 schema: {
+                    #[allow(clippy::extra_unused_lifetimes)]
                     fn schema<'a>(schemas: &mut $crate::schema::Schemas) -> serde_json::Value {
                         <$type as $crate::wire::Wire<'a>>::schema(schemas)
                     }

@@ -14,7 +14,7 @@ use crate::{Map, Meta, Number, ObjectKeyword, Raw, Revision, Text};
 
 union! {
     /// Asks the user for data. The scope is a session or a pending request of the client, not both.
-    CreateElicitationRequest by "mode" requires ["message"] {
+    CreateElicitationRequest by "mode" in both_versions requires ["message"] {
         Form(ElicitationFormMode<'a>) = "form",
         Url(ElicitationUrlMode<'a>) = "url",
     }
@@ -105,7 +105,7 @@ fn required_in_v2(schema: &mut Value, revision: Revision) {
 
 union! {
     /// One field of a form.
-    ElicitationPropertySchema by "type" {
+    ElicitationPropertySchema by "type" in both_versions {
         String(StringPropertySchema<'a>) = "string",
         Number(NumberPropertySchema<'a>) = "number",
         Integer(IntegerPropertySchema<'a>) = "integer",
@@ -220,7 +220,7 @@ object! {
 
 union! {
     /// The values of a choice of several.
-    MultiSelectItems by "type" untagged
+    MultiSelectItems by "type" in both_versions untagged
         /// Values with names for people.
         Titled(TitledMultiSelectItems<'a>)
     {
@@ -254,7 +254,7 @@ fn some_titles(items: &TitledMultiSelectItems<'_>, reader: &mut Reader<'_>, star
 
 union! {
     /// The user's answer. An unknown action is handled as `cancel`.
-    CreateElicitationResponse by "action" {
+    CreateElicitationResponse by "action" in both_versions {
         Accept(ElicitationAcceptAction<'a>) = "accept",
         Decline(Marker<'a>) = "decline",
         Cancel(Marker<'a>) = "cancel",

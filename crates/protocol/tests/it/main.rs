@@ -1,5 +1,8 @@
 //! All integration tests of the crate in one binary.
 
+#![allow(clippy::unwrap_used)]
+
+mod recordings;
 mod vectors;
 
 #[test]
