@@ -130,6 +130,7 @@ macro_rules! union {
         $(requires [$($required:literal),*])?
         $(with [$($present:literal),*])?
         $(rules $rules:ident)?
+        $(shape $shape:ident)?
         $(implied $implied:ident)?
         $(untagged $(#[doc = $bare_doc:expr])* $bare:ident($bare_type:ty))?
         {
@@ -181,12 +182,13 @@ macro_rules! union {
                 };
                 #[allow(unused_variables)]
                 let start = body.start;
+                let open = $crate::macros::is_open!(reader.revision(), $($openness)?);
                 let value = match &*tag {
                     $( $value $(if $crate::macros::is_known!(reader, $since))? => {
                         $crate::wire::Object::read_body(reader, body).map($name::$variant)
                     } )*
                     $(
-                        _ if reader.revision() == $crate::Revision::V1 => {
+                        _ if !open => {
                             body.forget_tag(reader, opening);
                             <$bare_type as $crate::wire::Object<'a>>::read_body(reader, body).map($name::$bare)
                         }
@@ -194,7 +196,7 @@ macro_rules! union {
                     _ => {
                         let required: &[&'static str] = &[$($($required),*)?];
                         let present: &[&'static str] = &[$($($present),*)?];
-                        if !$crate::macros::is_open!(reader.revision(), $($openness)?) {
+                        if !open {
                             reader.broken_rule(start, format!("a variant of version 1, not \"{tag}\""))?;
                         }
                         $crate::wire::UnknownVariant::read_body(reader, body, tag, required, present)
@@ -258,7 +260,10 @@ macro_rules! union {
                     )?
                     $( schema.implied($implied::allowed(schemas.revision())); )?
                     let open = $crate::macros::is_open!(schemas.revision(), $($openness)?);
-                    schema.finish(open, &[$($($required),*)?], &[$($($present),*)?])
+                    #[allow(unused_mut)]
+                    let mut schema = schema.finish(open, &[$($($required),*)?], &[$($($present),*)?]);
+                    $( $shape(&mut schema, schemas.revision()); )?
+                    schema
                 })
             }
         }

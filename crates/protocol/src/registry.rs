@@ -1,5 +1,7 @@
 //! Types and methods by name.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::error::{DecodeError, Diagnostic};
@@ -155,10 +157,22 @@ pub fn json_schema(revision: Revision) -> Value {
             schemas.define(wire_type.name, |_| schema);
         }
     }
-    json!({
+    sorted(json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
         "protocolVersion": version,
         "$defs": schemas.into_definitions(),
-    })
+    }))
+}
+
+/// The value with all keys in order, whichever way the JSON library was built to keep them.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let entries: BTreeMap<_, _> = map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        other => other,
+    }
 }

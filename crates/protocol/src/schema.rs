@@ -119,13 +119,16 @@ impl UnionSchema {
     pub(crate) fn finish(mut self, open: bool, required: &[&str], present: &[&str]) -> Value {
         let tag = self.tag;
         if let Some(schema) = self.bare {
-            let without_tag = json!({"allOf": [schema], "properties": {tag: {"not": {"enum": self.known}}}});
+            let without_tag = json!({"allOf": [schema], "properties": {tag: {"type": "string", "not": {"enum": self.known}}}});
             self.variants.push(without_tag);
         }
         if open {
             let mut properties = Map::new();
             for key in required {
                 properties.insert((*key).to_owned(), json!({"type": "string"}));
+            }
+            for key in present {
+                properties.insert((*key).to_owned(), json!(true));
             }
             properties.insert(tag.to_owned(), json!({"type": "string", "not": {"enum": self.known}}));
             let keys: Vec<_> = std::iter::once(&tag).chain(required).chain(present).collect();

@@ -228,9 +228,16 @@ union! {
     }
 }
 
+fn items_not_empty(schema: &mut Value, revision: Revision) {
+    if revision.has_v2() {
+        let key = if schema["properties"].get("enum").is_some() { "enum" } else { "anyOf" };
+        schema["properties"][key]["minItems"] = json!(1);
+    }
+}
+
 object! {
     /// Values that are their own names.
-    StringMultiSelectItems rules some_strings {
+    StringMultiSelectItems rules some_strings shape items_not_empty {
         required values: Vec<Text<'a>> = "enum",
         optional meta: Meta<'a> = "_meta",
     }
@@ -242,7 +249,7 @@ fn some_strings(items: &StringMultiSelectItems<'_>, reader: &mut Reader<'_>, sta
 
 object! {
     /// Values with names for people.
-    TitledMultiSelectItems rules some_titles {
+    TitledMultiSelectItems rules some_titles shape items_not_empty {
         required options: Vec<EnumOption<'a>> = "anyOf",
         optional meta: Meta<'a> = "_meta",
     }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod json_schema;
+mod properties;
 mod recordings;
 mod vectors;
 
