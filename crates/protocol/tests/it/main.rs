@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bad_input;
 mod json_schema;
+mod maker;
+mod official;
 mod properties;
 mod recordings;
+mod round_trips;
 mod vectors;
 
 #[test]
