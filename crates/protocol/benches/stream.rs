@@ -46,12 +46,14 @@ fn read(line: &str) -> v2::UpdateSessionNotification<'_> {
 }
 
 fn contest(title: &str, lines: &[String], rounds: usize) {
-    let raw = |line: &str| serde_json::from_str::<RawEnvelope<'_>>(line).expect("raw").params.update.get().len();
+    let raw =
+        |line: &str| serde_json::from_str::<RawEnvelope<'_>>(line).expect("raw").params.update.get().len();
     Contest::new(format!("{title}: reading"), rounds)
         .contender("envelope with the update raw (floor)", || lines.iter().map(|line| raw(line)).sum())
         .contender("this crate", || lines.iter().map(|line| read(line).update.tag().len()).sum())
         .contender("serde_json::Value", || {
-            let read = |line: &String| serde_json::from_str::<Value>(line).expect("value")["method"].is_string();
+            let read =
+                |line: &String| serde_json::from_str::<Value>(line).expect("value")["method"].is_string();
             lines.iter().filter(|line| read(line)).count()
         })
         .contender("agent-client-protocol-schema", || {
@@ -81,7 +83,8 @@ fn contest(title: &str, lines: &[String], rounds: usize) {
             lines.iter().map(&mut rewrite).sum()
         })
         .contender("serde_json::Value", || {
-            let rewrite = |line: &String| serde_json::from_str::<Value>(line).expect("value").to_string().len();
+            let rewrite =
+                |line: &String| serde_json::from_str::<Value>(line).expect("value").to_string().len();
             lines.iter().map(rewrite).sum()
         })
         .contender("agent-client-protocol-schema", || {
@@ -120,5 +123,6 @@ fn main() {
 fn is_v2_update(line: &str) -> bool {
     let envelope = serde_json::from_str::<OfficialEnvelope<'_>>(line);
     let ours = Expected::<v2::UpdateSessionNotification<'_>>::decode(line, Revision::Any);
-    envelope.is_ok_and(|envelope| envelope.method == "session/update") && matches!(ours, Ok(Expected::Params(_)))
+    envelope.is_ok_and(|envelope| envelope.method == "session/update")
+        && matches!(ours, Ok(Expected::Params(_)))
 }

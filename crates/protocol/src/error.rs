@@ -48,9 +48,7 @@ impl Fault {
             }
             Problem::Expected(expected) => (expected.clone(), describe(text, self.offset)),
             Problem::Missing(key) => (format!("the key \"{key}\"").into(), "an object without it".to_owned()),
-            Problem::Duplicate(key) => {
-                (format!("the key \"{key}\" once").into(), "it stands there twice".to_owned())
-            }
+            Problem::Duplicate(key) => (format!("the key \"{key}\" once").into(), "it twice".to_owned()),
             Problem::Rule(rule) => (rule.clone(), describe(text, self.offset)),
         };
         Diagnostic { pointer: pointer::pointer_to(text, self.offset), expected, found }
@@ -149,8 +147,11 @@ fn describe(text: &str, offset: usize) -> String {
         None => "the end of the text".to_owned(),
         Some(b'{') => "an object".to_owned(),
         Some(b'[') => "an array".to_owned(),
-        Some(b'n') => "null".to_owned(),
-        Some(b't' | b'f') => shortened("the boolean"),
+        Some(b'n') if rest.starts_with("null") => "null".to_owned(),
+        Some(b't' | b'f') if rest.starts_with("true") || rest.starts_with("false") => {
+            shortened("the boolean")
+        }
+        Some(b'-' | b'0'..=b'9') => shortened("the number"),
         Some(b'"') => {
             let inner = &rest[1..];
             let length = inner.find('"').unwrap_or(inner.len());
@@ -158,7 +159,7 @@ fn describe(text: &str, offset: usize) -> String {
             let dots = if length > EXCERPT { "..." } else { "" };
             format!("the string \"{shown}{dots}\"")
         }
-        Some(_) => shortened("the number"),
+        Some(_) => shortened("the text"),
     }
 }
 

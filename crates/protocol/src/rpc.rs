@@ -110,16 +110,17 @@ impl<'a> Wire<'a> for RequestId<'a> {
 
     fn schema(schemas: &mut Schemas) -> Value {
         schemas.define("RequestId", |schemas| {
-            let mut forms = vec![
-                json!({"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX}),
-                json!({"type": "string"}),
-            ];
+            let mut forms = vec![integer_id(), json!({"type": "string"})];
             if schemas.revision() != Revision::Newest {
                 forms.push(json!({"type": "null"}));
             }
             json!({"description": "The id of a request.", "anyOf": forms})
         })
     }
+}
+
+fn integer_id() -> Value {
+    json!({"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX})
 }
 
 object! {
@@ -285,8 +286,40 @@ impl<'a> Wire<'a> for Message<'a> {
         writer.end_object();
     }
 
-    fn schema(_: &mut Schemas) -> Value {
-        json!({"type": "object"})
+    fn schema(schemas: &mut Schemas) -> Value {
+        schemas.define("JsonRpcMessage", |schemas| {
+            let id = RequestId::schema(schemas);
+            let response = Response::schema(schemas);
+            let version = json!({"const": "2.0"});
+            let method = json!({"type": "string"});
+            let params = json!({"type": ["object", "array", "null"]});
+            json!({
+                "description": "A request, a notification or an answer.",
+                "anyOf": [
+                    {
+                        "type": "object",
+                        "properties": {
+                            "jsonrpc": version, "id": id, "method": method, "params": params,
+                            "result": false, "error": false,
+                        },
+                        "required": ["jsonrpc", "id", "method"],
+                    },
+                    {
+                        "type": "object",
+                        "properties": {
+                            "jsonrpc": version, "id": false, "method": method, "params": params,
+                            "result": false, "error": false,
+                        },
+                        "required": ["jsonrpc", "method"],
+                    },
+                    {
+                        "allOf": [response],
+                        "properties": {"jsonrpc": version, "method": false},
+                        "required": ["jsonrpc"],
+                    },
+                ],
+            })
+        })
     }
 }
 
@@ -411,7 +444,7 @@ impl<'a> Wire<'a> for Response<'a> {
                 "description": "The answer to a request.",
                 "type": "object",
                 "oneOf": [
-                    {"properties": {"id": {"allOf": [id.clone()], "not": {"type": "null"}}, "result": true},
+                    {"properties": {"id": {"anyOf": [integer_id(), {"type": "string"}]}, "result": true},
                      "required": ["id", "result"]},
                     {"properties": {"id": {"anyOf": [id, {"type": "null"}]}, "error": error},
                      "required": ["id", "error"]},

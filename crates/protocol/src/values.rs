@@ -19,8 +19,13 @@ use crate::{Raw, Revision, Text};
 
 /// An enum value that is not among the known ones: an error in version 1, worth a remark when reserved.
 #[cold]
-pub(crate) fn check_unknown_value(reader: &mut Reader<'_>, offset: usize, text: &str) -> Read<()> {
-    if !reader.revision().is_open() {
+pub(crate) fn check_unknown_value(
+    reader: &mut Reader<'_>,
+    open: bool,
+    offset: usize,
+    text: &str,
+) -> Read<()> {
+    if !open {
         return reader.broken_rule(offset, "a value of version 1");
     }
     if !text.starts_with('_') {
@@ -154,7 +159,7 @@ fn is_base64(text: &str) -> bool {
     let bytes = text.as_bytes();
     let padding = bytes.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
     let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    bytes.len() % 4 == 0 && bytes[..bytes.len() - padding].iter().all(is_digit)
+    bytes.len().is_multiple_of(4) && bytes[..bytes.len() - padding].iter().all(is_digit)
 }
 
 impl Base64<'_> {

@@ -226,14 +226,10 @@ impl<'a> UnknownVariant<'a> {
         required: &[&'static str],
         present: &[&'static str],
     ) -> Read<Self> {
-        if reader.revision().is_open() {
-            if !tag.starts_with('_') {
-                reader.remark(body.start, || {
-                    format!("a value that the protocol defines; \"{tag}\" is reserved for later versions")
-                });
-            }
-        } else {
-            reader.broken_rule(body.start, format!("a variant of version 1, not \"{tag}\""))?;
+        if reader.revision().is_open() && !tag.starts_with('_') {
+            reader.remark(body.start, || {
+                format!("a value that the protocol defines; \"{tag}\" is reserved for later versions")
+            });
         }
         let mut entries = Extra::new();
         // The keys of an unknown variant are nobody's mistake, so they are not remarked on.

@@ -38,7 +38,12 @@ impl<'w> Contest<'w> {
                 let begin = Instant::now();
                 let outcome = std::hint::black_box((contender.work)());
                 contender.best = contender.best.min(begin.elapsed());
-                assert_eq!(*contender.outcome.get_or_insert(outcome), outcome, "{} is not stable", contender.name);
+                assert_eq!(
+                    *contender.outcome.get_or_insert(outcome),
+                    outcome,
+                    "{} is not stable",
+                    contender.name
+                );
             }
         }
         println!("\n{}", self.title);

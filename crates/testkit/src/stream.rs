@@ -39,14 +39,20 @@ impl Session {
                     ("title", format!("Read `src/module_{}.rs`", numbers.below(50)).into()),
                     ("kind", "read".into()),
                     ("status", "pending".into()),
-                    ("locations", json!([{"path": "/home/user/project/src/main.rs", "line": 1 + numbers.below(400)}])),
+                    (
+                        "locations",
+                        json!([{"path": "/home/user/project/src/main.rs", "line": 1 + numbers.below(400)}]),
+                    ),
                     ("rawInput", json!({"file_path": "/home/user/project/src/main.rs", "limit": 200})),
                 ]
             }
             80..86 => vec![
                 ("sessionUpdate", "tool_call_content_chunk".into()),
                 ("toolCallId", call_id.into()),
-                ("content", json!({"type": "content", "content": {"type": "text", "text": words(numbers, 12)}})),
+                (
+                    "content",
+                    json!({"type": "content", "content": {"type": "text", "text": words(numbers, 12)}}),
+                ),
             ],
             86..92 => vec![
                 ("sessionUpdate", "tool_call_update".into()),
@@ -107,7 +113,8 @@ fn chunk(kind: &'static str, message_id: String, numbers: &mut Numbers) -> Updat
 fn diff(numbers: &mut Numbers) -> Value {
     let path = format!("/home/user/project/src/module_{}.rs", numbers.below(50));
     let (old, new) = (words(numbers, 5), words(numbers, 5));
-    let patch = format!("diff --git {path} {path}\n--- {path}\n+++ {path}\n@@ -1,1 +1,1 @@\n-{old}\n+{new}\n");
+    let patch =
+        format!("diff --git {path} {path}\n--- {path}\n+++ {path}\n@@ -1,1 +1,1 @@\n-{old}\n+{new}\n");
     json!({
         "type": "diff",
         "changes": [{"operation": "modify", "path": path, "fileType": "text"}],
@@ -117,8 +124,18 @@ fn diff(numbers: &mut Numbers) -> Value {
 
 fn words(numbers: &mut Numbers, count: u64) -> String {
     const WORDS: [&str; 12] = [
-        "the ", "module ", "now ", "reads ", "configuration ", "before ", "it ", "starts ", "a ", "connection ",
-        "naïve ", "and ",
+        "the ",
+        "module ",
+        "now ",
+        "reads ",
+        "configuration ",
+        "before ",
+        "it ",
+        "starts ",
+        "a ",
+        "connection ",
+        "naïve ",
+        "and ",
     ];
     (0..count).map(|_| WORDS[numbers.below(WORDS.len() as u64) as usize]).collect()
 }
@@ -129,7 +146,8 @@ fn envelope(update: &Update, place: TagPlace) -> String {
     if place == TagPlace::Last {
         keys.rotate_left(1);
     }
-    let fields: Vec<_> = keys.iter().map(|(key, value)| format!("{}:{}", json!(key), ordered(value))).collect();
+    let fields: Vec<_> =
+        keys.iter().map(|(key, value)| format!("{}:{}", json!(key), ordered(value))).collect();
     format!(
         r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"sess_abc123def456","update":{{{}}}}}}}"#,
         fields.join(",")

@@ -1,5 +1,7 @@
 //! What an agent tells about a session while it goes on.
 
+use serde_json::{Value, json};
+
 use crate::error::Read;
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
@@ -51,7 +53,7 @@ object! {
 
 union! {
     /// A plan.
-    PlanUpdateContent by "type" requires ["planId"] rules no_unstable_plan {
+    PlanUpdateContent by "type" requires ["planId"] rules no_unstable_plan shape refuse_unstable_plans {
         Items(PlanItems<'a>) = "items",
     }
 }
@@ -66,6 +68,12 @@ fn no_unstable_plan(plan: &PlanUpdateContent<'_>, reader: &mut Reader<'_>, start
             reader.broken_rule(start, rule)
         }
         _ => Ok(()),
+    }
+}
+
+fn refuse_unstable_plans(schema: &mut Value, revision: Revision) {
+    if revision == Revision::Spec {
+        schema["not"] = json!({"properties": {"type": {"enum": ["file", "markdown"]}}});
     }
 }
 
