@@ -62,7 +62,10 @@ impl<T> SharedVec<T> {
 
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
-        self.leaf(index)?.get(index & MASK)
+        match index.checked_sub(self.rooted) {
+            Some(index) => self.tail.as_ref()?.get(index),
+            None => self.leaf(index)?.get(index & MASK),
+        }
     }
 
     /// The items of the leaf that holds an item.

@@ -82,7 +82,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     if !arguments.changes {
         for (id, session) in fold.conversation.sessions() {
             if session.is_replaying() {
-                eprintln!("session {}: the replay has not ended and is not shown", id.unwrap_or("without an id"));
+                eprintln!(
+                    "session {}: the replay has not ended and is not shown",
+                    id.unwrap_or("without an id")
+                );
             }
             if arguments.text {
                 text::write(&mut output, id, session).map_err(write_error)?;

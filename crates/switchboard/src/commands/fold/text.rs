@@ -1,5 +1,6 @@
 //! A transcript for people. What an agent sent is never let through to the terminal as it came.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use switchboard_protocol::v2;
@@ -7,6 +8,8 @@ use switchboard_session::{Content, Entry, EntryKind, Permission, Settlement, Sna
 
 pub(crate) fn write(out: &mut impl Write, id: Option<&str>, session: &Snapshot) -> io::Result<()> {
     writeln!(out, "== session {}{} ==", shown(id.unwrap_or("(no id)")), heading(session))?;
+    let calls = session.entries().filter_map(Entry::as_tool_call);
+    let anchored: HashSet<&str> = calls.flat_map(ToolCall::terminal_ids).collect();
     for position in 0..=session.len() {
         for permission in session.permissions().filter(|permission| permission.position() == position) {
             write_permission(out, permission)?;
@@ -22,8 +25,11 @@ pub(crate) fn write(out: &mut impl Write, id: Option<&str>, session: &Snapshot) 
             };
             writeln!(out, "\n? {}\n    {state}", shown(&message))?;
         }
-        if let Some(entry) = session.entry(position) {
-            write_entry(out, entry, session)?;
+        match session.entry(position) {
+            // It is shown with the tool call that it belongs to.
+            Some(Entry::Terminal(terminal)) if anchored.contains(terminal.id()) => {}
+            Some(entry) => write_entry(out, entry, session)?,
+            None => {}
         }
     }
     for plan in session.plans() {
@@ -86,14 +92,7 @@ fn write_entry(out: &mut impl Write, entry: &Entry, session: &Snapshot) -> io::R
             write_blocks(out, message.content())
         }
         Entry::ToolCall(call) => write_call(out, call, session),
-        // A terminal is shown with the tool call that it belongs to; one of nobody's stands for itself.
         Entry::Terminal(terminal) => {
-            let belongs = |entry: &Entry| {
-                entry.as_tool_call().is_some_and(|call| call.terminal_ids().any(|id| id == terminal.id()))
-            };
-            if session.entries().any(belongs) {
-                return Ok(());
-            }
             writeln!(out, "\nterminal {}", shown(terminal.id()))?;
             write_terminal(out, session, terminal.id())
         }
@@ -127,7 +126,13 @@ fn write_call(out: &mut impl Write, call: &ToolCall, session: &Snapshot) -> io::
                 for change in &diff.changes {
                     let path = change.path().unwrap_or_default();
                     let from = change.old_path().map(|path| format!("{} -> ", shown(path)));
-                    writeln!(out, "    {} {}{}", shown(change.tag()), from.unwrap_or_default(), shown(&path))?;
+                    writeln!(
+                        out,
+                        "    {} {}{}",
+                        shown(change.tag()),
+                        from.unwrap_or_default(),
+                        shown(&path)
+                    )?;
                 }
                 if let Some(patch) = &diff.patch {
                     indented(out, &shown(&patch.text))?;
