@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 
-use switchboard_protocol::v2;
+use switchboard_protocol::{LineNumber, v2};
 use switchboard_session::{Content, Entry, EntryKind, Permission, Settlement, Snapshot, ToolCall};
 
 pub(crate) fn write(out: &mut impl Write, id: Option<&str>, session: &Snapshot) -> io::Result<()> {
@@ -111,7 +111,7 @@ fn write_call(out: &mut impl Write, call: &ToolCall, session: &Snapshot) -> io::
     let (kind, status) = (shown(call.kind().as_str()), shown(call.status().as_str()));
     writeln!(out, "\ntool: {} ({kind}) [{status}]", shown(title))?;
     for location in call.locations() {
-        let line = location.line.and_then(|line| line.get()).map(|line| format!(":{line}"));
+        let line = location.line.and_then(LineNumber::get).map(|line| format!(":{line}"));
         writeln!(out, "    at {}{}", shown(&location.path), line.unwrap_or_default())?;
     }
     let mut text = String::new();
@@ -173,7 +173,7 @@ fn write_permission(out: &mut impl Write, permission: &Permission) -> io::Result
     if let Some(description) = permission.description() {
         indented(out, &shown(description))?;
     }
-    let (state, chosen) = settlement(permission.settlement(), |id| id.to_string());
+    let (state, chosen) = settlement(permission.settlement(), ToString::to_string);
     for option in permission.options() {
         let mark = if chosen.as_deref() == Some(&*option.option_id) { "(x)" } else { "( )" };
         writeln!(out, "    {mark} {} ({})", shown(&option.name), shown(option.kind.as_str()))?;
