@@ -1,5 +1,7 @@
 //! All integration tests of the crate in one binary.
 #![allow(clippy::unwrap_used)]
+// Values made on the spot read better without an ampersand.
+#![allow(clippy::needless_pass_by_value)]
 
 mod conversation;
 mod generate;

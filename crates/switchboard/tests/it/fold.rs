@@ -1,3 +1,6 @@
+// Values made on the spot read better without an ampersand.
+#![allow(clippy::needless_pass_by_value)]
+
 use serde_json::{Value, json};
 
 use crate::program::{Run, switchboard};
