@@ -19,12 +19,18 @@ use crate::{
     RequestTable, SharedText,
 };
 
-/// Whether a method is known here.
-pub(crate) type KnownMethods = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+/// Tells which methods are known here.
+#[derive(Clone)]
+pub struct KnownMethods(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl fmt::Debug for KnownMethods {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("KnownMethods")
+    }
+}
 
 /// The limits of a connection.
-#[derive(Clone)]
-#[non_exhaustive]
+#[derive(Debug, Clone)]
 pub struct ConnectionOptions {
     /// The longest message that is read, in bytes. 32 MiB.
     pub message_limit: usize,
@@ -40,7 +46,8 @@ pub struct ConnectionOptions {
     pub request_limit: usize,
     /// How many entries a batch may have. 1024.
     pub batch_limit: usize,
-    known: Option<KnownMethods>,
+    /// The methods that are events, see [`ConnectionOptions::knows`]. `None`: all.
+    pub known: Option<KnownMethods>,
 }
 
 impl Default for ConnectionOptions {
@@ -63,27 +70,12 @@ impl ConnectionOptions {
     /// notifications are dropped; both are reported. Without this, all of them are events.
     #[must_use]
     pub fn knows(mut self, known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        self.known = Some(Arc::new(known));
+        self.known = Some(KnownMethods(Arc::new(known)));
         self
     }
 
     pub(crate) fn is_known(&self, method: &str) -> bool {
-        self.known.as_ref().is_none_or(|known| known(method))
-    }
-}
-
-impl fmt::Debug for ConnectionOptions {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ConnectionOptions")
-            .field("message_limit", &self.message_limit)
-            .field("outbox", &self.outbox)
-            .field("deadline", &self.deadline)
-            .field("cancel_grace", &self.cancel_grace)
-            .field("call_limit", &self.call_limit)
-            .field("request_limit", &self.request_limit)
-            .field("batch_limit", &self.batch_limit)
-            .finish_non_exhaustive()
+        self.known.as_ref().is_none_or(|known| known.0(method))
     }
 }
 

@@ -46,7 +46,8 @@ impl Envelope {
                 outcome: answer.outcome.map(part).map_err(Wire::into_owned),
             }),
             Err(error) => Err(Unreadable {
-                syntax: error.is_syntax(),
+                // Reading stops at the first fault, which may stand before the place where it is no JSON.
+                syntax: error.is_syntax() || Raw::parse(text.as_str()).is_err(),
                 reason: error.to_string(),
                 glimpse: Glimpse::of(text),
             }),

@@ -204,7 +204,8 @@ impl LineDecoder {
     }
 
     fn too_long(&self, line: &[u8]) -> TooLong {
-        TooLong { limit: self.limit, length: line.len(), beginning: excerpt(line) }
+        let kept = &line[..line.len().min(self.limit)];
+        TooLong { limit: self.limit, length: line.len(), beginning: excerpt(kept) }
     }
 
     fn judge(&mut self, line: Bytes) -> Option<Frame> {

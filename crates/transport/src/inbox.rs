@@ -72,6 +72,8 @@ impl Inbox {
     /// Takes one frame off the stream. A frame that is no event, such as an answer, is a step too, so that
     /// whoever waited for it can go first.
     async fn step(&mut self) -> Step {
+        // One read may bring thousands of frames: without this, timers would wait for the last of them.
+        tokio::task::coop::consume_budget().await;
         if let Some(event) = self.events.pop_front() {
             return Step::Event(event);
         }

@@ -152,7 +152,7 @@ impl Cancellation {
     /// Waits until it does; for ever once the request is answered.
     pub async fn cancelled(&mut self) {
         if self.0.wait_for(|cancelled| *cancelled).await.is_err() {
-            std::future::pending().await;
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -55,7 +55,7 @@ mod requests;
 mod text;
 
 pub use call::{Answer, Deadline, PendingCall};
-pub use connection::{Caller, Connection, ConnectionOptions};
+pub use connection::{Caller, Connection, ConnectionOptions, KnownMethods};
 pub use error::{Closure, ClosureCause, Error, ProcessEnd};
 pub use framing::{DEFAULT_MESSAGE_LIMIT, Frame, LineDecoder, Noise, NoiseKind, TooLong};
 pub use inbox::Inbox;

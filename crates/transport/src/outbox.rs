@@ -247,10 +247,9 @@ async fn write_all(queue: Arc<Queue>, mut writer: impl AsyncWrite + Unpin, optio
     let mut buffer = Vec::new();
     let end = loop {
         let Some(permits) = queue.take(&mut buffer).await else { break ClosureCause::ClosedHere };
-        if let Err(cause) = write_buffer(&queue, &mut writer, &buffer, &options).await {
+        if let Err(cause) = write_buffer(&queue, &mut writer, &buffer, permits, &options).await {
             break cause;
         }
-        queue.room.add_permits(permits);
         buffer.clear();
         buffer.shrink_to(KEPT_BUFFER);
     };
@@ -265,6 +264,7 @@ async fn write_buffer(
     queue: &Queue,
     writer: &mut (impl AsyncWrite + Unpin),
     mut rest: &[u8],
+    mut permits: usize,
     options: &OutboxOptions,
 ) -> Result<(), ClosureCause> {
     let mut close = queue.closing.subscribe();
@@ -277,6 +277,9 @@ async fn write_buffer(
                 Ok(0) => return Err(ClosureCause::WriteFailed(Arc::new(io::ErrorKind::WriteZero.into()))),
                 Ok(count) => {
                     rest = &rest[count..];
+                    let freed = if rest.is_empty() { permits } else { count.min(permits) };
+                    permits -= freed;
+                    queue.room.add_permits(freed);
                     queue.written.send_modify(|written| *written += count as u64);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

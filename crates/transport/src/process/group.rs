@@ -38,8 +38,10 @@ impl Group {
         let _ = kill_process_group(self.leader, signal);
     }
 
+    /// Whether nobody of the group runs. The dead count as gone, even while whoever inherited them has not taken
+    /// notice.
     fn is_empty(&self) -> bool {
-        test_kill_process_group(self.leader).is_err()
+        test_kill_process_group(self.leader).is_err() || only_dead_are_left(self.leader).unwrap_or(false)
     }
 
     /// Ends whoever is left in the group after its leader is gone. The number of a group is not given to another
@@ -65,6 +67,23 @@ impl Group {
         }
         true
     }
+}
+
+/// Looks through all processes; `None` where the system does not show them.
+fn only_dead_are_left(group: Pid) -> Option<bool> {
+    let group = group.as_raw_nonzero().to_string();
+    for entry in std::fs::read_dir("/proc").ok()? {
+        // A process that ends while we look leaves nothing to read.
+        let Ok(status) = std::fs::read_to_string(entry.ok()?.path().join("stat")) else { continue };
+        // Behind the name, which may hold anything: state, parent, group.
+        let Some((_, fields)) = status.rsplit_once(')') else { continue };
+        let mut fields = fields.split_ascii_whitespace();
+        let state = fields.next();
+        if fields.nth(1) == Some(&group) && !matches!(state, Some("Z" | "X")) {
+            return Some(false);
+        }
+    }
+    Some(true)
 }
 
 impl Drop for Group {

@@ -89,14 +89,15 @@ impl StandardError {
             buffer.reserve(LINE);
             // An error ends the reading as the end does.
             let more = pipe.read_buf(&mut buffer).await.is_ok_and(|count| count > 0);
-            while let Some(end) = memchr(b'\n', &buffer) {
-                self.add(&buffer[..end]);
-                buffer.advance(end + 1);
-            }
-            while buffer.len() >= LINE || (!more && !buffer.is_empty()) {
-                let cut = buffer.len().min(LINE);
-                self.add(&buffer[..cut]);
-                buffer.advance(cut);
+            loop {
+                let start = &buffer[..buffer.len().min(LINE)];
+                let (length, taken) = match memchr(b'\n', start) {
+                    Some(end) => (end, end + 1),
+                    None if start.len() == LINE || (!more && !start.is_empty()) => (start.len(), start.len()),
+                    None => break,
+                };
+                self.add(&buffer[..length]);
+                buffer.advance(taken);
             }
             if !more {
                 break;
