@@ -1,5 +1,8 @@
 //! All integration tests of the crate in one binary.
 
+// Helpers of tests may fail as the tests themselves may.
+#![allow(clippy::unwrap_used)]
+
 mod connection;
 mod faults;
 mod framing;
