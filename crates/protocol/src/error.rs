@@ -48,9 +48,7 @@ impl Fault {
             }
             Problem::Expected(expected) => (expected.clone(), describe(text, self.offset)),
             Problem::Missing(key) => (format!("the key \"{key}\"").into(), "an object without it".to_owned()),
-            Problem::Duplicate(key) => {
-                (format!("the key \"{key}\" once").into(), "it stands there twice".to_owned())
-            }
+            Problem::Duplicate(key) => (format!("the key \"{key}\" once").into(), "it twice".to_owned()),
             Problem::Rule(rule) => (rule.clone(), describe(text, self.offset)),
         };
         Diagnostic { pointer: pointer::pointer_to(text, self.offset), expected, found }

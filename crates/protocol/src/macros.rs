@@ -121,15 +121,16 @@ macro_rules! object {
 
 /// An object whose shape depends on the value of one key; unknown values of it are kept whole.
 ///
-/// `requires [...]`: keys that an unknown variant must have, as strings; `with [...]`: as any value. `rules`:
+/// `in both_versions`: unknown variants are part of version 1 too. `requires [...]`: keys that an unknown variant must have, as strings; `with [...]`: as any value. `rules`:
 /// a check of the whole value. `implied module`: the tag that a missing one stands for. `untagged Variant(Type)`: the variant without a tag.
 macro_rules! union {
     (
         $(#[doc = $doc:expr])*
-        $name:ident by $tag:literal
+        $name:ident by $tag:literal $(in $openness:ident)?
         $(requires [$($required:literal),*])?
         $(with [$($present:literal),*])?
         $(rules $rules:ident)?
+        $(shape $shape:ident)?
         $(implied $implied:ident)?
         $(untagged $(#[doc = $bare_doc:expr])* $bare:ident($bare_type:ty))?
         {
@@ -177,16 +178,17 @@ macro_rules! union {
                         return <$bare_type as $crate::wire::Object<'a>>::read_body(reader, body).map($name::$bare);
                     )?
                     #[allow(unreachable_code)]
-                    return reader.fault(body.start, $crate::error::Problem::Missing($tag));
+                    return body.missing_tag(reader, $tag);
                 };
                 #[allow(unused_variables)]
                 let start = body.start;
+                let open = $crate::macros::is_open!(reader.revision(), $($openness)?);
                 let value = match &*tag {
                     $( $value $(if $crate::macros::is_known!(reader, $since))? => {
                         $crate::wire::Object::read_body(reader, body).map($name::$variant)
                     } )*
                     $(
-                        _ if reader.revision() == $crate::Revision::V1 => {
+                        _ if !open => {
                             body.forget_tag(reader, opening);
                             <$bare_type as $crate::wire::Object<'a>>::read_body(reader, body).map($name::$bare)
                         }
@@ -194,6 +196,9 @@ macro_rules! union {
                     _ => {
                         let required: &[&'static str] = &[$($($required),*)?];
                         let present: &[&'static str] = &[$($($present),*)?];
+                        if !open {
+                            reader.broken_rule(start, format!("a variant of version 1, not \"{tag}\""))?;
+                        }
                         $crate::wire::UnknownVariant::read_body(reader, body, tag, required, present)
                             .map($name::Unknown)
                     }
@@ -205,8 +210,7 @@ macro_rules! union {
             fn write_body(&self, writer: &mut $crate::json::writer::Writer<'_>) {
                 match self {
                     $( $name::$variant(value) => {
-                        writer.key($tag);
-                        writer.string($value);
+                        writer.prepared(concat!(",\"", $tag, "\":\"", $value, "\""));
                         $crate::wire::Object::write_body(value, writer);
                     } )*
                     $( $name::$bare(value) => $crate::wire::Object::write_body(value, writer), )?
@@ -247,7 +251,7 @@ macro_rules! union {
                     $(
                         if $crate::macros::in_schema!(schemas $($since)?) {
                             let value = <$type as $crate::wire::Wire<'a>>::schema(schemas);
-                            schema.variant($value, concat!($($variant_doc, "\n"),*), value);
+                            schema.variant($value, concat!($($variant_doc, "\n"),*), &value);
                         }
                     )*
                     $(
@@ -255,7 +259,11 @@ macro_rules! union {
                         schema.untagged(bare);
                     )?
                     $( schema.implied($implied::allowed(schemas.revision())); )?
-                    schema.finish(schemas.revision(), &[$($($required),*)?], &[$($($present),*)?])
+                    let open = $crate::macros::is_open!(schemas.revision(), $($openness)?);
+                    #[allow(unused_mut)]
+                    let mut schema = schema.finish(open, &[$($($required),*)?], &[$($($present),*)?]);
+                    $( $shape(&mut schema, schemas.revision()); )?
+                    schema
                 })
             }
         }
@@ -264,11 +272,11 @@ macro_rules! union {
     };
 }
 
-/// A string with known values; others are kept.
+/// A string with known values; others are kept. They are part of version 2 only, or `in both_versions`.
 macro_rules! open_enum {
     (
         $(#[doc = $doc:expr])*
-        $name:ident {
+        $name:ident $(default $default:ident)? $(in $openness:ident)? {
             $( $(#[doc = $variant_doc:expr])* $variant:ident = $value:literal $(@ $since:ident)? ),* $(,)?
         }
     ) => {
@@ -301,6 +309,15 @@ macro_rules! open_enum {
             }
         }
 
+        $(
+            #[allow(clippy::derivable_impls)]
+            impl Default for $name {
+                fn default() -> Self {
+                    $name::$default
+                }
+            }
+        )?
+
         impl From<&str> for $name {
             fn from(value: &str) -> Self {
                 match value {
@@ -329,7 +346,8 @@ macro_rules! open_enum {
                 match &*text {
                     $( $value $(if $crate::macros::is_known!(reader, $since))? => Ok($name::$variant), )*
                     _ => {
-                        $crate::values::check_unknown_value(reader, offset, &text)?;
+                        let open = $crate::macros::is_open!(reader.revision(), $($openness)?);
+                        $crate::values::check_unknown_value(reader, open, offset, &text)?;
                         Ok($name::from(&*text))
                     }
                 }
@@ -340,14 +358,15 @@ macro_rules! open_enum {
             }
 
             fn schema(schemas: &mut $crate::schema::Schemas) -> serde_json::Value {
-                schemas.define(stringify!($name), |schemas| {
+                let open = $crate::macros::is_open!(schemas.revision(), $($openness)?);
+                schemas.define(stringify!($name), |_schemas| {
                     let mut known = Vec::new();
                     $(
-                        if $crate::macros::in_schema!(schemas $($since)?) {
+                        if $crate::macros::in_schema!(_schemas $($since)?) {
                             known.push(($value, concat!($($variant_doc, "\n"),*)));
                         }
                     )*
-                    $crate::schema::enum_schema(schemas.revision(), concat!($($doc, "\n"),*), &known)
+                    $crate::schema::enum_schema(open, concat!($($doc, "\n"),*), &known)
                 })
             }
         }
@@ -410,7 +429,7 @@ macro_rules! take_slot {
 
 macro_rules! write_field {
     (required $value:expr, $key:literal, $writer:ident) => {
-        $writer.key($key);
+        $writer.prepared(concat!(",\"", $key, "\":"));
         $crate::wire::Wire::write(&$value, $writer);
     };
     (strict_required $value:expr, $key:literal, $writer:ident) => {
@@ -419,19 +438,16 @@ macro_rules! write_field {
     (patch $value:expr, $key:literal, $writer:ident) => {
         match &$value {
             $crate::Field::Keep => {}
-            $crate::Field::Clear => {
-                $writer.key($key);
-                $writer.literal("null");
-            }
+            $crate::Field::Clear => $writer.prepared(concat!(",\"", $key, "\":null")),
             $crate::Field::Set(value) => {
-                $writer.key($key);
+                $writer.prepared(concat!(",\"", $key, "\":"));
                 $crate::wire::Wire::write(value, $writer);
             }
         }
     };
     ($kind:ident $value:expr, $key:literal, $writer:ident) => {
         if let Some(value) = &$value {
-            $writer.key($key);
+            $writer.prepared(concat!(",\"", $key, "\":"));
             $crate::wire::Wire::write(value, $writer);
         }
     };
@@ -473,6 +489,15 @@ macro_rules! is_known {
     };
     ($reader:ident, v2) => {
         $reader.revision().has_v2()
+    };
+}
+
+macro_rules! is_open {
+    ($revision:expr, ) => {
+        $revision.is_open()
+    };
+    ($revision:expr, both_versions) => {
+        true
     };
 }
 
@@ -576,6 +601,6 @@ macro_rules! serde_forms {
 }
 
 pub(crate) use {
-    constructor, field_type, in_schema, is_known, object, open_enum, own_field, presence, read_field,
-    serde_forms, setter, slot_type, take_slot, union, write_field,
+    constructor, field_type, in_schema, is_known, is_open, object, open_enum, own_field, presence,
+    read_field, serde_forms, setter, slot_type, take_slot, union, write_field,
 };

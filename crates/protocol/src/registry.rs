@@ -1,5 +1,7 @@
 //! Types and methods by name.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::error::{DecodeError, Diagnostic};
@@ -74,6 +76,7 @@ macro_rules! wire_type_table {
             $( $crate::registry::WireType {
                 name: $name,
                 judge: {
+                    #[allow(clippy::needless_lifetimes)]
                     fn judge<'a>(
                         text: &'a str,
                         judging: $crate::registry::Judging,
@@ -83,6 +86,7 @@ macro_rules! wire_type_table {
                     judge
                 },
                 schema: {
+                    #[allow(clippy::extra_unused_lifetimes)]
                     fn schema<'a>(schemas: &mut $crate::schema::Schemas) -> serde_json::Value {
                         <$type as $crate::wire::Wire<'a>>::schema(schemas)
                     }
@@ -153,10 +157,22 @@ pub fn json_schema(revision: Revision) -> Value {
             schemas.define(wire_type.name, |_| schema);
         }
     }
-    json!({
+    sorted(json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
         "protocolVersion": version,
         "$defs": schemas.into_definitions(),
-    })
+    }))
+}
+
+/// The value with all keys in order, whichever way the JSON library was built to keep them.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let entries: BTreeMap<_, _> = map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        other => other,
+    }
 }

@@ -22,7 +22,7 @@ use crate::json::writer::Writer;
 use crate::macros::object;
 use crate::schema::Schemas;
 use crate::wire::{Body, Wire, own};
-use crate::{DecodeError, Extra, Meta, Raw, Revision, Text};
+use crate::{DecodeError, Diagnostic, Extra, Meta, Raw, Revision, Text};
 
 /// Error codes that the protocol gives a meaning.
 pub mod codes {
@@ -110,16 +110,17 @@ impl<'a> Wire<'a> for RequestId<'a> {
 
     fn schema(schemas: &mut Schemas) -> Value {
         schemas.define("RequestId", |schemas| {
-            let mut forms = vec![
-                json!({"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX}),
-                json!({"type": "string"}),
-            ];
+            let mut forms = vec![integer_id(), json!({"type": "string"})];
             if schemas.revision() != Revision::Newest {
                 forms.push(json!({"type": "null"}));
             }
             json!({"description": "The id of a request.", "anyOf": forms})
         })
     }
+}
+
+fn integer_id() -> Value {
+    json!({"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX})
 }
 
 object! {
@@ -285,8 +286,40 @@ impl<'a> Wire<'a> for Message<'a> {
         writer.end_object();
     }
 
-    fn schema(_: &mut Schemas) -> Value {
-        json!({"type": "object"})
+    fn schema(schemas: &mut Schemas) -> Value {
+        schemas.define("JsonRpcMessage", |schemas| {
+            let id = RequestId::schema(schemas);
+            let response = Response::schema(schemas);
+            let version = json!({"const": "2.0"});
+            let method = json!({"type": "string"});
+            let params = json!({"type": ["object", "array", "null"]});
+            json!({
+                "description": "A request, a notification or an answer.",
+                "anyOf": [
+                    {
+                        "type": "object",
+                        "properties": {
+                            "jsonrpc": version, "id": id, "method": method, "params": params,
+                            "result": false, "error": false,
+                        },
+                        "required": ["jsonrpc", "id", "method"],
+                    },
+                    {
+                        "type": "object",
+                        "properties": {
+                            "jsonrpc": version, "id": false, "method": method, "params": params,
+                            "result": false, "error": false,
+                        },
+                        "required": ["jsonrpc", "method"],
+                    },
+                    {
+                        "allOf": [response],
+                        "properties": {"jsonrpc": version, "method": false},
+                        "required": ["jsonrpc"],
+                    },
+                ],
+            })
+        })
     }
 }
 
@@ -411,7 +444,7 @@ impl<'a> Wire<'a> for Response<'a> {
                 "description": "The answer to a request.",
                 "type": "object",
                 "oneOf": [
-                    {"properties": {"id": {"allOf": [id.clone()], "not": {"type": "null"}}, "result": true},
+                    {"properties": {"id": {"anyOf": [integer_id(), {"type": "string"}]}, "result": true},
                      "required": ["id", "result"]},
                     {"properties": {"id": {"anyOf": [id, {"type": "null"}]}, "error": error},
                      "required": ["id", "error"]},
@@ -437,6 +470,93 @@ impl Response<'_> {
         }
         writer.extra(&self.extra);
     }
+}
+
+/// The parameters of a method.
+pub trait Params<'a>: Wire<'a> {
+    /// The method that takes them.
+    const METHOD: &'static str;
+}
+
+/// Appends a notification with its envelope, in one pass.
+pub fn encode_notification<'a, P: Params<'a>>(params: &P, out: &mut String, revision: Revision) {
+    let mut writer = Writer::new(out, revision);
+    writer.begin_object();
+    writer.key("jsonrpc");
+    writer.string("2.0");
+    writer.key("method");
+    writer.string(P::METHOD);
+    writer.key("params");
+    params.write(&mut writer);
+    writer.end_object();
+}
+
+/// A message on a connection where most messages are notifications of one method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expected<'a, P> {
+    /// A notification of that method, read in one pass.
+    Params(P),
+    /// Any other message.
+    Other(Message<'a>),
+}
+
+impl<'a, P: Params<'a>> Expected<'a, P> {
+    /// Reads a message strictly.
+    ///
+    /// ```
+    /// use switchboard_protocol::rpc::Expected;
+    /// use switchboard_protocol::{Revision, v2};
+    ///
+    /// let line = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":
+    ///     {"sessionUpdate":"agent_thought_chunk","messageId":"t","content":{"type":"text","text":"maybe"}}}}"#;
+    /// let message = Expected::<v2::UpdateSessionNotification<'_>>::decode(line, Revision::Any)?;
+    /// assert!(matches!(message, Expected::Params(notification) if notification.session_id == "s"));
+    /// # Ok::<(), switchboard_protocol::DecodeError>(())
+    /// ```
+    pub fn decode(text: &'a str, revision: Revision) -> Result<Self, DecodeError> {
+        Self::decode_with(Reader::new(text, revision)).map(|(message, _)| message)
+    }
+
+    /// Reads a message tolerantly and gives what was left out.
+    pub fn decode_tolerant(
+        text: &'a str,
+        revision: Revision,
+    ) -> Result<(Self, Vec<Diagnostic>), DecodeError> {
+        Self::decode_with(Reader::new(text, revision).tolerant())
+    }
+
+    fn decode_with(mut reader: Reader<'a>) -> Result<(Self, Vec<Diagnostic>), DecodeError> {
+        let text = reader.text();
+        let start = reader.place();
+        let expected = read_expected::<P>(&mut reader).map_err(|fault| DecodeError::new(&fault, text))?;
+        let message = match expected {
+            Some(params) => Expected::Params(params),
+            None => {
+                reader.rewind(start);
+                Expected::Other(crate::wire::read_whole(&mut reader)?)
+            }
+        };
+        Ok((message, reader.take_tolerated().locate(text)))
+    }
+}
+
+/// The parameters, where the envelope is a plain one of a notification of the method; else `None`, and the
+/// message is to be read from its start.
+fn read_expected<'a, P: Params<'a>>(reader: &mut Reader<'a>) -> Read<Option<P>> {
+    reader.begin_object()?;
+    let mut first = true;
+    let (mut versioned, mut called) = (false, false);
+    let mut params = None;
+    while let Some(key) = reader.next_key(&mut first)? {
+        match &*key {
+            "jsonrpc" if !versioned => versioned = reader.read_string()? == "2.0",
+            "method" if !called => called = reader.read_string()? == P::METHOD,
+            "params" if called && params.is_none() => params = Some(P::read(reader)?),
+            _ => return Ok(None),
+        }
+    }
+    reader.finish()?;
+    Ok(if versioned { params } else { None })
 }
 
 /// Several messages in one array. Newest peers refuse them, so nothing here sends one.

@@ -92,7 +92,7 @@ impl UnionSchema {
         UnionSchema { tag, description: prose(doc), known: Vec::new(), variants: Vec::new(), bare: None }
     }
 
-    pub(crate) fn variant(&mut self, value: &'static str, doc: &str, schema: Value) {
+    pub(crate) fn variant(&mut self, value: &'static str, doc: &str, schema: &Value) {
         let tag = self.tag;
         self.known.push(value);
         let variant = json!({
@@ -116,16 +116,19 @@ impl UnionSchema {
         }
     }
 
-    pub(crate) fn finish(mut self, revision: Revision, required: &[&str], present: &[&str]) -> Value {
+    pub(crate) fn finish(mut self, open: bool, required: &[&str], present: &[&str]) -> Value {
         let tag = self.tag;
         if let Some(schema) = self.bare {
-            let without_tag = json!({"allOf": [schema], "properties": {tag: {"not": {"enum": self.known}}}});
+            let without_tag = json!({"allOf": [schema], "properties": {tag: {"type": "string", "not": {"enum": self.known}}}});
             self.variants.push(without_tag);
         }
-        if revision.is_open() {
+        if open {
             let mut properties = Map::new();
             for key in required {
                 properties.insert((*key).to_owned(), json!({"type": "string"}));
+            }
+            for key in present {
+                properties.insert((*key).to_owned(), json!(true));
             }
             properties.insert(tag.to_owned(), json!({"type": "string", "not": {"enum": self.known}}));
             let keys: Vec<_> = std::iter::once(&tag).chain(required).chain(present).collect();
@@ -141,10 +144,10 @@ impl UnionSchema {
 }
 
 /// The schema of a string with known values.
-pub(crate) fn enum_schema(revision: Revision, doc: &str, known: &[(&str, &str)]) -> Value {
+pub(crate) fn enum_schema(open: bool, doc: &str, known: &[(&str, &str)]) -> Value {
     let mut values: Vec<_> =
         known.iter().map(|(value, doc)| described(json!({"const": value}), doc)).collect();
-    if revision.is_open() {
+    if open {
         values.push(json!({
             "type": "string",
             "description": "A value of somebody's own (leading underscore) or of a later version.",

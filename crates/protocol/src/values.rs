@@ -19,8 +19,13 @@ use crate::{Raw, Revision, Text};
 
 /// An enum value that is not among the known ones: an error in version 1, worth a remark when reserved.
 #[cold]
-pub(crate) fn check_unknown_value(reader: &mut Reader<'_>, offset: usize, text: &str) -> Read<()> {
-    if !reader.revision().is_open() {
+pub(crate) fn check_unknown_value(
+    reader: &mut Reader<'_>,
+    open: bool,
+    offset: usize,
+    text: &str,
+) -> Read<()> {
+    if !open {
         return reader.broken_rule(offset, "a value of version 1");
     }
     if !text.starts_with('_') {
@@ -154,7 +159,7 @@ fn is_base64(text: &str) -> bool {
     let bytes = text.as_bytes();
     let padding = bytes.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
     let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    bytes.len() % 4 == 0 && bytes[..bytes.len() - padding].iter().all(is_digit)
+    bytes.len().is_multiple_of(4) && bytes[..bytes.len() - padding].iter().all(is_digit)
 }
 
 impl Base64<'_> {
@@ -354,18 +359,21 @@ impl<'a> Wire<'a> for LineNumber {
 
 /// A size in bytes: signed in version 1 and the `spec` dialect, unsigned in the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ByteSize(i128);
+pub struct ByteSize {
+    negative: bool,
+    magnitude: u64,
+}
 
 impl ByteSize {
     /// The size, where it makes sense.
     pub fn get(self) -> Option<u64> {
-        self.0.try_into().ok()
+        (!self.negative).then_some(self.magnitude)
     }
 }
 
 impl From<u64> for ByteSize {
     fn from(size: u64) -> Self {
-        ByteSize(size.into())
+        ByteSize { negative: false, magnitude: size }
     }
 }
 
@@ -378,20 +386,24 @@ impl<'a> Wire<'a> for ByteSize {
 
     fn read(reader: &mut Reader<'a>) -> Read<Self> {
         let place = reader.place();
-        let unsigned = if reader.revision().has_newest() { u64::read(reader).ok() } else { None };
-        if let Some(size) = unsigned {
-            return Ok(ByteSize(size.into()));
+        if reader.revision().has_newest()
+            && let Ok(size) = u64::read(reader)
+        {
+            return Ok(size.into());
         }
         reader.rewind(place);
         let size = i64::read(reader)?;
         if reader.revision() == Revision::Newest {
             return reader.fault(place.offset(), Problem::Rule("an integer of 64 bits, not negative".into()));
         }
-        Ok(ByteSize(size.into()))
+        Ok(ByteSize { negative: size < 0, magnitude: size.unsigned_abs() })
     }
 
     fn write(&self, writer: &mut Writer<'_>) {
-        writer.display(self.0);
+        if self.negative {
+            writer.literal("-");
+        }
+        writer.display(self.magnitude);
     }
 
     fn schema(schemas: &mut Schemas) -> Value {

@@ -126,11 +126,20 @@ impl Body {
                 return Ok(Some(tag));
             }
             passed = true;
-            reader.skip_value()?;
+            reader.pass_over()?;
         }
         reader.rewind(place);
         self.first = first;
         Ok(None)
+    }
+
+    /// The tag is not there, or the text is not JSON, which is then the worse fault.
+    #[cold]
+    pub(crate) fn missing_tag<T>(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Read<T> {
+        while reader.next_key(&mut self.first)?.is_some() {
+            reader.skip_value()?;
+        }
+        reader.fault(self.start, Problem::Missing(name))
     }
 
     fn add_tag(&mut self, tag: Tag) {
@@ -217,14 +226,10 @@ impl<'a> UnknownVariant<'a> {
         required: &[&'static str],
         present: &[&'static str],
     ) -> Read<Self> {
-        if reader.revision().is_open() {
-            if !tag.starts_with('_') {
-                reader.remark(body.start, || {
-                    format!("a value that the protocol defines; \"{tag}\" is reserved for later versions")
-                });
-            }
-        } else {
-            reader.broken_rule(body.start, format!("a variant of version 1, not \"{tag}\""))?;
+        if reader.revision().is_open() && !tag.starts_with('_') {
+            reader.remark(body.start, || {
+                format!("a value that the protocol defines; \"{tag}\" is reserved for later versions")
+            });
         }
         let mut entries = Extra::new();
         // The keys of an unknown variant are nobody's mistake, so they are not remarked on.
@@ -478,5 +483,36 @@ impl<'a, T: Wire<'a>> Wire<'a> for Vec<T> {
 
     fn schema(schemas: &mut Schemas) -> Value {
         json!({"type": "array", "items": T::schema(schemas)})
+    }
+}
+
+/// A large or rare part of a value, so that the values that hold it stay small enough to move about cheaply.
+impl<'a, T: Wire<'a>> Wire<'a> for Box<T> {
+    type Owned = Box<T::Owned>;
+
+    fn into_owned(self) -> Self::Owned {
+        Box::new((*self).into_owned())
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        T::read(reader).map(Box::new)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        (**self).write(writer);
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        T::schema(schemas)
+    }
+}
+
+impl<'a, T: Object<'a>> Object<'a> for Box<T> {
+    fn read_body(reader: &mut Reader<'a>, body: Body) -> Read<Self> {
+        T::read_body(reader, body).map(Box::new)
+    }
+
+    fn write_body(&self, writer: &mut Writer<'_>) {
+        (**self).write_body(writer);
     }
 }

@@ -37,6 +37,14 @@ impl<'a> Raw<'a> {
         &self.0
     }
 
+    /// The JSON text for as long as the text lives that the value was read from; `None` when it is owned.
+    pub fn as_source(&self) -> Option<&'a str> {
+        match self.0 {
+            Cow::Borrowed(text) => Some(text),
+            Cow::Owned(_) => None,
+        }
+    }
+
     /// The same value, free of the text it was read from.
     pub fn into_owned(self) -> Raw<'static> {
         Raw(Cow::Owned(self.0.into_owned()))
@@ -109,57 +117,67 @@ impl fmt::Display for Raw<'_> {
 
 /// The keys of an object that its type does not know, in their order, with their values unread.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Extra<'a>(Vec<(Text<'a>, Raw<'a>)>);
+// Nearly always empty, and part of every type: one word is all it may take.
+#[allow(clippy::box_collection)]
+pub struct Extra<'a>(Option<Box<Vec<(Text<'a>, Raw<'a>)>>>);
 
 impl<'a> Extra<'a> {
     /// No unknown keys.
     pub const fn new() -> Self {
-        Extra(Vec::new())
+        Extra(None)
+    }
+
+    fn entries(&self) -> &[(Text<'a>, Raw<'a>)] {
+        self.0.as_ref().map_or(&[], |entries| entries)
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries().is_empty()
     }
 
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Raw<'a>> {
-        self.0.iter().find_map(|(name, value)| (name == key).then_some(value))
+        self.entries().iter().find_map(|(name, value)| (name == key).then_some(value))
     }
 
     /// All keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Raw<'a>)> {
-        self.0.iter().map(|(name, value)| (&**name, value))
+        self.entries().iter().map(|(name, value)| (&**name, value))
     }
 
     /// Adds a key, or gives it a new value.
     pub fn insert(&mut self, key: impl Into<Text<'a>>, value: Raw<'a>) {
         let key = key.into();
-        match self.0.iter_mut().find(|(name, _)| *name == key) {
-            Some((_, stored)) => *stored = value,
-            None => self.0.push((key, value)),
-        }
+        self.remove(&key);
+        self.push(key, value);
     }
 
     /// Takes a key out.
     pub fn remove(&mut self, key: &str) -> Option<Raw<'a>> {
-        let index = self.0.iter().position(|(name, _)| name == key)?;
-        Some(self.0.remove(index).1)
+        let entries = self.0.as_mut()?;
+        let index = entries.iter().position(|(name, _)| name == key)?;
+        let (_, value) = entries.remove(index);
+        if entries.is_empty() {
+            self.0 = None;
+        }
+        Some(value)
     }
 
     /// The same keys and values, free of the text they were read from.
     pub fn into_owned(self) -> Extra<'static> {
         let own = |(key, value): (Text<'a>, Raw<'a>)| (Text::Owned(key.into_owned()), value.into_owned());
-        Extra(self.0.into_iter().map(own).collect())
+        Extra(self.0.map(|entries| Box::new(entries.into_iter().map(own).collect())))
     }
 
     pub(crate) fn push(&mut self, key: Text<'a>, value: Raw<'a>) {
-        self.0.push((key, value));
+        self.0.get_or_insert_default().push((key, value));
     }
 
     /// A key that stands here twice. Asked once per object, so that many keys do not cost their square.
     pub(crate) fn duplicate(&self) -> Option<&str> {
-        first_duplicate(self.0.iter().map(|(key, _)| &**key))
+        let entries = self.0.as_ref()?;
+        first_duplicate(entries.iter().map(|(key, _)| &**key))
     }
 }
 

@@ -275,35 +275,34 @@ impl<'a> Reader<'a> {
                 self.position = end + 1;
                 Ok(Cow::Borrowed(&self.text[start..end]))
             }
-            (end, stop) => self.read_escaped(start, end, stop).map(Cow::Owned),
+            _ => self.read_escaped(start).map(Cow::Owned),
         }
     }
 
-    /// Reads a string that is not plain up to its closing quote.
-    fn read_escaped(&mut self, start: usize, mut found: usize, mut stop: Stop) -> Read<String> {
+    /// Reads a string that is not plain up to its closing quote. Its end is found first, so that the copy is
+    /// made in one piece.
+    #[cold]
+    fn read_escaped(&mut self, start: usize) -> Read<String> {
+        self.skip_string()?;
+        let end = self.position - 1;
         let bytes = self.text.as_bytes();
-        let mut string = String::with_capacity(found - start + 24);
-        let mut copied = start;
-        loop {
-            string.push_str(&self.text[copied..found]);
-            self.position = found;
-            match stop {
-                Stop::Quote => {
-                    self.position = found + 1;
-                    return Ok(string);
-                }
-                Stop::Escape => match read_escape(bytes, found) {
-                    Ok((character, next)) => {
-                        string.push(character);
-                        copied = next;
-                    }
-                    Err(what) => return self.syntax(what),
-                },
-                Stop::Control => return self.syntax("an escaped control character"),
-                Stop::End => return self.syntax("a closing quote"),
+        let mut string = String::with_capacity(end - start);
+        let mut position = start;
+        while position < end {
+            let (found, _) = find_special(&bytes[..end], position);
+            string.push_str(&self.text[position..found]);
+            if found == end {
+                break;
             }
-            (found, stop) = find_special(bytes, copied);
+            match read_escape(bytes, found) {
+                Ok((character, next)) => {
+                    string.push(character);
+                    position = next;
+                }
+                Err(what) => return self.syntax(what),
+            }
         }
+        Ok(string)
     }
 
     /// Whether a `null` stands here; it is read then.
@@ -448,6 +447,46 @@ impl<'a> Reader<'a> {
             Some(b'f') => self.skip_literal("false"),
             Some(b'n') => self.skip_literal("null"),
             _ => self.syntax("a JSON value"),
+        }
+    }
+
+    /// Passes over a value that will be read afterwards: only far enough to find its end.
+    pub(crate) fn pass_over(&mut self) -> Read<()> {
+        let bytes = self.text.as_bytes();
+        let mut depth = 0;
+        loop {
+            match bytes.get(self.position) {
+                Some(b'"') => {
+                    let mut position = self.position + 1;
+                    self.position = loop {
+                        match find_special(bytes, position) {
+                            (found, Stop::Quote) => break found + 1,
+                            (found, Stop::Escape) => position = found + 2,
+                            (found, Stop::Control) => position = found + 1,
+                            (found, Stop::End) => break found,
+                        }
+                    };
+                }
+                Some(b'{' | b'[') => {
+                    depth += 1;
+                    self.position += 1;
+                }
+                Some(b'}' | b']') if depth > 0 => {
+                    depth -= 1;
+                    self.position += 1;
+                }
+                Some(b',' | b'}' | b']') if depth == 0 => return Ok(()),
+                Some(_) => self.position += 1,
+                None => return self.syntax("the end of a value"),
+            }
+            if depth == 0 {
+                // A number or a word has no end of its own: it ends where the next thing begins.
+                match bytes.get(self.position) {
+                    Some(b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t') => return Ok(()),
+                    Some(_) => {}
+                    None => return self.syntax("the end of a value"),
+                }
+            }
         }
     }
 

@@ -57,6 +57,13 @@ impl<'o> Writer<'o> {
         self.out.push_str("\":");
     }
 
+    /// Text that begins with the comma which parts it from what is before, if anything is.
+    #[inline]
+    pub(crate) fn prepared(&mut self, text: &'static str) {
+        let opened = matches!(self.out.as_bytes().last(), Some(b'{' | b'['));
+        self.out.push_str(if opened { &text[1..] } else { text });
+    }
+
     #[inline]
     pub(crate) fn string(&mut self, text: &str) {
         write_string(self.out, text);

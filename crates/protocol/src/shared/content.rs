@@ -14,10 +14,10 @@ union! {
     /// One block of content.
     ContentBlock by "type" {
         Text(TextContent<'a>) = "text",
-        Image(ImageContent<'a>) = "image",
-        Audio(AudioContent<'a>) = "audio",
-        ResourceLink(ResourceLink<'a>) = "resource_link",
-        Resource(EmbeddedResource<'a>) = "resource",
+        Image(Box<ImageContent<'a>>) = "image",
+        Audio(Box<AudioContent<'a>>) = "audio",
+        ResourceLink(Box<ResourceLink<'a>>) = "resource_link",
+        Resource(Box<EmbeddedResource<'a>>) = "resource",
     }
 }
 
@@ -40,7 +40,7 @@ object! {
     /// Plain text or Markdown.
     TextContent {
         required text: Text<'a> = "text",
-        optional annotations: Annotations<'a> = "annotations",
+        optional annotations: Box<Annotations<'a>> = "annotations",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -51,7 +51,7 @@ object! {
         required data: Base64<'a> = "data",
         required mime_type: Text<'a> = "mimeType",
         optional uri: Text<'a> = "uri",
-        optional annotations: Annotations<'a> = "annotations",
+        optional annotations: Box<Annotations<'a>> = "annotations",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -61,7 +61,7 @@ object! {
     AudioContent {
         required data: Base64<'a> = "data",
         required mime_type: Text<'a> = "mimeType",
-        optional annotations: Annotations<'a> = "annotations",
+        optional annotations: Box<Annotations<'a>> = "annotations",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -76,7 +76,7 @@ object! {
         optional icons: Vec<Icon<'a>> = "icons" @v2,
         optional mime_type: Text<'a> = "mimeType",
         optional size: ByteSize = "size",
-        optional annotations: Annotations<'a> = "annotations",
+        optional annotations: Box<Annotations<'a>> = "annotations",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -105,7 +105,7 @@ object! {
     /// A resource with its contents.
     EmbeddedResource {
         required resource: EmbeddedResourceResource<'a> = "resource",
-        optional annotations: Annotations<'a> = "annotations",
+        optional annotations: Box<Annotations<'a>> = "annotations",
         optional meta: Meta<'a> = "_meta",
     }
 }

@@ -14,7 +14,7 @@ use crate::{Map, Meta, Number, ObjectKeyword, Raw, Revision, Text};
 
 union! {
     /// Asks the user for data. The scope is a session or a pending request of the client, not both.
-    CreateElicitationRequest by "mode" requires ["message"] {
+    CreateElicitationRequest by "mode" in both_versions requires ["message"] {
         Form(ElicitationFormMode<'a>) = "form",
         Url(ElicitationUrlMode<'a>) = "url",
     }
@@ -105,7 +105,7 @@ fn required_in_v2(schema: &mut Value, revision: Revision) {
 
 union! {
     /// One field of a form.
-    ElicitationPropertySchema by "type" {
+    ElicitationPropertySchema by "type" in both_versions {
         String(StringPropertySchema<'a>) = "string",
         Number(NumberPropertySchema<'a>) = "number",
         Integer(IntegerPropertySchema<'a>) = "integer",
@@ -220,7 +220,7 @@ object! {
 
 union! {
     /// The values of a choice of several.
-    MultiSelectItems by "type" untagged
+    MultiSelectItems by "type" in both_versions untagged
         /// Values with names for people.
         Titled(TitledMultiSelectItems<'a>)
     {
@@ -228,9 +228,16 @@ union! {
     }
 }
 
+fn items_not_empty(schema: &mut Value, revision: Revision) {
+    if revision.has_v2() {
+        let key = if schema["properties"].get("enum").is_some() { "enum" } else { "anyOf" };
+        schema["properties"][key]["minItems"] = json!(1);
+    }
+}
+
 object! {
     /// Values that are their own names.
-    StringMultiSelectItems rules some_strings {
+    StringMultiSelectItems rules some_strings shape items_not_empty {
         required values: Vec<Text<'a>> = "enum",
         optional meta: Meta<'a> = "_meta",
     }
@@ -242,7 +249,7 @@ fn some_strings(items: &StringMultiSelectItems<'_>, reader: &mut Reader<'_>, sta
 
 object! {
     /// Values with names for people.
-    TitledMultiSelectItems rules some_titles {
+    TitledMultiSelectItems rules some_titles shape items_not_empty {
         required options: Vec<EnumOption<'a>> = "anyOf",
         optional meta: Meta<'a> = "_meta",
     }
@@ -254,7 +261,7 @@ fn some_titles(items: &TitledMultiSelectItems<'_>, reader: &mut Reader<'_>, star
 
 union! {
     /// The user's answer. An unknown action is handled as `cancel`.
-    CreateElicitationResponse by "action" {
+    CreateElicitationResponse by "action" in both_versions {
         Accept(ElicitationAcceptAction<'a>) = "accept",
         Decline(Marker<'a>) = "decline",
         Cancel(Marker<'a>) = "cancel",

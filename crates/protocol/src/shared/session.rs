@@ -98,7 +98,7 @@ object! {
 
 open_enum! {
     /// How much a notice matters.
-    NoticeSeverity {
+    NoticeSeverity in both_versions {
         Info = "info",
         Warning = "warning",
         Error = "error",
@@ -118,7 +118,7 @@ object! {
 
 open_enum! {
     /// How far a compaction is.
-    CompactionStatus {
+    CompactionStatus in both_versions {
         InProgress = "in_progress",
         Completed = "completed",
         Failed = "failed",
@@ -166,7 +166,7 @@ open_enum! {
 
 open_enum! {
     /// What a configuration option is about, as a hint for display.
-    SessionConfigOptionCategory {
+    SessionConfigOptionCategory in both_versions {
         Mode = "mode",
         Model = "model",
         ModelConfig = "model_config",

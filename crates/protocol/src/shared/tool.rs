@@ -6,7 +6,7 @@ use crate::{AbsolutePath, LineNumber, Meta, Text};
 
 open_enum! {
     /// What a tool does, as a hint for icons and display.
-    ToolKind {
+    ToolKind default Other {
         Read = "read",
         Edit = "edit",
         Delete = "delete",
@@ -21,15 +21,9 @@ open_enum! {
     }
 }
 
-impl Default for ToolKind {
-    fn default() -> Self {
-        ToolKind::Other
-    }
-}
-
 open_enum! {
     /// How far a tool call is.
-    ToolCallStatus {
+    ToolCallStatus default Pending {
         /// Not started: its input is still streaming in, or it waits for approval. Also the default.
         Pending = "pending",
         InProgress = "in_progress",
@@ -37,12 +31,6 @@ open_enum! {
         Completed = "completed",
         Failed = "failed",
         Cancelled = "cancelled" @newest,
-    }
-}
-
-impl Default for ToolCallStatus {
-    fn default() -> Self {
-        ToolCallStatus::Pending
     }
 }
 

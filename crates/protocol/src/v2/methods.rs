@@ -1,6 +1,31 @@
 //! The methods of version 2.
 
 use crate::registry::{Caller, Method};
+use crate::rpc::Params;
+use crate::v2::*;
+
+/// Ties parameters to their method.
+macro_rules! params {
+    ($($method:literal $type:ident,)*) => {
+        $( impl<'a> Params<'a> for $type<'a> {
+            const METHOD: &'static str = $method;
+        } )*
+    };
+}
+
+params! {
+    "initialize" InitializeRequest,
+    "auth/login" LoginAuthRequest,
+    "auth/logout" LogoutAuthRequest,
+    "session/new" NewSessionRequest,
+    "session/resume" ResumeSessionRequest,
+    "session/set_config_option" SetSessionConfigOptionRequest,
+    "session/prompt" PromptRequest,
+    "tool_call/cancel" CancelToolCallRequest,
+    "terminal/cancel" CancelTerminalRequest,
+    "session/update" UpdateSessionNotification,
+    "session/request_permission" RequestPermissionRequest,
+}
 
 const fn method(
     name: &'static str,

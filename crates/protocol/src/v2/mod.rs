@@ -8,7 +8,7 @@
 //!     content: Field::Clear,
 //!     ..v2::ToolCallUpdate::new("c-7").title("Patch config").kind(v2::ToolKind::Edit)
 //! };
-//! let text = v2::SessionUpdate::ToolCallUpdate(update).encode(Revision::Spec);
+//! let text = v2::SessionUpdate::from(update).encode(Revision::Spec);
 //! assert_eq!(
 //!     text,
 //!     r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-7","title":"Patch config","kind":"edit","content":null}"#,

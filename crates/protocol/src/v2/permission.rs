@@ -46,7 +46,7 @@ fn at_least_one_option(schema: &mut Value, _: Revision) {
 union! {
     /// What a permission is about. A client that does not know the kind shows title, description and options.
     RequestPermissionSubject by "type" {
-        ToolCall(ToolCallPermissionSubject<'a>) = "tool_call",
+        ToolCall(Box<ToolCallPermissionSubject<'a>>) = "tool_call",
         Command(CommandPermissionSubject<'a>) = "command" @newest,
     }
 }

@@ -29,7 +29,7 @@ object! {
         /// Why the work ended; missing where no work did.
         optional stop_reason: StopReason = "stopReason",
         /// What failed, when the reason is `error`.
-        optional error: RpcError<'a> = "error" @newest,
+        optional error: Box<RpcError<'a>> = "error" @newest,
         optional_whole background: Vec<BackgroundWork<'a>> = "background" @newest,
         optional meta: Meta<'a> = "_meta",
     }

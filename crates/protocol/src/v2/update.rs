@@ -1,5 +1,7 @@
 //! What an agent tells about a session while it goes on.
 
+use serde_json::{Value, json};
+
 use crate::error::Read;
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
@@ -25,18 +27,18 @@ union! {
         AgentMessage(MessageUpdate<'a>) = "agent_message",
         AgentThoughtChunk(ContentChunk<'a>) = "agent_thought_chunk",
         AgentThought(MessageUpdate<'a>) = "agent_thought",
-        StateUpdate(StateUpdate<'a>) = "state_update",
+        StateUpdate(Box<StateUpdate<'a>>) = "state_update",
         ToolCallContentChunk(ToolCallContentChunk<'a>) = "tool_call_content_chunk",
-        ToolCallUpdate(ToolCallUpdate<'a>) = "tool_call_update",
-        TerminalUpdate(TerminalUpdate<'a>) = "terminal_update" @newest,
+        ToolCallUpdate(Box<ToolCallUpdate<'a>>) = "tool_call_update",
+        TerminalUpdate(Box<TerminalUpdate<'a>>) = "terminal_update" @newest,
         TerminalOutputChunk(TerminalOutputChunk<'a>) = "terminal_output_chunk" @newest,
         PlanUpdate(PlanUpdate<'a>) = "plan_update",
         AvailableCommandsUpdate(AvailableCommandsUpdate<'a>) = "available_commands_update",
         ConfigOptionUpdate(ConfigOptionUpdate<'a>) = "config_option_update",
-        SessionInfoUpdate(SessionInfoUpdate<'a>) = "session_info_update",
-        UsageUpdate(UsageUpdate<'a>) = "usage_update",
-        Notice(Notice<'a>) = "notice" @newest,
-        CompactionUpdate(CompactionUpdate<'a>) = "compaction_update" @newest,
+        SessionInfoUpdate(Box<SessionInfoUpdate<'a>>) = "session_info_update",
+        UsageUpdate(Box<UsageUpdate<'a>>) = "usage_update",
+        Notice(Box<Notice<'a>>) = "notice" @newest,
+        CompactionUpdate(Box<CompactionUpdate<'a>>) = "compaction_update" @newest,
         CompactionSummaryChunk(CompactionSummaryChunk<'a>) = "compaction_summary_chunk" @newest,
     }
 }
@@ -51,7 +53,7 @@ object! {
 
 union! {
     /// A plan.
-    PlanUpdateContent by "type" requires ["planId"] rules no_unstable_plan {
+    PlanUpdateContent by "type" requires ["planId"] rules no_unstable_plan shape refuse_unstable_plans {
         Items(PlanItems<'a>) = "items",
     }
 }
@@ -66,6 +68,12 @@ fn no_unstable_plan(plan: &PlanUpdateContent<'_>, reader: &mut Reader<'_>, start
             reader.broken_rule(start, rule)
         }
         _ => Ok(()),
+    }
+}
+
+fn refuse_unstable_plans(schema: &mut Value, revision: Revision) {
+    if revision == Revision::Spec {
+        schema["not"] = json!({"properties": {"type": {"enum": ["file", "markdown"]}}});
     }
 }
 
@@ -91,5 +99,17 @@ object! {
     ConfigOptionUpdate {
         required config_options: Vec<SessionConfigOption<'a>> = "configOptions",
         optional meta: Meta<'a> = "_meta",
+    }
+}
+
+impl<'a> From<ToolCallUpdate<'a>> for SessionUpdate<'a> {
+    fn from(update: ToolCallUpdate<'a>) -> Self {
+        SessionUpdate::ToolCallUpdate(Box::new(update))
+    }
+}
+
+impl<'a> From<TerminalUpdate<'a>> for SessionUpdate<'a> {
+    fn from(update: TerminalUpdate<'a>) -> Self {
+        SessionUpdate::TerminalUpdate(Box::new(update))
     }
 }

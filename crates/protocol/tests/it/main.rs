@@ -1,5 +1,14 @@
 //! All integration tests of the crate in one binary.
 
+#![allow(clippy::unwrap_used)]
+
+mod bad_input;
+mod json_schema;
+mod maker;
+mod official;
+mod properties;
+mod recordings;
+mod round_trips;
 mod vectors;
 
 #[test]
