@@ -80,7 +80,8 @@ fn floor(job: &str, count: u64) -> Measured {
     let mut read = 0;
     if job == "echo" {
         for id in 1..=count {
-            let request = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"session/list\",\"params\":{{}}}}\n");
+            let request =
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"session/list\",\"params\":{{}}}}\n");
             exchange(&request, &mut line);
             read += 1;
         }

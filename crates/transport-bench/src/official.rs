@@ -59,7 +59,10 @@ async fn receive(job: &str, count: u64) -> Result<Measured, agent_client_protoco
             } else {
                 all_seen.notified().await;
             }
-            Ok(Measured { count: if echo { count } else { seen.load(Ordering::Relaxed) }, time: begun.elapsed() })
+            Ok(Measured {
+                count: if echo { count } else { seen.load(Ordering::Relaxed) },
+                time: begun.elapsed(),
+            })
         })
         .await
 }

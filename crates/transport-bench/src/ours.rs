@@ -31,7 +31,8 @@ pub(crate) fn measure(job: &str, count: u64) -> Measured {
         } else {
             while measured < count {
                 let Some(Event::Notification(notification)) = inbox.next().await else { panic!("no update") };
-                let update = v2::UpdateSessionNotification::decode_tolerant(notification.params(), Revision::Any);
+                let update =
+                    v2::UpdateSessionNotification::decode_tolerant(notification.params(), Revision::Any);
                 std::hint::black_box(update.expect("an update"));
                 if measured == 0 && job == "nap" {
                     tokio::time::sleep(NAP).await;

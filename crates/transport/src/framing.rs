@@ -160,8 +160,8 @@ impl LineDecoder {
         match end {
             Some(end) => {
                 self.searched = 0;
-                let line = buffer.split_to(end + 1).freeze();
-                let line = line.slice(..end);
+                let mut line = buffer.split_to(end + 1).freeze();
+                line.truncate(end);
                 if end > self.limit { Some(Frame::TooLong(self.too_long(&line))) } else { self.judge(line) }
             }
             None if buffer.len() > self.limit => {
@@ -208,11 +208,10 @@ impl LineDecoder {
         TooLong { limit: self.limit, length: line.len(), beginning: excerpt(kept) }
     }
 
-    fn judge(&mut self, line: Bytes) -> Option<Frame> {
-        let line = match line.last() {
-            Some(b'\r') => line.slice(..line.len() - 1),
-            _ => line,
-        };
+    fn judge(&mut self, mut line: Bytes) -> Option<Frame> {
+        if line.last() == Some(&b'\r') {
+            line.truncate(line.len() - 1);
+        }
         if let (Some(b'{'), Some(b'}')) = (line.first(), line.last()) {
             return Some(read_text(line));
         }

@@ -12,10 +12,6 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::ChildStdout;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// What a pipe to or from a child should hold. More than the usual 64 KiB halves the number of times that two
-/// processes wake each other; this is the most that anybody may ask for.
-const PIPE: usize = 1024 * 1024;
-
 /// How long a pipe of a child that is gone must be silent to count as empty.
 const SILENCE: Duration = Duration::from_millis(100);
 
@@ -80,20 +76,11 @@ impl<R> fmt::Debug for ChildOutput<R> {
     }
 }
 
-/// Makes a pipe hold more, where the system allows it.
-pub(super) fn widen(pipe: &impl AsFd) {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE);
-    #[cfg(not(target_os = "linux"))]
-    let _ = pipe;
-}
-
-#[cfg(target_os = "linux")]
+/// What a pipe holds; where the system does not tell, the most that it can.
 fn capacity(pipe: &impl AsFd) -> usize {
-    rustix::pipe::fcntl_getpipe_size(pipe).unwrap_or(PIPE)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn capacity(_: &impl AsFd) -> usize {
-    PIPE
+    const MOST: usize = 1024 * 1024;
+    #[cfg(target_os = "linux")]
+    return rustix::pipe::fcntl_getpipe_size(pipe).unwrap_or(MOST);
+    #[cfg(not(target_os = "linux"))]
+    return MOST;
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use tokio::process::{ChildStdin, Command};
 
-use super::output::widen;
 use super::watchdog::Watchdog;
 use super::{Child, ChildOutput};
 use crate::{Connection, ConnectionOptions, Error};
@@ -163,8 +162,6 @@ impl Program {
         let input = process.stdin.take().ok_or_else(missing)?;
         let output = process.stdout.take().ok_or_else(missing)?;
         let standard_error = process.stderr.take().ok_or_else(missing)?;
-        widen(&input);
-        widen(&output);
         let child =
             Child::start(name.clone(), process, standard_error, self.grace, watchdog).ok_or_else(missing)?;
         let output = ChildOutput::new(output, child.exited());

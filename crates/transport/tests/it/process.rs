@@ -121,19 +121,15 @@ async fn dropping_everything_ends_the_group() {
 
 #[test]
 fn the_end_of_the_runtime_ends_the_group() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (kept, life) = runtime.block_on(async {
-        let mut life = LifeLine::new();
-        let program = script(STUBBORN).env("LIFE", life.path()).watchdog(false);
-        let kept = program.connect(ConnectionOptions::default()).unwrap();
-        life.begun(2).await;
-        (kept, life.path())
-    });
-    let reader = std::fs::File::options().read(true).open(&life);
-    drop(runtime);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (ours, theirs) = (runtime(), runtime());
+    let mut life = ours.block_on(async { LifeLine::new() });
+    let program = script(STUBBORN).env("LIFE", life.path()).watchdog(false);
+    let kept = theirs.block_on(async { program.connect(ConnectionOptions::default()).unwrap() });
+    ours.block_on(life.begun(2));
+    drop(theirs);
+    ours.block_on(life.over());
     drop(kept);
-    // The folder of the pipe is gone with the runtime's block; what was open stays open.
-    drop(reader);
 }
 
 /// Run by the next test in a process of its own, which is then killed.
