@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod documentation;
 mod recordings;
+mod spec_examples;
 mod vectors;
 
 #[test]
