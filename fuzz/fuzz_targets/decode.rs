@@ -1,16 +1,33 @@
 //! Any bytes as a line of any type: no panic, strict at least as strict as tolerant, and what is written is read
-//! again as the same. The first byte chooses the type, the second the revision.
+//! again as the same. The first line of the data names the revision and the type; what names none is spread
+//! over all of them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use switchboard_protocol::check::{Checker, Rules};
-use switchboard_protocol::{Revision, wire_types};
+use switchboard_protocol::{Revision, WireType, wire_type, wire_types};
+
+const REVISIONS: [(&str, Revision); 4] =
+    [("v1", Revision::V1), ("seed", Revision::Spec), ("latest", Revision::Newest), ("any", Revision::Any)];
+
+fn choose(head: &[u8]) -> (Revision, &'static WireType) {
+    let named = || {
+        let (revision, name) = std::str::from_utf8(head).ok()?.split_once(' ')?;
+        let (_, revision) = REVISIONS.into_iter().find(|(name, _)| *name == revision)?;
+        Some((revision, wire_type(name, revision)?))
+    };
+    named().unwrap_or_else(|| {
+        let sum: usize = head.iter().map(|byte| usize::from(*byte)).sum();
+        let (_, revision) = REVISIONS[sum % 4];
+        let types: Vec<_> = wire_types(revision).collect();
+        (revision, types[sum / 4 % types.len()])
+    })
+}
 
 fuzz_target!(|data: &[u8]| {
-    let [chosen_type, chosen_revision, line @ ..] = data else { return };
-    let revision = [Revision::V1, Revision::Spec, Revision::Newest, Revision::Any][usize::from(chosen_revision % 4)];
-    let types: Vec<_> = wire_types(revision).collect();
-    let wire_type = types[usize::from(*chosen_type) % types.len()];
+    let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
+    let (revision, wire_type) = choose(&data[..end]);
+    let line = data.get(end + 1..).unwrap_or_default();
 
     let rules = Rules { revision, tolerant: true, write_back: true, wire_type: None };
     Checker::new(rules).check(line);

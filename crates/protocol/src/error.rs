@@ -147,8 +147,11 @@ fn describe(text: &str, offset: usize) -> String {
         None => "the end of the text".to_owned(),
         Some(b'{') => "an object".to_owned(),
         Some(b'[') => "an array".to_owned(),
-        Some(b'n') => "null".to_owned(),
-        Some(b't' | b'f') => shortened("the boolean"),
+        Some(b'n') if rest.starts_with("null") => "null".to_owned(),
+        Some(b't' | b'f') if rest.starts_with("true") || rest.starts_with("false") => {
+            shortened("the boolean")
+        }
+        Some(b'-' | b'0'..=b'9') => shortened("the number"),
         Some(b'"') => {
             let inner = &rest[1..];
             let length = inner.find('"').unwrap_or(inner.len());
@@ -156,7 +159,7 @@ fn describe(text: &str, offset: usize) -> String {
             let dots = if length > EXCERPT { "..." } else { "" };
             format!("the string \"{shown}{dots}\"")
         }
-        Some(_) => shortened("the number"),
+        Some(_) => shortened("the text"),
     }
 }
 

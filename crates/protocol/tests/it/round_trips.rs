@@ -99,12 +99,15 @@ fn of_two_patches_that_differ_none_is_lost() {
     let spec = v2::DiffPatch::decode(text, Revision::Spec).unwrap();
     assert_eq!(spec.text, "old");
     assert_eq!(spec.encode(Revision::Spec), r#"{"format":"git_patch","diff":"old","text":"new"}"#);
+    // What was shown is what is passed on.
+    assert_eq!(patch.encode(Revision::Spec), r#"{"format":"git_patch","diff":"new"}"#);
+    assert_eq!(spec.encode(Revision::Newest), r#"{"format":"git_patch","text":"old"}"#);
 }
 
-/// Only `null` under a key where it means the same as no key may be gone.
+/// Only `null` under a key where it means the same as no key may be gone; in version 1 that is every key.
 #[test]
 fn valid_vectors_come_out_as_they_went_in() {
-    for vector in vectors().iter().filter(|vector| vector.valid) {
+    for vector in vectors().iter().filter(|vector| vector.valid && vector.revision != Revision::V1) {
         let text = vector.json.to_string();
         let written =
             wire_type(&vector.kind, vector.revision).unwrap().rewrite(&text, vector.revision).unwrap();
