@@ -7,13 +7,13 @@ use switchboard_testkit::recordings;
 /// Whether the agent of a recording settled on version 2, as its answer to `initialize` says.
 fn is_version_2(lines: &[switchboard_testkit::Recorded]) -> bool {
     let answers = lines.iter().filter(|line| line.from_agent);
-    let versions = answers.filter_map(|line| {
+    let mut versions = answers.filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(&line.message).unwrap();
         let result = &message["result"];
         // Some agents echo any number and go on in version 1: only version 2 has `info`.
         (!result["info"].is_null()).then(|| result["protocolVersion"].as_u64())?
     });
-    versions.last() == Some(2)
+    versions.next_back() == Some(2)
 }
 
 #[test]
