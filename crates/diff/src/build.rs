@@ -5,6 +5,8 @@ mod files;
 mod git;
 mod tree;
 
+pub(crate) use assemble::blob_name;
+
 use crate::error::Problem;
 use crate::model::Diff;
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::check::Disagreement;
 use crate::patch::PatchFault;
 
 /// Why a diff could not be built, read or applied.
@@ -75,6 +76,12 @@ pub enum Error {
     UnknownFormat {
         /// The format as it was given.
         format: String,
+    },
+    /// The list of changes and the patch do not tell the same, so the diff is not applied.
+    #[error("the changes and the patch disagree: {disagreement}")]
+    Disagreement {
+        /// The first disagreement.
+        disagreement: Box<Disagreement>,
     },
     /// The diff says that something changed, and has nothing to do it with.
     #[error("{path}: {reason}")]
@@ -197,7 +204,7 @@ pub enum Conflict {
 #[non_exhaustive]
 pub enum Problem {
     /// A file or directory could not be read and is not in the diff.
-    #[error("{} is left out: it cannot be read: {source}", path.display())]
+    #[error("{} is left out: it cannot be read", path.display())]
     Unreadable {
         /// What could not be read.
         path: PathBuf,

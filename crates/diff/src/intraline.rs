@@ -55,15 +55,12 @@ fn compare(lines: &[Line<'_>], removed: Range<usize>, added: Range<usize>, range
     let mut diff = Diff::compute(Algorithm::Myers, &input);
     diff.postprocess_no_heuristic(&input);
 
+    // Bytes of all words, and of those that did not change; blanks do not count.
     let kept = |words: &[Word], changed: &dyn Fn(u32) -> bool| -> (usize, usize) {
-        let length = |only_kept: bool| {
-            let counted = words
-                .iter()
-                .enumerate()
-                .filter(|(at, word)| !word.is_blank && !(only_kept && changed(*at as u32)));
-            counted.map(|(_, word)| word.at.len()).sum::<usize>()
-        };
-        (length(true), length(false))
+        words.iter().enumerate().filter(|(_, word)| !word.is_blank).fold((0, 0), |(kept, all), (at, word)| {
+            let length = word.at.len();
+            (if changed(at as u32) { kept } else { kept + length }, all + length)
+        })
     };
     let (old_kept, old_all) = kept(&old, &|at| diff.is_removed(at));
     let (new_kept, new_all) = kept(&new, &|at| diff.is_added(at));
@@ -84,7 +81,7 @@ fn mark(words: &[Word], changed: &dyn Fn(u32) -> bool, lines: &[Line<'_>], range
         let line = &mut ranges[word.line];
         match line.last_mut() {
             Some(last) if is_bridge(&lines[word.line].content[last.end..word.at.start]) => {
-                last.end = word.at.end
+                last.end = word.at.end;
             }
             _ => line.push(word.at.clone()),
         }

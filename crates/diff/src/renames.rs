@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
-use crate::entry::{Entry, is_text};
+use crate::entry::Entry;
 use crate::options::{Detect, Renames};
 
 /// Scores go up to this; a percentage is a score divided by 600.
@@ -253,7 +253,8 @@ impl Spans {
 
 /// Cuts content into lines, long lines into pieces, and says how many bytes there are of each.
 fn spans(content: &[u8]) -> Vec<(u64, u64)> {
-    let is_text = is_text(content);
+    // Git's own notion of text, which is not ours: the scores are to be the same.
+    let is_text = !content[..content.len().min(8000)].contains(&0);
     let mut all = Vec::new();
     let (mut hash, mut length) = (0u64, 0u64);
     for (at, &byte) in content.iter().enumerate() {

@@ -84,28 +84,27 @@ fn find_steps(
 ) -> Vec<Step> {
     let mut steps = Vec::new();
     let (mut deleted, mut added) = (Vec::new(), Vec::new());
+    let step = |operation, old, new| Step { operation, old, new, similarity: None };
     for found in files {
         match (found.old, found.new) {
             (Some(old), Some(new)) if old.is_symlink() == new.is_symlink() => {
-                steps.push(Step {
-                    operation: Operation::Modify,
-                    old: Some(old),
-                    new: Some(new),
-                    similarity: None,
-                });
+                steps.push(step(Operation::Modify, Some(old), Some(new)));
             }
-            // A file that becomes a link or the reverse is, as in Git, one that goes and one that comes.
+            // A file that becomes a link or the reverse goes and comes, but is not moved: as in Git.
+            (Some(old), Some(new)) => {
+                steps.push(step(Operation::Delete, Some(old), None));
+                steps.push(step(Operation::Add, None, Some(new)));
+            }
             (old, new) => {
                 deleted.extend(old);
                 added.extend(new);
             }
         }
     }
-    let copies = matches!(options.renames.detect, Detect::Copies | Detect::CopiesOfAll);
     let mut sources: Vec<Source<'_>> = deleted.iter().map(|entry| Source { entry, stays: false }).collect();
-    if copies {
-        let modified = steps.iter().filter_map(|step| step.old.as_ref());
-        sources.extend(modified.map(|entry| Source { entry, stays: true }));
+    if matches!(options.renames.detect, Detect::Copies | Detect::CopiesOfAll) {
+        let changed = steps.iter().filter_map(|step| step.old.as_ref());
+        sources.extend(changed.map(|entry| Source { entry, stays: true }));
     }
     if options.renames.detect == Detect::CopiesOfAll {
         sources.extend(unchanged.iter().map(|entry| Source { entry, stays: true }));
@@ -133,18 +132,17 @@ fn find_steps(
 
     for (entry, is_gone) in deleted.into_iter().zip(gone) {
         if is_gone {
-            steps.push(Step { operation: Operation::Delete, old: Some(entry), new: None, similarity: None });
+            steps.push(step(Operation::Delete, Some(entry), None));
         }
     }
     let mut made = made.into_iter().peekable();
     for (at, entry) in added.into_iter().enumerate() {
-        let step = match made.next_if(|(target, ..)| *target == at) {
+        steps.push(match made.next_if(|(target, ..)| *target == at) {
             Some((_, operation, source, similarity)) => {
                 Step { operation, old: Some(source), new: Some(entry), similarity: Some(similarity) }
             }
-            None => Step { operation: Operation::Add, old: None, new: Some(entry), similarity: None },
-        };
-        steps.push(step);
+            None => step(Operation::Add, None, Some(entry)),
+        });
     }
     // Stable, so that of a path that changes its type the deletion comes first.
     steps.sort_by(|first, second| first.path().cmp(second.path()));

@@ -81,7 +81,7 @@ pub fn build_from_git(
     let encoded = git.encode_foreign(&changes, &parsed.files, &revisions)?;
     let encoded = encoded.as_deref().map(parse_patch).unwrap_or_default();
     git.agree(&changes, &parsed.files)?;
-    output.add_sections(changes, parsed.files, encoded.files);
+    output.add_sections(&changes, parsed.files, &encoded.files);
     Ok(output.finish(true))
 }
 
@@ -355,10 +355,10 @@ impl Output<'_> {
         });
     }
 
-    fn add_sections(&mut self, changes: Vec<Listed>, files: Vec<FilePatch<'_>>, encoded: Vec<FilePatch<'_>>) {
+    fn add_sections(&mut self, changes: &[Listed], files: Vec<FilePatch<'_>>, encoded: &[FilePatch<'_>]) {
         let mut files = files.into_iter();
         for change in changes {
-            let operations = operations(&change);
+            let operations = operations(change);
             let sides = operations.len();
             for operation in operations {
                 let Some(mut file) = files.next() else { return };
@@ -377,7 +377,7 @@ impl Output<'_> {
                     Some(known) if sides == 2 || known == FileType::Binary => known,
                     _ => change.file_type(),
                 };
-                self.add_change(&change, operation, file_type);
+                self.add_change(change, operation, file_type);
                 self.add_section(file);
             }
         }

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 use rustix::fs::{Dir, FileType};
 
@@ -55,7 +56,7 @@ fn compare(old: &Arc<Root>, new: &Arc<Root>, options: &BuildOptions) -> Comparis
     let mut all = Comparison::default();
     std::thread::scope(|scope| {
         let workers: Vec<_> = (1..threads).map(|_| scope.spawn(|| walk.work())).collect();
-        let results = std::iter::once(Ok(walk.work())).chain(workers.into_iter().map(|worker| worker.join()));
+        let results = std::iter::once(Ok(walk.work())).chain(workers.into_iter().map(ScopedJoinHandle::join));
         for result in results {
             match result {
                 Ok(part) => {
@@ -158,7 +159,7 @@ struct Worker<'a> {
 impl Worker<'_> {
     fn run(&mut self, task: Task) {
         match task {
-            Task::Directory { path, parents } => self.compare_directory(path, parents),
+            Task::Directory { path, parents } => self.compare_directory(path, parents.as_ref()),
             Task::Files { path, directories, names } => {
                 for name in names {
                     self.compare_files(&path, &directories, &name);
@@ -167,11 +168,11 @@ impl Worker<'_> {
         }
     }
 
-    fn compare_directory(&mut self, path: Vec<u8>, parents: Option<(Directories, Vec<u8>)>) {
+    fn compare_directory(&mut self, path: Vec<u8>, parents: Option<&(Directories, Vec<u8>)>) {
         let mut directories: Directories = [None, None];
         let mut listings = [Vec::new(), Vec::new()];
         for side in 0..2 {
-            let opened = match &parents {
+            let opened = match parents {
                 None => {
                     let flags = rustix::fs::OFlags::RDONLY
                         | rustix::fs::OFlags::DIRECTORY

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::fault::FaultKind;
 use super::quote::{read_name, read_quoted};
+use crate::location::is_absolute;
 use crate::model::Operation;
 
 type Name<'a> = Cow<'a, [u8]>;
@@ -154,10 +155,10 @@ fn prefixes_around<'a>(header: &'a [u8], from: &[u8], to: &[u8]) -> Option<(Name
 
 /// The two names of a `diff --git` line, prefixes included, if it can be split in one sensible way.
 fn split_header(header: &[u8]) -> Option<(Name<'_>, Name<'_>)> {
-    if header.contains(&b'"') {
-        if let Some(names) = split_quoted(header) {
-            return Some(names);
-        }
+    if header.contains(&b'"')
+        && let Some(names) = split_quoted(header)
+    {
+        return Some(names);
     }
     let splits = || {
         memchr::memchr_iter(b' ', header)
@@ -222,14 +223,6 @@ fn lone_prefix_length(name: &[u8], usual: &[u8]) -> usize {
 
 fn swap_prefix<'a>(prefix: Name<'a>, usual: &'static [u8]) -> Name<'a> {
     if prefix.is_empty() { prefix } else { Cow::Borrowed(usual) }
-}
-
-fn is_absolute(name: &[u8]) -> bool {
-    match name {
-        [b'/', ..] => true,
-        [letter, b':', b'/' | b'\\', ..] => letter.is_ascii_alphabetic(),
-        _ => false,
-    }
 }
 
 fn split_at(name: Name<'_>, length: usize) -> (Name<'_>, Name<'_>) {
