@@ -50,6 +50,8 @@ pub(super) struct Plan<'a> {
     originals: HashMap<Vec<u8>, Option<Original>>,
     /// What will be at every path that changes; `None` where nothing will be.
     targets: BTreeMap<Vec<u8>, Option<Target>>,
+    /// Paths where a section put a file in place of one that another section takes away.
+    taken_over: HashSet<Vec<u8>>,
     directories: Vec<DirectoryChange>,
     displaced: Vec<(Vec<u8>, usize, i64)>,
 }
@@ -102,6 +104,7 @@ impl<'a> Plan<'a> {
             limit: options.max_file_size,
             originals: HashMap::new(),
             targets: BTreeMap::new(),
+            taken_over: HashSet::new(),
             directories,
             displaced: Vec::new(),
         };
@@ -145,6 +148,10 @@ impl<'a> Plan<'a> {
                 let original = self.source(path)?.ok_or_else(missing)?;
                 (Some(original.content.clone()), Some(original.mode()))
             }
+            (Operation::Delete, Some(path)) if self.taken_over.contains(path) => {
+                let original = self.source(path)?.ok_or_else(missing)?;
+                (Some(original.content.clone()), Some(original.mode()))
+            }
             (_, Some(path)) => match self.targets.get(path) {
                 Some(Some(target)) => (Some(target.content.clone()), Some(target.mode)),
                 Some(None) => return Err(missing()),
@@ -175,6 +182,9 @@ impl<'a> Plan<'a> {
             if !is_free {
                 return Err(section.conflict(Conflict::Exists));
             }
+            if !self.targets.contains_key(path) && self.original(path)?.is_some() {
+                self.taken_over.insert(path.to_vec());
+            }
         }
         let applied = apply_section(file, content.as_deref(), self.limit)
             .map_err(|misfit: Misfit| misfit.at(section.name()))?;
@@ -184,7 +194,9 @@ impl<'a> Plan<'a> {
             self.targets.insert(path.to_vec(), Some(Target { content, mode }));
         }
         match (&file.operation, old_path) {
-            (Operation::Delete, Some(path)) => _ = self.targets.insert(path.to_vec(), None),
+            (Operation::Delete, Some(path)) if !self.taken_over.contains(path) => {
+                self.targets.insert(path.to_vec(), None);
+            }
             (Operation::Move, Some(path)) => _ = self.targets.entry(path.to_vec()).or_insert(None),
             _ => {}
         }

@@ -446,3 +446,132 @@ impl<T> At<T> for rustix::io::Result<T> {
         self.map_err(|error| Failure { path: path.to_vec(), cause: Cause::Io(error.into()) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Everything below a directory: what it is and what is in it.
+    fn everything(root: &Path) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        let mut open = vec![root.to_owned()];
+        while let Some(directory) = open.pop() {
+            for entry in std::fs::read_dir(&directory).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(root).unwrap().display().to_string();
+                let kind = path.symlink_metadata().unwrap().file_type();
+                let content = if kind.is_symlink() {
+                    format!("-> {}", std::fs::read_link(&path).unwrap().display())
+                } else if kind.is_dir() {
+                    open.push(path);
+                    "directory".to_owned()
+                } else {
+                    std::fs::read_to_string(&path).unwrap()
+                };
+                found.insert(name, content);
+            }
+        }
+        found
+    }
+
+    fn make_tree(root: &Path) {
+        for directory in ["gone", "block/sub", "empty"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        for file in ["edit", "gone/file", "block/sub/file", "stays"] {
+            std::fs::write(root.join(file), format!("old {file}")).unwrap();
+        }
+        std::os::unix::fs::symlink("stays", root.join("link")).unwrap();
+    }
+
+    /// One of everything that a transaction can do.
+    fn prepare<'a>(root: &'a Root, targets: &'a [Target; 2], fail_at: Option<usize>) -> Transaction<'a> {
+        let stamp = |path: &str| root.stamp(path.as_bytes()).unwrap();
+        let [file, link] = targets;
+        let mut transaction = Transaction::new(root);
+        transaction.fail_at = fail_at;
+        transaction.write(b"edit", file, Some(stamp("edit")));
+        transaction.write(b"link", link, Some(stamp("link")));
+        transaction.write(b"new/deep/file", file, None);
+        transaction.write(b"block", file, None);
+        transaction.remove(b"block/sub/file", stamp("block/sub/file"));
+        transaction.remove(b"gone/file", stamp("gone/file"));
+        transaction.make_directory(b"made/here");
+        transaction.remove_directory(b"empty");
+        transaction
+    }
+
+    fn targets() -> [Target; 2] {
+        [
+            Target { content: b"new".to_vec(), mode: Mode::FILE },
+            Target { content: b"edit".to_vec(), mode: Mode::SYMLINK },
+        ]
+    }
+
+    #[test]
+    fn whichever_step_fails_everything_is_as_it_was() {
+        let targets = targets();
+        let mut failures = 0;
+        loop {
+            let place = tempfile::tempdir().unwrap();
+            make_tree(place.path());
+            let before = everything(place.path());
+            let root = Root::open(place.path()).unwrap();
+            match prepare(&root, &targets, Some(failures)).commit() {
+                Err(Error::Write { .. }) => assert_eq!(everything(place.path()), before, "step {failures}"),
+                Err(other) => panic!("step {failures}: {other}"),
+                Ok(()) => {
+                    let after: Vec<(String, String)> = everything(place.path()).into_iter().collect();
+                    let expected = [
+                        ("block", "new"),
+                        ("edit", "new"),
+                        ("link", "-> edit"),
+                        ("made", "directory"),
+                        ("made/here", "directory"),
+                        ("new", "directory"),
+                        ("new/deep", "directory"),
+                        ("new/deep/file", "new"),
+                        ("stays", "old stays"),
+                    ];
+                    assert_eq!(after, expected.map(|(path, content)| (path.to_owned(), content.to_owned())));
+                    break;
+                }
+            }
+            failures += 1;
+        }
+        assert!(failures > 12, "every step was made to fail: {failures}");
+    }
+
+    #[test]
+    fn a_file_that_changed_since_it_was_read_stops_everything() {
+        let targets = targets();
+        for changed in ["edit", "gone/file", "block/sub/file"] {
+            let place = tempfile::tempdir().unwrap();
+            make_tree(place.path());
+            let root = Root::open(place.path()).unwrap();
+            let transaction = prepare(&root, &targets, None);
+            std::fs::write(place.path().join(changed), "somebody else's work").unwrap();
+            let before = everything(place.path());
+            let error = transaction.commit().unwrap_err();
+            assert!(matches!(error, Error::ChangedWhileRead { .. }), "{changed}: {error}");
+            assert_eq!(everything(place.path()), before, "{changed}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_came_since_is_not_overwritten() {
+        let targets = targets();
+        let place = tempfile::tempdir().unwrap();
+        make_tree(place.path());
+        let root = Root::open(place.path()).unwrap();
+        let transaction = prepare(&root, &targets, None);
+        std::fs::create_dir_all(place.path().join("new/deep")).unwrap();
+        std::fs::write(place.path().join("new/deep/file"), "somebody else's work").unwrap();
+        let before = everything(place.path());
+        assert!(matches!(transaction.commit(), Err(Error::ChangedWhileRead { .. })));
+        assert_eq!(everything(place.path()), before);
+    }
+}

@@ -155,10 +155,8 @@ fn prefixes_around<'a>(header: &'a [u8], from: &[u8], to: &[u8]) -> Option<(Name
 
 /// The two names of a `diff --git` line, prefixes included, if it can be split in one sensible way.
 fn split_header(header: &[u8]) -> Option<(Name<'_>, Name<'_>)> {
-    if header.contains(&b'"')
-        && let Some(names) = split_quoted(header)
-    {
-        return Some(names);
+    if header.contains(&b'"') {
+        return split_quoted(header);
     }
     let splits = || {
         memchr::memchr_iter(b' ', header)

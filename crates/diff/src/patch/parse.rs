@@ -28,6 +28,7 @@ pub struct ParsedPatch<'a> {
 pub fn parse_patch(text: &[u8]) -> ParsedPatch<'_> {
     let mut reader = Reader { text, at: 0, line: 1, patch: ParsedPatch::default() };
     reader.read();
+    reader.patch.faults.sort_by_key(|fault| fault.line);
     reader.patch
 }
 
