@@ -478,3 +478,83 @@ fn child_path(parent: &[u8], name: &[u8]) -> Vec<u8> {
     path.extend_from_slice(name);
     path
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two trees with a file that differs in size, one that differs at the same size, and one that moves.
+    fn make_trees(place: &Path) -> [PathBuf; 2] {
+        let roots = [place.join("old"), place.join("new")];
+        let moved: String = (0..20).map(|at| format!("line {at}\n")).collect();
+        for (root, size, same, at) in [(&roots[0], "1\n", "a\n", "from"), (&roots[1], "22\n", "b\n", "to")] {
+            std::fs::create_dir(root).unwrap();
+            std::fs::write(root.join("size"), size).unwrap();
+            std::fs::write(root.join("same"), same).unwrap();
+            std::fs::write(root.join(at), &moved).unwrap();
+        }
+        roots
+    }
+
+    fn open(path: &Path) -> Arc<Root> {
+        Arc::new(Root::open(path).unwrap())
+    }
+
+    #[test]
+    fn a_file_that_changes_after_it_was_compared_is_left_out() {
+        for (changed, side, content) in [("size", 1, "333\n"), ("size", 0, "999\n"), ("to", 1, "other\n")] {
+            let place = tempfile::tempdir().unwrap();
+            let roots = make_trees(place.path());
+            let options = BuildOptions::default();
+            let comparison = compare(&open(&roots[0]), &open(&roots[1]), &options);
+            let path = roots[side].join(changed);
+            std::fs::write(&path, content).unwrap();
+            let built = assemble(comparison, &roots[0], &options);
+            assert!(
+                matches!(&built.problems[..], [Problem::ChangedWhileRead { path: named }] if *named == path),
+                "{changed}: {:?}",
+                built.problems
+            );
+            let text = built.diff.patch.unwrap().text;
+            assert!(!text.contains(content), "{text}");
+            assert!(built.diff.changes.iter().all(|change| !change.path.ends_with(changed)));
+            assert!(
+                built.diff.changes.iter().any(|change| change.path.ends_with("same")),
+                "the rest goes on"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_changes_between_two_looks_is_noticed() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("x"), "one").unwrap();
+        let root = open(place.path());
+        let stamp = root.stamp(b"x").unwrap();
+        assert_eq!(root.read(b"x", Some(&stamp), 100).unwrap().0, b"one");
+        std::fs::write(place.path().join("x"), "three").unwrap();
+        assert!(matches!(root.read(b"x", Some(&stamp), 100), Err(ReadError::Changed)));
+        // Shorter than it was when it was opened.
+        let file = disk::open_file(root.as_fd(), b"x").unwrap();
+        let stamp = disk::stamp_of(&file).unwrap();
+        std::fs::write(place.path().join("x"), "").unwrap();
+        let read = disk::read_whole(&file, &stamp, 100, &mut Vec::new());
+        assert!(matches!(read, Err(ReadError::Changed)));
+    }
+
+    #[test]
+    fn one_large_directory_is_shared_between_threads() {
+        let place = tempfile::tempdir().unwrap();
+        let roots = [place.path().join("old"), place.path().join("new")];
+        for root in &roots {
+            std::fs::create_dir(root).unwrap();
+            for at in 0..1000 {
+                let content = if at % 100 == 0 { root.display().to_string() } else { at.to_string() };
+                std::fs::write(root.join(format!("file{at:04}")), content).unwrap();
+            }
+        }
+        let built = build_from_trees(&roots[0], &roots[1], &BuildOptions::default()).unwrap();
+        assert_eq!(built.diff.changes.len(), 10);
+        assert!(built.diff.changes.is_sorted_by(|first, second| first.path < second.path));
+    }
+}
