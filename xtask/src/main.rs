@@ -1,1 +1,86 @@
-fn main() {}
+//! Chores of the repository: `cargo xtask test` installs what the tests need and runs all of them.
+
+mod fuzz;
+mod setup;
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+const HELP: &str = "\
+cargo xtask test          install what the tests need, then run formatting, lints, tests, docs and fuzzing
+cargo xtask fuzz SECONDS  run each fuzz target for so long
+cargo xtask schema        write the JSON Schema files anew";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["test"] => test(),
+        ["fuzz", seconds] => seconds.parse().map_err(|_| HELP.to_owned()).and_then(fuzz::run),
+        ["schema"] => write_schemas(),
+        _ => Err(HELP.to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn test() -> Result<(), String> {
+    let begin = Instant::now();
+    setup::install()?;
+    cargo(["fmt", "--all", "--check"])?;
+    cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"])?;
+    cargo(["test", "--workspace", "--locked"])?;
+    run(Command::new("cargo")
+        .args(["doc", "--workspace", "--no-deps", "--locked"])
+        .env("RUSTDOCFLAGS", "--deny warnings"))?;
+    fuzz::run(20)?;
+    println!("\nall tests passed in {} s", begin.elapsed().as_secs());
+    Ok(())
+}
+
+fn write_schemas() -> Result<(), String> {
+    for (file, option, value) in [
+        ("v1.json", "--protocol", "v1"),
+        ("v2-spec.json", "--dialect", "spec"),
+        ("v2-newest.json", "--dialect", "newest"),
+        ("v2.json", "--dialect", "any"),
+    ] {
+        let output = Command::new("cargo")
+            .current_dir(root())
+            .args(["run", "--quiet", "--", "schema", option, value])
+            .output()
+            .map_err(|error| format!("cannot start cargo: {error}"))?;
+        let path = root().join("schema").join(file);
+        std::fs::write(&path, output.stdout)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), ".."].iter().collect()
+}
+
+fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), String> {
+    run(Command::new("cargo").args(arguments))
+}
+
+/// Runs a command from the root, saying which.
+fn run(command: &mut Command) -> Result<(), String> {
+    let words: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
+    let line = format!("{} {}", command.get_program().to_string_lossy(), words.join(" "));
+    println!("\n==> {line}");
+    if command.get_current_dir().is_none() {
+        command.current_dir(root());
+    }
+    let status = command.status().map_err(|error| format!("cannot start {line}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("failed ({status}): {line}")) }
+}

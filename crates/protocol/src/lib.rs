@@ -1,1 +1,59 @@
-//! Placeholder, replaced below.
+//! Wire types of ACP, the Agent Client Protocol, versions 1 and 2, for programs that must not lose anything:
+//! bridges, recorders, inspectors, and clients and agents that talk to peers of any age.
+//! Reading borrows from the text, keeps what it does not know, and says exactly where something is wrong.
+//! Nothing here does I/O.
+//!
+//! - [`v2`] and [`v1`] hold the types; [`Revision`] says in which form a text is read or written.
+//! - [`Wire`] is what all of them can do: [`Wire::decode`] (strict), [`Wire::decode_tolerant`] (for peers),
+//!   [`Wire::encode`].
+//! - [`Field`] is a field of an update: keep, clear or set.
+//! - [`rpc`] is the JSON-RPC envelope, [`check`] judges whole conversations, [`json_schema`] describes the types.
+//!
+//! ```
+//! use switchboard_protocol::{Field, Revision, Wire, v2};
+//!
+//! let text = r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-7","title":null,"status":"_queued","by":"me"}"#;
+//! let v2::SessionUpdate::ToolCallUpdate(update) = v2::SessionUpdate::decode(text, Revision::Spec)? else {
+//!     unreachable!("the tag says what it is");
+//! };
+//! assert_eq!(update.title, Field::Clear);
+//! assert_eq!(update.kind, Field::Keep);
+//! assert!(update.status.value().unwrap().is_custom());
+//! assert_eq!(update.extra.get("by").unwrap().as_str(), r#""me""#);
+//!
+//! let error = v2::SessionUpdate::decode(r#"{"sessionUpdate":"tool_call_update"}"#, Revision::Spec).unwrap_err();
+//! assert_eq!(error.to_string(), r#"expected the key "toolCallId", found an object without it"#);
+//! # Ok::<(), switchboard_protocol::DecodeError>(())
+//! ```
+
+mod error;
+mod field;
+mod interop;
+mod json;
+mod macros;
+mod revision;
+mod schema;
+mod shared;
+mod values;
+mod wire;
+
+pub mod check;
+pub mod rpc;
+pub mod v1;
+pub mod v2;
+
+pub use error::{DecodeError, Diagnostic};
+pub use field::Field;
+pub use json::raw::{Extra, Raw};
+pub use registry::{WireType, json_schema, wire_type, wire_types};
+pub use revision::Revision;
+pub use values::{
+    AbsolutePath, Base64, ByteSize, Currency, LineNumber, Map, Meta, NonEmptyText, Number, ObjectKeyword,
+    Priority,
+};
+pub use wire::{Object, UnknownVariant, Wire};
+
+mod registry;
+
+/// Text that is borrowed from the message it was read from, or owned.
+pub type Text<'a> = std::borrow::Cow<'a, str>;

@@ -1,10 +1,19 @@
 //! The subcommands, one module each.
 
+mod check;
+mod schema;
+
 use crate::outcome::{CommandError, Outcome};
 
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {}
+pub(crate) enum Command {
+    Check(check::Arguments),
+    Schema(schema::Arguments),
+}
 
 pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
-    match command {}
+    match command {
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Schema(arguments) => schema::run(&arguments),
+    }
 }

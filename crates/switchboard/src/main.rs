@@ -1,7 +1,9 @@
 //! The `switchboard` program. It owns the terminal, the configuration and the exit codes; all logic
 //! that a library user would need lives in the crates below it.
 
+mod arguments;
 mod commands;
+mod lines;
 mod outcome;
 
 use std::process::ExitCode;

@@ -21,6 +21,14 @@ impl From<Outcome> for ExitCode {
     }
 }
 
+/// Standard output cannot be written. A reader that has seen enough is no reason to complain.
+pub(crate) fn write_error(error: std::io::Error) -> CommandError {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    CommandError::failed(format!("cannot write the output: {error}"))
+}
+
 /// Why a command could not do its work.
 #[derive(Debug)]
 pub(crate) struct CommandError {

@@ -1,0 +1,487 @@
+//! Judges whole conversations: each message by its method, each answer by the request it belongs to.
+//!
+//! ```
+//! use switchboard_protocol::check::{Checker, Rules};
+//!
+//! let mut checker = Checker::new(Rules::default());
+//! let verdict = checker.check(br#"{"jsonrpc":"2.0","id":1,"method":"session/close","params":{}}"#);
+//! assert_eq!(verdict.errors[0].pointer, "/params");
+//! assert_eq!(verdict.errors[0].message, r#"expected the key "sessionId", found an object without it"#);
+//! ```
+
+use std::collections::{HashMap, HashSet};
+
+use crate::error::{DecodeError, Diagnostic, Read};
+use crate::json::reader::Reader;
+use crate::registry::{Caller, Judgement, Judging, WireType, method};
+use crate::rpc::{Message, Request, RequestId, Response, batch_entries};
+use crate::wire::Wire;
+use crate::{Extra, Field, Raw, Revision, registry, v2, wire_type};
+
+/// How many open requests and tool calls are remembered. Input that has more is judged without memory of them.
+const MAX_REMEMBERED: usize = 100_000;
+
+/// What to judge by.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// The version and dialect of the input.
+    pub revision: Revision,
+    /// Whether malformed optional fields and list items are warnings instead of errors.
+    pub tolerant: bool,
+    /// Whether to write each value again.
+    pub write_back: bool,
+    /// The type of each line; `None` for whole messages.
+    pub wire_type: Option<&'static WireType>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules { revision: Revision::Any, tolerant: false, write_back: false, wire_type: None }
+    }
+}
+
+/// What is to be said about one line.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verdict {
+    /// What is wrong. A line without errors is valid.
+    pub errors: Vec<Finding>,
+    /// What is legal but doubtful.
+    pub warnings: Vec<Finding>,
+    /// The value written again, when asked for and possible.
+    pub value: Option<String>,
+}
+
+impl Verdict {
+    /// Whether nothing is wrong.
+    pub fn is_valid(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// A verdict of one error about the line as a whole.
+    pub fn error(message: impl Into<String>) -> Self {
+        Verdict { errors: vec![Finding::whole(message)], ..Verdict::default() }
+    }
+
+    /// Adds the findings about a part of the line.
+    fn add(&mut self, prefix: &str, part: Verdict) {
+        let under = |mut finding: Finding| {
+            finding.pointer.insert_str(0, prefix);
+            finding
+        };
+        self.errors.extend(part.errors.into_iter().map(under));
+        self.warnings.extend(part.warnings.into_iter().map(under));
+    }
+
+    fn warn(&mut self, pointer: &str, message: impl Into<String>) {
+        self.warnings.push(Finding { pointer: pointer.to_owned(), message: message.into() });
+    }
+}
+
+/// One thing about one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// JSON pointer of the place in the line.
+    pub pointer: String,
+    /// What is to be said about it.
+    pub message: String,
+}
+
+impl Finding {
+    fn whole(message: impl Into<String>) -> Self {
+        Finding { pointer: String::new(), message: message.into() }
+    }
+}
+
+impl From<&Diagnostic> for Finding {
+    fn from(diagnostic: &Diagnostic) -> Self {
+        Finding { pointer: diagnostic.pointer.clone(), message: diagnostic.message() }
+    }
+}
+
+impl From<&DecodeError> for Verdict {
+    fn from(error: &DecodeError) -> Self {
+        Verdict { errors: vec![error.diagnostic().into()], ..Verdict::default() }
+    }
+}
+
+/// Who sent a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sender {
+    /// The client, usually an editor.
+    Client,
+    /// The agent.
+    Agent,
+}
+
+impl Sender {
+    fn other(self) -> Self {
+        match self {
+            Sender::Client => Sender::Agent,
+            Sender::Agent => Sender::Client,
+        }
+    }
+}
+
+/// A line of a recording taken apart: who sent the message, where known, and the message's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded<'a> {
+    /// The side that sent it.
+    pub sender: Option<Sender>,
+    /// The message.
+    pub message: &'a str,
+    /// Whether it stood under the key `msg` of a recorded line.
+    pub wrapped: bool,
+}
+
+impl<'a> Recorded<'a> {
+    /// Takes a line apart. A line that is no recorded one is the message itself.
+    pub fn parse(line: &'a str) -> Result<Self, DecodeError> {
+        let plain = Recorded { sender: None, message: line, wrapped: false };
+        if !line.trim_start().starts_with('{') {
+            return Ok(plain);
+        }
+        let mut reader = Reader::new(line, Revision::Any);
+        let mut read = || -> Read<(Option<Raw<'a>>, Option<Raw<'a>>, bool)> {
+            let (mut direction, mut message, mut envelope) = (None, None, false);
+            reader.begin_object()?;
+            let mut first = true;
+            while let Some(key) = reader.next_key(&mut first)? {
+                let value = reader.read_raw()?;
+                match &*key {
+                    "dir" => direction = Some(value),
+                    "msg" => message = Some(value),
+                    "jsonrpc" => envelope = true,
+                    _ => {}
+                }
+            }
+            reader.finish()?;
+            Ok((direction, message, envelope))
+        };
+        let (direction, message, envelope) = read().map_err(|fault| DecodeError::new(&fault, line))?;
+        let Some(message) = message.as_ref().and_then(Raw::as_source).filter(|_| !envelope) else {
+            return Ok(plain);
+        };
+        let sender = match direction.as_ref().map(Raw::as_str) {
+            Some("\"client->agent\"") => Some(Sender::Client),
+            Some("\"agent->client\"") => Some(Sender::Agent),
+            Some(other) => {
+                let found = format!("\"dir\" with {other}");
+                return Err(DecodeError::whole_text("\"client->agent\" or \"agent->client\"", found));
+            }
+            None => None,
+        };
+        Ok(Recorded { sender, message, wrapped: true })
+    }
+}
+
+/// Judges the lines of a conversation one after the other.
+#[derive(Debug)]
+pub struct Checker {
+    rules: Rules,
+    open_requests: HashMap<(Sender, RequestId<'static>), String>,
+    known_calls: HashSet<(String, String)>,
+}
+
+impl Checker {
+    /// A checker that has seen nothing yet.
+    pub fn new(rules: Rules) -> Self {
+        Checker { rules, open_requests: HashMap::new(), known_calls: HashSet::new() }
+    }
+
+    /// Judges one line.
+    pub fn check(&mut self, line: &[u8]) -> Verdict {
+        let text = match std::str::from_utf8(line) {
+            Ok(text) => text,
+            Err(error) => {
+                let place = error.valid_up_to();
+                return Verdict::error(format!(
+                    "expected UTF-8, found the byte 0x{:02x} at {place}",
+                    line[place]
+                ));
+            }
+        };
+        if text.trim_ascii().is_empty() {
+            return Verdict::error("expected a JSON value, found an empty line");
+        }
+        if let Some(wire_type) = self.rules.wire_type {
+            return self.check_value(wire_type, text);
+        }
+        match Recorded::parse(text) {
+            Ok(recorded) if recorded.wrapped => {
+                let part = self.check_frame(recorded.message, recorded.sender);
+                let mut verdict = Verdict { value: part.value.clone(), ..Verdict::default() };
+                verdict.add("/msg", part);
+                verdict
+            }
+            Ok(recorded) => self.check_frame(recorded.message, recorded.sender),
+            Err(error) => (&error).into(),
+        }
+    }
+
+    fn judging(&self) -> Judging {
+        Judging {
+            revision: self.rules.revision,
+            tolerant: self.rules.tolerant,
+            write_back: self.rules.write_back,
+        }
+    }
+
+    /// A bare value of a type.
+    fn check_value(&mut self, wire_type: &WireType, text: &str) -> Verdict {
+        let mut verdict = verdict((wire_type.judge)(text, self.judging()));
+        if verdict.is_valid() && self.rules.revision != Revision::V1 {
+            let revision = self.rules.revision;
+            match wire_type.name {
+                "SessionUpdate" => {
+                    if let Ok((update, _)) = v2::SessionUpdate::decode_tolerant(text, revision) {
+                        self.check_first_report("", &update, "", &mut verdict);
+                    }
+                }
+                "UpdateSessionNotification" => self.check_update("", text, &mut verdict),
+                _ => {}
+            }
+        }
+        verdict
+    }
+
+    /// One message, or several in an array.
+    fn check_frame(&mut self, text: &str, sender: Option<Sender>) -> Verdict {
+        if !text.trim_start().starts_with('[') {
+            return self.check_message(text, sender);
+        }
+        let entries = match batch_entries(text) {
+            Ok(entries) if entries.is_empty() => {
+                return Verdict::error("expected at least one message in a batch, found an empty array");
+            }
+            Ok(entries) => entries,
+            Err(error) => return (&error).into(),
+        };
+        let mut verdict = Verdict::default();
+        verdict.warn("", "a batch, which newest peers refuse");
+        let mut values = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            let part = self.check_message(entry, sender);
+            values.extend(part.value.clone());
+            verdict.add(&format!("/{index}"), part);
+        }
+        if self.rules.write_back && verdict.is_valid() {
+            verdict.value = Some(format!("[{}]", values.join(",")));
+        }
+        verdict
+    }
+
+    fn check_message(&mut self, text: &str, sender: Option<Sender>) -> Verdict {
+        let envelope = Judging { write_back: false, ..self.judging() };
+        let mut verdict = verdict(registry::judge::<Message<'_>>(text, envelope));
+        if !verdict.is_valid() {
+            return verdict;
+        }
+        let message = match Message::decode(text, self.rules.revision) {
+            Ok(message) => message,
+            Err(error) => return (&error).into(),
+        };
+        let written = match &message {
+            Message::Request(request) => self.check_request(request, sender, &mut verdict),
+            Message::Notification(notification) => {
+                let params = notification.params_text();
+                self.check_call(&notification.method, params, sender, false, &mut verdict)
+            }
+            Message::Response(response) => self.check_response(response, sender, &mut verdict),
+        };
+        if self.rules.write_back && verdict.is_valid() {
+            verdict.value = Some(written_back(message, written).encode(self.rules.revision));
+        }
+        verdict
+    }
+
+    fn check_request(
+        &mut self,
+        request: &Request<'_>,
+        sender: Option<Sender>,
+        verdict: &mut Verdict,
+    ) -> Option<String> {
+        if request.id == RequestId::Null {
+            verdict.warn("/id", "a request id of null, which newest peers refuse");
+        }
+        let sides = sender.map_or(vec![Sender::Client, Sender::Agent], |sender| vec![sender]);
+        for side in sides {
+            if self.open_requests.len() < MAX_REMEMBERED {
+                let id = Wire::into_owned(request.id.clone());
+                self.open_requests.insert((side, id), request.method.clone().into_owned());
+            }
+        }
+        self.check_call(&request.method, request.params_text(), sender, true, verdict)
+    }
+
+    /// A request or a notification. Gives its parameters as written again.
+    fn check_call(
+        &mut self,
+        name: &str,
+        params: &str,
+        sender: Option<Sender>,
+        wants_answer: bool,
+        verdict: &mut Verdict,
+    ) -> Option<String> {
+        let Some(method) = method(name, self.rules.revision) else {
+            if !name.starts_with('_') && !name.starts_with("$/") {
+                verdict.warn(
+                    "/method",
+                    format!("\"{name}\" is no method of the protocol; one's own begin with _"),
+                );
+            }
+            return None;
+        };
+        if method.result.is_some() != wants_answer {
+            let message = if wants_answer {
+                format!("expected \"{name}\" without an id, for it is a notification")
+            } else {
+                format!("expected \"{name}\" with an id, for it is a request")
+            };
+            verdict.errors.push(Finding { pointer: String::new(), message });
+        }
+        let wrong_side = match (method.caller, sender) {
+            (Caller::Client, Some(Sender::Agent)) => Some("client"),
+            (Caller::Agent, Some(Sender::Client)) => Some("agent"),
+            _ => None,
+        };
+        if let Some(side) = wrong_side {
+            let message = format!("expected \"{name}\" from the {side} only");
+            verdict.errors.push(Finding { pointer: "/method".to_owned(), message });
+        }
+        let written = self.check_part("/params", method.params, params, verdict);
+        if verdict.is_valid() && self.rules.revision != Revision::V1 {
+            match name {
+                "session/update" => self.check_update("/params", params, verdict),
+                "session/request_permission" => self.remember_subject(params),
+                _ => {}
+            }
+        }
+        written
+    }
+
+    fn check_response(
+        &mut self,
+        response: &Response<'_>,
+        sender: Option<Sender>,
+        verdict: &mut Verdict,
+    ) -> Option<String> {
+        let id = Wire::into_owned(response.id.clone());
+        // The asker is the other side; when nobody says who speaks, either may have asked.
+        let askers = sender.map_or(vec![Sender::Client, Sender::Agent], |sender| vec![sender.other()]);
+        let mut asked = None;
+        for asker in askers {
+            asked = self.open_requests.remove(&(asker, id.clone())).or(asked);
+        }
+        let Some(name) = asked else {
+            if response.id != RequestId::Null {
+                verdict.warn("/id", format!("an answer to request {id}, which is not in the input"));
+            }
+            return None;
+        };
+        let result = response.outcome.as_ref().ok()?;
+        let expected = method(&name, self.rules.revision)?.result?;
+        if result.as_str() == "null" && wire_type(expected, self.rules.revision)?.is_empty_answer() {
+            verdict.warn("/result", "null, where {} is meant");
+            return None;
+        }
+        self.check_part("/result", expected, result.as_str(), verdict)
+    }
+
+    /// Parameters or a result.
+    fn check_part(
+        &self,
+        pointer: &str,
+        type_name: &str,
+        text: &str,
+        verdict: &mut Verdict,
+    ) -> Option<String> {
+        let wire_type = wire_type(type_name, self.rules.revision)?;
+        let part = self::verdict((wire_type.judge)(text, self.judging()));
+        let written = part.value.clone();
+        verdict.add(pointer, part);
+        written
+    }
+
+    fn check_update(&mut self, pointer: &str, params: &str, verdict: &mut Verdict) {
+        if let Ok((notification, _)) =
+            v2::UpdateSessionNotification::decode_tolerant(params, self.rules.revision)
+        {
+            let pointer = format!("{pointer}/update");
+            self.check_first_report(&notification.session_id, &notification.update, &pointer, verdict);
+        }
+    }
+
+    /// The first report of a tool call should say what the call does.
+    fn check_first_report(
+        &mut self,
+        session_id: &str,
+        update: &v2::SessionUpdate<'_>,
+        pointer: &str,
+        verdict: &mut Verdict,
+    ) {
+        let (id, titled) = match update {
+            v2::SessionUpdate::ToolCallUpdate(update) => {
+                (&update.tool_call_id, matches!(update.title, Field::Set(_)))
+            }
+            v2::SessionUpdate::ToolCallContentChunk(chunk) => (&chunk.tool_call_id, false),
+            _ => return,
+        };
+        if self.remember_call(session_id, id) && !titled {
+            verdict.warn(pointer, format!("the first report of tool call \"{id}\" has no title"));
+        }
+    }
+
+    fn remember_subject(&mut self, params: &str) {
+        let request = v2::RequestPermissionRequest::decode_tolerant(params, self.rules.revision);
+        if let Ok((request, _)) = request
+            && let Some(v2::RequestPermissionSubject::ToolCall(subject)) = &request.subject
+        {
+            self.remember_call(&request.session_id, &subject.tool_call.tool_call_id);
+        }
+    }
+
+    /// Whether the call was not known before.
+    fn remember_call(&mut self, session_id: &str, id: &str) -> bool {
+        self.known_calls.len() < MAX_REMEMBERED
+            && self.known_calls.insert((session_id.to_owned(), id.to_owned()))
+    }
+}
+
+impl WireType {
+    /// Whether an answer of this type has nothing to tell.
+    fn is_empty_answer(&self) -> bool {
+        let judging = Judging { revision: Revision::Any, tolerant: false, write_back: true };
+        matches!((self.judge)("{}", judging).outcome, Ok(Some(text)) if text == "{}")
+    }
+}
+
+fn verdict(judgement: Judgement) -> Verdict {
+    let mut verdict = Verdict::default();
+    match judgement.outcome {
+        Ok(value) => verdict.value = value,
+        Err(error) => verdict.errors.push(error.diagnostic().into()),
+    }
+    let warnings = judgement.tolerated.iter().chain(&judgement.remarks);
+    verdict.warnings = warnings.map(Finding::from).collect();
+    verdict
+}
+
+/// The message with its parameters or result as they were written again.
+fn written_back<'a>(message: Message<'a>, written: Option<String>) -> Message<'a> {
+    let Some(written) = written.map(Raw::from_checked) else {
+        return message;
+    };
+    match message {
+        Message::Request(request) => {
+            Message::Request(Request { params: request.params.map(|_| written), ..request })
+        }
+        Message::Notification(notification) => {
+            let params = notification.params.as_ref().map(|_| written);
+            Message::Notification(crate::rpc::Notification { params, ..notification })
+        }
+        Message::Response(response) => {
+            let extra: Extra<'a> = response.extra;
+            Message::Response(Response { id: response.id, outcome: Ok(written), extra })
+        }
+    }
+}

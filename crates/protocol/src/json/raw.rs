@@ -1,0 +1,191 @@
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use super::reader::Reader;
+use crate::error::{DecodeError, Read};
+use crate::{Revision, Text};
+
+/// Any JSON value, kept as the text it came in: numbers, key order and white space as they were.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Raw<'a>(Cow<'a, str>);
+
+impl<'a> Raw<'a> {
+    /// Takes a text that is one JSON value.
+    ///
+    /// ```
+    /// use switchboard_protocol::Raw;
+    /// assert_eq!(Raw::parse("[1.0, 1e3]").unwrap().as_str(), "[1.0, 1e3]");
+    /// assert!(Raw::parse("[1.0,").is_err());
+    /// ```
+    pub fn parse(text: impl Into<Cow<'a, str>>) -> Result<Self, DecodeError> {
+        let text = text.into();
+        let mut reader = Reader::new(&text, Revision::Any);
+        let outcome = reader.read_raw().and_then(|_| reader.finish());
+        match outcome {
+            Ok(()) => Ok(Raw(text)),
+            Err(fault) => Err(DecodeError::new(&fault, &text)),
+        }
+    }
+
+    pub(crate) fn from_checked(text: impl Into<Cow<'a, str>>) -> Self {
+        Raw(text.into())
+    }
+
+    /// The JSON text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The JSON text for as long as the text lives that the value was read from; `None` when it is owned.
+    pub fn as_source(&self) -> Option<&'a str> {
+        match self.0 {
+            Cow::Borrowed(text) => Some(text),
+            Cow::Owned(_) => None,
+        }
+    }
+
+    /// The same value, free of the text it was read from.
+    pub fn into_owned(self) -> Raw<'static> {
+        Raw(Cow::Owned(self.0.into_owned()))
+    }
+
+    /// The same value for a shorter life.
+    pub fn borrowed(&self) -> Raw<'_> {
+        Raw(Cow::Borrowed(&self.0))
+    }
+
+    /// The value as a tree. Numbers that no machine type holds are rounded, so this is for looking only.
+    pub fn to_value(&self) -> serde_json::Value {
+        serde_json::from_str(&self.0).unwrap_or(serde_json::Value::Null)
+    }
+
+    /// The string, where the value is one.
+    pub fn as_text(&self) -> Option<Text<'_>> {
+        Reader::new(&self.0, Revision::Any).read_string().ok()
+    }
+
+    /// The value of a key, where this is an object that has it.
+    pub fn get(&self, key: &str) -> Option<Raw<'_>> {
+        self.entries().find_map(|(name, value)| (name == key).then_some(value))
+    }
+
+    /// The keys and values, where this is an object.
+    pub fn entries(&self) -> impl Iterator<Item = (Text<'_>, Raw<'_>)> {
+        let mut reader = Reader::new(&self.0, Revision::Any);
+        let mut first = true;
+        let mut open = reader.begin_object().is_ok();
+        std::iter::from_fn(move || {
+            if !open {
+                return None;
+            }
+            let mut next = || -> Read<_> {
+                match reader.next_key(&mut first)? {
+                    Some(key) => Ok(Some((key, reader.read_raw()?))),
+                    None => Ok(None),
+                }
+            };
+            let entry = next().ok().flatten();
+            open = entry.is_some();
+            entry
+        })
+    }
+
+    /// Whether the value is an object.
+    pub fn is_object(&self) -> bool {
+        self.0.trim_start().starts_with('{')
+    }
+}
+
+impl From<serde_json::Value> for Raw<'static> {
+    fn from(value: serde_json::Value) -> Self {
+        Raw(Cow::Owned(value.to_string()))
+    }
+}
+
+impl fmt::Debug for Raw<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Raw<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// The keys of an object that its type does not know, in their order, with their values unread.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+// Nearly always empty, and part of every type: one word is all it may take.
+#[allow(clippy::box_collection)]
+pub struct Extra<'a>(Option<Box<Vec<(Text<'a>, Raw<'a>)>>>);
+
+impl<'a> Extra<'a> {
+    /// No unknown keys.
+    pub const fn new() -> Self {
+        Extra(None)
+    }
+
+    fn entries(&self) -> &[(Text<'a>, Raw<'a>)] {
+        self.0.as_ref().map_or(&[], |entries| entries)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries().is_empty()
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Raw<'a>> {
+        self.entries().iter().find_map(|(name, value)| (name == key).then_some(value))
+    }
+
+    /// All keys and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Raw<'a>)> {
+        self.entries().iter().map(|(name, value)| (&**name, value))
+    }
+
+    /// Adds a key, or gives it a new value.
+    pub fn insert(&mut self, key: impl Into<Text<'a>>, value: Raw<'a>) {
+        let key = key.into();
+        self.remove(&key);
+        self.push(key, value);
+    }
+
+    /// Takes a key out.
+    pub fn remove(&mut self, key: &str) -> Option<Raw<'a>> {
+        let entries = self.0.as_mut()?;
+        let index = entries.iter().position(|(name, _)| name == key)?;
+        let (_, value) = entries.remove(index);
+        if entries.is_empty() {
+            self.0 = None;
+        }
+        Some(value)
+    }
+
+    /// The same keys and values, free of the text they were read from.
+    pub fn into_owned(self) -> Extra<'static> {
+        let own = |(key, value): (Text<'a>, Raw<'a>)| (Text::Owned(key.into_owned()), value.into_owned());
+        Extra(self.0.map(|entries| Box::new(entries.into_iter().map(own).collect())))
+    }
+
+    pub(crate) fn push(&mut self, key: Text<'a>, value: Raw<'a>) {
+        self.0.get_or_insert_default().push((key, value));
+    }
+
+    /// A key that stands here twice. Asked once per object, so that many keys do not cost their square.
+    pub(crate) fn duplicate(&self) -> Option<&str> {
+        let entries = self.0.as_ref()?;
+        first_duplicate(entries.iter().map(|(key, _)| &**key))
+    }
+}
+
+/// The first key that occurs a second time.
+pub(crate) fn first_duplicate<'k>(keys: impl ExactSizeIterator<Item = &'k str>) -> Option<&'k str> {
+    if keys.len() < 2 {
+        return None;
+    }
+    let mut seen = HashSet::with_capacity(keys.len());
+    keys.into_iter().find(|key| !seen.insert(*key))
+}

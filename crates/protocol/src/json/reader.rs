@@ -1,0 +1,553 @@
+//! The reader: one pass over borrowed text, with a place for every fault.
+
+use std::borrow::Cow;
+
+use super::raw::Raw;
+use super::string::{Stop, find_special, read_escape};
+use crate::Revision;
+use crate::error::{Diagnostic, Fault, Problem, Read};
+
+/// How deep values may nest. Readers built on serde_json stop here too, so nothing deeper can be passed on.
+pub(crate) const MAX_DEPTH: u32 = 128;
+
+/// Reads JSON values out of a text.
+///
+/// The position always stands at the first byte of the value to be read, or behind the last one read.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    text: &'a str,
+    position: usize,
+    depth: u32,
+    revision: Revision,
+    tolerant: bool,
+    /// Set for one array: malformed items fail it even in tolerant reading.
+    keep_all_items: bool,
+    tolerated: Noted,
+    remarks: Option<Noted>,
+}
+
+/// Faults that did not stop the reading. Bounded, since a hostile text can hold millions.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    faults: Vec<Fault>,
+    more: usize,
+}
+
+const MAX_NOTED: usize = 100;
+
+impl Noted {
+    fn push(&mut self, fault: Fault) {
+        if self.faults.len() < MAX_NOTED {
+            self.faults.push(fault);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// What was noted, in words; the last says how many were not kept.
+    pub(crate) fn locate(&self, text: &str) -> Vec<Diagnostic> {
+        let mut diagnostics: Vec<_> = self.faults.iter().map(|fault| fault.locate(text)).collect();
+        if self.more > 0 {
+            diagnostics.push(Diagnostic {
+                pointer: String::new(),
+                expected: format!("at most {MAX_NOTED} faults in one text").into(),
+                found: format!("{} more", self.more),
+            });
+        }
+        diagnostics
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(text: &'a str, revision: Revision) -> Self {
+        let mut reader = Reader {
+            text,
+            position: 0,
+            depth: 0,
+            revision,
+            tolerant: false,
+            keep_all_items: false,
+            tolerated: Noted::default(),
+            remarks: None,
+        };
+        reader.skip_whitespace();
+        reader
+    }
+
+    pub(crate) fn tolerant(mut self) -> Self {
+        self.tolerant = true;
+        self
+    }
+
+    /// Also collect what is legal but doubtful.
+    pub(crate) fn with_remarks(mut self) -> Self {
+        self.remarks = Some(Noted::default());
+        self
+    }
+
+    #[inline]
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    #[inline]
+    pub(crate) fn is_tolerant(&self) -> bool {
+        self.tolerant
+    }
+
+    #[inline]
+    pub(crate) fn position(&self) -> usize {
+        self.position
+    }
+
+    pub(crate) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    pub(crate) fn take_tolerated(&mut self) -> Noted {
+        std::mem::take(&mut self.tolerated)
+    }
+
+    pub(crate) fn take_remarks(&mut self) -> Noted {
+        self.remarks.take().unwrap_or_default()
+    }
+
+    /// Notes something legal but doubtful, when anybody wants to know.
+    #[cold]
+    pub(crate) fn remark(&mut self, offset: usize, what: impl FnOnce() -> String) {
+        if let Some(remarks) = &mut self.remarks {
+            remarks.push(Fault { offset, problem: Problem::Rule(what().into()) });
+        }
+    }
+
+    /// A broken rule: an error when reading strictly, noted and passed over when reading tolerantly.
+    #[cold]
+    pub(crate) fn broken_rule(&mut self, offset: usize, rule: impl Into<Cow<'static, str>>) -> Read<()> {
+        let fault = Fault { offset, problem: Problem::Rule(rule.into()) };
+        if self.tolerant {
+            self.tolerated.push(fault);
+            Ok(())
+        } else {
+            Err(Box::new(fault))
+        }
+    }
+
+    #[cold]
+    pub(crate) fn fault<T>(&self, offset: usize, problem: Problem) -> Read<T> {
+        Err(Fault::new(offset, problem))
+    }
+
+    #[cold]
+    pub(crate) fn expected<T>(&self, what: &'static str) -> Read<T> {
+        if self.position >= self.text.len() {
+            return self.syntax(what);
+        }
+        self.fault(self.position, Problem::Expected(what.into()))
+    }
+
+    #[cold]
+    fn syntax<T>(&self, what: &'static str) -> Read<T> {
+        self.fault(self.position, Problem::Syntax(what))
+    }
+
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.position).copied()
+    }
+
+    #[inline]
+    fn skip_whitespace(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.position += 1;
+        }
+    }
+
+    /// Goes back to a place, as it was there.
+    pub(crate) fn rewind(&mut self, place: Place) {
+        self.position = place.position;
+        self.depth = place.depth;
+    }
+
+    /// The present place, to go back to.
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        Place { position: self.position, depth: self.depth }
+    }
+
+    /// Nothing but white space may follow.
+    pub(crate) fn finish(&mut self) -> Read<()> {
+        self.skip_whitespace();
+        if self.position < self.text.len() {
+            return self.syntax("the end of the text");
+        }
+        Ok(())
+    }
+
+    // ----- objects and arrays
+
+    #[inline]
+    pub(crate) fn begin_object(&mut self) -> Read<()> {
+        if self.peek() != Some(b'{') {
+            return self.expected("an object");
+        }
+        self.enter()
+    }
+
+    #[inline]
+    pub(crate) fn begin_array(&mut self) -> Read<()> {
+        if self.peek() != Some(b'[') {
+            return self.expected("an array");
+        }
+        self.enter()
+    }
+
+    #[inline]
+    fn enter(&mut self) -> Read<()> {
+        if self.depth >= MAX_DEPTH {
+            return self.syntax("at most 128 levels of nesting");
+        }
+        self.depth += 1;
+        self.position += 1;
+        Ok(())
+    }
+
+    /// The next key of the object, with the position at its value; `None` behind the closing brace.
+    #[inline]
+    pub(crate) fn next_key(&mut self, first: &mut bool) -> Read<Option<Cow<'a, str>>> {
+        self.skip_whitespace();
+        match self.peek() {
+            Some(b'}') => {
+                self.position += 1;
+                self.depth -= 1;
+                return Ok(None);
+            }
+            Some(b',') if !*first => {
+                self.position += 1;
+                self.skip_whitespace();
+            }
+            Some(_) if *first => {}
+            _ => return self.syntax("a comma or a closing brace"),
+        }
+        *first = false;
+        if self.peek() != Some(b'"') {
+            return self.syntax("a key in quotes");
+        }
+        let key = self.read_string()?;
+        self.skip_whitespace();
+        if self.peek() != Some(b':') {
+            return self.syntax("a colon");
+        }
+        self.position += 1;
+        self.skip_whitespace();
+        Ok(Some(key))
+    }
+
+    /// Whether the array has another item, with the position at it; `false` behind the closing bracket.
+    #[inline]
+    pub(crate) fn next_item(&mut self, first: bool) -> Read<bool> {
+        self.skip_whitespace();
+        match self.peek() {
+            Some(b']') => {
+                self.position += 1;
+                self.depth -= 1;
+                return Ok(false);
+            }
+            Some(b',') if !first => {
+                self.position += 1;
+                self.skip_whitespace();
+            }
+            Some(_) if first => {}
+            _ => return self.syntax("a comma or a closing bracket"),
+        }
+        Ok(true)
+    }
+
+    // ----- scalars
+
+    #[inline]
+    pub(crate) fn read_string(&mut self) -> Read<Cow<'a, str>> {
+        if self.peek() != Some(b'"') {
+            return self.expected("a string");
+        }
+        let start = self.position + 1;
+        match find_special(self.text.as_bytes(), start) {
+            (end, Stop::Quote) => {
+                self.position = end + 1;
+                Ok(Cow::Borrowed(&self.text[start..end]))
+            }
+            _ => self.read_escaped(start).map(Cow::Owned),
+        }
+    }
+
+    /// Reads a string that is not plain up to its closing quote. Its end is found first, so that the copy is
+    /// made in one piece.
+    #[cold]
+    fn read_escaped(&mut self, start: usize) -> Read<String> {
+        self.skip_string()?;
+        let end = self.position - 1;
+        let bytes = self.text.as_bytes();
+        let mut string = String::with_capacity(end - start);
+        let mut position = start;
+        while position < end {
+            let (found, _) = find_special(&bytes[..end], position);
+            string.push_str(&self.text[position..found]);
+            if found == end {
+                break;
+            }
+            match read_escape(bytes, found) {
+                Ok((character, next)) => {
+                    string.push(character);
+                    position = next;
+                }
+                Err(what) => return self.syntax(what),
+            }
+        }
+        Ok(string)
+    }
+
+    /// Whether a `null` stands here; it is read then.
+    #[inline]
+    pub(crate) fn take_null(&mut self) -> Read<bool> {
+        if self.peek() != Some(b'n') {
+            return Ok(false);
+        }
+        self.skip_literal("null")?;
+        Ok(true)
+    }
+
+    pub(crate) fn read_boolean(&mut self) -> Read<bool> {
+        match self.peek() {
+            Some(b't') => self.skip_literal("true").map(|()| true),
+            Some(b'f') => self.skip_literal("false").map(|()| false),
+            _ => self.expected("a boolean"),
+        }
+    }
+
+    /// The number here, spelled as it is.
+    pub(crate) fn read_number(&mut self, what: &'static str) -> Read<&'a str> {
+        match self.peek() {
+            Some(b'-' | b'0'..=b'9') => {
+                let start = self.position;
+                self.skip_number()?;
+                Ok(&self.text[start..self.position])
+            }
+            _ => self.expected(what),
+        }
+    }
+
+    fn skip_literal(&mut self, literal: &'static str) -> Read<()> {
+        if self.text[self.position..].starts_with(literal) {
+            self.position += literal.len();
+            Ok(())
+        } else {
+            self.syntax("a JSON value")
+        }
+    }
+
+    fn skip_digits(&mut self) -> Read<()> {
+        let start = self.position;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.position += 1;
+        }
+        if self.position == start { self.syntax("a digit") } else { Ok(()) }
+    }
+
+    fn skip_number(&mut self) -> Read<()> {
+        if self.peek() == Some(b'-') {
+            self.position += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.position += 1;
+        } else {
+            self.skip_digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.position += 1;
+            self.skip_digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.position += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.position += 1;
+            }
+            self.skip_digits()?;
+        }
+        Ok(())
+    }
+
+    fn skip_string(&mut self) -> Read<()> {
+        let bytes = self.text.as_bytes();
+        let mut position = self.position + 1;
+        loop {
+            let (found, stop) = find_special(bytes, position);
+            self.position = found;
+            match stop {
+                Stop::Quote => {
+                    self.position = found + 1;
+                    return Ok(());
+                }
+                Stop::Escape => match read_escape(bytes, found) {
+                    Ok((_, next)) => position = next,
+                    Err(what) => return self.syntax(what),
+                },
+                Stop::Control => return self.syntax("an escaped control character"),
+                Stop::End => return self.syntax("a closing quote"),
+            }
+        }
+    }
+
+    // ----- values of any shape
+
+    /// Passes over the value here, checking that it is JSON.
+    pub(crate) fn skip_value(&mut self) -> Read<()> {
+        match self.peek() {
+            Some(b'"') => self.skip_string(),
+            Some(b'{') => {
+                self.enter()?;
+                let mut first = true;
+                loop {
+                    self.skip_whitespace();
+                    match self.peek() {
+                        Some(b'}') => break,
+                        Some(b',') if !first => {
+                            self.position += 1;
+                            self.skip_whitespace();
+                        }
+                        Some(_) if first => {}
+                        _ => return self.syntax("a comma or a closing brace"),
+                    }
+                    first = false;
+                    if self.peek() != Some(b'"') {
+                        return self.syntax("a key in quotes");
+                    }
+                    self.skip_string()?;
+                    self.skip_whitespace();
+                    if self.peek() != Some(b':') {
+                        return self.syntax("a colon");
+                    }
+                    self.position += 1;
+                    self.skip_whitespace();
+                    self.skip_value()?;
+                }
+                self.position += 1;
+                self.depth -= 1;
+                Ok(())
+            }
+            Some(b'[') => {
+                self.enter()?;
+                let mut first = true;
+                while self.next_item(first)? {
+                    first = false;
+                    self.skip_value()?;
+                }
+                Ok(())
+            }
+            Some(b'-' | b'0'..=b'9') => self.skip_number(),
+            Some(b't') => self.skip_literal("true"),
+            Some(b'f') => self.skip_literal("false"),
+            Some(b'n') => self.skip_literal("null"),
+            _ => self.syntax("a JSON value"),
+        }
+    }
+
+    /// Passes over a value that will be read afterwards: only far enough to find its end.
+    pub(crate) fn pass_over(&mut self) -> Read<()> {
+        let bytes = self.text.as_bytes();
+        let mut depth = 0;
+        loop {
+            match bytes.get(self.position) {
+                Some(b'"') => {
+                    let mut position = self.position + 1;
+                    self.position = loop {
+                        match find_special(bytes, position) {
+                            (found, Stop::Quote) => break found + 1,
+                            (found, Stop::Escape) => position = found + 2,
+                            (found, Stop::Control) => position = found + 1,
+                            (found, Stop::End) => break found,
+                        }
+                    };
+                }
+                Some(b'{' | b'[') => {
+                    depth += 1;
+                    self.position += 1;
+                }
+                Some(b'}' | b']') if depth > 0 => {
+                    depth -= 1;
+                    self.position += 1;
+                }
+                Some(b',' | b'}' | b']') if depth == 0 => return Ok(()),
+                Some(_) => self.position += 1,
+                None => return self.syntax("the end of a value"),
+            }
+            if depth == 0 {
+                // A number or a word has no end of its own: it ends where the next thing begins.
+                match bytes.get(self.position) {
+                    Some(b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t') => return Ok(()),
+                    Some(_) => {}
+                    None => return self.syntax("the end of a value"),
+                }
+            }
+        }
+    }
+
+    /// The value here, unread.
+    pub(crate) fn read_raw(&mut self) -> Read<Raw<'a>> {
+        let start = self.position;
+        self.skip_value()?;
+        Ok(Raw::from_checked(&self.text[start..self.position]))
+    }
+
+    // ----- going on after a fault
+
+    /// Reads a value that may be left out: when reading tolerantly, a malformed one is noted and passed over.
+    #[inline]
+    pub(crate) fn leave_out<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
+        let place = self.place();
+        match read(self) {
+            Ok(value) => Ok(Some(value)),
+            Err(fault) => {
+                self.recover(place, fault)?;
+                Ok(None)
+            }
+        }
+    }
+
+    #[cold]
+    pub(crate) fn recover(&mut self, place: Place, fault: Box<Fault>) -> Read<()> {
+        if !self.tolerant || matches!(fault.problem, Problem::Syntax(_)) {
+            return Err(fault);
+        }
+        self.rewind(place);
+        self.skip_value()?;
+        self.tolerated.push(*fault);
+        Ok(())
+    }
+
+    /// Reads the next value with every array item kept: a malformed one fails the array.
+    #[inline]
+    pub(crate) fn keeping_all_items<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+        self.keep_all_items = true;
+        let value = read(self);
+        self.keep_all_items = false;
+        value
+    }
+
+    /// Whether the array about to be read must keep all items. Holds for that array only, not inside it.
+    #[inline]
+    pub(crate) fn take_keep_all_items(&mut self) -> bool {
+        std::mem::take(&mut self.keep_all_items)
+    }
+}
+
+/// A place in the text that a reader can go back to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    position: usize,
+    depth: u32,
+}
+
+impl Place {
+    pub(crate) fn offset(self) -> usize {
+        self.position
+    }
+}

@@ -1,0 +1,102 @@
+//! The writer: JSON text without white space, in one revision.
+
+use super::raw::{Extra, Raw};
+use super::string::write_string;
+use crate::Revision;
+
+/// Writes JSON values one after the other into a text.
+#[derive(Debug)]
+pub struct Writer<'o> {
+    out: &'o mut String,
+    revision: Revision,
+}
+
+impl<'o> Writer<'o> {
+    pub(crate) fn new(out: &'o mut String, revision: Revision) -> Self {
+        Writer { out, revision }
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    #[inline]
+    pub(crate) fn begin_object(&mut self) {
+        self.out.push('{');
+    }
+
+    #[inline]
+    pub(crate) fn end_object(&mut self) {
+        self.out.push('}');
+    }
+
+    #[inline]
+    pub(crate) fn begin_array(&mut self) {
+        self.out.push('[');
+    }
+
+    #[inline]
+    pub(crate) fn end_array(&mut self) {
+        self.out.push(']');
+    }
+
+    /// Parts the next item from the one before, if there is one.
+    #[inline]
+    pub(crate) fn separate(&mut self) {
+        if !matches!(self.out.as_bytes().last(), Some(b'{' | b'[')) {
+            self.out.push(',');
+        }
+    }
+
+    /// A key that needs no escapes.
+    #[inline]
+    pub(crate) fn key(&mut self, key: &str) {
+        self.separate();
+        self.out.push('"');
+        self.out.push_str(key);
+        self.out.push_str("\":");
+    }
+
+    /// Text that begins with the comma which parts it from what is before, if anything is.
+    #[inline]
+    pub(crate) fn prepared(&mut self, text: &'static str) {
+        let opened = matches!(self.out.as_bytes().last(), Some(b'{' | b'['));
+        self.out.push_str(if opened { &text[1..] } else { text });
+    }
+
+    #[inline]
+    pub(crate) fn string(&mut self, text: &str) {
+        write_string(self.out, text);
+    }
+
+    #[inline]
+    pub(crate) fn raw(&mut self, raw: &Raw<'_>) {
+        let text = raw.as_str();
+        // A message is one line. Line ends stand in JSON only where any white space would do.
+        if text.contains('\n') || text.contains('\r') {
+            self.out.push_str(&text.replace(['\n', '\r'], " "));
+        } else {
+            self.out.push_str(text);
+        }
+    }
+
+    pub(crate) fn literal(&mut self, literal: &str) {
+        self.out.push_str(literal);
+    }
+
+    pub(crate) fn display(&mut self, value: impl std::fmt::Display) {
+        use std::fmt::Write;
+        // Writing to a String cannot fail.
+        let _ = write!(self.out, "{value}");
+    }
+
+    #[inline]
+    pub(crate) fn extra(&mut self, extra: &Extra<'_>) {
+        for (key, value) in extra.iter() {
+            self.separate();
+            self.string(key);
+            self.out.push(':');
+            self.raw(value);
+        }
+    }
+}

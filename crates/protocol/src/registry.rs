@@ -1,0 +1,178 @@
+//! Types and methods by name.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::error::{DecodeError, Diagnostic};
+use crate::json::reader::Reader;
+use crate::schema::Schemas;
+use crate::wire::{Wire, read_whole};
+use crate::{Revision, v1, v2};
+
+/// A wire type that is chosen at run time, by name.
+#[derive(Debug, Clone, Copy)]
+pub struct WireType {
+    /// The name, as in the JSON Schema.
+    pub name: &'static str,
+    pub(crate) judge: fn(&str, Judging) -> Judgement,
+    pub(crate) schema: fn(&mut Schemas) -> Value,
+}
+
+/// How to read when judging a text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judging {
+    pub(crate) revision: Revision,
+    pub(crate) tolerant: bool,
+    pub(crate) write_back: bool,
+}
+
+/// What came of reading a text.
+#[derive(Debug)]
+pub(crate) struct Judgement {
+    /// The value written again, if it could be read and that was asked for.
+    pub(crate) outcome: Result<Option<String>, DecodeError>,
+    pub(crate) tolerated: Vec<Diagnostic>,
+    pub(crate) remarks: Vec<Diagnostic>,
+}
+
+pub(crate) fn judge<'a, T: Wire<'a>>(text: &'a str, judging: Judging) -> Judgement {
+    let mut reader = Reader::new(text, judging.revision).with_remarks();
+    if judging.tolerant {
+        reader = reader.tolerant();
+    }
+    let outcome = read_whole::<T>(&mut reader);
+    Judgement {
+        outcome: outcome.map(|value| judging.write_back.then(|| value.encode(judging.revision))),
+        tolerated: reader.take_tolerated().locate(text),
+        remarks: reader.take_remarks().locate(text),
+    }
+}
+
+impl WireType {
+    /// Reads a text as this type and writes it again.
+    pub fn rewrite(&self, text: &str, revision: Revision) -> Result<String, DecodeError> {
+        let judging = Judging { revision, tolerant: false, write_back: true };
+        (self.judge)(text, judging).outcome.map(Option::unwrap_or_default)
+    }
+
+    /// Reads a text as this type, tolerantly, and writes it again. Also gives what was left out.
+    pub fn rewrite_tolerant(
+        &self,
+        text: &str,
+        revision: Revision,
+    ) -> Result<(String, Vec<Diagnostic>), DecodeError> {
+        let judging = Judging { revision, tolerant: true, write_back: true };
+        let judgement = (self.judge)(text, judging);
+        Ok((judgement.outcome?.unwrap_or_default(), judgement.tolerated))
+    }
+}
+
+/// A table of wire types.
+macro_rules! wire_type_table {
+    ($(#[doc = $doc:expr])* $table:ident: $($name:literal $type:ty,)*) => {
+        $(#[doc = $doc])*
+        pub(crate) static $table: &[$crate::registry::WireType] = &[
+            $( $crate::registry::WireType {
+                name: $name,
+                judge: {
+                    #[allow(clippy::needless_lifetimes)]
+                    fn judge<'a>(
+                        text: &'a str,
+                        judging: $crate::registry::Judging,
+                    ) -> $crate::registry::Judgement {
+                        $crate::registry::judge::<$type>(text, judging)
+                    }
+                    judge
+                },
+                schema: {
+                    #[allow(clippy::extra_unused_lifetimes)]
+                    fn schema<'a>(schemas: &mut $crate::schema::Schemas) -> serde_json::Value {
+                        <$type as $crate::wire::Wire<'a>>::schema(schemas)
+                    }
+                    schema
+                },
+            }, )*
+        ];
+    };
+}
+pub(crate) use wire_type_table;
+
+/// A method: who calls it, with what, and what comes back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Method {
+    pub(crate) name: &'static str,
+    pub(crate) caller: Caller,
+    pub(crate) params: &'static str,
+    /// `None` for a notification.
+    pub(crate) result: Option<&'static str>,
+}
+
+/// Who may send a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    Client,
+    Agent,
+    Both,
+}
+
+pub(crate) fn method(name: &str, revision: Revision) -> Option<&'static Method> {
+    let methods = if revision == Revision::V1 { v1::METHODS } else { v2::METHODS };
+    methods.iter().find(|method| method.name == name)
+}
+
+/// All types of a version.
+pub fn wire_types(revision: Revision) -> impl Iterator<Item = &'static WireType> {
+    let types = if revision == Revision::V1 { v1::TYPES } else { v2::TYPES };
+    types.iter()
+}
+
+/// The type of a name.
+///
+/// ```
+/// use switchboard_protocol::{Revision, wire_type};
+///
+/// let location = wire_type("ToolCallLocation", Revision::Newest).unwrap();
+/// assert!(location.rewrite(r#"{"path":"/w/main.py","line":1}"#, Revision::Newest).is_ok());
+/// assert!(location.rewrite(r#"{"path":"/w/main.py","line":0}"#, Revision::Newest).is_err());
+/// ```
+pub fn wire_type(name: &str, revision: Revision) -> Option<&'static WireType> {
+    wire_types(revision).find(|wire_type| wire_type.name == name)
+}
+
+/// The JSON Schema of all types of a revision, under `$defs`.
+pub fn json_schema(revision: Revision) -> Value {
+    let (title, version) = match revision {
+        Revision::V1 => ("ACP version 1", 1),
+        Revision::Spec => ("ACP version 2, dialect \"spec\"", 2),
+        Revision::Newest => ("ACP version 2, dialect \"newest\"", 2),
+        Revision::Any => ("ACP version 2, both dialects", 2),
+    };
+    let mut schemas = Schemas::new(revision);
+    for wire_type in wire_types(revision) {
+        let schema = (wire_type.schema)(&mut schemas);
+        // A type under a second name, or one without a definition of its own.
+        let own = json!({"$ref": format!("#/$defs/{}", wire_type.name)});
+        if schema != own {
+            schemas.define(wire_type.name, |_| schema);
+        }
+    }
+    sorted(json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": title,
+        "protocolVersion": version,
+        "$defs": schemas.into_definitions(),
+    }))
+}
+
+/// The value with all keys in order, whichever way the JSON library was built to keep them.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let entries: BTreeMap<_, _> = map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        other => other,
+    }
+}

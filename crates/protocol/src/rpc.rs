@@ -1,0 +1,643 @@
+//! The JSON-RPC 2.0 envelope. Parameters and results stay unread until somebody asks for them.
+//!
+//! ```
+//! use switchboard_protocol::rpc::{Message, RequestId};
+//! use switchboard_protocol::{Revision, Wire, v2};
+//!
+//! let line = r#"{"jsonrpc":"2.0","id":5,"method":"session/close","params":{"sessionId":"s-1"}}"#;
+//! let Message::Request(request) = Message::decode(line, Revision::Any)? else { unreachable!() };
+//! assert_eq!(request.id, RequestId::Number(5));
+//! let close = v2::CloseSessionRequest::decode(request.params_text(), Revision::Any)?;
+//! assert_eq!(close.session_id, "s-1");
+//! # Ok::<(), switchboard_protocol::DecodeError>(())
+//! ```
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::error::{Problem, Read};
+use crate::json::reader::Reader;
+use crate::json::writer::Writer;
+use crate::macros::object;
+use crate::schema::Schemas;
+use crate::wire::{Body, Wire, own};
+use crate::{DecodeError, Diagnostic, Extra, Meta, Raw, Revision, Text};
+
+/// Error codes that the protocol gives a meaning.
+pub mod codes {
+    /// The text is not JSON.
+    pub const PARSE_ERROR: i32 = -32700;
+    /// The message is not JSON-RPC.
+    pub const INVALID_REQUEST: i32 = -32600;
+    /// Nobody here knows the method.
+    pub const METHOD_NOT_FOUND: i32 = -32601;
+    /// The parameters do not fit the method or the state of things.
+    pub const INVALID_PARAMS: i32 = -32602;
+    /// Something broke.
+    pub const INTERNAL_ERROR: i32 = -32603;
+    /// The caller took the request back.
+    pub const REQUEST_CANCELLED: i32 = -32800;
+    /// The user must log in first.
+    pub const AUTHENTICATION_REQUIRED: i32 = -32000;
+    /// The session or resource does not exist.
+    pub const RESOURCE_NOT_FOUND: i32 = -32002;
+    /// The agent speaks no version that was asked for.
+    pub const UNSUPPORTED_PROTOCOL_VERSION: i32 = -32022;
+}
+
+/// The id of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum RequestId<'a> {
+    /// An integer.
+    Number(i64),
+    /// A string.
+    Text(Text<'a>),
+    /// `null`: allowed by older peers, and in an error whose request could not be read.
+    Null,
+}
+
+impl fmt::Display for RequestId<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequestId::Number(number) => write!(formatter, "{number}"),
+            RequestId::Text(text) => write!(formatter, "{text:?}"),
+            RequestId::Null => formatter.write_str("null"),
+        }
+    }
+}
+
+impl From<i64> for RequestId<'_> {
+    fn from(number: i64) -> Self {
+        RequestId::Number(number)
+    }
+}
+
+impl<'a> Wire<'a> for RequestId<'a> {
+    type Owned = RequestId<'static>;
+
+    fn into_owned(self) -> RequestId<'static> {
+        match self {
+            RequestId::Number(number) => RequestId::Number(number),
+            RequestId::Text(text) => RequestId::Text(own(text)),
+            RequestId::Null => RequestId::Null,
+        }
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        let what = "a request id: a string or an integer of 64 bits";
+        let offset = reader.position();
+        match reader.peek() {
+            Some(b'"') => reader.read_string().map(RequestId::Text),
+            Some(b'n') if reader.revision() != Revision::Newest => {
+                reader.take_null()?;
+                Ok(RequestId::Null)
+            }
+            _ => match reader.read_number(what)?.parse() {
+                Ok(number) => Ok(RequestId::Number(number)),
+                Err(_) => reader.fault(offset, Problem::Expected(what.into())),
+            },
+        }
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        match self {
+            RequestId::Number(number) => writer.display(number),
+            RequestId::Text(text) => writer.string(text),
+            RequestId::Null => writer.literal("null"),
+        }
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        schemas.define("RequestId", |schemas| {
+            let mut forms = vec![integer_id(), json!({"type": "string"})];
+            if schemas.revision() != Revision::Newest {
+                forms.push(json!({"type": "null"}));
+            }
+            json!({"description": "The id of a request.", "anyOf": forms})
+        })
+    }
+}
+
+fn integer_id() -> Value {
+    json!({"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX})
+}
+
+object! {
+    /// Why a request failed.
+    RpcError {
+        required code: i32 = "code",
+        required message: Text<'a> = "message",
+        optional data: Raw<'a> = "data",
+    }
+}
+
+impl fmt::Display for RpcError<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} (code {})", self.message, self.code)
+    }
+}
+
+object! {
+    /// Takes back a request that the sender made.
+    CancelRequestNotification {
+        required request_id: RequestId<'a> = "requestId",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Wants an answer.
+    Request(Request<'a>),
+    /// Wants none.
+    Notification(Notification<'a>),
+    /// Is one.
+    Response(Response<'a>),
+}
+
+/// A call of a method that wants an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Names the request in its answer.
+    pub id: RequestId<'a>,
+    /// The method.
+    pub method: Text<'a>,
+    /// The parameters, unread.
+    pub params: Option<Raw<'a>>,
+    /// Other keys of the envelope.
+    pub extra: Extra<'a>,
+}
+
+/// A call of a method that wants no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification<'a> {
+    /// The method.
+    pub method: Text<'a>,
+    /// The parameters, unread.
+    pub params: Option<Raw<'a>>,
+    /// Other keys of the envelope.
+    pub extra: Extra<'a>,
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// The request's id; `Null` only in an error whose request could not be read.
+    pub id: RequestId<'a>,
+    /// The result, unread, or the error.
+    pub outcome: Result<Raw<'a>, RpcError<'a>>,
+    /// Other keys of the envelope.
+    pub extra: Extra<'a>,
+}
+
+impl Request<'_> {
+    /// The text of the parameters; an empty object where there are none.
+    pub fn params_text(&self) -> &str {
+        self.params.as_ref().map_or("{}", Raw::as_str)
+    }
+}
+
+impl Notification<'_> {
+    /// The text of the parameters; an empty object where there are none.
+    pub fn params_text(&self) -> &str {
+        self.params.as_ref().map_or("{}", Raw::as_str)
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Reads the envelope of one message.
+    pub fn decode(text: &'a str, revision: Revision) -> Result<Self, DecodeError> {
+        <Self as Wire>::decode(text, revision)
+    }
+
+    /// A request with encoded parameters.
+    pub fn request(id: impl Into<RequestId<'a>>, method: impl Into<Text<'a>>, params: Raw<'a>) -> Self {
+        let extra = Extra::new();
+        Message::Request(Request { id: id.into(), method: method.into(), params: Some(params), extra })
+    }
+
+    /// A notification with encoded parameters.
+    pub fn notification(method: impl Into<Text<'a>>, params: Raw<'a>) -> Self {
+        Message::Notification(Notification {
+            method: method.into(),
+            params: Some(params),
+            extra: Extra::new(),
+        })
+    }
+
+    /// The answer to a request.
+    pub fn response(id: RequestId<'a>, outcome: Result<Raw<'a>, RpcError<'a>>) -> Self {
+        Message::Response(Response { id, outcome, extra: Extra::new() })
+    }
+
+    /// The method, where this is not an answer.
+    pub fn method(&self) -> Option<&str> {
+        match self {
+            Message::Request(request) => Some(&request.method),
+            Message::Notification(notification) => Some(&notification.method),
+            Message::Response(_) => None,
+        }
+    }
+}
+
+impl<'a> Wire<'a> for Message<'a> {
+    type Owned = Message<'static>;
+
+    fn into_owned(self) -> Message<'static> {
+        match self {
+            Message::Request(request) => Message::Request(Request {
+                id: Wire::into_owned(request.id),
+                method: own(request.method),
+                params: request.params.map(Raw::into_owned),
+                extra: request.extra.into_owned(),
+            }),
+            Message::Notification(notification) => Message::Notification(Notification {
+                method: own(notification.method),
+                params: notification.params.map(Raw::into_owned),
+                extra: notification.extra.into_owned(),
+            }),
+            Message::Response(response) => Message::Response(response.into_owned()),
+        }
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        read_envelope(reader, true)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.begin_object();
+        writer.key("jsonrpc");
+        writer.string("2.0");
+        match self {
+            Message::Request(request) => {
+                writer.key("id");
+                request.id.write(writer);
+                write_call(writer, &request.method, request.params.as_ref());
+                writer.extra(&request.extra);
+            }
+            Message::Notification(notification) => {
+                write_call(writer, &notification.method, notification.params.as_ref());
+                writer.extra(&notification.extra);
+            }
+            Message::Response(response) => response.write_body(writer),
+        }
+        writer.end_object();
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        schemas.define("JsonRpcMessage", |schemas| {
+            let id = RequestId::schema(schemas);
+            let response = Response::schema(schemas);
+            let version = json!({"const": "2.0"});
+            let method = json!({"type": "string"});
+            let params = json!({"type": ["object", "array", "null"]});
+            json!({
+                "description": "A request, a notification or an answer.",
+                "anyOf": [
+                    {
+                        "type": "object",
+                        "properties": {
+                            "jsonrpc": version, "id": id, "method": method, "params": params,
+                            "result": false, "error": false,
+                        },
+                        "required": ["jsonrpc", "id", "method"],
+                    },
+                    {
+                        "type": "object",
+                        "properties": {
+                            "jsonrpc": version, "id": false, "method": method, "params": params,
+                            "result": false, "error": false,
+                        },
+                        "required": ["jsonrpc", "method"],
+                    },
+                    {
+                        "allOf": [response],
+                        "properties": {"jsonrpc": version, "method": false},
+                        "required": ["jsonrpc"],
+                    },
+                ],
+            })
+        })
+    }
+}
+
+/// The envelope of a message, with its version or, for an envelope without one, as it is.
+fn read_envelope<'a>(reader: &mut Reader<'a>, version_required: bool) -> Read<Message<'a>> {
+    let mut body = Body::open(reader)?;
+    let (mut id, mut method, mut params) = (None, None, None);
+    let (mut result, mut error) = (None, None);
+    let mut versioned = false;
+    let mut extra = Extra::new();
+    let mut seen = 0;
+    while let Some(key) = reader.next_key(&mut body.first)? {
+        match &*key {
+            "jsonrpc" => {
+                body.once(reader, &mut seen, 0, "jsonrpc")?;
+                let offset = reader.position();
+                if reader.read_string()? != "2.0" {
+                    return reader.fault(offset, Problem::Expected("the version \"2.0\"".into()));
+                }
+                versioned = true;
+            }
+            "id" => {
+                body.once(reader, &mut seen, 1, "id")?;
+                id = Some((reader.position(), read_id(reader)?));
+            }
+            "method" => {
+                body.once(reader, &mut seen, 2, "method")?;
+                method = Some(reader.read_string()?);
+            }
+            "params" => {
+                body.once(reader, &mut seen, 3, "params")?;
+                match reader.peek() {
+                    Some(b'{' | b'[') => params = Some(reader.read_raw()?),
+                    _ if reader.take_null()? => {}
+                    _ => return reader.expected("an object"),
+                }
+            }
+            "result" => {
+                body.once(reader, &mut seen, 4, "result")?;
+                result = Some(reader.read_raw()?);
+            }
+            "error" => {
+                body.once(reader, &mut seen, 5, "error")?;
+                error = Some(RpcError::read(reader)?);
+            }
+            _ => body.unknown_key(reader, key, &mut extra)?,
+        }
+    }
+    body.no_duplicates(reader, &extra)?;
+    let start = body.start;
+    if !versioned && version_required {
+        return reader.fault(start, Problem::Missing("jsonrpc"));
+    }
+    let outcome = match (result, error) {
+        (Some(_), Some(_)) => {
+            let rule = "either \"result\" or \"error\", not both";
+            return reader.fault(start, Problem::Rule(rule.into()));
+        }
+        (Some(result), None) => Some(Ok(result)),
+        (None, Some(error)) => Some(Err(error)),
+        (None, None) => None,
+    };
+    match (method, outcome) {
+        (Some(_), Some(_)) => {
+            let rule = "a call or an answer, not a \"method\" beside a \"result\" or \"error\"";
+            reader.fault(start, Problem::Rule(rule.into()))
+        }
+        (Some(method), None) => match id {
+            Some((offset, RequestId::Null)) if reader.revision() == Revision::Newest => {
+                reader.fault(offset, Problem::Expected("a request id that is not null".into()))
+            }
+            Some((_, id)) => Ok(Message::Request(Request { id, method, params, extra })),
+            None => Ok(Message::Notification(Notification { method, params, extra })),
+        },
+        (None, Some(outcome)) => match id {
+            Some((offset, RequestId::Null)) if outcome.is_ok() => {
+                reader.fault(offset, Problem::Expected("the id of the request that succeeded".into()))
+            }
+            Some((_, id)) => Ok(Message::Response(Response { id, outcome, extra })),
+            None => reader.fault(start, Problem::Missing("id")),
+        },
+        (None, None) => reader.fault(start, Problem::Missing("method")),
+    }
+}
+
+/// An answer whose envelope has been opened: its version may be gone.
+impl<'a> Wire<'a> for Response<'a> {
+    type Owned = Response<'static>;
+
+    fn into_owned(self) -> Response<'static> {
+        Response {
+            id: Wire::into_owned(self.id),
+            outcome: match self.outcome {
+                Ok(result) => Ok(result.into_owned()),
+                Err(error) => Err(Wire::into_owned(error)),
+            },
+            extra: self.extra.into_owned(),
+        }
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        let offset = reader.position();
+        match read_envelope(reader, false)? {
+            Message::Response(response) => Ok(response),
+            Message::Request(_) | Message::Notification(_) => {
+                reader.fault(offset, Problem::Expected("an answer".into()))
+            }
+        }
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.begin_object();
+        self.write_body(writer);
+        writer.end_object();
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        schemas.define("Response", |schemas| {
+            let id = RequestId::schema(schemas);
+            let error = RpcError::schema(schemas);
+            json!({
+                "description": "The answer to a request.",
+                "type": "object",
+                "oneOf": [
+                    {"properties": {"id": {"anyOf": [integer_id(), {"type": "string"}]}, "result": true},
+                     "required": ["id", "result"]},
+                    {"properties": {"id": {"anyOf": [id, {"type": "null"}]}, "error": error},
+                     "required": ["id", "error"]},
+                ],
+            })
+        })
+    }
+}
+
+impl Response<'_> {
+    fn write_body(&self, writer: &mut Writer<'_>) {
+        writer.key("id");
+        self.id.write(writer);
+        match &self.outcome {
+            Ok(result) => {
+                writer.key("result");
+                writer.raw(result);
+            }
+            Err(error) => {
+                writer.key("error");
+                error.write(writer);
+            }
+        }
+        writer.extra(&self.extra);
+    }
+}
+
+/// The parameters of a method.
+pub trait Params<'a>: Wire<'a> {
+    /// The method that takes them.
+    const METHOD: &'static str;
+}
+
+/// Appends a notification with its envelope, in one pass.
+pub fn encode_notification<'a, P: Params<'a>>(params: &P, out: &mut String, revision: Revision) {
+    let mut writer = Writer::new(out, revision);
+    writer.begin_object();
+    writer.key("jsonrpc");
+    writer.string("2.0");
+    writer.key("method");
+    writer.string(P::METHOD);
+    writer.key("params");
+    params.write(&mut writer);
+    writer.end_object();
+}
+
+/// A message on a connection where most messages are notifications of one method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expected<'a, P> {
+    /// A notification of that method, read in one pass.
+    Params(P),
+    /// Any other message.
+    Other(Message<'a>),
+}
+
+impl<'a, P: Params<'a>> Expected<'a, P> {
+    /// Reads a message strictly.
+    ///
+    /// ```
+    /// use switchboard_protocol::rpc::Expected;
+    /// use switchboard_protocol::{Revision, v2};
+    ///
+    /// let line = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":
+    ///     {"sessionUpdate":"agent_thought_chunk","messageId":"t","content":{"type":"text","text":"maybe"}}}}"#;
+    /// let message = Expected::<v2::UpdateSessionNotification<'_>>::decode(line, Revision::Any)?;
+    /// assert!(matches!(message, Expected::Params(notification) if notification.session_id == "s"));
+    /// # Ok::<(), switchboard_protocol::DecodeError>(())
+    /// ```
+    pub fn decode(text: &'a str, revision: Revision) -> Result<Self, DecodeError> {
+        Self::decode_with(Reader::new(text, revision)).map(|(message, _)| message)
+    }
+
+    /// Reads a message tolerantly and gives what was left out.
+    pub fn decode_tolerant(
+        text: &'a str,
+        revision: Revision,
+    ) -> Result<(Self, Vec<Diagnostic>), DecodeError> {
+        Self::decode_with(Reader::new(text, revision).tolerant())
+    }
+
+    fn decode_with(mut reader: Reader<'a>) -> Result<(Self, Vec<Diagnostic>), DecodeError> {
+        let text = reader.text();
+        let start = reader.place();
+        let expected = read_expected::<P>(&mut reader).map_err(|fault| DecodeError::new(&fault, text))?;
+        let message = match expected {
+            Some(params) => Expected::Params(params),
+            None => {
+                reader.rewind(start);
+                Expected::Other(crate::wire::read_whole(&mut reader)?)
+            }
+        };
+        Ok((message, reader.take_tolerated().locate(text)))
+    }
+}
+
+/// The parameters, where the envelope is a plain one of a notification of the method; else `None`, and the
+/// message is to be read from its start.
+fn read_expected<'a, P: Params<'a>>(reader: &mut Reader<'a>) -> Read<Option<P>> {
+    reader.begin_object()?;
+    let mut first = true;
+    let (mut versioned, mut called) = (false, false);
+    let mut params = None;
+    while let Some(key) = reader.next_key(&mut first)? {
+        match &*key {
+            "jsonrpc" if !versioned => versioned = reader.read_string()? == "2.0",
+            "method" if !called => called = reader.read_string()? == P::METHOD,
+            "params" if called && params.is_none() => params = Some(P::read(reader)?),
+            _ => return Ok(None),
+        }
+    }
+    reader.finish()?;
+    Ok(if versioned { params } else { None })
+}
+
+/// Several messages in one array. Newest peers refuse them, so nothing here sends one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch<'a>(pub Vec<Message<'a>>);
+
+impl<'a> Wire<'a> for Batch<'a> {
+    type Owned = Batch<'static>;
+
+    fn into_owned(self) -> Batch<'static> {
+        Batch(self.0.into_owned())
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        let offset = reader.position();
+        let messages = reader.keeping_all_items(Vec::read)?;
+        if messages.is_empty() {
+            return reader.fault(offset, Problem::Rule("at least one message in a batch".into()));
+        }
+        Ok(Batch(messages))
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        self.0.write(writer);
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        json!({"type": "array", "minItems": 1, "items": Message::schema(schemas)})
+    }
+}
+
+/// The id of any message; `null` is judged later, when it is known whether this is an answer.
+fn read_id<'a>(reader: &mut Reader<'a>) -> Read<RequestId<'a>> {
+    if reader.take_null()? { Ok(RequestId::Null) } else { RequestId::read(reader) }
+}
+
+fn write_call(writer: &mut Writer<'_>, method: &str, params: Option<&Raw<'_>>) {
+    writer.key("method");
+    writer.string(method);
+    if let Some(params) = params {
+        writer.key("params");
+        writer.raw(params);
+    }
+}
+
+/// What a line holds: one message, or several in an array.
+#[derive(Debug)]
+pub enum Frame<'a> {
+    /// One message.
+    Single(Message<'a>),
+    /// A batch. Each entry is judged by itself.
+    Batch(Vec<Result<Message<'a>, DecodeError>>),
+}
+
+impl<'a> Frame<'a> {
+    /// Reads a line. An empty batch is an error, as JSON-RPC says.
+    pub fn decode(text: &'a str, revision: Revision) -> Result<Self, DecodeError> {
+        if !text.trim_start().starts_with('[') {
+            return Message::decode(text, revision).map(Frame::Single);
+        }
+        let entries = batch_entries(text)?;
+        if entries.is_empty() {
+            return Err(DecodeError::whole_text("at least one message in a batch", "an empty array"));
+        }
+        Ok(Frame::Batch(entries.iter().map(|entry| Message::decode(entry, revision)).collect()))
+    }
+}
+
+/// The texts of the items of an array.
+pub(crate) fn batch_entries(text: &str) -> Result<Vec<&str>, DecodeError> {
+    let mut reader = Reader::new(text, Revision::Any);
+    let mut read = || -> Read<Vec<&str>> {
+        reader.begin_array()?;
+        let mut entries = Vec::new();
+        while reader.next_item(entries.is_empty())? {
+            let start = reader.position();
+            reader.skip_value()?;
+            entries.push(&text[start..reader.position()]);
+        }
+        reader.finish()?;
+        Ok(entries)
+    };
+    read().map_err(|fault| DecodeError::new(&fault, text))
+}

@@ -1,0 +1,185 @@
+//! Session methods and updates that both versions spell alike.
+
+use crate::macros::{object, open_enum};
+use crate::shared::content::ContentBlock;
+use crate::{AbsolutePath, Currency, Meta, NonEmptyText, Number, Text};
+
+open_enum! {
+    /// Why work ended.
+    StopReason {
+        EndTurn = "end_turn",
+        MaxTokens = "max_tokens",
+        MaxTurnRequests = "max_turn_requests",
+        Refusal = "refusal",
+        Cancelled = "cancelled",
+        Error = "error" @newest,
+    }
+}
+
+object! {
+    /// Names a session.
+    SessionReference {
+        required session_id: Text<'a> = "sessionId",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// Asks for the sessions that an agent keeps.
+    ListSessionsRequest {
+        /// Only sessions of exactly this working directory.
+        strict_optional cwd: AbsolutePath<'a> = "cwd",
+        /// Where the page before ended. The empty string is a cursor too.
+        strict_optional cursor: Text<'a> = "cursor",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// One page of sessions.
+    ListSessionsResponse {
+        required sessions: Vec<SessionInfo<'a>> = "sessions",
+        /// Where the next page begins; missing at the end.
+        strict_optional next_cursor: Text<'a> = "nextCursor",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// One session in a list.
+    SessionInfo {
+        required session_id: Text<'a> = "sessionId",
+        required cwd: AbsolutePath<'a> = "cwd",
+        strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
+        optional title: Text<'a> = "title",
+        /// Time of the last change, as in RFC 3339.
+        optional updated_at: Text<'a> = "updatedAt",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// New title or time of a session.
+    SessionInfoUpdate {
+        patch title: Text<'a> = "title",
+        patch updated_at: Text<'a> = "updatedAt",
+        patch meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// How full the context window is, and what the session has cost.
+    UsageUpdate {
+        required used: u64 = "used",
+        required size: u64 = "size",
+        patch cost: Cost<'a> = "cost",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// An amount of money or credits.
+    Cost {
+        required amount: Number<'a> = "amount",
+        required currency: Currency<'a> = "currency",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// Something that the user should see once; not part of the history.
+    Notice {
+        required severity: NoticeSeverity = "severity",
+        required title: NonEmptyText<'a> = "title",
+        optional description: Text<'a> = "description",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+open_enum! {
+    /// How much a notice matters.
+    NoticeSeverity in both_versions {
+        Info = "info",
+        Warning = "warning",
+        Error = "error",
+    }
+}
+
+object! {
+    /// Creates or changes the record of a compaction of the conversation.
+    CompactionUpdate {
+        required compaction_id: Text<'a> = "compactionId",
+        required status: CompactionStatus = "status",
+        patch summary: Vec<ContentBlock<'a>> = "summary",
+        patch error: Text<'a> = "error",
+        patch meta: Meta<'a> = "_meta",
+    }
+}
+
+open_enum! {
+    /// How far a compaction is.
+    CompactionStatus in both_versions {
+        InProgress = "in_progress",
+        Completed = "completed",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+}
+
+object! {
+    /// Appends one block to the summary of a compaction.
+    CompactionSummaryChunk {
+        required compaction_id: Text<'a> = "compactionId",
+        required content: ContentBlock<'a> = "content",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// One step of a plan.
+    PlanEntry {
+        required content: Text<'a> = "content",
+        required priority: PlanEntryPriority = "priority",
+        required status: PlanEntryStatus = "status",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+open_enum! {
+    /// How much a step matters.
+    PlanEntryPriority {
+        High = "high",
+        Medium = "medium",
+        Low = "low",
+    }
+}
+
+open_enum! {
+    /// How far a step is.
+    PlanEntryStatus {
+        Pending = "pending",
+        InProgress = "in_progress",
+        Completed = "completed",
+        Cancelled = "cancelled" @newest,
+    }
+}
+
+open_enum! {
+    /// What a configuration option is about, as a hint for display.
+    SessionConfigOptionCategory in both_versions {
+        Mode = "mode",
+        Model = "model",
+        ModelConfig = "model_config",
+        ThoughtLevel = "thought_level",
+    }
+}
+
+object! {
+    /// One value of a configuration option.
+    SessionConfigSelectOption {
+        required value: Text<'a> = "value",
+        required name: Text<'a> = "name",
+        optional description: Text<'a> = "description",
+        optional meta: Meta<'a> = "_meta",
+    }
+}

@@ -1,0 +1,59 @@
+//! Version 1: closed unions and enums, `null` the same as missing, and a turn that is one pending request.
+//! What version 2 spells alike is the same type there and here.
+
+mod initialize;
+mod permission;
+mod session;
+mod terminal;
+mod types;
+mod update;
+
+pub use crate::shared::common::{EmptyResponse, EnvVariable, HttpHeader, Implementation, Marker};
+pub use crate::shared::content::{
+    Annotations, AudioContent, BlobResourceContents, ContentBlock, EmbeddedResource,
+    EmbeddedResourceResource, ImageContent, ResourceLink, Role, TextContent, TextResourceContents,
+};
+pub use crate::shared::elicitation::{
+    BooleanPropertySchema, CompleteElicitationNotification, CreateElicitationRequest,
+    CreateElicitationResponse, ElicitationAcceptAction, ElicitationContentValue, ElicitationFormMode,
+    ElicitationPropertySchema, ElicitationSchema, ElicitationUrlMode, EnumOption, IntegerPropertySchema,
+    MultiSelectItems, MultiSelectPropertySchema, NumberPropertySchema, StringFormat, StringMultiSelectItems,
+    StringPropertySchema, TitledMultiSelectItems,
+};
+pub use crate::shared::permission::{
+    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionResponse,
+    SelectedPermissionOutcome,
+};
+pub use crate::shared::session::{
+    CompactionStatus, CompactionSummaryChunk, CompactionUpdate, Cost, ListSessionsRequest,
+    ListSessionsResponse, Notice, NoticeSeverity, PlanEntry, PlanEntryPriority, PlanEntryStatus,
+    SessionConfigOptionCategory, SessionConfigSelectOption, SessionInfo, SessionInfoUpdate, SessionReference,
+    StopReason, UsageUpdate,
+};
+pub use crate::shared::tool::{Content, Terminal, ToolCallLocation, ToolCallStatus, ToolKind};
+
+pub use initialize::{
+    AgentAuthCapabilities, AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal,
+    AuthenticateRequest, ClientAuthCapabilities, ClientCapabilities, ClientSessionCapabilities,
+    ElicitationCapabilities, FileSystemCapabilities, InitializeRequest, InitializeResponse, LogoutRequest,
+    McpCapabilities, PromptCapabilities, SessionCapabilities, SessionConfigOptionsCapabilities,
+};
+pub use permission::RequestPermissionRequest;
+pub use session::{
+    CancelNotification, CloseSessionRequest, DeleteSessionRequest, LoadSessionRequest, LoadSessionResponse,
+    McpServer, McpServerHttp, McpServerSse, McpServerStdio, NewSessionRequest, NewSessionResponse,
+    PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse, SessionConfigBoolean,
+    SessionConfigOption, SessionConfigSelect, SessionConfigSelectGroup, SessionConfigSelectOptions,
+    SessionMode, SessionModeState, SetConfigBoolean, SetConfigId, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, SetSessionModeRequest,
+};
+pub use terminal::{
+    CreateTerminalRequest, CreateTerminalResponse, ReadTextFileRequest, ReadTextFileResponse,
+    TerminalExitStatus, TerminalOutputResponse, TerminalReference, WriteTextFileRequest,
+};
+pub(crate) use types::{METHODS, TYPES};
+pub use update::{
+    AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, ConfigOptionUpdate, ContentChunk,
+    CurrentModeUpdate, Diff, Plan, SessionNotification, SessionUpdate, ToolCall, ToolCallContent,
+    ToolCallUpdate,
+};

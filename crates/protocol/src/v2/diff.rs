@@ -1,0 +1,245 @@
+//! Diffs: which files changed and how, and the same as git-patch text where that is useful.
+
+use serde_json::{Value, json};
+
+use crate::error::{Problem, Read};
+use crate::json::reader::Reader;
+use crate::json::writer::Writer;
+use crate::macros::{object, open_enum, union};
+use crate::schema::{ObjectSchema, Presence, Schemas};
+use crate::wire::{Body, Object, Wire, read_optional};
+use crate::{AbsolutePath, Extra, Meta, Revision, Text};
+
+object! {
+    /// Changes to files. The list of changes is what counts; the patch may cover only part of it.
+    Diff {
+        required changes: Vec<DiffChange<'a>> = "changes",
+        optional patch: DiffPatch<'a> = "patch",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+union! {
+    /// One change to one path.
+    DiffChange by "operation" {
+        Add(DiffPathChange<'a>) = "add",
+        Delete(DiffPathChange<'a>) = "delete",
+        Modify(DiffPathChange<'a>) = "modify",
+        Move(DiffPathPairChange<'a>) = "move",
+        Copy(DiffPathPairChange<'a>) = "copy",
+    }
+}
+
+impl<'a> DiffChange<'a> {
+    /// The path after the change, or the path that was removed; `None` for an unknown operation without one.
+    pub fn path(&self) -> Option<Text<'_>> {
+        match self {
+            DiffChange::Add(change) | DiffChange::Delete(change) | DiffChange::Modify(change) => {
+                Some(Text::Borrowed(change.path.as_str()))
+            }
+            DiffChange::Move(change) | DiffChange::Copy(change) => Some(Text::Borrowed(change.path.as_str())),
+            DiffChange::Unknown(unknown) => unknown.text("path"),
+        }
+    }
+
+    /// The path before a move, or the path that was copied.
+    pub fn old_path(&self) -> Option<&AbsolutePath<'a>> {
+        match self {
+            DiffChange::Move(change) | DiffChange::Copy(change) => Some(&change.old_path),
+            _ => None,
+        }
+    }
+
+    /// What kind of file it is, where the sender said so.
+    pub fn file_type(&self) -> Option<&DiffFileType> {
+        match self {
+            DiffChange::Add(change) | DiffChange::Delete(change) | DiffChange::Modify(change) => {
+                change.file_type.as_ref()
+            }
+            DiffChange::Move(change) | DiffChange::Copy(change) => change.file_type.as_ref(),
+            DiffChange::Unknown(_) => None,
+        }
+    }
+}
+
+object! {
+    /// A change that concerns one path.
+    DiffPathChange {
+        required path: AbsolutePath<'a> = "path",
+        optional file_type: DiffFileType = "fileType",
+        optional mime_type: Text<'a> = "mimeType",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// A change that concerns two paths.
+    DiffPathPairChange {
+        required old_path: AbsolutePath<'a> = "oldPath",
+        required path: AbsolutePath<'a> = "path",
+        optional file_type: DiffFileType = "fileType",
+        optional mime_type: Text<'a> = "mimeType",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+open_enum! {
+    /// What kind of file a change is about.
+    DiffFileType {
+        Text = "text",
+        Binary = "binary",
+        Directory = "directory",
+        Symlink = "symlink",
+    }
+}
+
+open_enum! {
+    /// The form of a patch's text.
+    DiffPatchFormat {
+        /// One or more `diff --git` sections with absolute paths.
+        GitPatch = "git_patch",
+    }
+}
+
+/// Text that shows the changes. The `spec` dialect calls its key `diff`, the newest `text`; written for a
+/// reader of unknown dialect, it stands under both.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DiffPatch<'a> {
+    /// How to read the text.
+    pub format: DiffPatchFormat,
+    /// The patch itself.
+    pub text: Text<'a>,
+    /// Metadata, which only the newest dialect knows.
+    pub meta: Option<Meta<'a>>,
+    /// Keys that the protocol does not define here, kept as they came. When a sender of unknown dialect gave
+    /// two different texts, the one not chosen is here.
+    pub extra: Extra<'a>,
+}
+
+impl<'a> DiffPatch<'a> {
+    /// A git patch.
+    pub fn git(text: impl Into<Text<'a>>) -> Self {
+        DiffPatch { format: DiffPatchFormat::GitPatch, text: text.into(), meta: None, extra: Extra::new() }
+    }
+}
+
+impl<'a> Object<'a> for DiffPatch<'a> {
+    fn read_body(reader: &mut Reader<'a>, mut body: Body) -> Read<Self> {
+        let revision = reader.revision();
+        let (mut format, mut text, mut diff, mut meta) = (None, None, None, None);
+        let mut extra = Extra::new();
+        let mut seen = 0;
+        while let Some(key) = reader.next_key(&mut body.first)? {
+            match &*key {
+                "format" => {
+                    body.once(reader, &mut seen, 0, "format")?;
+                    format = Some(Wire::read(reader)?);
+                }
+                "text" if revision.has_newest() => {
+                    body.once(reader, &mut seen, 1, "text")?;
+                    text = Some(reader.read_string()?);
+                }
+                "diff" if revision != Revision::Newest => {
+                    body.once(reader, &mut seen, 2, "diff")?;
+                    diff = Some(reader.read_string()?);
+                }
+                "_meta" if revision.has_newest() => {
+                    body.once(reader, &mut seen, 3, "_meta")?;
+                    meta = read_optional(reader)?;
+                }
+                _ => body.unknown_key(reader, key, &mut extra)?,
+            }
+        }
+        body.no_duplicates(reader, &extra)?;
+        let Some(format) = format else {
+            return reader.fault(body.start, Problem::Missing("format"));
+        };
+        let text = match (text, diff) {
+            (Some(text), Some(diff)) => {
+                if text != diff {
+                    let rule = || "the same patch under \"text\" and \"diff\"; \"text\" is used".to_owned();
+                    reader.remark(body.start, rule);
+                    let mut kept = String::new();
+                    Writer::new(&mut kept, revision).string(&diff);
+                    extra.push(Text::Borrowed("diff"), crate::Raw::from_checked(kept));
+                }
+                text
+            }
+            (Some(text), None) | (None, Some(text)) => text,
+            (None, None) => {
+                let key = if revision == Revision::Spec { "diff" } else { "text" };
+                return reader.fault(body.start, Problem::Missing(key));
+            }
+        };
+        Ok(DiffPatch { format, text, meta, extra })
+    }
+
+    fn write_body(&self, writer: &mut Writer<'_>) {
+        writer.key("format");
+        self.format.write(writer);
+        for (key, absent_in) in [("text", Revision::Spec), ("diff", Revision::Newest)] {
+            if writer.revision() != absent_in && self.extra.get(key).is_none() {
+                writer.key(key);
+                writer.string(&self.text);
+            }
+        }
+        if let Some(meta) = &self.meta {
+            writer.key("_meta");
+            meta.write(writer);
+        }
+        writer.extra(&self.extra);
+    }
+}
+
+impl<'a> Wire<'a> for DiffPatch<'a> {
+    type Owned = DiffPatch<'static>;
+
+    fn into_owned(self) -> DiffPatch<'static> {
+        DiffPatch {
+            format: self.format,
+            text: Wire::into_owned(self.text),
+            meta: self.meta.map(Wire::into_owned),
+            extra: self.extra.into_owned(),
+        }
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        let body = Body::open(reader)?;
+        Object::read_body(reader, body)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.begin_object();
+        self.write_body(writer);
+        writer.end_object();
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        schemas.define("DiffPatch", |schemas| {
+            let revision = schemas.revision();
+            let mut schema = ObjectSchema::new("Text that shows the changes.");
+            let format = DiffPatchFormat::schema(schemas);
+            schema.field("format", Presence::Required, "How to read the text.", format);
+            let (text, diff) = match revision {
+                Revision::Spec => (None, Some(Presence::Required)),
+                Revision::Newest => (Some(Presence::Required), None),
+                Revision::Any | Revision::V1 => (Some(Presence::NotNull), Some(Presence::NotNull)),
+            };
+            for (key, presence) in [("text", text), ("diff", diff)] {
+                if let Some(presence) = presence {
+                    schema.field(key, presence, "The patch itself.", json!({"type": "string"}));
+                }
+            }
+            if revision.has_newest() {
+                schema.field("_meta", Presence::Nullable, "", Meta::schema(schemas));
+            }
+            let mut schema = schema.finish();
+            if revision == Revision::Any {
+                schema["anyOf"] = json!([{"required": ["text"]}, {"required": ["diff"]}]);
+            }
+            schema
+        })
+    }
+}
+
+crate::macros::serde_forms!(DiffPatch);

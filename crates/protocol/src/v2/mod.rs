@@ -1,0 +1,89 @@
+//! Version 2. One set of types for both dialects; what only the newest dialect has is unknown to the `spec`
+//! dialect and stays in `extra` or in an `Unknown` variant when that one is read.
+//!
+//! ```
+//! use switchboard_protocol::{Field, Revision, Wire, v2};
+//!
+//! let update = v2::ToolCallUpdate {
+//!     content: Field::Clear,
+//!     ..v2::ToolCallUpdate::new("c-7").title("Patch config").kind(v2::ToolKind::Edit)
+//! };
+//! let text = v2::SessionUpdate::from(update).encode(Revision::Spec);
+//! assert_eq!(
+//!     text,
+//!     r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-7","title":"Patch config","kind":"edit","content":null}"#,
+//! );
+//! ```
+
+mod config;
+mod diff;
+mod initialize;
+mod message;
+mod methods;
+mod permission;
+mod session;
+mod state;
+mod terminal;
+mod tool_call;
+mod types;
+mod update;
+
+pub use crate::shared::common::{EmptyResponse, EnvVariable, HttpHeader, Implementation, Marker};
+pub use crate::shared::content::{
+    Annotations, AudioContent, BlobResourceContents, ContentBlock, EmbeddedResource,
+    EmbeddedResourceResource, Icon, IconTheme, ImageContent, ResourceLink, Role, TextContent,
+    TextResourceContents,
+};
+pub use crate::shared::elicitation::{
+    BooleanPropertySchema, CompleteElicitationNotification, CreateElicitationRequest,
+    CreateElicitationResponse, ElicitationAcceptAction, ElicitationContentValue, ElicitationFormMode,
+    ElicitationPropertySchema, ElicitationSchema, ElicitationUrlMode, EnumOption, IntegerPropertySchema,
+    MultiSelectItems, MultiSelectPropertySchema, NumberPropertySchema, StringFormat, StringMultiSelectItems,
+    StringPropertySchema, TitledMultiSelectItems,
+};
+pub use crate::shared::permission::{
+    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionResponse,
+    SelectedPermissionOutcome,
+};
+pub use crate::shared::session::{
+    CompactionStatus, CompactionSummaryChunk, CompactionUpdate, Cost, ListSessionsRequest,
+    ListSessionsResponse, Notice, NoticeSeverity, PlanEntry, PlanEntryPriority, PlanEntryStatus,
+    SessionConfigOptionCategory, SessionConfigSelectOption, SessionInfo, SessionInfoUpdate, SessionReference,
+    StopReason, UsageUpdate,
+};
+pub use crate::shared::tool::{Content, Terminal, ToolCallLocation, ToolCallStatus, ToolKind};
+
+pub use config::{
+    AvailableCommand, AvailableCommandInput, Command, SessionConfigBoolean, SessionConfigOption,
+    SessionConfigSelect, SessionConfigSelectGroup, SessionConfigSelectOptions, SetConfigBoolean, SetConfigId,
+    SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, TextCommandInput,
+};
+pub use diff::{
+    Diff, DiffChange, DiffFileType, DiffPatch, DiffPatchFormat, DiffPathChange, DiffPathPairChange,
+};
+pub use initialize::{
+    AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientAuthCapabilities,
+    ClientCapabilities, ElicitationCapabilities, InitializeRequest, InitializeResponse, LoginAuthRequest,
+    LogoutAuthRequest, McpCapabilities, PromptCapabilities, SessionCapabilities,
+    UnsupportedProtocolVersionErrorData,
+};
+pub use message::{ContentChunk, MessageUpdate};
+pub(crate) use methods::METHODS;
+pub use permission::{
+    CommandPermissionSubject, RequestPermissionRequest, RequestPermissionSubject, ToolCallPermissionSubject,
+};
+pub use session::{
+    CancelSessionNotification, CancelTerminalRequest, CancelToolCallRequest, CloseSessionRequest,
+    DeleteSessionRequest, McpServer, McpServerHttp, McpServerStdio, NewSessionRequest, NewSessionResponse,
+    PromptRequest, PromptResponse, ReplayFrom, ResumeSessionRequest, ResumeSessionResponse,
+};
+pub use state::{
+    ActiveState, BackgroundTerminal, BackgroundToolCall, BackgroundWork, IdleState, StateUpdate,
+};
+pub use terminal::{TerminalExitStatus, TerminalOutput, TerminalOutputChunk, TerminalSize, TerminalUpdate};
+pub use tool_call::{CancelCapabilities, ToolCallContent, ToolCallContentChunk, ToolCallUpdate};
+pub(crate) use types::TYPES;
+pub use update::{
+    AvailableCommandsUpdate, ConfigOptionUpdate, PlanItems, PlanUpdate, PlanUpdateContent, SessionUpdate,
+    UpdateSessionNotification,
+};

@@ -1,0 +1,518 @@
+//! What every wire type can do, and the wire forms of the simplest ones.
+
+use std::borrow::Cow;
+use std::num::NonZeroU16;
+
+use serde_json::{Value, json};
+
+use crate::error::{DecodeError, Diagnostic, Problem, Read};
+use crate::json::raw::{Extra, Raw};
+use crate::json::reader::Reader;
+use crate::json::writer::Writer;
+use crate::schema::Schemas;
+use crate::{Revision, Text};
+
+/// A value of the protocol: reads itself from JSON text, borrowing from it, and writes itself.
+///
+/// ```
+/// use switchboard_protocol::{Revision, Wire, v2};
+///
+/// let text = r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-7","status":null}"#;
+/// let update = v2::SessionUpdate::decode(text, Revision::Spec)?;
+/// assert_eq!(update.encode(Revision::Spec), text);
+/// # Ok::<(), switchboard_protocol::DecodeError>(())
+/// ```
+pub trait Wire<'a>: Sized {
+    /// The same type, free of the text it was read from.
+    type Owned: 'static;
+
+    /// Reads strictly: the first thing wrong is the error.
+    fn decode(text: &'a str, revision: Revision) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(text, revision);
+        read_whole(&mut reader)
+    }
+
+    /// Reads tolerantly: optional fields and array items that are malformed are left out and reported. A list
+    /// of which no item can be read is left out as a whole, never emptied: an empty list would mean "clear".
+    /// What is required and missing or malformed is an error here too.
+    fn decode_tolerant(text: &'a str, revision: Revision) -> Result<(Self, Vec<Diagnostic>), DecodeError> {
+        let mut reader = Reader::new(text, revision).tolerant();
+        let value = read_whole(&mut reader)?;
+        let diagnostics = reader.take_tolerated().locate(text);
+        Ok((value, diagnostics))
+    }
+
+    /// The JSON text of this value, on one line.
+    fn encode(&self, revision: Revision) -> String {
+        let mut out = String::new();
+        self.encode_into(&mut out, revision);
+        out
+    }
+
+    /// Appends the JSON text of this value.
+    fn encode_into(&self, out: &mut String, revision: Revision) {
+        self.write(&mut Writer::new(out, revision));
+    }
+
+    /// The same value, free of the text it was read from.
+    fn into_owned(self) -> Self::Owned;
+
+    #[doc(hidden)]
+    fn read(reader: &mut Reader<'a>) -> Read<Self>;
+
+    #[doc(hidden)]
+    fn write(&self, writer: &mut Writer<'_>);
+
+    #[doc(hidden)]
+    fn schema(schemas: &mut Schemas) -> Value;
+}
+
+/// Reads a value that must be all there is in the text.
+pub(crate) fn read_whole<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Result<T, DecodeError> {
+    let outcome = T::read(reader).and_then(|value| reader.finish().map(|()| value));
+    outcome.map_err(|fault| DecodeError::new(&fault, reader.text()))
+}
+
+/// A wire type whose JSON is an object, so that a union can put its tag among the keys.
+pub trait Object<'a>: Wire<'a> {
+    #[doc(hidden)]
+    fn read_body(reader: &mut Reader<'a>, body: Body) -> Read<Self>;
+
+    #[doc(hidden)]
+    fn write_body(&self, writer: &mut Writer<'_>);
+}
+
+/// An object that is being read, with the tags of the unions that it is a variant of.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Body {
+    pub(crate) start: usize,
+    pub(crate) first: bool,
+    tags: [Option<Tag>; 2],
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Tag {
+    name: &'static str,
+    seen: bool,
+}
+
+impl Body {
+    pub(crate) fn open(reader: &mut Reader<'_>) -> Read<Self> {
+        let start = reader.position();
+        reader.begin_object()?;
+        Ok(Body { start, first: true, tags: [None; 2] })
+    }
+
+    /// The union's tag. When it is the first key, reading goes on behind it; else the keys before it are
+    /// passed over once to find it and then read.
+    #[inline]
+    pub(crate) fn find_tag<'a>(
+        &mut self,
+        reader: &mut Reader<'a>,
+        name: &'static str,
+    ) -> Read<Option<Text<'a>>> {
+        let place = reader.place();
+        let first = self.first;
+        let mut passed = false;
+        while let Some(key) = reader.next_key(&mut self.first)? {
+            if key == name {
+                let tag = reader.read_string()?;
+                self.add_tag(Tag { name, seen: !passed });
+                if passed {
+                    reader.rewind(place);
+                    self.first = first;
+                }
+                return Ok(Some(tag));
+            }
+            passed = true;
+            reader.pass_over()?;
+        }
+        reader.rewind(place);
+        self.first = first;
+        Ok(None)
+    }
+
+    /// The tag is not there, or the text is not JSON, which is then the worse fault.
+    #[cold]
+    pub(crate) fn missing_tag<T>(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Read<T> {
+        while reader.next_key(&mut self.first)?.is_some() {
+            reader.skip_value()?;
+        }
+        reader.fault(self.start, Problem::Missing(name))
+    }
+
+    fn add_tag(&mut self, tag: Tag) {
+        let free = usize::from(self.tags[0].is_some());
+        self.tags[free] = Some(tag);
+    }
+
+    /// Treats the tag as a key like any other again, from the start of the object.
+    pub(crate) fn forget_tag(&mut self, reader: &mut Reader<'_>, opening: crate::json::reader::Place) {
+        reader.rewind(opening);
+        self.tags = [None; 2];
+        self.first = true;
+    }
+
+    /// Keeps a key that the type does not know.
+    #[cold]
+    pub(crate) fn unknown_key<'a>(
+        &mut self,
+        reader: &mut Reader<'a>,
+        key: Text<'a>,
+        extra: &mut Extra<'a>,
+    ) -> Read<()> {
+        let offset = reader.position();
+        if let Some(tag) = self.tags.iter_mut().flatten().find(|tag| tag.name == key) {
+            if tag.seen {
+                return reader.fault(offset, Problem::Duplicate(key.into_owned()));
+            }
+            tag.seen = true;
+            return reader.skip_value();
+        }
+        reader.remark(offset, || format!("only keys of the protocol beside \"_meta\", not \"{key}\""));
+        let value = reader.read_raw()?;
+        extra.push(key, value);
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn no_duplicates(&self, reader: &Reader<'_>, extra: &Extra<'_>) -> Read<()> {
+        match extra.duplicate() {
+            Some(key) => reader.fault(self.start, Problem::Duplicate(key.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn once(&self, reader: &Reader<'_>, seen: &mut u64, bit: u32, key: &'static str) -> Read<()> {
+        if *seen & (1 << bit) != 0 {
+            return reader.fault(reader.position(), Problem::Duplicate(key.to_owned()));
+        }
+        *seen |= 1 << bit;
+        Ok(())
+    }
+}
+
+/// A union variant that this library does not know: its tag and all other keys.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct UnknownVariant<'a> {
+    /// The value of the union's tag.
+    pub tag: Text<'a>,
+    /// All other keys, in their order.
+    pub entries: Extra<'a>,
+}
+
+impl<'a> UnknownVariant<'a> {
+    /// Whether somebody made this variant up, as the leading underscore says.
+    pub fn is_custom(&self) -> bool {
+        self.tag.starts_with('_')
+    }
+
+    /// Whether the value is kept free for a later version of the protocol.
+    pub fn is_reserved(&self) -> bool {
+        !self.is_custom()
+    }
+
+    /// The string under a key, where there is one.
+    pub fn text(&self, key: &str) -> Option<Text<'_>> {
+        self.entries.get(key)?.as_text()
+    }
+
+    pub(crate) fn read_body(
+        reader: &mut Reader<'a>,
+        mut body: Body,
+        tag: Text<'a>,
+        required: &[&'static str],
+        present: &[&'static str],
+    ) -> Read<Self> {
+        if reader.revision().is_open() && !tag.starts_with('_') {
+            reader.remark(body.start, || {
+                format!("a value that the protocol defines; \"{tag}\" is reserved for later versions")
+            });
+        }
+        let mut entries = Extra::new();
+        // The keys of an unknown variant are nobody's mistake, so they are not remarked on.
+        while let Some(key) = reader.next_key(&mut body.first)? {
+            let known_tag = body.tags.iter().flatten().any(|known| known.name == key);
+            if known_tag {
+                body.unknown_key(reader, key, &mut entries)?;
+                continue;
+            }
+            if required.contains(&&*key) && reader.peek() != Some(b'"') {
+                return reader.expected("a string");
+            }
+            let value = reader.read_raw()?;
+            entries.push(key, value);
+        }
+        body.no_duplicates(reader, &entries)?;
+        for key in required.iter().chain(present) {
+            if entries.get(key).is_none() {
+                return reader.fault(body.start, Problem::Missing(key));
+            }
+        }
+        Ok(UnknownVariant { tag, entries })
+    }
+
+    /// The same variant, free of the text it was read from.
+    pub fn into_owned(self) -> UnknownVariant<'static> {
+        UnknownVariant { tag: own(self.tag), entries: self.entries.into_owned() }
+    }
+}
+
+pub(crate) fn own(text: Text<'_>) -> Text<'static> {
+    Cow::Owned(text.into_owned())
+}
+
+/// Whether the array here begins with an object that has a key. The position stays.
+pub(crate) fn first_item_has_key(reader: &mut Reader<'_>, wanted: &str) -> Read<bool> {
+    let place = reader.place();
+    reader.begin_array()?;
+    let mut found = false;
+    if reader.next_item(true)? && reader.peek() == Some(b'{') {
+        reader.begin_object()?;
+        let mut first = true;
+        while let Some(key) = reader.next_key(&mut first)? {
+            found |= key == wanted;
+            reader.skip_value()?;
+        }
+    }
+    reader.rewind(place);
+    Ok(found)
+}
+
+// ----- how the fields of an object are read
+
+/// `null` means the same as a missing key.
+#[inline]
+pub(crate) fn read_optional<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
+    if reader.take_null()? { Ok(None) } else { reader.leave_out(T::read) }
+}
+
+/// As [`read_optional`], but a list with a malformed item is left out as a whole.
+pub(crate) fn read_optional_whole<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
+    if reader.take_null()? {
+        return Ok(None);
+    }
+    reader.leave_out(|reader| reader.keeping_all_items(T::read))
+}
+
+/// As [`read_optional`], but a malformed value is an error in tolerant reading too.
+pub(crate) fn read_strict_optional<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
+    if reader.take_null()? { Ok(None) } else { reader.keeping_all_items(T::read).map(Some) }
+}
+
+/// The key may be missing, but `null` is no value for it.
+pub(crate) fn read_defaulted<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
+    if reader.revision() == Revision::Any && reader.take_null()? {
+        return Ok(None);
+    }
+    reader.leave_out(T::read)
+}
+
+/// As [`read_defaulted`], but only `null` is forgiven in tolerant reading, no other malformed value.
+pub(crate) fn read_strict_defaulted<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
+    let forgiving = reader.is_tolerant() || reader.revision() == Revision::Any;
+    if forgiving && reader.take_null()? {
+        return Ok(None);
+    }
+    reader.keeping_all_items(T::read).map(Some)
+}
+
+#[inline]
+pub(crate) fn read_patch<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<crate::Field<T>> {
+    use crate::Field;
+    if reader.take_null()? {
+        return Ok(Field::Clear);
+    }
+    Ok(match reader.leave_out(T::read)? {
+        Some(value) => Field::Set(value),
+        None => Field::Keep,
+    })
+}
+
+// ----- the simplest types
+
+impl<'a> Wire<'a> for Text<'a> {
+    type Owned = Text<'static>;
+
+    fn into_owned(self) -> Text<'static> {
+        own(self)
+    }
+
+    #[inline]
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        reader.read_string()
+    }
+
+    #[inline]
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.string(self);
+    }
+
+    fn schema(_: &mut Schemas) -> Value {
+        json!({"type": "string"})
+    }
+}
+
+impl<'a> Wire<'a> for bool {
+    type Owned = bool;
+
+    fn into_owned(self) -> bool {
+        self
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        reader.read_boolean()
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.literal(if *self { "true" } else { "false" });
+    }
+
+    fn schema(_: &mut Schemas) -> Value {
+        json!({"type": "boolean"})
+    }
+}
+
+impl<'a> Wire<'a> for Raw<'a> {
+    type Owned = Raw<'static>;
+
+    fn into_owned(self) -> Raw<'static> {
+        Raw::into_owned(self)
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        reader.read_raw()
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.raw(self);
+    }
+
+    fn schema(_: &mut Schemas) -> Value {
+        json!(true)
+    }
+}
+
+/// Integers of a machine type. `1.0` and `1e3` are integers to JSON Schema, so they are to us.
+macro_rules! integer {
+    ($($type:ty: $what:literal, $minimum:expr, $maximum:expr;)*) => {$(
+        impl<'a> Wire<'a> for $type {
+            type Owned = $type;
+
+            fn into_owned(self) -> $type {
+                self
+            }
+
+            fn read(reader: &mut Reader<'a>) -> Read<Self> {
+                let offset = reader.position();
+                let spelled = reader.read_number($what)?;
+                let integer = spelled.parse::<$type>().ok().or_else(|| {
+                    let number = spelled.parse::<f64>().ok()?;
+                    let exact = number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0;
+                    exact.then(|| (number as i64).to_string().parse().ok())?
+                });
+                match integer {
+                    Some(integer) => Ok(integer),
+                    None => reader.fault(offset, Problem::Expected($what.into())),
+                }
+            }
+
+            fn write(&self, writer: &mut Writer<'_>) {
+                writer.display(self);
+            }
+
+            fn schema(_: &mut Schemas) -> Value {
+                json!({"type": "integer", "minimum": $minimum, "maximum": $maximum})
+            }
+        }
+    )*};
+}
+
+integer! {
+    u16: "an integer from 0 to 65535", u16::MIN, u16::MAX;
+    NonZeroU16: "an integer from 1 to 65535", 1, u16::MAX;
+    u32: "an integer from 0 to 4294967295", u32::MIN, u32::MAX;
+    i32: "an integer of 32 bits", i32::MIN, i32::MAX;
+    u64: "an integer of 64 bits, not negative", u64::MIN, u64::MAX;
+    i64: "an integer of 64 bits", i64::MIN, i64::MAX;
+}
+
+impl<'a, T: Wire<'a>> Wire<'a> for Vec<T> {
+    type Owned = Vec<T::Owned>;
+
+    fn into_owned(self) -> Self::Owned {
+        self.into_iter().map(T::into_owned).collect()
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        let keep_all = reader.take_keep_all_items();
+        let offset = reader.position();
+        reader.begin_array()?;
+        let mut items = Vec::new();
+        let mut left_out = false;
+        let mut first = true;
+        while reader.next_item(first)? {
+            first = false;
+            let place = reader.place();
+            match T::read(reader) {
+                Ok(item) => items.push(item),
+                Err(fault) if keep_all => return Err(fault),
+                Err(fault) => {
+                    reader.recover(place, fault)?;
+                    left_out = true;
+                }
+            }
+        }
+        if left_out && items.is_empty() {
+            let rule = "at least one item that can be read, lest the list become empty";
+            return reader.fault(offset, Problem::Rule(rule.into()));
+        }
+        Ok(items)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.begin_array();
+        for item in self {
+            writer.separate();
+            item.write(writer);
+        }
+        writer.end_array();
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        json!({"type": "array", "items": T::schema(schemas)})
+    }
+}
+
+/// A large or rare part of a value, so that the values that hold it stay small enough to move about cheaply.
+impl<'a, T: Wire<'a>> Wire<'a> for Box<T> {
+    type Owned = Box<T::Owned>;
+
+    fn into_owned(self) -> Self::Owned {
+        Box::new((*self).into_owned())
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        T::read(reader).map(Box::new)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        (**self).write(writer);
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        T::schema(schemas)
+    }
+}
+
+impl<'a, T: Object<'a>> Object<'a> for Box<T> {
+    fn read_body(reader: &mut Reader<'a>, body: Body) -> Read<Self> {
+        T::read_body(reader, body).map(Box::new)
+    }
+
+    fn write_body(&self, writer: &mut Writer<'_>) {
+        (**self).write_body(writer);
+    }
+}

@@ -1,0 +1,255 @@
+//! Hostile and broken input: always a clear error, never a panic.
+
+use std::fmt::Write;
+
+use switchboard_protocol::check::{Checker, Rules};
+use switchboard_protocol::{Field, Revision, Wire, v2, wire_type};
+
+/// The error that a text gives when read strictly as a type of the newest dialect.
+fn error(type_name: &str, text: &str) -> String {
+    match wire_type(type_name, Revision::Newest).unwrap().rewrite(text, Revision::Newest) {
+        Ok(written) => panic!("accepted as {written}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// What reading tolerantly leaves of a tool-call update, and what it reports.
+fn tolerated(text: &str) -> (String, Vec<String>) {
+    let (written, diagnostics) =
+        wire_type("ToolCallUpdate", Revision::Any).unwrap().rewrite_tolerant(text, Revision::Any).unwrap();
+    (written, diagnostics.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn errors_say_where_what_was_expected_and_what_was_found() {
+    let cases = [
+        ("ToolCallUpdate", r#"{"toolCallId":7}"#, "at /toolCallId: expected a string, found the number 7"),
+        ("ToolCallUpdate", r#"["c"]"#, "expected an object, found an array"),
+        (
+            "ToolCallUpdate",
+            r#"{"toolCallId":"c","title":42}"#,
+            "at /title: expected a string, found the number 42",
+        ),
+        (
+            "ToolCallUpdate",
+            r#"{"toolCallId":"c","content":[{"type":"content","content":{"type":"text","text":"a"}},{"type":"diff"}]}"#,
+            "at /content/1: expected the key \"changes\", found an object without it",
+        ),
+        (
+            "ToolCallUpdate",
+            r#"{"toolCallId":"c","locations":[{"path":"a.rs"}]}"#,
+            "at /locations/0/path: expected an absolute path, found the string \"a.rs\"",
+        ),
+        (
+            "RequestPermissionOutcome",
+            r#"{"outcome":1,"optionId":"a"}"#,
+            "at /outcome: expected a string, found the number 1",
+        ),
+        (
+            "SessionUpdate",
+            r#"{"a/b":{"~":1}}"#,
+            "expected the key \"sessionUpdate\", found an object without it",
+        ),
+        (
+            "AgentMessage",
+            r#"{"messageId":"m","content":[{"type":"image","data":"no base64","mimeType":"image/png"}]}"#,
+            "at /content/0/data: expected base64 (standard alphabet, padded), found the string \"no base64\"",
+        ),
+        (
+            "Annotations",
+            r#"{"priority":1.5}"#,
+            "at /priority: expected a number from 0 to 1, found the number 1.5",
+        ),
+        (
+            "TerminalSize",
+            r#"{"cols":0,"rows":1}"#,
+            "at /cols: expected an integer from 1 to 65535, found the number 0",
+        ),
+        (
+            "ToolCallUpdate",
+            r#"{"toolCallId":"c","toolCallId":"d"}"#,
+            "at /toolCallId: expected the key \"toolCallId\" once, found it twice",
+        ),
+        (
+            "ToolCallUpdate",
+            r#"{"toolCallId":"c","x":1,"x":2}"#,
+            "expected the key \"x\" once, found it twice",
+        ),
+        (
+            "ToolCallUpdate",
+            r#"{"toolCallId":"c""#,
+            "expected a comma or a closing brace, found the end of the text",
+        ),
+        ("ToolCallUpdate", r#"{"toolCallId":"c",}"#, "expected a key in quotes, found '}' at byte 18"),
+        ("ToolCallUpdate", r#"{"toolCallId":"c"} x"#, "expected the end of the text, found 'x' at byte 19"),
+        ("ToolCallUpdate", "", "expected an object, found the end of the text"),
+    ];
+    for (type_name, text, expected) in cases {
+        assert_eq!(error(type_name, text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_tag_twice_is_an_error_wherever_it_stands() {
+    for text in [
+        r#"{"type":"text","type":"image","text":"a"}"#,
+        r#"{"text":"a","type":"text","type":"text"}"#,
+        r#"{"type":"_x","type":"_y"}"#,
+    ] {
+        assert!(error("ContentBlock", text).contains("\"type\" once"), "{text}");
+    }
+}
+
+#[test]
+fn texts_that_are_not_json_are_refused() {
+    let texts = [
+        "nul",
+        "tru",
+        "{",
+        "[",
+        "\"",
+        "{\"a\"}",
+        "{\"a\":}",
+        "[1,]",
+        "01",
+        "1.",
+        "-",
+        "1e",
+        "+1",
+        ".5",
+        "NaN",
+        "'a'",
+        "{a:1}",
+        "\"\\x\"",
+        "\"\\u12\"",
+        "\"\u{1}\"",
+        "\"\\ud800\"",
+        "\"\\ud800\\u0041\"",
+        "\"\\udc00\"",
+        "\u{feff}1",
+        "[1 2]",
+        "{\"a\":1 \"b\":2}",
+        "{,}",
+        "[,]",
+        "1 1",
+        "\0",
+        "{\"a\":\0}",
+    ];
+    for text in texts {
+        let update = format!(r#"{{"toolCallId":"c","rawInput":{text}}}"#);
+        assert!(v2::ToolCallUpdate::decode(&update, Revision::Any).is_err(), "{text}");
+        let tolerant = v2::ToolCallUpdate::decode_tolerant(&update, Revision::Any);
+        assert!(tolerant.is_err(), "what is not JSON is not tolerated: {text}");
+        assert!(switchboard_protocol::Raw::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn deep_nesting_is_an_error_and_not_a_crash() {
+    for depth in [127, 200, 100_000] {
+        let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let text = format!(r#"{{"toolCallId":"c","rawInput":{nested}}}"#);
+        let outcome = v2::ToolCallUpdate::decode(&text, Revision::Any);
+        assert_eq!(outcome.is_ok(), depth <= 127, "{depth}");
+        if let Err(error) = outcome {
+            assert!(error.to_string().contains("at most 128 levels"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_not_utf_8_are_one_error_for_their_line() {
+    let mut checker = Checker::new(Rules::default());
+    let verdict = checker.check(b"{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}");
+    assert_eq!(verdict.errors[0].message, "expected UTF-8, found the byte 0xff at 27");
+    assert!(
+        checker
+            .check(br#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#)
+            .is_valid()
+    );
+}
+
+#[test]
+fn many_unknown_keys_cost_time_in_proportion() {
+    let mut text = String::from(r#"{"toolCallId":"c""#);
+    for key in 0..200_000 {
+        write!(text, r#","k{key}":0"#).unwrap();
+    }
+    text.push('}');
+    let update = v2::ToolCallUpdate::decode(&text, Revision::Any).unwrap();
+    assert_eq!(update.extra.iter().count(), 200_000);
+}
+
+#[test]
+fn many_malformed_items_give_a_bounded_report() {
+    let items = vec!["{}"; 100_000].join(",");
+    let text = format!(r#"{{"toolCallId":"c","locations":[{{"path":"/a"}},{items}]}}"#);
+    let (update, diagnostics) = v2::ToolCallUpdate::decode_tolerant(&text, Revision::Any).unwrap();
+    assert_eq!(update.locations.value().unwrap().len(), 1);
+    assert_eq!(diagnostics.len(), 101);
+    assert_eq!(diagnostics[100].found, "99900 more");
+}
+
+#[test]
+fn tolerant_reading_leaves_out_what_is_malformed_and_says_so() {
+    let (written, reports) = tolerated(r#"{"toolCallId":"c","title":42,"status":"completed","_meta":"x"}"#);
+    assert_eq!(written, r#"{"toolCallId":"c","status":"completed"}"#);
+    assert_eq!(
+        reports,
+        [
+            "at /title: expected a string, found the number 42",
+            "at /_meta: expected an object, found the string \"x\"",
+        ]
+    );
+    let (written, reports) =
+        tolerated(r#"{"toolCallId":"c","locations":[{"line":4},{"path":"/a","line":1.5}]}"#);
+    assert_eq!(written, r#"{"toolCallId":"c","locations":[{"path":"/a"}]}"#);
+    assert_eq!(reports.len(), 2);
+}
+
+#[test]
+fn a_list_of_malformed_items_is_left_alone_and_never_cleared() {
+    for content in [r#"[{"type":"diff"},{"no":"type"}]"#, "[null]", r#"{"type":"content"}"#] {
+        let text = format!(r#"{{"toolCallId":"c","content":{content}}}"#);
+        let (update, diagnostics) = v2::ToolCallUpdate::decode_tolerant(&text, Revision::Any).unwrap();
+        assert_eq!(update.content, Field::Keep, "{content}");
+        assert!(!diagnostics.is_empty());
+    }
+}
+
+#[test]
+fn tolerant_reading_keeps_permissions_strict() {
+    let request = |options: &str, subject: &str| {
+        let text = format!(r#"{{"sessionId":"s","title":"t","options":{options},"subject":{subject}}}"#);
+        v2::RequestPermissionRequest::decode_tolerant(&text, Revision::Any)
+            .map(|(request, _)| request.options.len())
+    };
+    let allow = r#"{"optionId":"a","name":"Allow","kind":"allow_once"}"#;
+    assert_eq!(request(&format!("[{allow}]"), "null"), Ok(1));
+    assert!(request(&format!(r#"[{allow},{{"optionId":"r","name":"Reject"}}]"#), "null").is_err());
+    assert!(request(&format!("[{allow},{allow}]"), "null").is_err());
+    assert!(request("[]", "null").is_err());
+    assert!(request(&format!("[{allow}]"), r#"{"type":"tool_call"}"#).is_err());
+    assert!(request(&format!("[{allow}]"), r#""tool_call""#).is_err());
+}
+
+#[test]
+fn a_relative_path_is_kept_and_reported_when_reading_tolerantly() {
+    let (written, reports) = tolerated(r#"{"toolCallId":"c","locations":[{"path":"src/a.rs"}]}"#);
+    assert_eq!(written, r#"{"toolCallId":"c","locations":[{"path":"src/a.rs"}]}"#);
+    assert_eq!(reports, ["at /locations/0/path: expected an absolute path, found the string \"src/a.rs\""]);
+}
+
+#[test]
+fn paths_are_judged_alike_on_every_host() {
+    for path in ["/", "/w/a", "C:\\\\w", "c:/w", "\\\\\\\\server\\\\share", "\\\\\\\\?\\\\C:\\\\x"] {
+        let text = format!(r#"{{"path":"{path}"}}"#);
+        assert!(v2::ToolCallLocation::decode(&text, Revision::Any).is_ok(), "{path}");
+    }
+    for path in
+        ["", "a", "./a", "../a", "C:", "C:a", "1:/a", "\\\\a", "\\\\\\\\", "~/a", "file:///a", "/a\\u0000b"]
+    {
+        let text = format!(r#"{{"path":"{path}"}}"#);
+        assert!(v2::ToolCallLocation::decode(&text, Revision::Any).is_err(), "{path}");
+    }
+}

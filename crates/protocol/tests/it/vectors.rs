@@ -1,0 +1,89 @@
+//! The shared test vectors: one JSON value each, with the verdict that a correct reader gives.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use switchboard_protocol::{Revision, wire_type};
+
+pub(crate) struct Vector {
+    pub(crate) name: String,
+    pub(crate) revision: Revision,
+    pub(crate) kind: String,
+    pub(crate) json: Value,
+    pub(crate) valid: bool,
+    pub(crate) schema_valid: Option<bool>,
+}
+
+pub(crate) fn fixtures() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", "..", "fixtures"].iter().collect()
+}
+
+/// All vectors about single values.
+pub(crate) fn vectors() -> Vec<Vector> {
+    let mut vectors = Vec::new();
+    for entry in std::fs::read_dir(fixtures().join("vectors")).unwrap() {
+        let path = entry.unwrap().path();
+        let file = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if file == "sequences" || file == "bridge-proposals" {
+            continue;
+        }
+        let values: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        for value in values {
+            vectors.push(Vector {
+                name: format!("{file}/{}", value["name"].as_str().unwrap()),
+                revision: match value["revision"].as_str().unwrap() {
+                    "seed" => Revision::Spec,
+                    "latest" => Revision::Newest,
+                    "v1" => Revision::V1,
+                    other => panic!("unknown revision {other}"),
+                },
+                kind: value["kind"].as_str().unwrap().to_owned(),
+                json: value["json"].clone(),
+                valid: value["valid"].as_bool().unwrap(),
+                schema_valid: value["schemaValid"].as_bool(),
+            });
+        }
+    }
+    assert!(vectors.len() > 500, "only {} vectors found", vectors.len());
+    vectors
+}
+
+fn report(failures: &[String]) {
+    assert!(failures.is_empty(), "{} vectors fail:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_vector_gets_its_verdict() {
+    let mut failures = Vec::new();
+    for vector in vectors() {
+        let Some(wire_type) = wire_type(&vector.kind, vector.revision) else {
+            failures.push(format!("{}: no type {}", vector.name, vector.kind));
+            continue;
+        };
+        let text = vector.json.to_string();
+        match (wire_type.rewrite(&text, vector.revision), vector.valid) {
+            (Ok(_), true) | (Err(_), false) => {}
+            (Ok(_), false) => failures.push(format!("{}: accepted {text}", vector.name)),
+            (Err(error), true) => failures.push(format!("{}: {error} in {text}", vector.name)),
+        }
+    }
+    report(&failures);
+}
+
+#[test]
+fn what_is_valid_in_one_dialect_is_read_in_any() {
+    let mut failures = Vec::new();
+    for vector in vectors().iter().filter(|vector| vector.valid && vector.revision != Revision::V1) {
+        let text = vector.json.to_string();
+        let outcome = wire_type(&vector.kind, Revision::Any).unwrap().rewrite(&text, Revision::Any);
+        // Two things that the older dialect does not know are known, and then malformed, in the newer one.
+        let drifted = ["tool_call_content/terminal-missing-id-at-seed"];
+        match outcome {
+            Err(error) if !drifted.contains(&&*vector.name) => {
+                failures.push(format!("{}: {error}", vector.name))
+            }
+            _ => {}
+        }
+    }
+    report(&failures);
+}

@@ -1,0 +1,24 @@
+//! `switchboard schema`: the JSON Schema of the wire types.
+
+use std::io::Write;
+
+use switchboard_protocol::json_schema;
+
+use crate::arguments::RevisionArguments;
+use crate::outcome::{CommandError, Outcome, write_error};
+
+/// Print the JSON Schema of all wire types
+///
+/// One document (JSON Schema 2020-12) with every type under "$defs". --dialect any describes what both
+/// dialects of version 2 allow together.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    revision: RevisionArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let schema = json_schema(arguments.revision.revision());
+    writeln!(std::io::stdout(), "{schema:#}").map_err(write_error)?;
+    Ok(Outcome::Fine)
+}

@@ -1,0 +1,105 @@
+//! JSON lines in, with a limit, so that no input can fill the memory.
+
+use std::io::{self, BufRead};
+
+/// The longest line that is looked at: the same limit as for a message on a connection.
+pub(crate) const MAX_LINE: usize = 32 * 1024 * 1024;
+
+/// One line of the input.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line<'b> {
+    /// The line without its end.
+    Text(&'b [u8]),
+    /// A line over the limit; it was passed over without being kept.
+    TooLong {
+        /// How long it was.
+        length: u64,
+    },
+}
+
+/// Reads lines one by one into one buffer.
+pub(crate) struct Lines<R> {
+    input: R,
+    buffer: Vec<u8>,
+    limit: usize,
+    number: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(crate) fn new(input: R) -> Self {
+        Lines::with_limit(input, MAX_LINE)
+    }
+
+    pub(crate) fn with_limit(input: R, limit: usize) -> Self {
+        Lines { input, buffer: Vec::new(), limit, number: 0 }
+    }
+
+    /// The number of the line read last, counted from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The next line; `None` at the end of the input.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        self.buffer.clear();
+        let mut length: u64 = 0;
+        loop {
+            let available = match self.input.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            };
+            if available.is_empty() {
+                if length == 0 {
+                    return Ok(None);
+                }
+                break;
+            }
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let part = &available[..end.unwrap_or(available.len())];
+            length += part.len() as u64;
+            if length <= self.limit as u64 {
+                self.buffer.extend_from_slice(part);
+            }
+            let consumed = part.len() + usize::from(end.is_some());
+            self.input.consume(consumed);
+            if end.is_some() {
+                break;
+            }
+        }
+        self.number += 1;
+        if length > self.limit as u64 {
+            self.buffer = Vec::new();
+            return Ok(Some(Line::TooLong { length }));
+        }
+        Ok(Some(Line::Text(&self.buffer)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, Lines};
+
+    fn read(input: &[u8], limit: usize) -> Vec<String> {
+        let mut lines = Lines::with_limit(input, limit);
+        let mut seen = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            seen.push(match line {
+                Line::Text(text) => String::from_utf8_lossy(text).into_owned(),
+                Line::TooLong { length } => format!("<{length}>"),
+            });
+        }
+        seen
+    }
+
+    #[test]
+    fn the_line_after_a_long_one_is_read() {
+        assert_eq!(read(b"ab\nabcdef\n\ncd", 4), ["ab", "<6>", "", "cd"]);
+    }
+
+    #[test]
+    fn a_last_line_without_its_end_counts() {
+        assert_eq!(read(b"ab\ncd", 4), ["ab", "cd"]);
+        assert_eq!(read(b"ab\n", 4), ["ab"]);
+        assert_eq!(read(b"", 4), [""; 0]);
+    }
+}

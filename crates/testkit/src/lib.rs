@@ -1,0 +1,20 @@
+//! What the tests and benchmarks share: generated streams, recordings of real peers, and a stopwatch that
+//! compares contenders in one run. Only for development; it knows the wire as plain JSON and none of the crates.
+//!
+//! - [`stream`] makes the messages of a long session, the same ones each time.
+//! - [`recordings`] reads recorded traffic of real agents, where a folder of it is at hand.
+//! - [`Contest`] times contenders side by side and prints their ratios.
+//!
+//! ```
+//! let lines = switchboard_testkit::stream(100, switchboard_testkit::TagPlace::First);
+//! assert_eq!(lines.len(), 100);
+//! assert!(lines[0].starts_with(r#"{"jsonrpc":"2.0""#));
+//! ```
+
+mod contest;
+mod recordings;
+mod stream;
+
+pub use contest::Contest;
+pub use recordings::{Recorded, Recording, recordings};
+pub use stream::{TagPlace, stream};
