@@ -76,6 +76,24 @@ pub enum Disagreement {
     },
 }
 
+impl Disagreement {
+    /// A word for the kind of disagreement, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Disagreement::Malformed(_) => "malformed",
+            Disagreement::NotListed { .. } => "not_listed",
+            Disagreement::NotInPatch { .. } => "not_in_patch",
+            Disagreement::Operation { .. } => "operation",
+            Disagreement::OldPath { .. } => "old_path",
+            Disagreement::FileType { .. } => "file_type",
+            Disagreement::ListedPathNotAbsolute { .. } => "listed_path_not_absolute",
+            Disagreement::PatchPathNotAbsolute { .. } => "patch_path_not_absolute",
+            Disagreement::OldPathMissing { .. } => "old_path_missing",
+            Disagreement::ListedTwice { .. } => "listed_twice",
+        }
+    }
+}
+
 impl fmt::Display for Disagreement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -9,6 +9,7 @@ mod reading;
 mod repository;
 mod support;
 mod texts;
+mod wire;
 
 /// A file that is not declared above would not be compiled, and nobody would notice.
 #[test]
