@@ -307,7 +307,11 @@ impl Checker {
         for side in sides {
             if self.open_requests.len() < MAX_REMEMBERED {
                 let id = Wire::into_owned(request.id.clone());
-                self.open_requests.insert((side, id), request.method.clone().into_owned());
+                let open = self.open_requests.insert((side, id), request.method.clone().into_owned());
+                if sender.is_some() && open.is_some() {
+                    verdict
+                        .warn("/id", format!("request id {} is in use by a request still open", request.id));
+                }
             }
         }
         self.check_call(&request.method, request.params_text(), sender, true, verdict)

@@ -157,6 +157,14 @@ macro_rules! union {
                     $name::Unknown(unknown) => &unknown.tag,
                 }
             }
+
+            /// The variant that this library does not know, if it is one.
+            pub fn as_unknown(&self) -> Option<&$crate::wire::UnknownVariant<'a>> {
+                match self {
+                    $name::Unknown(unknown) => Some(unknown),
+                    _ => None,
+                }
+            }
         }
 
         impl<'a> $crate::wire::Object<'a> for $name<'a> {

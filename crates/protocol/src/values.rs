@@ -348,7 +348,12 @@ impl<'a> Wire<'a> for LineNumber {
     }
 
     fn write(&self, writer: &mut Writer<'_>) {
-        writer.display(self.0);
+        // The newest dialect has no line 0; `null` says the same there.
+        if self.0 == 0 && writer.revision() == Revision::Newest {
+            writer.literal("null");
+        } else {
+            writer.display(self.0);
+        }
     }
 
     fn schema(schemas: &mut Schemas) -> Value {
@@ -400,10 +405,12 @@ impl<'a> Wire<'a> for ByteSize {
     }
 
     fn write(&self, writer: &mut Writer<'_>) {
-        if self.negative {
-            writer.literal("-");
+        match (self.negative, writer.revision()) {
+            // The newest dialect has no negative size; `null` says the same there.
+            (true, Revision::Newest) => writer.literal("null"),
+            (true, _) => writer.display(format_args!("-{}", self.magnitude)),
+            (false, _) => writer.display(self.magnitude),
         }
-        writer.display(self.magnitude);
     }
 
     fn schema(schemas: &mut Schemas) -> Value {
@@ -453,10 +460,7 @@ impl<'a> Meta<'a> {
         let mut writer = Writer::new(&mut text, Revision::Any);
         writer.begin_object();
         for (key, value) in entries {
-            writer.separate();
-            writer.string(&key);
-            writer.literal(":");
-            writer.raw(&value);
+            writer.entry(&key, &value);
         }
         writer.end_object();
         Meta(Raw::from_checked(text))

@@ -43,6 +43,9 @@ pub trait Wire<'a>: Sized {
     }
 
     /// The JSON text of this value, on one line.
+    ///
+    /// The revision chooses the spelling where the dialects differ. It does not leave out what the reader's
+    /// dialect does not know: to such a reader those are unknown keys, which it must pass over.
     fn encode(&self, revision: Revision) -> String {
         let mut out = String::new();
         self.encode_into(&mut out, revision);
@@ -466,7 +469,7 @@ impl<'a, T: Wire<'a>> Wire<'a> for Vec<T> {
             }
         }
         if left_out && items.is_empty() {
-            let rule = "at least one item that can be read, lest the list become empty";
+            let rule = "at least one well-formed item, since an empty list would mean to clear it";
             return reader.fault(offset, Problem::Rule(rule.into()));
         }
         Ok(items)

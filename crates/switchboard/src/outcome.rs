@@ -22,6 +22,8 @@ impl From<Outcome> for ExitCode {
 }
 
 /// Standard output cannot be written. A reader that has seen enough is no reason to complain.
+// Taken by value because that is how `map_err` hands it over.
+#[allow(clippy::needless_pass_by_value)]
 pub(crate) fn write_error(error: std::io::Error) -> CommandError {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
         std::process::exit(0);

@@ -131,6 +131,11 @@ impl<'a> Extra<'a> {
         self.0.as_ref().map_or(&[], |entries| entries)
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries().len()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entries().is_empty()

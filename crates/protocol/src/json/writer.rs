@@ -93,10 +93,14 @@ impl<'o> Writer<'o> {
     #[inline]
     pub(crate) fn extra(&mut self, extra: &Extra<'_>) {
         for (key, value) in extra.iter() {
-            self.separate();
-            self.string(key);
-            self.out.push(':');
-            self.raw(value);
+            self.entry(key, value);
         }
+    }
+
+    pub(crate) fn entry(&mut self, key: &str, value: &Raw<'_>) {
+        self.separate();
+        self.string(key);
+        self.out.push(':');
+        self.raw(value);
     }
 }

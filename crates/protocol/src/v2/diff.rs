@@ -177,8 +177,16 @@ impl<'a> Object<'a> for DiffPatch<'a> {
     fn write_body(&self, writer: &mut Writer<'_>) {
         writer.key("format");
         self.format.write(writer);
-        for (key, absent_in) in [("text", Revision::Spec), ("diff", Revision::Newest)] {
-            if writer.revision() != absent_in && self.extra.get(key).is_none() {
+        // A reader of a known dialect gets the text under its own key. One of unknown dialect gets both keys, and
+        // where the sender gave two different texts, both as they came.
+        let own_key = match writer.revision() {
+            Revision::Spec => Some("diff"),
+            Revision::Newest => Some("text"),
+            Revision::Any | Revision::V1 => None,
+        };
+        let written = |key: &str| own_key.is_none_or(|own| own == key);
+        for key in ["text", "diff"] {
+            if written(key) && (own_key.is_some() || self.extra.get(key).is_none()) {
                 writer.key(key);
                 writer.string(&self.text);
             }
@@ -187,7 +195,9 @@ impl<'a> Object<'a> for DiffPatch<'a> {
             writer.key("_meta");
             meta.write(writer);
         }
-        writer.extra(&self.extra);
+        for (key, value) in self.extra.iter().filter(|(key, _)| own_key != Some(*key)) {
+            writer.entry(key, value);
+        }
     }
 }
 

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod documentation;
 mod json_schema;
 mod maker;
 mod official;
 mod properties;
 mod recordings;
 mod round_trips;
+mod spec_examples;
 mod vectors;
 
 #[test]

@@ -99,6 +99,9 @@ fn of_two_patches_that_differ_none_is_lost() {
     let spec = v2::DiffPatch::decode(text, Revision::Spec).unwrap();
     assert_eq!(spec.text, "old");
     assert_eq!(spec.encode(Revision::Spec), r#"{"format":"git_patch","diff":"old","text":"new"}"#);
+    // What was shown is what is passed on.
+    assert_eq!(patch.encode(Revision::Spec), r#"{"format":"git_patch","diff":"new"}"#);
+    assert_eq!(spec.encode(Revision::Newest), r#"{"format":"git_patch","text":"old"}"#);
 }
 
 /// Only `null` under a key where it means the same as no key may be gone; in version 1 that is every key.

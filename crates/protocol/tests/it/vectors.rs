@@ -80,7 +80,7 @@ fn what_is_valid_in_one_dialect_is_read_in_any() {
         let drifted = ["tool_call_content/terminal-missing-id-at-seed"];
         match outcome {
             Err(error) if !drifted.contains(&&*vector.name) => {
-                failures.push(format!("{}: {error}", vector.name))
+                failures.push(format!("{}: {error}", vector.name));
             }
             _ => {}
         }
