@@ -68,3 +68,8 @@ pub use patch::{
 };
 pub use stat::{FileStat, stat};
 pub use texts::{FileAtHand, TextItem, TextPair, from_text_pair, to_text_items};
+
+/// Runs the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/diffs.md")]
+mod guide {}

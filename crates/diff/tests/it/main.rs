@@ -1,5 +1,6 @@
 //! The integration tests of the crate, in one binary.
 
+mod anything;
 mod applying;
 mod building;
 mod checking;

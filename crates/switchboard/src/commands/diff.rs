@@ -19,6 +19,9 @@ use crate::outcome::{CommandError, Outcome, write_error};
 /// Diff content longer than this is not read.
 const LONGEST_INPUT: u64 = 256 * 1024 * 1024;
 
+/// A patch for Git must have everything in it, so larger files are read for it than for a person.
+const LARGEST_PATCHED: u64 = 1024 * 1024 * 1024;
+
 /// Make structured diff content, check it, or apply it
 ///
 /// OLD and NEW are two files or two directories; --git compares inside a repository: the work tree with the
@@ -198,7 +201,7 @@ fn build(arguments: &Arguments) -> Result<Built, Error> {
         renames: Renames { detect, threshold: building.similarity, ..Renames::default() },
         patch,
         root: building.at.as_deref().map(std::path::absolute).transpose().unwrap_or_default(),
-        ..BuildOptions::default()
+        max_file_size: if arguments.patch { LARGEST_PATCHED } else { BuildOptions::default().max_file_size },
     };
     match (&arguments.git, &arguments.old, &arguments.new) {
         (Some(range), ..) => {
