@@ -1,4 +1,5 @@
 //! The integration tests of the crate, in one binary.
+#![allow(clippy::unwrap_used)]
 
 mod anything;
 mod applying;

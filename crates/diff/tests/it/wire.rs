@@ -111,7 +111,7 @@ fn the_vectors_agree_with_themselves() {
 fn find_patches(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) if text.starts_with("diff --git ") || text.contains("\n+++ ") => {
-            found.push(text.clone())
+            found.push(text.clone());
         }
         Value::Array(items) => items.iter().for_each(|item| find_patches(item, found)),
         Value::Object(entries) => entries.values().for_each(|item| find_patches(item, found)),
