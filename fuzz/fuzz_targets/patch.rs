@@ -17,7 +17,8 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     if patch.faults.is_empty() {
-        let again = parse_patch(&write_patch(&patch.files));
+        let written = write_patch(&patch.files);
+        let again = parse_patch(&written);
         assert!(again.faults.is_empty(), "what we wrote has faults: {:?}", again.faults);
         assert_eq!(again.files, patch.files);
     }
