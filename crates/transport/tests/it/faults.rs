@@ -194,19 +194,14 @@ async fn a_peer_that_ignores_cancel_costs_the_grace_time() {
 #[tokio::test]
 async fn a_grandchild_in_the_group_that_keeps_the_pipe_open_is_ended_with_it() {
     let mut life = LifeLine::new();
-    let text = r#"read x; (trap '' TERM; exec 9>"$LIFE"; echo >&9; while :; do sleep 1; done) & read y <"$LIFE.go"; exit 4"#;
-    let go = std::path::PathBuf::from(life.path()).with_extension("go");
-    assert!(std::process::Command::new("mkfifo").arg(&go).status().unwrap().success());
+    let text =
+        r#"read x; (trap '' TERM; exec 9>"$LIFE"; echo >&9; while :; do sleep 1; done) & read y; exit 4"#;
     let (child, mut peer) = script(text).env("LIFE", life.path()).connect(options()).unwrap();
     let call = async {
         let call = peer.caller.call("m", Json::default());
         let go = async {
             life.begun(1).await;
-            tokio::net::unix::pipe::OpenOptions::new()
-                .read_write(true)
-                .open_sender(&go)
-                .unwrap()
-                .try_write(b"\n")
+            peer.caller.notify("go", Json::default()).await
         };
         tokio::join!(call, go).0
     };
