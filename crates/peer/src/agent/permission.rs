@@ -98,22 +98,46 @@ impl<'t> Ask<'t> {
             // The client takes it as an update, so the history must have it too.
             line.core.voice().await.note(&subject.tool_call.clone().into());
         }
-        line.begin_question().await?;
-        let params = Json::of(&request, Revision::Any);
-        let mut call = line.core.caller.begin("session/request_permission", params, Deadline::Never).await?;
-        let answer = tokio::select! {
-            biased;
-            answer = call.answer() => Some(answer?),
-            // Dropping the call tells the client that the answer is not wanted any more.
-            () = turn.cancelled() => None,
-        };
-        drop(call);
-        line.end_question().await?;
+        let answer = question(turn, "session/request_permission", Json::of(&request, Revision::Any)).await?;
         Ok(match answer {
             Some(Answer::Result(text)) => decide(&request, &text),
             Some(Answer::Error(_)) | None => Decision::Undecided,
         })
     }
+}
+
+/// Asks the user for data.
+pub(super) async fn elicit(
+    turn: &Turn,
+    request: &v2::CreateElicitationRequest<'_>,
+) -> Result<v2::CreateElicitationResponse<'static>, Error> {
+    let answer = question(turn, "elicitation/create", Json::of(request, Revision::Any)).await?;
+    let response = match &answer {
+        Some(Answer::Result(text)) => {
+            v2::CreateElicitationResponse::decode_tolerant(text, Revision::Any).ok()
+        }
+        Some(Answer::Error(_)) | None => None,
+    };
+    Ok(match response {
+        Some((response, _)) => response.into_owned(),
+        None => v2::CreateElicitationResponse::Cancel(v2::Marker::new()),
+    })
+}
+
+/// Asks the client something while the session says that it waits; `None` when the turn is cancelled meanwhile.
+async fn question(turn: &Turn, method: &str, params: Json<'_>) -> Result<Option<Answer>, Error> {
+    let line = turn.line();
+    line.begin_question().await?;
+    let mut call = line.core.caller.begin(method, params, Deadline::Never).await?;
+    let answer = tokio::select! {
+        biased;
+        answer = call.answer() => Some(answer?),
+        // Dropping the call tells the client that the answer is not wanted any more.
+        () = turn.cancelled() => None,
+    };
+    drop(call);
+    line.end_question().await?;
+    Ok(answer)
 }
 
 fn decide(request: &v2::RequestPermissionRequest<'static>, answer: &str) -> Decision {

@@ -19,6 +19,7 @@ pub(crate) struct Core {
     pub(crate) id: Arc<str>,
     pub(crate) cwd: String,
     pub(crate) caller: Caller,
+    pub(crate) client: Arc<v2::ClientCapabilities<'static>>,
     voice: Mutex<Voice>,
     closed: AtomicBool,
     next: AtomicU64,
@@ -57,11 +58,18 @@ pub(crate) struct Line {
 
 impl Core {
     /// A session whose ids count up from `first`.
-    pub(crate) fn new(id: &str, cwd: &str, caller: Caller, first: u64) -> Self {
+    pub(crate) fn new(
+        id: &str,
+        cwd: &str,
+        caller: Caller,
+        client: Arc<v2::ClientCapabilities<'static>>,
+        first: u64,
+    ) -> Self {
         Core {
             id: id.into(),
             cwd: cwd.to_owned(),
             caller,
+            client,
             voice: Mutex::new(Voice {
                 history: Session::new(Revision::Any),
                 lists: SessionLists::default(),

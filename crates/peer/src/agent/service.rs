@@ -25,6 +25,7 @@ pub async fn serve<A: Agent>(agent: A, connection: Connection) -> Result<(), Err
         agent: Arc::new(agent),
         caller,
         initialized: false,
+        client: Arc::new(v2::ClientCapabilities::new()),
         opened: 0,
         sessions: Arc::default(),
         tasks: JoinSet::new(),
@@ -46,6 +47,7 @@ struct Service<A> {
     agent: Arc<A>,
     caller: Caller,
     initialized: bool,
+    client: Arc<v2::ClientCapabilities<'static>>,
     opened: u64,
     sessions: Arc<std::sync::Mutex<HashMap<String, Slot>>>,
     tasks: JoinSet<()>,
@@ -188,7 +190,7 @@ impl<A: Agent> Service<A> {
         });
     }
 
-    fn initialize(&self, request: &IncomingRequest) -> Answer {
+    fn initialize(&mut self, request: &IncomingRequest) -> Answer {
         let requested = Raw::parse(request.params())
             .ok()
             .and_then(|raw| raw.get("protocolVersion")?.as_str().parse::<u16>().ok())
@@ -200,7 +202,8 @@ impl<A: Agent> Service<A> {
             error.data = Raw::parse(data.encode(Revision::Any)).ok();
             return Err(error);
         }
-        params!(InitializeRequest, request)?;
+        let params = params!(InitializeRequest, request)?.into_owned();
+        self.client = Arc::new(params.capabilities.unwrap_or_else(v2::ClientCapabilities::new));
         let introduction = self.agent.introduce();
         let response = v2::InitializeResponse {
             capabilities: Some(introduction.capabilities),
@@ -222,7 +225,8 @@ impl<A: Agent> Service<A> {
                 break id;
             }
         };
-        let core = Arc::new(Core::new(&id, params.cwd.as_str(), self.caller.clone(), 1));
+        let core =
+            Arc::new(Core::new(&id, params.cwd.as_str(), self.caller.clone(), Arc::clone(&self.client), 1));
         let (agent, sessions) = (Arc::clone(&self.agent), Arc::clone(&self.sessions));
         self.answer(request, async move {
             let lists = agent.open_session(&AgentSession { core: Arc::clone(&core) }, &params).await?;
@@ -238,7 +242,7 @@ impl<A: Agent> Service<A> {
 
     fn resume(&mut self, request: IncomingRequest) {
         let (agent, sessions) = (Arc::clone(&self.agent), Arc::clone(&self.sessions));
-        let caller = self.caller.clone();
+        let (caller, client) = (self.caller.clone(), Arc::clone(&self.client));
         let params = params!(ResumeSessionRequest, request).map(Wire::into_owned);
         self.answer(request, async move {
             let params = params?;
@@ -255,7 +259,7 @@ impl<A: Agent> Service<A> {
                 None => {
                     let recalled = agent.recall_session(&params.session_id).await;
                     let recalled = recalled.ok_or_else(|| unknown_session(&params.session_id))?;
-                    let core = Arc::new(recall(&params.session_id, caller, recalled).await);
+                    let core = Arc::new(recall(&params.session_id, caller, client, recalled).await);
                     insert(&sessions, &core);
                     core
                 }
@@ -298,7 +302,12 @@ fn unknown_session(id: &str) -> RpcError<'static> {
     error
 }
 
-async fn recall(id: &str, caller: Caller, recalled: Recalled) -> Core {
+async fn recall(
+    id: &str,
+    caller: Caller,
+    client: Arc<v2::ClientCapabilities<'static>>,
+    recalled: Recalled,
+) -> Core {
     let number = |id: &str| id.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
     let core = {
         let mut session = switchboard_session::Session::new(Revision::Any);
@@ -307,7 +316,7 @@ async fn recall(id: &str, caller: Caller, recalled: Recalled) -> Core {
         }
         // New ids must not meet the old ones.
         let highest = session.entries().filter_map(|entry| number(entry.id())).max().unwrap_or(0);
-        Core::new(id, &recalled.cwd, caller, highest + 1)
+        Core::new(id, &recalled.cwd, caller, client, highest + 1)
     };
     {
         let mut voice = core.voice().await;

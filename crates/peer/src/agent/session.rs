@@ -25,6 +25,11 @@ impl AgentSession {
         &self.core.cwd
     }
 
+    /// What the client told that it can do.
+    pub fn client_capabilities(&self) -> &v2::ClientCapabilities<'static> {
+        &self.core.client
+    }
+
     /// Gives the session a title.
     pub async fn title(&self, title: &str) -> Result<(), Error> {
         let update =

@@ -3,7 +3,7 @@
 use switchboard_protocol::v2;
 
 use super::message::Message;
-use super::permission::Ask;
+use super::permission::{self, Ask};
 use super::sending::Line;
 use super::session::AgentSession;
 use super::terminal::Terminal;
@@ -85,6 +85,16 @@ impl Turn {
     /// Prepares a question for permission.
     pub fn ask(&self, title: &str) -> Ask<'_> {
         Ask::new(self, title)
+    }
+
+    /// Asks the user for data by a form or a web page, and waits for the answer, for as long as the user needs. A
+    /// cancel of the turn, and an error of the client, count as `cancel`. Only a client that said so can be asked:
+    /// see [`AgentSession::client_capabilities`].
+    pub async fn elicit(
+        &self,
+        request: &v2::CreateElicitationRequest<'_>,
+    ) -> Result<v2::CreateElicitationResponse<'static>, Error> {
+        permission::elicit(self, request).await
     }
 
     /// Tells a plan, or replaces the one with this id.
