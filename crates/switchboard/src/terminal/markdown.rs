@@ -1,6 +1,6 @@
 //! Markdown that comes in pieces.
 
-use termimad::MadSkin;
+use termimad::{Alignment, MadSkin};
 
 use super::text::visible;
 
@@ -63,9 +63,30 @@ fn complete_length(text: &str) -> usize {
 
 /// Markdown as a terminal shows it, at most so wide.
 pub(crate) fn render(markdown: &str, coloured: bool, width: usize) -> String {
-    let skin = if coloured { MadSkin::default() } else { MadSkin::no_style() };
+    let mut skin = if coloured { MadSkin::default() } else { MadSkin::no_style() };
+    for header in &mut skin.headers {
+        header.align = Alignment::Left;
+    }
     let shown = visible(markdown);
+    let shown = if shown.contains("```") || shown.contains("~~~") { shown } else { with_flat_lists(&shown).into() };
     skin.text(&shown, Some(width.max(20))).to_string()
+}
+
+/// An item of an inner list that comes alone would be taken for code, because of its indentation.
+fn with_flat_lists(text: &str) -> String {
+    let mut flat = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_start_matches(' ');
+        let indentation = line.len() - content.len();
+        let is_item = ["- ", "* ", "+ "].iter().any(|mark| content.starts_with(mark));
+        if is_item && indentation > 3 {
+            flat.push_str("   ");
+            flat.push_str(content);
+        } else {
+            flat.push_str(line);
+        }
+    }
+    flat
 }
 
 #[cfg(test)]

@@ -118,6 +118,9 @@ pub(super) async fn run(task: Task) -> Result<Outcome, CommandError> {
         connected = Client::connect(connection, options) => connected,
         stop = clock.next() => {
             child.shut_down().await;
+            if stop == Stop::Timeout {
+                eprintln!("switchboard: the agent did not introduce itself in the time that it had");
+            }
             return Ok(stop.into());
         }
     };
