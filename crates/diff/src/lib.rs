@@ -1,1 +1,68 @@
-//! Placeholder, replaced below.
+//! Structured diffs as ACP has them: a list of changed paths and, where text can show it, a Git patch.
+//! This crate builds them from bytes, files, directory trees and Git repositories; reads the patches that
+//! others write; checks that list and patch agree; and applies them, all or nothing.
+//! Its patches are ones that Git itself takes, and it never touches anything outside the root it is given.
+//!
+//! # How the types meet
+//!
+//! A [`Diff`] has [`Change`]s and perhaps a [`PatchText`]. The `build_from_…` functions make one, with
+//! [`BuildOptions`] for what it should look like; [`Built`] adds the [`Problem`]s that the builder met.
+//! [`parse_patch`] takes patch text apart into [`FilePatch`]es with [`Hunk`]s and numbered [`Line`]s, and
+//! lists a [`PatchFault`] for what it could not read; [`write_patch`] puts them together again.
+//! [`check`] names every [`Disagreement`] between the changes and the patch. [`apply`] and [`apply_patch`]
+//! change a directory, [`apply_to_bytes`] one file in memory. [`from_text_pair`] and [`to_text_items`]
+//! translate from and to the old and new texts of ACP version 1.
+//!
+//! # Example
+//!
+//! ```
+//! use std::path::Path;
+//! use switchboard_diff::{
+//!     BuildOptions, Direction, LineKind, apply_to_bytes, build_from_bytes, check, parse_patch,
+//! };
+//!
+//! let (old, new) = (b"one\ntwo\nthree\n", b"one\n2\nthree\n");
+//! let built = build_from_bytes(Path::new("/w/list.txt"), Some(old), Some(new), &BuildOptions::default());
+//! assert_eq!(built.diff.changes[0].mime_type.as_deref(), Some("text/plain"));
+//! assert!(check(&built.diff).is_empty());
+//!
+//! let text = built.diff.patch.unwrap().text;
+//! let patch = parse_patch(text.as_bytes());
+//! let removed = patch.files[0].hunks()[0].lines.iter().find(|line| line.kind == LineKind::Removed);
+//! assert_eq!(removed.unwrap().old_number, Some(2));
+//!
+//! let back = apply_to_bytes(&patch.files[0], Some(new), Direction::Backward)?;
+//! assert_eq!(back.content.as_deref(), Some(&old[..]));
+//! # Ok::<(), switchboard_diff::Error>(())
+//! ```
+
+mod apply;
+mod build;
+mod check;
+mod disk;
+mod entry;
+mod error;
+mod intraline;
+mod lines;
+mod location;
+mod mime;
+mod model;
+mod names;
+mod options;
+mod patch;
+mod renames;
+mod stat;
+mod texts;
+
+pub use apply::{Applied, AppliedFile, ApplyOptions, Direction, apply, apply_patch, apply_to_bytes};
+pub use build::{Built, GitComparison, build_from_bytes, build_from_files, build_from_git, build_from_trees};
+pub use check::{Disagreement, check};
+pub use error::{Conflict, Error, NotApplicable, PathReason, Problem};
+pub use model::{Change, Diff, FileType, Operation, PatchFormat, PatchText};
+pub use options::{BinaryForm, BuildOptions, Detect, PatchOptions, PathForm, Renames};
+pub use patch::{
+    BinaryHunk, BinaryMethod, Body, FaultKind, FilePatch, Header, Hunk, Index, Line, LineKind, Mode,
+    ParsedPatch, PatchFault, Similarity, parse_patch, write_patch,
+};
+pub use stat::{FileStat, stat};
+pub use texts::{FileAtHand, TextItem, TextPair, from_text_pair, to_text_items};

@@ -1,0 +1,24 @@
+//! Building diffs: from bytes, files, trees and repositories to one common end.
+
+mod assemble;
+mod files;
+mod git;
+mod tree;
+
+pub(crate) use assemble::blob_name;
+
+use crate::error::Problem;
+use crate::model::Diff;
+
+pub use files::{build_from_bytes, build_from_files};
+pub use git::{GitComparison, build_from_git};
+pub use tree::build_from_trees;
+
+/// A diff, and what the one who asked for it should know about it.
+#[derive(Debug, Default)]
+pub struct Built {
+    /// The diff.
+    pub diff: Diff,
+    /// What is missing from it, or says less than it could.
+    pub problems: Vec<Problem>,
+}

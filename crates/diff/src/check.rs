@@ -1,0 +1,262 @@
+//! Whether the changes of a diff and its patch tell the same.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use crate::location::{Location, is_absolute};
+use crate::model::{Change, Diff, FileType, Operation, PatchFormat};
+use crate::patch::{FilePatch, PatchFault, parse_patch};
+
+/// One way in which the changes of a diff and its patch do not tell the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Disagreement {
+    /// The patch text cannot be read at this place.
+    Malformed(PatchFault),
+    /// The patch changes a path that the list of changes does not name.
+    NotListed {
+        /// The path in the patch.
+        path: String,
+        /// What the patch does to it.
+        operation: Operation,
+    },
+    /// The list names a text change that the patch does not show.
+    NotInPatch {
+        /// The path in the list.
+        path: String,
+        /// What the list says of it.
+        operation: Operation,
+    },
+    /// List and patch say different things of a path.
+    Operation {
+        /// The path.
+        path: String,
+        /// What the list says.
+        listed: Operation,
+        /// What the patch says.
+        in_patch: Operation,
+    },
+    /// List and patch name different sources of a moved or copied file.
+    OldPath {
+        /// The path.
+        path: String,
+        /// The source in the list.
+        listed: String,
+        /// The source in the patch.
+        in_patch: String,
+    },
+    /// List and patch take the file for different kinds.
+    FileType {
+        /// The path.
+        path: String,
+        /// What the list says.
+        listed: FileType,
+        /// What the patch says.
+        in_patch: FileType,
+    },
+    /// A path in the list is not absolute.
+    ListedPathNotAbsolute {
+        /// The path.
+        path: String,
+    },
+    /// A path in the patch is not absolute.
+    PatchPathNotAbsolute {
+        /// The path.
+        path: String,
+    },
+    /// A moved or copied file in the list has no old path.
+    OldPathMissing {
+        /// The path.
+        path: String,
+    },
+    /// The list names a path twice.
+    ListedTwice {
+        /// The path.
+        path: String,
+    },
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Disagreement::Malformed(fault) => write!(formatter, "the patch is malformed: {fault}"),
+            Disagreement::NotListed { path, operation } => {
+                write!(formatter, "{path}: the patch has {operation}, the changes do not name it")
+            }
+            Disagreement::NotInPatch { path, operation } => {
+                write!(formatter, "{path}: the changes have {operation}, the patch does not show it")
+            }
+            Disagreement::Operation { path, listed, in_patch } => {
+                write!(formatter, "{path}: the changes have {listed}, the patch has {in_patch}")
+            }
+            Disagreement::OldPath { path, listed, in_patch } => {
+                write!(
+                    formatter,
+                    "{path}: it comes from {listed} in the changes, from {in_patch} in the patch"
+                )
+            }
+            Disagreement::FileType { path, listed, in_patch } => {
+                write!(formatter, "{path}: it is {listed} in the changes, {in_patch} in the patch")
+            }
+            Disagreement::ListedPathNotAbsolute { path } => {
+                write!(formatter, "{path}: the path in the changes is not absolute")
+            }
+            Disagreement::PatchPathNotAbsolute { path } => {
+                write!(formatter, "{path}: the path in the patch is not absolute")
+            }
+            Disagreement::OldPathMissing { path } => {
+                write!(formatter, "{path}: the change does not say where it comes from")
+            }
+            Disagreement::ListedTwice { path } => write!(formatter, "{path}: the changes name it twice"),
+        }
+    }
+}
+
+/// Compares the changes of a diff with its patch and names every disagreement.
+///
+/// A change that no text could show (binary, a directory, a link) may be missing from the patch. A patch
+/// with relative paths is compared below the root that fits, and each such path is named. Without a patch,
+/// or with one in a format that is not known, only the list itself is checked.
+pub fn check(diff: &Diff) -> Vec<Disagreement> {
+    let mut found = check_list(&diff.changes);
+    let Some(patch) = diff.patch.as_ref().filter(|patch| patch.format == PatchFormat::GitPatch) else {
+        return found;
+    };
+    let parsed = parse_patch(patch.text.as_bytes());
+    found.extend(parsed.faults.iter().cloned().map(Disagreement::Malformed));
+    let mut named = HashSet::new();
+    for file in &parsed.files {
+        for path in [&file.old_path, &file.new_path].into_iter().flatten() {
+            if !is_absolute(path) && named.insert(&**path) {
+                let path = String::from_utf8_lossy(path).into_owned();
+                found.push(Disagreement::PatchPathNotAbsolute { path });
+            }
+        }
+    }
+    let location = Location::new(diff, &parsed.files);
+    let listed = diff.changes.iter().map(|change| Item::listed(change, str::to_owned)).collect();
+    let place = |path: &[u8]| location.place(path);
+    let in_patch = parsed.files.iter().map(|file| Item::in_patch(file, place)).collect();
+    found.extend(compare(listed, in_patch));
+    found
+}
+
+fn check_list(changes: &[Change]) -> Vec<Disagreement> {
+    let mut found = Vec::new();
+    let mut seen: HashMap<&str, &Operation> = HashMap::new();
+    for change in changes {
+        for path in [Some(&change.path), change.old_path.as_ref()].into_iter().flatten() {
+            if !is_absolute(path.as_bytes()) {
+                found.push(Disagreement::ListedPathNotAbsolute { path: path.clone() });
+            }
+        }
+        if change.operation.has_old_path() && change.old_path.is_none() {
+            found.push(Disagreement::OldPathMissing { path: change.path.clone() });
+        }
+        let before = seen.insert(&change.path, &change.operation);
+        // A path that becomes another type of file is deleted and added.
+        let is_replaced = before == Some(&Operation::Delete) && change.operation != Operation::Delete;
+        if before.is_some() && !is_replaced {
+            found.push(Disagreement::ListedTwice { path: change.path.clone() });
+        }
+    }
+    found
+}
+
+/// A change or a section, with its paths made comparable.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) operation: Operation,
+    pub(crate) path: String,
+    pub(crate) old_path: Option<String>,
+    pub(crate) file_type: Option<FileType>,
+}
+
+impl Item {
+    pub(crate) fn listed(change: &Change, place: impl Fn(&str) -> String) -> Self {
+        Item {
+            operation: change.operation.clone(),
+            path: place(&change.path),
+            old_path: change.old_path.as_deref().filter(|_| change.operation.has_old_path()).map(place),
+            file_type: change.file_type.clone(),
+        }
+    }
+
+    pub(crate) fn in_patch(file: &FilePatch<'_>, place: impl Fn(&[u8]) -> String) -> Self {
+        Item {
+            operation: file.operation.clone(),
+            path: place(file.path()),
+            old_path: file.old_path.as_deref().filter(|_| file.operation.has_old_path()).map(place),
+            file_type: file.file_type(),
+        }
+    }
+}
+
+/// Compares the two lists path by path.
+pub(crate) fn compare(listed: Vec<Item>, in_patch: Vec<Item>) -> Vec<Disagreement> {
+    let mut found = Vec::new();
+    let mut sections: HashMap<String, Vec<Item>> = HashMap::new();
+    for item in &in_patch {
+        sections.entry(item.path.clone()).or_default().push(item.clone());
+    }
+    let mut matched = HashSet::new();
+    for change in listed {
+        let Some(items) = sections.get_mut(&change.path) else {
+            let may_lack_text = matches!(
+                change.file_type,
+                Some(FileType::Binary | FileType::Directory | FileType::Symlink | FileType::Other(_))
+            );
+            if !may_lack_text {
+                found.push(Disagreement::NotInPatch { path: change.path, operation: change.operation });
+            }
+            continue;
+        };
+        // One change of a path may stand for a deletion and an addition in the patch.
+        let is_replaced = change.operation == Operation::Modify
+            && matches!(&items[..], [first, second]
+                if first.operation == Operation::Delete && second.operation == Operation::Add);
+        let same = items.iter().position(|item| item.operation == change.operation);
+        let item = if is_replaced {
+            items.clear();
+            continue;
+        } else if items.is_empty() {
+            found.push(Disagreement::NotInPatch { path: change.path, operation: change.operation });
+            continue;
+        } else {
+            items.remove(same.unwrap_or(0))
+        };
+        matched.insert(change.path.clone());
+        compare_item(change, item, &mut found);
+    }
+    for item in in_patch {
+        let left = sections.get_mut(&item.path).filter(|items| !items.is_empty());
+        if let Some(items) = left {
+            let item = items.remove(0);
+            // Several sections may edit one file, one after the other.
+            if item.operation == Operation::Modify && matched.contains(&item.path) {
+                continue;
+            }
+            found.push(Disagreement::NotListed { path: item.path, operation: item.operation });
+        }
+    }
+    found
+}
+
+fn compare_item(change: Item, item: Item, found: &mut Vec<Disagreement>) {
+    let Item { operation, path, old_path, file_type } = change;
+    if operation != item.operation {
+        found.push(Disagreement::Operation { path, listed: operation, in_patch: item.operation });
+        return;
+    }
+    if let (Some(listed), Some(in_patch)) = (old_path, item.old_path)
+        && listed != in_patch
+    {
+        found.push(Disagreement::OldPath { path: path.clone(), listed, in_patch });
+    }
+    if let (Some(listed), Some(in_patch)) = (file_type, item.file_type)
+        && listed != in_patch
+        && !matches!(listed, FileType::Other(_))
+    {
+        found.push(Disagreement::FileType { path, listed, in_patch });
+    }
+}

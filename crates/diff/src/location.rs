@@ -1,0 +1,56 @@
+//! Where the relative paths of a patch lie.
+
+use std::collections::HashMap;
+
+use crate::model::Diff;
+use crate::patch::FilePatch;
+
+/// Makes the paths of a patch comparable with those of the changes, which are absolute.
+pub(crate) struct Location<'a> {
+    root: Option<&'a str>,
+}
+
+impl<'a> Location<'a> {
+    /// The root that the diff says, or else the one under which most paths of the patch are listed.
+    pub(crate) fn new(diff: &'a Diff, files: &[FilePatch<'_>]) -> Self {
+        if let Some(root) = &diff.root {
+            return Location { root: Some(root.trim_end_matches('/')) };
+        }
+        let relative = || files.iter().map(FilePatch::path).filter(|path| !is_absolute(path));
+        if relative().next().is_none() {
+            return Location { root: None };
+        }
+        let mut ends: HashMap<&[u8], Vec<&str>> = HashMap::new();
+        for path in diff.changes.iter().map(|change| change.path.as_str()) {
+            for (slash, _) in path.match_indices('/') {
+                ends.entry(path[slash + 1..].as_bytes()).or_default().push(&path[..slash]);
+            }
+        }
+        let mut votes: HashMap<&str, usize> = HashMap::new();
+        for root in relative().filter_map(|path| ends.get(path)).flatten() {
+            *votes.entry(root).or_default() += 1;
+        }
+        // Of several that fit equally well the longest: it is nearest to the files.
+        let root =
+            votes.into_iter().max_by_key(|&(root, votes)| (votes, root.len(), root)).map(|(root, _)| root);
+        Location { root }
+    }
+
+    /// The path as the changes would name it.
+    pub(crate) fn place(&self, path: &[u8]) -> String {
+        let path = String::from_utf8_lossy(path);
+        match self.root {
+            Some(root) if !is_absolute(path.as_bytes()) => format!("{root}/{path}"),
+            _ => path.into_owned(),
+        }
+    }
+}
+
+/// Whether a path is absolute, here or on Windows.
+pub(crate) fn is_absolute(path: &[u8]) -> bool {
+    match path {
+        [b'/', ..] => true,
+        [letter, b':', b'/' | b'\\', ..] => letter.is_ascii_alphabetic(),
+        _ => false,
+    }
+}

@@ -1,0 +1,301 @@
+//! Which new files are moved or copied ones: Git's way of finding out.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+
+use crate::entry::Entry;
+use crate::options::{Detect, Renames};
+
+/// Scores go up to this; a percentage is a score divided by 600.
+const FULL: u64 = 60_000;
+/// How many candidate sources are kept for a new file.
+const CANDIDATES: usize = 4;
+/// How many equal sources are looked at for the best name.
+const EQUAL_SOURCES: usize = 100;
+/// The longest piece of a line that counts as one.
+const SPAN: usize = 64;
+
+/// A file that a new file may have been made from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) entry: &'a Entry,
+    /// A source that is still there afterwards can be copied, but not moved.
+    pub(crate) stays: bool,
+}
+
+/// A new file that was made from another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Match {
+    pub(crate) source: usize,
+    pub(crate) target: usize,
+    /// Percent.
+    pub(crate) similarity: u8,
+    pub(crate) is_copy: bool,
+}
+
+/// What was found, in the order of the targets, and whether edited moves were looked for.
+pub(crate) struct Matches {
+    pub(crate) found: Vec<Match>,
+    pub(crate) gave_up: bool,
+}
+
+/// Finds the sources of new files. Both lists are in the order of the paths.
+pub(crate) fn find(sources: &[Source<'_>], targets: &[&Entry], options: Renames) -> Matches {
+    let mut finder = Finder {
+        sources,
+        targets,
+        // A source that stays counts itself as one of its users, so that it is never moved.
+        uses: sources.iter().map(|source| usize::from(source.stays)).collect(),
+        chosen: vec![None; targets.len()],
+        copies: matches!(options.detect, Detect::Copies | Detect::CopiesOfAll),
+    };
+    let mut gave_up = false;
+    if options.detect != Detect::Nothing && !targets.is_empty() && !sources.is_empty() {
+        finder.find_equal();
+        let minimum = FULL * u64::from(options.threshold.min(100)) / 100;
+        if minimum < FULL {
+            gave_up = finder.find_similar(minimum, options.limit);
+        }
+    }
+    Matches { found: finder.finish(), gave_up }
+}
+
+struct Finder<'a> {
+    sources: &'a [Source<'a>],
+    targets: &'a [&'a Entry],
+    uses: Vec<usize>,
+    /// For each target its source and the score.
+    chosen: Vec<Option<(usize, u64)>>,
+    copies: bool,
+}
+
+impl Finder<'_> {
+    fn may_use(&self, source: usize) -> bool {
+        self.copies || self.uses[source] == 0
+    }
+
+    fn choose(&mut self, source: usize, target: usize, score: u64) {
+        self.uses[source] += 1;
+        self.chosen[target] = Some((source, score));
+    }
+
+    /// Files with the very same content. Among several, one that is not used yet and of the same name is
+    /// best.
+    fn find_equal(&mut self) {
+        // Reading and hashing is the cost here, so only what has a partner of its size is looked at.
+        let key = |entry: &Entry| (entry.is_symlink(), entry.size());
+        let wanted: HashSet<_> = self.targets.iter().map(|target| key(target)).collect();
+        let mut by_content: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut seen = HashSet::new();
+        let hasher = RandomState::new();
+        for (at, source) in self.sources.iter().enumerate() {
+            if wanted.contains(&key(source.entry))
+                && let Some(content) = source.entry.content()
+            {
+                seen.insert(key(source.entry));
+                let hash = hasher.hash_one(&*content);
+                by_content.entry((key(source.entry), hash)).or_default().push(at);
+            }
+        }
+        for (at, target) in self.targets.iter().enumerate() {
+            if !seen.contains(&key(target)) {
+                continue;
+            }
+            let Some(content) = target.content() else { continue };
+            let hash = hasher.hash_one(&*content);
+            let Some(equal) = by_content.get(&(key(target), hash)) else { continue };
+            let mut best: Option<(usize, usize)> = None;
+            for &source in equal.iter().take(EQUAL_SOURCES).filter(|&&source| self.may_use(source)) {
+                let score = usize::from(self.uses[source] == 0)
+                    + usize::from(file_name(self.sources[source].entry) == file_name(target));
+                if best.is_none_or(|(_, best)| score > best)
+                    && self.sources[source].entry.content().is_some_and(|other| other == content)
+                {
+                    best = Some((source, score));
+                }
+            }
+            if let Some((source, _)) = best {
+                self.choose(source, at, FULL);
+            }
+        }
+    }
+
+    /// Files with similar content, best first. Returns whether there were too many to compare.
+    fn find_similar(&mut self, minimum: u64, limit: usize) -> bool {
+        let is_file = |entry: &Entry| !entry.is_symlink() && entry.size() > 0;
+        let mut targets: Vec<usize> = (0..self.targets.len())
+            .filter(|&at| self.chosen[at].is_none() && is_file(self.targets[at]))
+            .collect();
+        let mut sources: Vec<usize> = (0..self.sources.len())
+            .filter(|&at| self.may_use(at) && is_file(self.sources[at].entry))
+            .collect();
+        let mut spans = Spans::default();
+        if !self.copies {
+            self.find_by_name(minimum, &sources, &targets, &mut spans);
+            targets.retain(|&at| self.chosen[at].is_none());
+            sources.retain(|&at| self.may_use(at));
+        }
+        if targets.is_empty() || sources.is_empty() {
+            return false;
+        }
+        if targets.len().saturating_mul(sources.len()) > limit.saturating_mul(limit) {
+            return true;
+        }
+        let mut pairs: Vec<Pair> = Vec::new();
+        for &target in &targets {
+            let mut best: Vec<Pair> = Vec::new();
+            for &source in &sources {
+                let (from, to) = (self.sources[source].entry, self.targets[target]);
+                let score = spans.similarity((source, from), (target, to), minimum);
+                if score >= minimum {
+                    let same_name = file_name(from) == file_name(to);
+                    best.push(Pair { source, target, score, same_name });
+                }
+            }
+            best.sort_by_key(Pair::order);
+            best.truncate(CANDIDATES);
+            pairs.append(&mut best);
+        }
+        pairs.sort_by_key(Pair::order);
+        for take_used in [false, true] {
+            for pair in &pairs {
+                let free = self.uses[pair.source] == 0 || (take_used && self.copies);
+                if free && self.chosen[pair.target].is_none() {
+                    self.choose(pair.source, pair.target, pair.score);
+                }
+            }
+        }
+        false
+    }
+
+    /// A file whose name is the only one of its kind on both sides has most likely moved to another
+    /// directory; that is tried before everything is compared with everything, with a higher bar.
+    fn find_by_name(&mut self, minimum: u64, sources: &[usize], targets: &[usize], spans: &mut Spans) {
+        let bar = minimum + (FULL - minimum) / 2;
+        let mut by_name: HashMap<&[u8], Option<usize>> = HashMap::new();
+        for &source in sources {
+            let name = file_name(self.sources[source].entry);
+            by_name.entry(name).and_modify(|found| *found = None).or_insert(Some(source));
+        }
+        let mut target_names: HashMap<&[u8], usize> = HashMap::new();
+        for &target in targets {
+            *target_names.entry(file_name(self.targets[target])).or_default() += 1;
+        }
+        for &target in targets {
+            let to = self.targets[target];
+            let name = file_name(to);
+            let (Some(&Some(source)), Some(1)) = (by_name.get(name), target_names.get(name)) else {
+                continue;
+            };
+            let score = spans.similarity((source, self.sources[source].entry), (target, to), bar);
+            if score >= bar {
+                self.choose(source, target, score);
+            }
+        }
+    }
+
+    /// The last user of a source that went away has moved it; the others before it are copies.
+    fn finish(mut self) -> Vec<Match> {
+        let chosen = std::mem::take(&mut self.chosen);
+        let found = chosen.into_iter().enumerate().filter_map(|(target, choice)| {
+            let (source, score) = choice?;
+            self.uses[source] -= 1;
+            Some(Match {
+                source,
+                target,
+                similarity: (score * 100 / FULL) as u8,
+                is_copy: self.uses[source] > 0,
+            })
+        });
+        found.collect()
+    }
+}
+
+#[derive(Debug)]
+struct Pair {
+    source: usize,
+    target: usize,
+    score: u64,
+    same_name: bool,
+}
+
+impl Pair {
+    fn order(&self) -> (std::cmp::Reverse<u64>, bool) {
+        (std::cmp::Reverse(self.score), !self.same_name)
+    }
+}
+
+fn file_name(entry: &Entry) -> &[u8] {
+    entry.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&entry.path)
+}
+
+/// The pieces of each file that was compared, so that no file is read and cut up twice.
+#[derive(Default)]
+struct Spans {
+    sources: HashMap<usize, Vec<(u64, u64)>>,
+    targets: HashMap<usize, Vec<(u64, u64)>>,
+}
+
+impl Spans {
+    /// How much of the larger file the two have in common, of [`FULL`]; 0 when it cannot reach `minimum`.
+    fn similarity(&mut self, source: (usize, &Entry), target: (usize, &Entry), minimum: u64) -> u64 {
+        let (old_size, new_size) = (source.1.size(), target.1.size());
+        let larger = old_size.max(new_size);
+        if larger == 0 || larger * (FULL - minimum) < old_size.abs_diff(new_size) * FULL {
+            return 0;
+        }
+        let cut = |entry: &Entry| entry.content().map_or_else(Vec::new, |content| spans(&content));
+        let old = self.sources.entry(source.0).or_insert_with(|| cut(source.1));
+        let new = self.targets.entry(target.0).or_insert_with(|| cut(target.1));
+        shared(old, new) * FULL / larger
+    }
+}
+
+/// Cuts content into lines, long lines into pieces, and says how many bytes there are of each.
+fn spans(content: &[u8]) -> Vec<(u64, u64)> {
+    // Git's own notion of text, which is not ours: the scores are to be the same.
+    let is_text = !content[..content.len().min(8000)].contains(&0);
+    let mut all = Vec::new();
+    let (mut hash, mut length) = (0u64, 0u64);
+    for (at, &byte) in content.iter().enumerate() {
+        if is_text && byte == b'\r' && content.get(at + 1) == Some(&b'\n') {
+            continue;
+        }
+        hash = (hash.rotate_left(5) ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        length += 1;
+        if length as usize == SPAN || byte == b'\n' {
+            all.push((hash, length));
+            (hash, length) = (0, 0);
+        }
+    }
+    if length > 0 {
+        all.push((hash, length));
+    }
+    all.sort_unstable();
+    all.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 += next.1;
+        }
+        same
+    });
+    all
+}
+
+/// Bytes that are in both files.
+fn shared(old: &[(u64, u64)], new: &[(u64, u64)]) -> u64 {
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    let mut bytes = 0;
+    while let (Some(first), Some(second)) = (old.peek(), new.peek()) {
+        match first.0.cmp(&second.0) {
+            std::cmp::Ordering::Less => _ = old.next(),
+            std::cmp::Ordering::Greater => _ = new.next(),
+            std::cmp::Ordering::Equal => {
+                bytes += first.1.min(second.1);
+                old.next();
+                new.next();
+            }
+        }
+    }
+    bytes
+}

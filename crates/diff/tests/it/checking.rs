@@ -1,0 +1,125 @@
+//! Whether changes and patch agree.
+
+use switchboard_diff::{Change, Diff, FileType, Operation, PatchFormat, PatchText, check};
+
+/// A change in short: `modify /w/x`, `move /w/a /w/b`, with `:binary` behind it for the type.
+fn change(text: &str) -> Change {
+    let (text, file_type) = match text.rsplit_once(':') {
+        Some((text, kind)) => (text, Some(FileType::from(kind))),
+        None => (text, None),
+    };
+    let words: Vec<&str> = text.split(' ').collect();
+    let (operation, path, old_path) = match words[..] {
+        [operation, path] => (operation, path, None),
+        [operation, old_path, path] => (operation, path, Some(old_path.to_owned())),
+        _ => panic!("{text}"),
+    };
+    Change { operation: operation.into(), path: path.to_owned(), old_path, file_type, mime_type: None }
+}
+
+#[track_caller]
+fn verify(changes: &[&str], patch: &str, expected: &[&str]) {
+    let changes = changes.iter().map(|text| change(text)).collect();
+    let patch = (!patch.is_empty()).then(|| PatchText::git(patch));
+    let found = check(&Diff { changes, patch, ..Diff::default() });
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found, expected);
+}
+
+fn modify(path: &str) -> String {
+    format!("diff --git {path} {path}\n--- {path}\n+++ {path}\n@@ -1 +1 @@\n-a\n+b\n")
+}
+
+fn rename(old: &str, new: &str) -> String {
+    format!("diff --git {old} {new}\nsimilarity index 100%\nrename from {old}\nrename to {new}\n")
+}
+
+#[test]
+fn diffs_that_agree_have_nothing_to_say() {
+    verify(&["modify /w/x:text"], &modify("/w/x"), &[]);
+    verify(&["modify /w/x", "modify /w/y"], &(modify("/w/x") + &modify("/w/y")), &[]);
+    verify(&["move /w/x /w/y"], &rename("/w/x", "/w/y"), &[]);
+    verify(&["modify /w/x", "modify /w/logo.png:binary", "add /w/d:directory"], &modify("/w/x"), &[]);
+    verify(&["modify /w/logo.png:binary"], "", &[]);
+    verify(&["modify /w/x"], "", &[]);
+    verify(&["_touch /w/x:_socket"], "", &[]);
+    verify(&[], "", &[]);
+    // Several edits of one file.
+    verify(&["modify /w/x"], &(modify("/w/x") + &modify("/w/x")), &[]);
+}
+
+#[test]
+fn every_disagreement_is_named() {
+    verify(
+        &["modify /w/x"],
+        &modify("/w/y"),
+        &[
+            "/w/x: the changes have modify, the patch does not show it",
+            "/w/y: the patch has modify, the changes do not name it",
+        ],
+    );
+    verify(
+        &["delete /w/x", "add /w/y"],
+        &(modify("/w/x") + &modify("/w/y")),
+        &[
+            "/w/x: the changes have delete, the patch has modify",
+            "/w/y: the changes have add, the patch has modify",
+        ],
+    );
+    verify(
+        &["move /w/other /w/y"],
+        &rename("/w/x", "/w/y"),
+        &["/w/y: it comes from /w/other in the changes, from /w/x in the patch"],
+    );
+    verify(
+        &["modify /w/x:binary"],
+        &modify("/w/x"),
+        &["/w/x: it is binary in the changes, text in the patch"],
+    );
+    verify(&["modify x"], "", &["x: the path in the changes is not absolute"]);
+    verify(&["move /w/x"], &rename("/w/y", "/w/x"), &["/w/x: the change does not say where it comes from"]);
+    verify(&["modify /w/x", "modify /w/x"], "", &["/w/x: the changes name it twice"]);
+    verify(
+        &["modify /w/x"],
+        &format!("{}@@ nonsense\n", modify("/w/x")),
+        &["the patch is malformed: line 7: the hunk header does not say which lines it covers"],
+    );
+}
+
+#[test]
+fn relative_patches_are_compared_below_their_root() {
+    let patch = format!(
+        "diff --git a/src/x b/src/x\n--- a/src/x\n+++ b/src/x\n@@ -1 +1 @@\n-a\n+b\n\
+         diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+b\n"
+    );
+    verify(
+        &["modify /w/src/x", "add /w/x"],
+        &patch,
+        &["src/x: the path in the patch is not absolute", "x: the path in the patch is not absolute"],
+    );
+    verify(
+        &["modify /w/src/x", "delete /w/x"],
+        &patch,
+        &[
+            "src/x: the path in the patch is not absolute",
+            "x: the path in the patch is not absolute",
+            "/w/x: the changes have delete, the patch has add",
+        ],
+    );
+}
+
+#[test]
+fn a_file_that_becomes_a_link_may_be_one_change_or_two() {
+    let patch = "diff --git /w/x /w/x\ndeleted file mode 100644\n--- /w/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n\
+                 diff --git /w/x /w/x\nnew file mode 120000\n--- /dev/null\n+++ /w/x\n@@ -0,0 +1 @@\n+a\n";
+    verify(&["delete /w/x:text", "add /w/x:symlink"], patch, &[]);
+    verify(&["modify /w/x"], patch, &[]);
+}
+
+#[test]
+fn a_patch_in_another_format_is_not_read() {
+    let patch = PatchText { format: PatchFormat::Other("_acme_ed".to_owned()), text: "x".to_owned() };
+    let diff = Diff { changes: vec![change("modify /w/x")], patch: Some(patch), ..Diff::default() };
+    assert_eq!(check(&diff), []);
+    assert_eq!(diff.changes[0].operation, Operation::Modify);
+}
