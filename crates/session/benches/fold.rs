@@ -1,0 +1,160 @@
+//! Reads and folds streams of session updates with this crate and with the official types, in one run, and
+//! shows that nothing slows down as a session grows.
+
+mod official;
+
+use std::time::{Duration, Instant};
+
+use official::{OfficialEnvelope, OfficialSession};
+use switchboard_protocol::rpc::Expected;
+use switchboard_protocol::{Revision, v2};
+use switchboard_session::Session;
+use switchboard_testkit::{Contest, TagPlace, stream};
+
+fn main() {
+    against_the_official_types(TagPlace::First);
+    against_the_official_types(TagPlace::Last);
+    appending_takes_constant_time();
+    updates_take_constant_time();
+    snapshots_are_cheap();
+}
+
+fn read(line: &str) -> v2::UpdateSessionNotification<'_> {
+    match Expected::decode(line, Revision::Any) {
+        Ok(Expected::Params(notification)) => notification,
+        other => panic!("not an update: {other:?} in {line}"),
+    }
+}
+
+fn against_the_official_types(place: TagPlace) {
+    let lines = stream(200_000, place);
+    let updates: Vec<_> = lines.iter().map(|line| read(line)).collect();
+    // What is folded is kept until the end: freeing it is no part of folding.
+    let (mut folded, mut both, mut official) = (Vec::new(), Vec::new(), Vec::new());
+    let times = Contest::new(format!("200,000 generated updates, tag {place:?}"), 5)
+        .contender("reading", || lines.iter().map(|line| read(line).update.tag().len()).sum())
+        .contender("folding alone", || {
+            let mut session = Session::new(Revision::Any);
+            for update in &updates {
+                session.apply(&update.update);
+            }
+            let count = session.len();
+            folded.push(session);
+            count
+        })
+        .contender("reading and folding", || {
+            let mut session = Session::new(Revision::Any);
+            for line in &lines {
+                session.apply(&read(line).update);
+            }
+            let count = session.len();
+            both.push(session);
+            count
+        })
+        .contender("official types and a hash map", || {
+            let mut session = OfficialSession::default();
+            for line in &lines {
+                let envelope: OfficialEnvelope<'_> = serde_json::from_str(line).expect("official");
+                session.apply(envelope.params.update);
+            }
+            let count = session.len();
+            official.push(session);
+            count
+        })
+        .run();
+    let time = |index: usize| times[index].1.as_secs_f64();
+    println!("  folding alone takes 1/{:.1} of reading (to be over 5)", time(0) / time(1));
+    println!("  reading and folding is {:.1} times as fast as the official types (to be over 4)", time(3) / time(2));
+}
+
+fn appending_takes_constant_time() {
+    println!("\nOne message, chunks of 8 bytes");
+    let chunk = v2::ContentChunk::new("m", v2::ContentBlock::text("8 bytes."));
+    let update = v2::SessionUpdate::AgentMessageChunk(chunk);
+    for count in [10_000, 100_000, 1_000_000] {
+        for (name, every) in [("no snapshot held", usize::MAX), ("a snapshot held every 10 chunks", 10)] {
+            let mut held = None;
+            let time = best(3, || {
+                let mut session = Session::new(Revision::Any);
+                for number in 0..count {
+                    session.apply(&update);
+                    if number % every == every - 1 {
+                        held = Some(session.snapshot());
+                    }
+                }
+            });
+            let each = time.as_secs_f64() * 1e9 / count as f64;
+            println!("  {count:>9} chunks, {name:<32} {each:>7.1} ns each");
+        }
+    }
+}
+
+fn call<'a>(id: &'a str) -> v2::ToolCallUpdate<'a> {
+    v2::ToolCallUpdate::new(id)
+}
+
+fn updates_take_constant_time() {
+    println!("\n100,000 tool calls");
+    let ids: Vec<String> = (0..100_000).map(|number| format!("toolu_{number:08}")).collect();
+    let parts = [0..1000, 49_500..50_500, 99_000..100_000];
+    let mut session = Session::new(Revision::Any);
+    for part in parts.clone() {
+        for id in &ids[session.len()..part.start] {
+            session.apply(&call(id).title("Read").into());
+        }
+        let updates: Vec<v2::SessionUpdate<'_>> =
+            ids[part.clone()].iter().map(|id| call(id).title("Read").into()).collect();
+        let time = best(1, || {
+            for update in &updates {
+                session.apply(update);
+            }
+        });
+        println!("  creating {:>6} to {:>6}  {:>5} ns each", part.start, part.end, time.as_nanos() / 1000);
+    }
+    for part in parts {
+        let statuses = [v2::ToolCallStatus::Completed, v2::ToolCallStatus::Failed];
+        let updates: Vec<v2::SessionUpdate<'_>> = (statuses.iter())
+            .flat_map(|status| ids[part.clone()].iter().map(|id| call(id).status(status.clone()).into()))
+            .collect();
+        let time = best(5, || {
+            for update in &updates {
+                session.apply(update);
+            }
+        });
+        println!("  updating {:>6} to {:>6}  {:>5} ns each", part.start, part.end, time.as_nanos() / 2000);
+    }
+}
+
+fn snapshots_are_cheap() {
+    let ids: Vec<String> = (0..100_000).map(|number| format!("toolu_{number:08}")).collect();
+    let mut session = Session::new(Revision::Any);
+    for id in &ids {
+        session.apply(&call(id).title("Read").into());
+    }
+    let mut held = Vec::with_capacity(1000);
+    let time = best(5, || {
+        held.clear();
+        held.extend((0..1000).map(|_| session.snapshot()));
+    });
+    println!("\nA session of 100,000 entries");
+    println!("  a snapshot                     {:>7} ns (to be under 10,000)", time.as_nanos() / 1000);
+    held.clear();
+    let updates: Vec<v2::SessionUpdate<'_>> =
+        (0..1000).map(|number| call(&ids[number * 97]).title("Read again").into()).collect();
+    let time = best(1, || {
+        for update in &updates {
+            held.push(session.snapshot());
+            session.apply(update);
+        }
+    });
+    println!("  a snapshot, held, and an update {:>6} ns", time.as_nanos() / 1000);
+}
+
+fn best(rounds: usize, mut work: impl FnMut()) -> Duration {
+    let mut time = || {
+        let begin = Instant::now();
+        work();
+        begin.elapsed()
+    };
+    (0..rounds).map(|_| time()).min().unwrap_or_default()
+}

@@ -1,0 +1,511 @@
+//! Content that grows by chunks: one text with boundaries instead of one allocation a chunk.
+
+use std::fmt;
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use switchboard_protocol::{Extra, Meta, Wire, v2};
+
+use crate::shared_vec::SharedVec;
+
+/// A segment is sealed when its text reaches this many bytes. What a snapshot makes the next change copy is
+/// at most this much. Allocators are much faster below a kilobyte than above it.
+const SEGMENT_BYTES: usize = 992;
+/// A segment is sealed when it has this many items.
+const SEGMENT_ITEMS: usize = 248;
+
+/// What content consists of: [`v2::ContentBlock`] in messages, [`v2::ToolCallContent`] in tool calls.
+pub trait Block: Clone + PartialEq + fmt::Debug + private::Sealed + 'static {
+    /// The same type, borrowed from a message.
+    type Wire<'a>: Wire<'a, Owned = Self> + Clone;
+
+    #[doc(hidden)]
+    fn plain_text<'b>(block: &'b Self::Wire<'_>) -> Option<&'b str>;
+
+    #[doc(hidden)]
+    fn from_text(text: &str) -> Self::Wire<'_>;
+
+    #[doc(hidden)]
+    fn borrowed(&self) -> Self::Wire<'_>;
+
+    /// The text of a block that is text, with or without annotations.
+    #[doc(hidden)]
+    fn any_text(&self) -> Option<&str>;
+}
+
+mod private {
+    pub trait Sealed {}
+    impl Sealed for super::v2::ContentBlock<'static> {}
+    impl Sealed for super::v2::ToolCallContent<'static> {}
+}
+
+impl Block for v2::ContentBlock<'static> {
+    type Wire<'a> = v2::ContentBlock<'a>;
+
+    fn plain_text<'b>(block: &'b v2::ContentBlock<'_>) -> Option<&'b str> {
+        match block {
+            v2::ContentBlock::Text(text)
+                if text.annotations.is_none() && text.meta.is_none() && text.extra.is_empty() =>
+            {
+                Some(&text.text)
+            }
+            _ => None,
+        }
+    }
+
+    fn from_text(text: &str) -> v2::ContentBlock<'_> {
+        v2::ContentBlock::text(text)
+    }
+
+    fn borrowed(&self) -> v2::ContentBlock<'_> {
+        self.clone()
+    }
+
+    fn any_text(&self) -> Option<&str> {
+        self.as_text()
+    }
+}
+
+impl Block for v2::ToolCallContent<'static> {
+    type Wire<'a> = v2::ToolCallContent<'a>;
+
+    fn plain_text<'b>(block: &'b v2::ToolCallContent<'_>) -> Option<&'b str> {
+        match block {
+            v2::ToolCallContent::Content(content) if content.meta.is_none() && content.extra.is_empty() => {
+                v2::ContentBlock::plain_text(&content.content)
+            }
+            _ => None,
+        }
+    }
+
+    fn from_text(text: &str) -> v2::ToolCallContent<'_> {
+        v2::ToolCallContent::text(text)
+    }
+
+    fn borrowed(&self) -> v2::ToolCallContent<'_> {
+        self.clone()
+    }
+
+    fn any_text(&self) -> Option<&str> {
+        match self {
+            v2::ToolCallContent::Content(content) => content.content.as_text(),
+            _ => None,
+        }
+    }
+}
+
+/// The content of a message, a tool call or a summary: one item for each block that came, in order.
+///
+/// Blocks of plain text lie in one growing text with boundaries; all others are kept as they are. Appending
+/// takes constant time however long the content is and whether or not a snapshot shares it.
+///
+/// ```
+/// use switchboard_protocol::{Revision, Wire, v2};
+/// use switchboard_session::Session;
+///
+/// let mut session = Session::new(Revision::Any);
+/// for text in ["Hel", "lo"] {
+///     let chunk = v2::ContentChunk::new("m-1", v2::ContentBlock::text(text));
+///     session.apply(&v2::SessionUpdate::AgentMessageChunk(chunk));
+/// }
+/// let message = session.entry(0).and_then(|entry| entry.as_message()).unwrap();
+/// assert_eq!(message.content().len(), 2);
+/// assert_eq!(message.content().text(), "Hello");
+/// assert_eq!(message.content().blocks().last().unwrap().as_text(), Some("lo"));
+/// ```
+#[derive(Clone)]
+pub struct Content<B> {
+    sealed: SharedVec<Arc<Segment<B>>>,
+    tail: Segment<B>,
+    length: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Segment<B> {
+    /// The number of items before this segment.
+    first: usize,
+    text: String,
+    /// Where the text of each item ends.
+    ends: Vec<u32>,
+    /// What text alone does not say, by item.
+    odd: Vec<Odd<B>>,
+}
+
+#[derive(Debug, Clone)]
+struct Odd<B> {
+    /// The item within the segment.
+    item: u32,
+    /// The whole block, unless it is plain text.
+    block: Option<Arc<B>>,
+    chunk: Option<Arc<ChunkData>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct ChunkData {
+    meta: Option<Meta<'static>>,
+    extra: Extra<'static>,
+}
+
+/// One item of [`Content`].
+#[derive(Debug)]
+pub struct Item<'c, B> {
+    text: &'c str,
+    odd: Option<&'c Odd<B>>,
+}
+
+impl<B> Clone for Item<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Item<'_, B> {}
+
+impl<'c, B: Block> Item<'c, B> {
+    /// The block as the protocol has it.
+    pub fn block(self) -> B::Wire<'c> {
+        match self.odd.and_then(|odd| odd.block.as_deref()) {
+            Some(block) => block.borrowed(),
+            None => B::from_text(self.text),
+        }
+    }
+
+    /// The text, where the item is text.
+    pub fn text(self) -> Option<&'c str> {
+        match self.odd.and_then(|odd| odd.block.as_deref()) {
+            Some(block) => block.any_text(),
+            None => Some(self.text),
+        }
+    }
+
+    /// The block, where it is more than plain text.
+    pub fn structured(self) -> Option<&'c B> {
+        self.odd?.block.as_deref()
+    }
+
+    /// The metadata of the chunk that brought this item.
+    pub fn chunk_meta(self) -> Option<&'c Meta<'static>> {
+        self.odd?.chunk.as_ref()?.meta.as_ref()
+    }
+
+    /// The keys of the chunk that brought this item which the protocol does not define.
+    pub fn chunk_extra(self) -> Option<&'c Extra<'static>> {
+        self.odd?.chunk.as_ref().map(|chunk| &chunk.extra)
+    }
+}
+
+impl<B: Block> PartialEq for Item<'_, B> {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |item: &Self| item.odd.map(|odd| (odd.block.clone(), odd.chunk.clone()));
+        match (self.odd, other.odd) {
+            (None, None) => self.text == other.text,
+            _ => self.text == other.text && parts(self) == parts(other),
+        }
+    }
+}
+
+impl<B> Default for Segment<B> {
+    fn default() -> Self {
+        Segment { first: 0, text: String::new(), ends: Vec::new(), odd: Vec::new() }
+    }
+}
+
+impl<B: Block> Segment<B> {
+    fn items(&self) -> SegmentItems<'_, B> {
+        SegmentItems { segment: self, next: 0, start: 0, odd: self.odd.iter().peekable() }
+    }
+
+    /// Grows in larger steps than vectors do by themselves: what streams in small pieces goes on streaming.
+    /// The first item gets just its room, for it may be all there is.
+    #[inline]
+    fn make_room(&mut self, length: usize) {
+        let wanted = self.text.len() + length;
+        if wanted > self.text.capacity() {
+            let room = if self.ends.is_empty() { wanted } else { wanted.max(64) * 4 };
+            self.text.reserve_exact(room.min(SEGMENT_BYTES).max(wanted) - self.text.len());
+        }
+        if self.ends.len() == self.ends.capacity() {
+            let room = if self.ends.is_empty() { 1 } else { self.ends.len().max(4) * 4 };
+            self.ends.reserve_exact(room.min(SEGMENT_ITEMS) - self.ends.len());
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.text.len() >= SEGMENT_BYTES || self.ends.len() >= SEGMENT_ITEMS
+    }
+}
+
+struct SegmentItems<'c, B> {
+    segment: &'c Segment<B>,
+    next: usize,
+    start: usize,
+    odd: Peekable<std::slice::Iter<'c, Odd<B>>>,
+}
+
+impl<'c, B> Iterator for SegmentItems<'c, B> {
+    type Item = Item<'c, B>;
+
+    fn next(&mut self) -> Option<Item<'c, B>> {
+        let end = *self.segment.ends.get(self.next)? as usize;
+        let text = &self.segment.text[self.start..end];
+        let odd = self.odd.next_if(|odd| odd.item as usize == self.next);
+        self.start = end;
+        self.next += 1;
+        Some(Item { text, odd })
+    }
+}
+
+impl<B> Default for Content<B> {
+    fn default() -> Self {
+        Content { sealed: SharedVec::default(), tail: Segment::default(), length: 0 }
+    }
+}
+
+impl<B: Block> Content<B> {
+    /// The number of items.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    fn segments(&self) -> impl Iterator<Item = &Segment<B>> {
+        self.sealed.iter().map(|segment| &**segment).chain([&self.tail])
+    }
+
+    /// All items in their order.
+    pub fn items(&self) -> impl Iterator<Item = Item<'_, B>> {
+        self.segments().flat_map(Segment::items)
+    }
+
+    /// The items from one on, without a walk over those before it. After a change that appended N items,
+    /// `items_from(len() - N)` are the new ones.
+    pub fn items_from(&self, start: usize) -> impl Iterator<Item = Item<'_, B>> {
+        let sealed = if start >= self.tail.first { self.sealed.len() } else { self.segment_of(start) };
+        let skipped = self.sealed.get(sealed).map_or(self.tail.first, |segment| segment.first);
+        let segments = self.sealed.iter_from(sealed).map(|segment| &**segment).chain([&self.tail]);
+        segments.flat_map(Segment::items).skip(start - skipped)
+    }
+
+    /// The sealed segment that holds an item.
+    fn segment_of(&self, item: usize) -> usize {
+        let (mut low, mut high) = (0, self.sealed.len());
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            if self.sealed.get(middle).is_some_and(|segment| segment.first <= item) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// The array that the protocol defines: one block an item.
+    pub fn blocks(&self) -> impl Iterator<Item = B::Wire<'_>> {
+        self.items().map(Item::block)
+    }
+
+    /// The text in pieces as long as can be: all text items, one after the other, without what lies between.
+    pub fn text_pieces(&self) -> impl Iterator<Item = &str> {
+        self.segments().flat_map(|segment| {
+            let whole = segment.odd.iter().all(|odd| odd.block.is_none());
+            let pieces = if whole { None } else { Some(segment.items().filter_map(Item::text)) };
+            whole.then_some(&*segment.text).into_iter().chain(pieces.into_iter().flatten())
+        })
+    }
+
+    /// All text items as one text.
+    pub fn text(&self) -> String {
+        self.text_pieces().collect()
+    }
+
+    /// Appends one item.
+    pub(crate) fn push(
+        &mut self,
+        block: &B::Wire<'_>,
+        chunk_meta: Option<&Meta<'_>>,
+        chunk_extra: &Extra<'_>,
+    ) {
+        let text = B::plain_text(block);
+        let length = text.map_or(0, str::len);
+        if self.tail.text.len() + length > SEGMENT_BYTES && !self.tail.ends.is_empty() {
+            self.seal();
+        }
+        let tail = &mut self.tail;
+        if text.is_none() || chunk_meta.is_some() || !chunk_extra.is_empty() {
+            let block = text.is_none().then(|| Arc::new(block.clone().into_owned()));
+            let chunk = (chunk_meta.is_some() || !chunk_extra.is_empty()).then(|| {
+                let meta = chunk_meta.map(|meta| meta.clone().into_owned());
+                Arc::new(ChunkData { meta, extra: chunk_extra.clone().into_owned() })
+            });
+            tail.odd.push(Odd { item: tail.ends.len() as u32, block, chunk });
+        }
+        tail.make_room(length);
+        tail.text.push_str(text.unwrap_or_default());
+        tail.ends.push(tail.text.len() as u32);
+        self.length += 1;
+        if self.tail.is_full() {
+            self.seal();
+        }
+    }
+
+    /// Makes these blocks the whole content.
+    pub(crate) fn replace<'a, 'b: 'a>(&mut self, blocks: impl IntoIterator<Item = &'a B::Wire<'b>>)
+    where
+        B::Wire<'b>: 'a,
+    {
+        self.clear();
+        for block in blocks {
+            self.push(block, None, &Extra::new());
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Content::default();
+    }
+
+    fn seal(&mut self) {
+        let next = Segment {
+            first: self.length,
+            text: String::with_capacity(SEGMENT_BYTES),
+            ends: Vec::with_capacity(self.tail.ends.len().clamp(4, SEGMENT_ITEMS)),
+            odd: Vec::new(),
+        };
+        let sealed = std::mem::replace(&mut self.tail, next);
+        self.sealed.push(Arc::new(sealed));
+    }
+
+    /// Whether both say the same, wherever their chunks begin and end.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        same_pieces(self.runs(), other.runs())
+    }
+
+    fn runs(&self) -> impl Iterator<Item = Run<'_, B>> {
+        self.segments().flat_map(Segment::items).map(|item| match item.structured() {
+            Some(block) => Run::Block(block),
+            None => Run::Text(item.text),
+        })
+    }
+}
+
+enum Run<'c, B> {
+    Text(&'c str),
+    Block(&'c B),
+}
+
+fn same_pieces<'c, B: Block>(
+    left: impl Iterator<Item = Run<'c, B>>,
+    right: impl Iterator<Item = Run<'c, B>>,
+) -> bool {
+    let (mut left, mut right) = (left, right);
+    let (mut left_text, mut right_text) = ("", "");
+    loop {
+        let common = left_text.len().min(right_text.len());
+        if left_text.as_bytes()[..common] != right_text.as_bytes()[..common] {
+            return false;
+        }
+        // Equal bytes up to the end of one text are a character boundary of the other.
+        (left_text, right_text) = (&left_text[common..], &right_text[common..]);
+        let left_block = next_block(&mut left_text, &mut left);
+        let right_block = next_block(&mut right_text, &mut right);
+        match (left_block, right_block) {
+            (None, None) if left_text.is_empty() && right_text.is_empty() => return true,
+            (None, None) if left_text.is_empty() != right_text.is_empty() => return false,
+            (None, None) => {}
+            (Some(left), Some(right)) if left == right => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Fills an empty text from the runs, or gives the block that comes before any text.
+fn next_block<'c, B>(text: &mut &'c str, runs: &mut impl Iterator<Item = Run<'c, B>>) -> Option<&'c B> {
+    while text.is_empty() {
+        match runs.next()? {
+            Run::Text(next) => *text = next,
+            Run::Block(block) => return Some(block),
+        }
+    }
+    None
+}
+
+impl<B: Block> PartialEq for Content<B> {
+    fn eq(&self, other: &Self) -> bool {
+        self.length == other.length && self.items().eq(other.items())
+    }
+}
+
+impl<B: Block> fmt::Debug for Content<B> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.items().map(|item| item.block().into_owned())).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Blocks = Content<v2::ContentBlock<'static>>;
+
+    fn content(texts: &[&str]) -> Blocks {
+        let mut content = Blocks::default();
+        for text in texts {
+            push(&mut content, text);
+        }
+        content
+    }
+
+    fn push(content: &mut Blocks, text: &str) {
+        let block = match text.strip_prefix('!') {
+            Some(name) => v2::ContentBlock::ResourceLink(Box::new(v2::ResourceLink::new(name, "file:///w"))),
+            None => v2::ContentBlock::text(text),
+        };
+        content.push(&block, None, &Extra::new());
+    }
+
+    #[test]
+    fn boundaries_do_not_matter_to_what_is_said() {
+        let cases: [(&[&str], &[&str], bool); 8] = [
+            (&[], &[], true),
+            (&["ab", "c"], &["a", "bc"], true),
+            (&["ab", "", "c", ""], &["abc"], true),
+            (&["ab"], &["abc"], false),
+            (&["a", "!x", "b"], &["a", "!x", "b"], true),
+            (&["a", "!x", "b"], &["ab", "!x"], false),
+            (&["a", "!x"], &["a", "!y"], false),
+            (&["é"], &["è"], false),
+        ];
+        for (left, right, same) in cases {
+            assert_eq!(content(left).says_the_same(&content(right)), same, "{left:?} {right:?}");
+            assert_eq!(content(right).says_the_same(&content(left)), same, "{right:?} {left:?}");
+        }
+    }
+
+    #[test]
+    fn items_survive_sealing_and_can_be_read_from_anywhere() {
+        let mut grown = Blocks::default();
+        let mut expected = Vec::new();
+        for number in 0..3000 {
+            let text = if number % 100 == 99 { format!("!{number}") } else { "x".repeat(number % 40) };
+            push(&mut grown, &text);
+            expected.push(text);
+        }
+        push(&mut grown, &"long ".repeat(5000));
+        expected.push("long ".repeat(5000));
+        assert_eq!(grown.len(), expected.len());
+        let shown = |item: Item<'_, v2::ContentBlock<'static>>| match item.structured() {
+            Some(v2::ContentBlock::ResourceLink(link)) => format!("!{}", link.name),
+            _ => item.text().unwrap().to_owned(),
+        };
+        assert!(grown.items().map(shown).eq(expected.iter().cloned()));
+        for start in [0, 1, 511, 512, 513, 1500, 3000, 3001] {
+            assert!(grown.items_from(start).map(shown).eq(expected[start..].iter().cloned()), "{start}");
+        }
+        let text: String = expected.iter().filter(|text| !text.starts_with('!')).cloned().collect();
+        assert_eq!(grown.text(), text);
+    }
+}

@@ -1,0 +1,464 @@
+//! A session on disk: one JSON document with a version, and the way back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+use switchboard_protocol::rpc::RequestId;
+use switchboard_protocol::{Extra, Meta, Revision, Text, Wire, v2};
+
+use crate::content::{Block, Content, Item};
+use crate::entry::{Entry, EntryKind, Origin};
+use crate::error::SessionError;
+use crate::json::extra_object;
+use crate::patch::{MetaRule, set};
+use crate::request::{Elicitation, Moment, Permission, Settlement, Side};
+use crate::session::Session;
+use crate::snapshot::{Info, Plan};
+
+const VERSION: u32 = 1;
+
+/// Values of the protocol stand in the document as they stand on the wire, in the session's dialect.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    version: u32,
+    dialect: Box<str>,
+    replaces_meta: bool,
+    replayed: bool,
+    revision: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    entries: Vec<EntryDocument>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    aliases: Vec<(Box<str>, Box<str>, usize)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    permissions: Vec<RequestDocument>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    elicitations: Vec<RequestDocument>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    plans: Vec<PlanDocument>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notices: Vec<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    info: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    commands: Option<Vec<Box<RawValue>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    config_options: Option<Vec<Box<RawValue>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    usage: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replay: Option<Box<Document>>,
+}
+
+/// An entry is the update that creates it, and what updates do not say.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryDocument {
+    update: Box<RawValue>,
+    revision: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    replayed: bool,
+    /// What came with chunks: the item (of a terminal: the byte), metadata, unknown keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    chunks: Vec<ChunkDocument>,
+}
+
+type ChunkDocument = (usize, Option<Box<RawValue>>, Option<Box<RawValue>>);
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RequestDocument {
+    id: Box<RawValue>,
+    request: Box<RawValue>,
+    opened_at: u64,
+    position: usize,
+    revision: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answer: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answered_by: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cancelled_by: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settled_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    completed: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PlanDocument {
+    update: Box<RawValue>,
+    revision: u64,
+}
+
+impl Serialize for Session {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        store(self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Session {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        restore(&Document::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+// ----- writing
+
+struct Store {
+    dialect: Revision,
+}
+
+fn store(session: &Session) -> Document {
+    let view = &session.view;
+    let store = Store { dialect: view.dialect };
+    let usage = view.usage.as_deref().map(|usage| v2::UsageUpdate {
+        cost: set(usage.cost.clone()),
+        meta: usage.meta.clone(),
+        extra: usage.extra.clone(),
+        ..v2::UsageUpdate::new(usage.used, usage.size)
+    });
+    let info = v2::SessionInfoUpdate {
+        title: set(view.title().map(Into::into)),
+        updated_at: set(view.updated_at().map(Into::into)),
+        meta: set(view.info.meta.clone()),
+        extra: view.info.extra.clone(),
+    };
+    let mut aliases: Vec<_> = (view.aliases.iter())
+        .map(|((kind, id), position)| (kind.as_str().into(), (**id).into(), *position))
+        .collect();
+    aliases.sort();
+    Document {
+        version: VERSION,
+        dialect: dialect_name(view.dialect).into(),
+        replaces_meta: session.meta_rule == MetaRule::Replace,
+        replayed: session.origin == Origin::Replayed,
+        revision: view.revision,
+        entries: view.entries().map(|entry| store.entry(entry)).collect(),
+        aliases,
+        permissions: view.permissions().map(|permission| store.permission(permission)).collect(),
+        elicitations: view.elicitations().map(|elicitation| store.elicitation(elicitation)).collect(),
+        plans: view.plans().map(|plan| store.plan(plan)).collect(),
+        unknown: view.unknown().map(|it| store.raw(&v2::SessionUpdate::Unknown(it.clone()))).collect(),
+        notices: store.raws(view.notices()),
+        state: view.state().map(|state| store.raw(state)),
+        info: (view.info != Info::default()).then(|| store.raw(&info)),
+        commands: view.commands.as_deref().map(|commands| store.raws(commands)),
+        config_options: view.config_options.as_deref().map(|options| store.raws(options)),
+        usage: usage.map(|usage| store.raw(&usage)),
+        replay: session.replay.as_deref().map(|replay| Box::new(self::store(replay))),
+    }
+}
+
+impl Store {
+    fn raw<'a>(&self, value: &impl Wire<'a>) -> Box<RawValue> {
+        // What our own writer wrote is JSON.
+        RawValue::from_string(value.encode(self.dialect)).unwrap_or_else(|_| RawValue::NULL.to_owned())
+    }
+
+    fn raws<'i, 'a, T: Wire<'a> + 'i>(&self, values: impl IntoIterator<Item = &'i T>) -> Vec<Box<RawValue>> {
+        values.into_iter().map(|value| self.raw(value)).collect()
+    }
+
+    fn entry(&self, entry: &Entry) -> EntryDocument {
+        let chunks = match entry {
+            Entry::Message(message) => self.chunks(&message.content),
+            Entry::ToolCall(call) => self.chunks(&call.content),
+            Entry::Compaction(compaction) => self.chunks(&compaction.summary),
+            Entry::Terminal(terminal) => {
+                let chunk = |(place, meta)| (place, Some(self.raw(meta)), None);
+                terminal.chunk_metas().map(chunk).collect()
+            }
+        };
+        EntryDocument {
+            update: self.raw(&entry.to_update()),
+            revision: entry.revision(),
+            replayed: entry.origin() == Origin::Replayed,
+            chunks,
+        }
+    }
+
+    fn chunks<B: Block>(&self, content: &Content<B>) -> Vec<ChunkDocument> {
+        let chunk = |(index, item): (usize, Item<'_, B>)| {
+            let meta = item.chunk_meta().map(|meta| self.raw(meta));
+            let extra = item.chunk_extra().and_then(extra_object).map(|extra| self.raw(&extra));
+            (meta.is_some() || extra.is_some()).then_some((index, meta, extra))
+        };
+        content.items().enumerate().filter_map(chunk).collect()
+    }
+
+    fn permission(&self, permission: &Permission) -> RequestDocument {
+        let request = v2::RequestPermissionRequest {
+            description: permission.description().map(Into::into),
+            subject: permission.subject().cloned(),
+            meta: permission.meta.clone(),
+            extra: permission.extra.clone(),
+            ..v2::RequestPermissionRequest::new("", permission.title(), permission.options().to_vec())
+        };
+        let base = RequestDocument {
+            id: self.raw(&permission.id),
+            request: self.raw(&request),
+            opened_at: permission.opened_at.0,
+            position: permission.position,
+            revision: permission.revision,
+            ..RequestDocument::default()
+        };
+        base.settled(&permission.settlement, |option_id| self.raw(&Text::Borrowed(&**option_id)))
+    }
+
+    fn elicitation(&self, elicitation: &Elicitation) -> RequestDocument {
+        let base = RequestDocument {
+            id: self.raw(&elicitation.id),
+            request: self.raw(elicitation.request()),
+            opened_at: elicitation.opened_at.0,
+            position: elicitation.position,
+            revision: elicitation.revision,
+            completed: elicitation.completed,
+            ..RequestDocument::default()
+        };
+        base.settled(&elicitation.settlement, |response| self.raw(&**response))
+    }
+
+    fn plan(&self, plan: &Plan) -> PlanDocument {
+        let update = v2::PlanUpdate { meta: plan.meta.clone(), ..v2::PlanUpdate::new(plan.content.clone()) };
+        PlanDocument { update: self.raw(&update), revision: plan.revision }
+    }
+}
+
+impl RequestDocument {
+    fn settled<A>(mut self, settlement: &Settlement<A>, write: impl Fn(&A) -> Box<RawValue>) -> Self {
+        match settlement {
+            Settlement::Pending => {}
+            Settlement::Answered { answer, by, at } => {
+                self.answer = Some(write(answer));
+                self.answered_by = Some((**by).into());
+                self.settled_at = Some(at.0);
+            }
+            Settlement::Cancelled { by, at } => {
+                self.cancelled_by = Some(by.as_str().into());
+                self.settled_at = Some(at.0);
+            }
+        }
+        self
+    }
+
+    fn settlement<A>(&self, read: impl Fn(&RawValue) -> Restored<A>) -> Restored<Settlement<A>> {
+        let at = Moment(self.settled_at.unwrap_or_default());
+        Ok(match (&self.answer, self.cancelled_by.as_deref()) {
+            (Some(answer), _) => {
+                let by = self.answered_by.as_deref().unwrap_or_default().into();
+                Settlement::Answered { answer: read(answer)?, by, at }
+            }
+            (None, Some("agent")) => Settlement::Cancelled { by: Side::Agent, at },
+            (None, Some(_)) => Settlement::Cancelled { by: Side::Client, at },
+            (None, None) => Settlement::Pending,
+        })
+    }
+}
+
+impl Default for RequestDocument {
+    fn default() -> Self {
+        let null = || RawValue::NULL.to_owned();
+        RequestDocument {
+            id: null(),
+            request: null(),
+            opened_at: 0,
+            position: 0,
+            revision: 0,
+            answer: None,
+            answered_by: None,
+            cancelled_by: None,
+            settled_at: None,
+            completed: false,
+        }
+    }
+}
+
+const DIALECTS: [(Revision, &str); 4] =
+    [(Revision::V1, "v1"), (Revision::Spec, "spec"), (Revision::Newest, "newest"), (Revision::Any, "any")];
+
+fn dialect_name(dialect: Revision) -> &'static str {
+    DIALECTS.iter().find(|(known, _)| *known == dialect).map_or("any", |(_, name)| name)
+}
+
+// ----- reading
+
+type Restored<T> = Result<T, SessionError>;
+
+/// What is stored is read tolerantly, since it may have been read so when it came.
+fn wire<'d, T: Wire<'d>>(raw: &'d RawValue, dialect: Revision, place: &'static str) -> Restored<T> {
+    match T::decode_tolerant(raw.get(), dialect) {
+        Ok((value, _)) => Ok(value),
+        Err(source) => Err(SessionError::Damaged { place, source: Some(source) }),
+    }
+}
+
+fn wires<'d, T: Wire<'d>>(
+    raws: &'d [Box<RawValue>],
+    dialect: Revision,
+    place: &'static str,
+) -> Restored<Vec<T::Owned>> {
+    raws.iter().map(|raw| wire::<T>(raw, dialect, place).map(T::into_owned)).collect()
+}
+
+fn restore(document: &Document) -> Restored<Session> {
+    if document.version != VERSION {
+        return Err(SessionError::UnknownVersion { version: document.version });
+    }
+    let dialect = DIALECTS.iter().find(|(_, name)| **name == *document.dialect);
+    let Some(&(dialect, _)) = dialect else {
+        return Err(SessionError::Damaged { place: "dialect", source: None });
+    };
+    let mut session = Session::new(dialect);
+    // Every entry is made by one update, whose metadata is all there is.
+    session.meta_rule = MetaRule::Replace;
+    for entry in &document.entries {
+        restore_entry(&mut session, entry)?;
+    }
+    for plan in &document.plans {
+        let update: v2::PlanUpdate<'_> = wire(&plan.update, dialect, "plans")?;
+        session.view.revision = plan.revision.saturating_sub(1);
+        session.apply(&v2::SessionUpdate::PlanUpdate(update));
+    }
+    for unknown in &document.unknown {
+        session.apply(&wire(unknown, dialect, "unknown")?);
+    }
+    if let Some(info) = &document.info {
+        session.apply(&v2::SessionUpdate::SessionInfoUpdate(Box::new(wire(info, dialect, "info")?)));
+    }
+    if let Some(usage) = &document.usage {
+        session.apply(&v2::SessionUpdate::UsageUpdate(Box::new(wire(usage, dialect, "usage")?)));
+    }
+    if let Some(state) = &document.state {
+        session.apply(&v2::SessionUpdate::StateUpdate(Box::new(wire(state, dialect, "state")?)));
+    }
+    for request in &document.permissions {
+        restore_permission(&mut session, request, dialect)?;
+    }
+    for request in &document.elicitations {
+        restore_elicitation(&mut session, request, dialect)?;
+    }
+    let view = &mut session.view;
+    if let Some(commands) = &document.commands {
+        view.commands = Some(wires::<v2::AvailableCommand<'_>>(commands, dialect, "commands")?.into());
+    }
+    if let Some(options) = &document.config_options {
+        let options = wires::<v2::SessionConfigOption<'_>>(options, dialect, "configOptions")?;
+        view.config_options = Some(options.into());
+    }
+    view.notices = Arc::new(wires::<v2::Notice<'_>>(&document.notices, dialect, "notices")?);
+    let alias = |(kind, id, position): &(Box<str>, Box<str>, usize)| {
+        let kind = EntryKind::parse(kind).filter(|_| *position < view.entries.len());
+        kind.map(|kind| ((kind, Arc::from(&**id)), *position))
+    };
+    let aliases: Option<HashMap<_, _>> = document.aliases.iter().map(alias).collect();
+    let aliases = aliases.ok_or(SessionError::Damaged { place: "aliases", source: None })?;
+    view.aliases = Arc::new(aliases);
+    view.revision = document.revision;
+    session.meta_rule = if document.replaces_meta { MetaRule::Replace } else { MetaRule::Merge };
+    session.origin = origin(document.replayed);
+    session.replay = document.replay.as_deref().map(restore).transpose()?.map(Box::new);
+    Ok(session)
+}
+
+fn origin(replayed: bool) -> Origin {
+    if replayed { Origin::Replayed } else { Origin::Live }
+}
+
+fn restore_entry(session: &mut Session, document: &EntryDocument) -> Restored<()> {
+    let dialect = session.view.dialect;
+    let position = session.view.entries.len();
+    let update = wire(&document.update, dialect, "entries")?;
+    session.apply(&update);
+    let damaged = SessionError::Damaged { place: "entries", source: None };
+    let entry = session.view.entries.get_mut(position).ok_or(damaged)?;
+    let head = entry.head_mut();
+    head.revision = document.revision;
+    head.origin = origin(document.replayed);
+    if document.chunks.is_empty() {
+        return Ok(());
+    }
+    match entry {
+        Entry::Message(message) => {
+            restore_chunks(&mut Arc::make_mut(message).content, &document.chunks, dialect)
+        }
+        Entry::ToolCall(call) => restore_chunks(&mut Arc::make_mut(call).content, &document.chunks, dialect),
+        Entry::Compaction(compaction) => {
+            restore_chunks(&mut Arc::make_mut(compaction).summary, &document.chunks, dialect)
+        }
+        Entry::Terminal(terminal) => {
+            let terminal = Arc::make_mut(terminal);
+            for (place, meta, _) in &document.chunks {
+                if let Some(meta) = meta {
+                    let meta: Meta<'_> = wire(meta, dialect, "chunks")?;
+                    terminal.chunks.push((*place, Arc::new(meta.into_owned())));
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn restore_chunks<B: Block>(
+    content: &mut Content<B>,
+    chunks: &[ChunkDocument],
+    dialect: Revision,
+) -> Restored<()> {
+    let mut chunks = chunks.iter().peekable();
+    let mut restored = Content::default();
+    for (index, item) in content.items().enumerate() {
+        let chunk = chunks.next_if(|(place, _, _)| *place == index);
+        let (meta, extra) = chunk.map_or((None, None), |(_, meta, extra)| (meta.as_ref(), extra.as_ref()));
+        let meta: Option<Meta<'_>> = meta.map(|meta| wire(meta, dialect, "chunks")).transpose()?;
+        let mut keys = Extra::new();
+        if let Some(extra) = extra {
+            let extra: Meta<'_> = wire(extra, dialect, "chunks")?;
+            for (key, value) in extra.entries() {
+                keys.insert(key.into_owned(), value.into_owned());
+            }
+        }
+        restored.push(&item.block(), meta.as_ref(), &keys);
+    }
+    *content = restored;
+    Ok(())
+}
+
+fn restore_permission(session: &mut Session, document: &RequestDocument, dialect: Revision) -> Restored<()> {
+    let id: RequestId<'_> = wire(&document.id, dialect, "permissions")?;
+    let request: v2::RequestPermissionRequest<'_> = wire(&document.request, dialect, "permissions")?;
+    let mut permission = Permission::new(&id, &request, Moment(document.opened_at), document.position);
+    permission.revision = document.revision;
+    permission.settlement = document.settlement(|answer| {
+        let option_id: Text<'_> = wire(answer, dialect, "permissions")?;
+        Ok(Arc::from(&*option_id))
+    })?;
+    session.view.push_permission(permission);
+    Ok(())
+}
+
+fn restore_elicitation(session: &mut Session, document: &RequestDocument, dialect: Revision) -> Restored<()> {
+    let id: RequestId<'_> = wire(&document.id, dialect, "elicitations")?;
+    let request: v2::CreateElicitationRequest<'_> = wire(&document.request, dialect, "elicitations")?;
+    let settlement = document.settlement(|answer| {
+        let response: v2::CreateElicitationResponse<'_> = wire(answer, dialect, "elicitations")?;
+        Ok(Arc::new(response.into_owned()))
+    })?;
+    session.view.push_elicitation(Elicitation {
+        id: id.into_owned(),
+        request: Arc::new(request.into_owned()),
+        opened_at: Moment(document.opened_at),
+        position: document.position,
+        settlement,
+        completed: document.completed,
+        revision: document.revision,
+    });
+    Ok(())
+}

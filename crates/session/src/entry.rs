@@ -1,0 +1,449 @@
+//! What a transcript consists of.
+
+use std::sync::Arc;
+
+use switchboard_protocol::{Extra, Meta, Raw, v2};
+
+use crate::bytes::Bytes;
+use crate::content::Content;
+
+/// What an entry of the transcript is. Each kind has ids of its own: a user message and an agent message may
+/// share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EntryKind {
+    /// A message of the user.
+    UserMessage,
+    /// A message of the agent.
+    AgentMessage,
+    /// A thought of the agent.
+    AgentThought,
+    /// A tool call.
+    ToolCall,
+    /// A terminal.
+    Terminal,
+    /// A compaction of the conversation.
+    Compaction,
+}
+
+impl EntryKind {
+    /// All kinds.
+    pub const ALL: [EntryKind; 6] = [
+        EntryKind::UserMessage,
+        EntryKind::AgentMessage,
+        EntryKind::AgentThought,
+        EntryKind::ToolCall,
+        EntryKind::Terminal,
+        EntryKind::Compaction,
+    ];
+
+    /// The kind as the JSON form of a session has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EntryKind::UserMessage => "user_message",
+            EntryKind::AgentMessage => "agent_message",
+            EntryKind::AgentThought => "agent_thought",
+            EntryKind::ToolCall => "tool_call",
+            EntryKind::Terminal => "terminal",
+            EntryKind::Compaction => "compaction",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        EntryKind::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// How an entry first came into the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Origin {
+    /// While it happened.
+    #[default]
+    Live,
+    /// In a replay of history.
+    Replayed,
+}
+
+/// One entry of the transcript. A copy costs one reference count.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entry {
+    /// A message or a thought.
+    Message(Arc<Message>),
+    /// A tool call.
+    ToolCall(Arc<ToolCall>),
+    /// A terminal.
+    Terminal(Arc<Terminal>),
+    /// A compaction of the conversation.
+    Compaction(Arc<Compaction>),
+}
+
+/// What all entries have.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Head {
+    pub(crate) kind: EntryKind,
+    pub(crate) origin: Origin,
+    pub(crate) id: Arc<str>,
+    pub(crate) revision: u64,
+    pub(crate) meta: Option<Meta<'static>>,
+    pub(crate) extra: Extra<'static>,
+}
+
+impl Head {
+    fn new(kind: EntryKind, id: &str, origin: Origin) -> Self {
+        Head { kind, origin, id: id.into(), revision: 0, meta: None, extra: Extra::new() }
+    }
+}
+
+impl Entry {
+    pub(crate) fn new(kind: EntryKind, id: &str, origin: Origin) -> Self {
+        let head = Head::new(kind, id, origin);
+        match kind {
+            EntryKind::UserMessage | EntryKind::AgentMessage | EntryKind::AgentThought => {
+                Entry::Message(Arc::new(Message { head, content: Content::default() }))
+            }
+            EntryKind::ToolCall => Entry::ToolCall(Arc::new(ToolCall::new(head))),
+            EntryKind::Terminal => Entry::Terminal(Arc::new(Terminal::new(head))),
+            EntryKind::Compaction => Entry::Compaction(Arc::new(Compaction::new(head))),
+        }
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        match self {
+            Entry::Message(message) => &message.head,
+            Entry::ToolCall(call) => &call.head,
+            Entry::Terminal(terminal) => &terminal.head,
+            Entry::Compaction(compaction) => &compaction.head,
+        }
+    }
+
+    pub(crate) fn head_mut(&mut self) -> &mut Head {
+        match self {
+            Entry::Message(message) => &mut Arc::make_mut(message).head,
+            Entry::ToolCall(call) => &mut Arc::make_mut(call).head,
+            Entry::Terminal(terminal) => &mut Arc::make_mut(terminal).head,
+            Entry::Compaction(compaction) => &mut Arc::make_mut(compaction).head,
+        }
+    }
+
+    /// What the entry is.
+    pub fn kind(&self) -> EntryKind {
+        self.head().kind
+    }
+
+    /// The id, unique among entries of its kind.
+    pub fn id(&self) -> &str {
+        &self.head().id
+    }
+
+    /// The session's revision at which the entry last changed.
+    pub fn revision(&self) -> u64 {
+        self.head().revision
+    }
+
+    /// How the entry first came.
+    pub fn origin(&self) -> Origin {
+        self.head().origin
+    }
+
+    /// Metadata of the entry.
+    pub fn meta(&self) -> Option<&Meta<'static>> {
+        self.head().meta.as_ref()
+    }
+
+    /// Keys of its updates that the protocol does not define, each with its latest value.
+    pub fn extra(&self) -> &Extra<'static> {
+        &self.head().extra
+    }
+
+    /// The message or thought, where this is one.
+    pub fn as_message(&self) -> Option<&Message> {
+        match self {
+            Entry::Message(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// The tool call, where this is one.
+    pub fn as_tool_call(&self) -> Option<&ToolCall> {
+        match self {
+            Entry::ToolCall(call) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// The terminal, where this is one.
+    pub fn as_terminal(&self) -> Option<&Terminal> {
+        match self {
+            Entry::Terminal(terminal) => Some(terminal),
+            _ => None,
+        }
+    }
+
+    /// The compaction, where this is one.
+    pub fn as_compaction(&self) -> Option<&Compaction> {
+        match self {
+            Entry::Compaction(compaction) => Some(compaction),
+            _ => None,
+        }
+    }
+
+    /// Whether both are of one kind and say the same, whatever their ids, metadata and chunk boundaries.
+    pub(crate) fn says_the_same(&self, other: &Entry) -> bool {
+        match (self, other) {
+            (Entry::Message(left), Entry::Message(right)) => {
+                left.head.kind == right.head.kind && left.content.says_the_same(&right.content)
+            }
+            (Entry::ToolCall(left), Entry::ToolCall(right)) => {
+                left.title == right.title
+                    && left.kind == right.kind
+                    && left.raw_input == right.raw_input
+                    && left.content.says_the_same(&right.content)
+            }
+            (Entry::Terminal(left), Entry::Terminal(right)) => {
+                left.command == right.command && left.cwd == right.cwd && left.output == right.output
+            }
+            (Entry::Compaction(left), Entry::Compaction(right)) => {
+                left.status == right.status && left.summary.says_the_same(&right.summary)
+            }
+            _ => false,
+        }
+    }
+}
+
+macro_rules! head_getters {
+    ($($type:ident),*) => {$(
+        impl $type {
+            /// The id, unique among entries of its kind.
+            pub fn id(&self) -> &str {
+                &self.head.id
+            }
+
+            /// The session's revision at which the entry last changed.
+            pub fn revision(&self) -> u64 {
+                self.head.revision
+            }
+
+            /// Metadata of the entry. That of a chunk is with its item.
+            pub fn meta(&self) -> Option<&Meta<'static>> {
+                self.head.meta.as_ref()
+            }
+        }
+    )*};
+}
+
+head_getters!(Message, ToolCall, Terminal, Compaction);
+
+/// A message of the user or the agent, or a thought.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    pub(crate) head: Head,
+    pub(crate) content: Content<v2::ContentBlock<'static>>,
+}
+
+impl Message {
+    /// Whose message it is, and whether it is a thought.
+    pub fn kind(&self) -> EntryKind {
+        self.head.kind
+    }
+
+    /// What it says.
+    pub fn content(&self) -> &Content<v2::ContentBlock<'static>> {
+        &self.content
+    }
+}
+
+/// A tool call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    pub(crate) head: Head,
+    pub(crate) kind: v2::ToolKind,
+    pub(crate) status: v2::ToolCallStatus,
+    pub(crate) title: Option<Arc<str>>,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) content: Content<v2::ToolCallContent<'static>>,
+    pub(crate) locations: Option<Arc<[v2::ToolCallLocation<'static>]>>,
+    pub(crate) raw_input: Option<Arc<Raw<'static>>>,
+    pub(crate) raw_output: Option<Arc<Raw<'static>>>,
+    pub(crate) capabilities: Option<Arc<v2::CancelCapabilities<'static>>>,
+}
+
+impl ToolCall {
+    fn new(head: Head) -> Self {
+        ToolCall {
+            head,
+            kind: v2::ToolKind::Other,
+            status: v2::ToolCallStatus::Pending,
+            title: None,
+            name: None,
+            content: Content::default(),
+            locations: None,
+            raw_input: None,
+            raw_output: None,
+            capabilities: None,
+        }
+    }
+
+    /// What the tool is doing, for people. A client shows words of its own where there is none.
+    pub fn title(&self) -> Option<&str> {
+        self.title.as_deref()
+    }
+
+    /// The tool's name, for programs.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// What the tool does.
+    pub fn kind(&self) -> &v2::ToolKind {
+        &self.kind
+    }
+
+    /// How far it is.
+    pub fn status(&self) -> &v2::ToolCallStatus {
+        &self.status
+    }
+
+    /// What it has produced.
+    pub fn content(&self) -> &Content<v2::ToolCallContent<'static>> {
+        &self.content
+    }
+
+    /// The files it works on.
+    pub fn locations(&self) -> &[v2::ToolCallLocation<'static>] {
+        self.locations.as_deref().unwrap_or_default()
+    }
+
+    /// The parameters that the tool was called with.
+    pub fn raw_input(&self) -> Option<&Raw<'static>> {
+        self.raw_input.as_deref()
+    }
+
+    /// What the tool returned.
+    pub fn raw_output(&self) -> Option<&Raw<'static>> {
+        self.raw_output.as_deref()
+    }
+
+    /// What the client may ask of this call.
+    pub fn capabilities(&self) -> Option<&v2::CancelCapabilities<'static>> {
+        self.capabilities.as_deref()
+    }
+
+    /// The ids of the terminals whose output belongs here. They may be known already, later or never.
+    pub fn terminal_ids(&self) -> impl Iterator<Item = &str> {
+        self.content.items().filter_map(|item| match item.structured()? {
+            v2::ToolCallContent::Terminal(terminal) => Some(&*terminal.terminal_id),
+            _ => None,
+        })
+    }
+}
+
+/// A terminal that the agent runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Terminal {
+    pub(crate) head: Head,
+    pub(crate) command: Option<Arc<str>>,
+    pub(crate) cwd: Option<Arc<str>>,
+    pub(crate) output: Bytes,
+    pub(crate) output_meta: Option<Meta<'static>>,
+    pub(crate) chunks: Vec<(usize, Arc<Meta<'static>>)>,
+    pub(crate) exit_status: Option<Arc<v2::TerminalExitStatus<'static>>>,
+    pub(crate) size: Option<Arc<v2::TerminalSize<'static>>>,
+    pub(crate) capabilities: Option<Arc<v2::CancelCapabilities<'static>>>,
+}
+
+impl Terminal {
+    fn new(head: Head) -> Self {
+        Terminal {
+            head,
+            command: None,
+            cwd: None,
+            output: Bytes::default(),
+            output_meta: None,
+            chunks: Vec::new(),
+            exit_status: None,
+            size: None,
+            capabilities: None,
+        }
+    }
+
+    pub(crate) fn clear_output(&mut self) {
+        self.output = Bytes::default();
+        self.output_meta = None;
+        self.chunks = Vec::new();
+    }
+
+    /// The command line.
+    pub fn command(&self) -> Option<&str> {
+        self.command.as_deref()
+    }
+
+    /// Where it runs.
+    pub fn cwd(&self) -> Option<&str> {
+        self.cwd.as_deref()
+    }
+
+    /// What it has written: bytes, in which characters and escape sequences may be unfinished.
+    pub fn output(&self) -> &Bytes {
+        &self.output
+    }
+
+    /// Metadata of the last snapshot of the output.
+    pub fn output_meta(&self) -> Option<&Meta<'static>> {
+        self.output_meta.as_ref()
+    }
+
+    /// The metadata of chunks that had some, with the place in the output where the chunk begins.
+    pub fn chunk_metas(&self) -> impl Iterator<Item = (usize, &Meta<'static>)> {
+        self.chunks.iter().map(|(place, meta)| (*place, &**meta))
+    }
+
+    /// How it ended; once there, it has.
+    pub fn exit_status(&self) -> Option<&v2::TerminalExitStatus<'static>> {
+        self.exit_status.as_deref()
+    }
+
+    /// Columns and rows.
+    pub fn size(&self) -> Option<&v2::TerminalSize<'static>> {
+        self.size.as_deref()
+    }
+
+    /// What the client may ask of it.
+    pub fn capabilities(&self) -> Option<&v2::CancelCapabilities<'static>> {
+        self.capabilities.as_deref()
+    }
+}
+
+/// A compaction of the conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compaction {
+    pub(crate) head: Head,
+    pub(crate) status: v2::CompactionStatus,
+    pub(crate) summary: Content<v2::ContentBlock<'static>>,
+    pub(crate) error: Option<Arc<str>>,
+}
+
+impl Compaction {
+    fn new(head: Head) -> Self {
+        Compaction {
+            head,
+            status: v2::CompactionStatus::InProgress,
+            summary: Content::default(),
+            error: None,
+        }
+    }
+
+    /// How far it is.
+    pub fn status(&self) -> &v2::CompactionStatus {
+        &self.status
+    }
+
+    /// What remains of the conversation.
+    pub fn summary(&self) -> &Content<v2::ContentBlock<'static>> {
+        &self.summary
+    }
+
+    /// What went wrong.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+}

@@ -1,0 +1,51 @@
+use switchboard_protocol::DecodeError;
+use switchboard_protocol::rpc::RequestId;
+
+/// Why something asked of a session cannot be done. Updates never fail: whatever was decoded applies.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// No request with this id was made in the session.
+    #[error("there is no request {id}")]
+    NoSuchRequest {
+        /// The id asked for.
+        id: RequestId<'static>,
+    },
+    /// The request has been answered or taken back before; what comes late is dropped.
+    #[error("the request {id} is settled already")]
+    AlreadySettled {
+        /// The request.
+        id: RequestId<'static>,
+    },
+    /// The answer names an option that was not offered, so it is no approval. The request stays open.
+    #[error("the permission {id} has no option {option_id:?}")]
+    OptionNotOffered {
+        /// The request.
+        id: RequestId<'static>,
+        /// The option that the answer names.
+        option_id: Box<str>,
+    },
+    /// The outcome is of a kind that nobody here knows, so it is no approval. The request stays open.
+    #[error("the outcome {outcome:?} of the permission {id} is unknown")]
+    UnknownOutcome {
+        /// The request.
+        id: RequestId<'static>,
+        /// The outcome's tag.
+        outcome: Box<str>,
+    },
+    /// A stored session is of a version that this library does not read.
+    #[error("a stored session of version {version} cannot be read")]
+    UnknownVersion {
+        /// The version found.
+        version: u32,
+    },
+    /// Part of a stored session is not what it should be.
+    #[error("the stored session is damaged in {place}")]
+    Damaged {
+        /// Which part.
+        place: &'static str,
+        /// What is wrong there.
+        #[source]
+        source: Option<DecodeError>,
+    },
+}

@@ -1,0 +1,58 @@
+//! The state of an ACP session. Feed [`Session`] the updates that the agent sends, and it holds the transcript
+//! that they amount to, by all the rules of the protocol, and tells after each what changed.
+//! It is pure: no input or output, no clock, no threads of its own.
+//!
+//! - [`Session`] folds: [`Session::apply`] for updates, [`Session::open_permission`] and its like for what the
+//!   agent asks, [`Session::begin_replay`] for history. It derefs to [`Snapshot`], where all reading is.
+//! - [`Snapshot`] is the session at one moment: cheap to take, readable on another thread.
+//! - [`Entry`] is one thing in the transcript; [`Content`] is what a message or a tool call consists of.
+//! - [`Changes`] is what one update changed, for who draws the session.
+//! - [`Conversation`] sorts the messages of a connection into sessions.
+//!
+//! ```
+//! use switchboard_protocol::{Revision, Wire, v2};
+//! use switchboard_session::{EntryKind, Session};
+//!
+//! let mut session = Session::new(Revision::Any);
+//! for line in [
+//!     r#"{"sessionUpdate":"agent_message_chunk","messageId":"m-1","content":{"type":"text","text":"Look"}}"#,
+//!     r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-1","title":"Read conf.json"}"#,
+//!     r#"{"sessionUpdate":"agent_message_chunk","messageId":"m-1","content":{"type":"text","text":"ing..."}}"#,
+//! ] {
+//!     session.apply(&v2::SessionUpdate::decode(line, Revision::Any)?);
+//! }
+//! let message = session.message(EntryKind::AgentMessage, "m-1").unwrap();
+//! assert_eq!(message.content().text(), "Looking...");
+//! assert_eq!(session.entries().map(|entry| entry.id()).collect::<Vec<_>>(), ["m-1", "c-1"]);
+//! # Ok::<(), switchboard_protocol::DecodeError>(())
+//! ```
+
+mod bytes;
+mod change;
+mod content;
+mod conversation;
+mod document;
+mod entry;
+mod error;
+mod index;
+mod json;
+mod patch;
+mod replay;
+mod request;
+mod requests;
+mod session;
+mod shared_vec;
+mod snapshot;
+mod update;
+
+pub use bytes::Bytes;
+pub use change::{
+    Change, Changes, ContentChange, EntryChange, EntryField, FieldChange, FieldChanges, RequestEvent,
+};
+pub use content::{Block, Content, Item};
+pub use conversation::{Conversation, ConversationError, Step};
+pub use entry::{Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
+pub use error::SessionError;
+pub use request::{Elicitation, Moment, Permission, Settlement, Side};
+pub use session::Session;
+pub use snapshot::{Activity, Plan, Snapshot, Usage};

@@ -1,0 +1,153 @@
+//! How one field of an update changes what is stored.
+
+use std::sync::Arc;
+
+use switchboard_protocol::{Extra, Field, Meta, Raw, Text, Wire};
+
+use crate::change::{ContentChange, FieldChange};
+use crate::content::{Block, Content};
+
+/// What an update's `_meta` does to the stored one. This is where the two dialects differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MetaRule {
+    /// It takes the place of what is stored, as every other field does.
+    Replace,
+    /// Its keys are merged into what is stored; a key that is `null` goes away.
+    Merge,
+}
+
+impl MetaRule {
+    pub(crate) fn apply(self, stored: &mut Option<Meta<'static>>, field: &Field<Meta<'_>>) -> Option<FieldChange> {
+        match (self, field) {
+            (_, Field::Keep) => None,
+            (_, Field::Clear) => stored.take().map(|_| FieldChange::Cleared),
+            (MetaRule::Replace, Field::Set(meta)) => {
+                replace(stored, meta.clone().into_owned())
+            }
+            (MetaRule::Merge, Field::Set(meta)) => merge(stored, meta),
+        }
+    }
+}
+
+fn merge(stored: &mut Option<Meta<'static>>, meta: &Meta<'_>) -> Option<FieldChange> {
+    let mut merged: Vec<(Text<'_>, Raw<'_>)> = stored.iter().flat_map(Meta::entries).collect();
+    let mut touched = false;
+    for (key, value) in meta.entries() {
+        let place = merged.iter().position(|(known, _)| *known == key);
+        match (place, value.as_str() == "null") {
+            (Some(place), true) => {
+                merged.remove(place);
+                touched = true;
+            }
+            (Some(place), false) => {
+                touched |= merged[place].1 != value;
+                merged[place].1 = value;
+            }
+            (None, true) => {}
+            (None, false) => {
+                merged.push((key, value));
+                touched = true;
+            }
+        }
+    }
+    if !touched {
+        return None;
+    }
+    let merged = Meta::from_entries(merged);
+    *stored = Some(merged);
+    Some(FieldChange::Set)
+}
+
+fn replace<T: PartialEq>(stored: &mut Option<T>, value: T) -> Option<FieldChange> {
+    if stored.as_ref() == Some(&value) {
+        return None;
+    }
+    *stored = Some(value);
+    Some(FieldChange::Set)
+}
+
+pub(crate) fn patch_text(stored: &mut Option<Arc<str>>, field: &Field<Text<'_>>) -> Option<FieldChange> {
+    match field {
+        Field::Keep => None,
+        Field::Clear => stored.take().map(|_| FieldChange::Cleared),
+        Field::Set(text) if stored.as_deref() == Some(&**text) => None,
+        Field::Set(text) => {
+            *stored = Some((**text).into());
+            Some(FieldChange::Set)
+        }
+    }
+}
+
+pub(crate) fn patch_shared<'a, T: Wire<'a, Owned: PartialEq> + Clone>(
+    stored: &mut Option<Arc<T::Owned>>,
+    field: &Field<T>,
+) -> Option<FieldChange> {
+    match field {
+        Field::Keep => None,
+        Field::Clear => stored.take().map(|_| FieldChange::Cleared),
+        Field::Set(value) => replace(stored, Arc::new(value.clone().into_owned())),
+    }
+}
+
+/// A field that has a default where others have nothing.
+pub(crate) fn patch_defaulted<T: Clone + PartialEq + Default>(
+    stored: &mut T,
+    field: &Field<T>,
+) -> Option<FieldChange> {
+    let (value, change) = match field {
+        Field::Keep => return None,
+        Field::Clear => (T::default(), FieldChange::Cleared),
+        Field::Set(value) => (value.clone(), FieldChange::Set),
+    };
+    if *stored == value {
+        return None;
+    }
+    *stored = value;
+    Some(change)
+}
+
+pub(crate) fn patch_list<'a, T: Wire<'a, Owned: PartialEq> + Clone>(
+    stored: &mut Option<Arc<[T::Owned]>>,
+    field: &Field<Vec<T>>,
+) -> Option<FieldChange> {
+    match field {
+        Field::Keep => None,
+        Field::Set(items) if !items.is_empty() => {
+            replace(stored, items.iter().map(|item| item.clone().into_owned()).collect())
+        }
+        Field::Clear | Field::Set(_) => stored.take().map(|_| FieldChange::Cleared),
+    }
+}
+
+pub(crate) fn patch_content<'a, B: Block>(
+    stored: &mut Content<B>,
+    field: &Field<Vec<B::Wire<'a>>>,
+) -> ContentChange {
+    let blocks: &[B::Wire<'a>] = match field {
+        Field::Keep => return ContentChange::Kept,
+        Field::Clear => &[],
+        Field::Set(blocks) => blocks,
+    };
+    if blocks.is_empty() && stored.is_empty() {
+        return ContentChange::Kept;
+    }
+    stored.replace(blocks);
+    ContentChange::Replaced(blocks.len())
+}
+
+/// Unknown keys: each keeps the value that it last had.
+pub(crate) fn patch_extra(stored: &mut Extra<'static>, extra: &Extra<'_>) -> Option<FieldChange> {
+    let mut change = None;
+    for (key, value) in extra.iter() {
+        if stored.get(key).is_none_or(|known| known.as_str() != value.as_str()) {
+            stored.insert(key.to_owned(), value.clone().into_owned());
+            change = Some(FieldChange::Set);
+        }
+    }
+    change
+}
+
+/// The field that makes a new entry have this value.
+pub(crate) fn set<T>(value: Option<T>) -> Field<T> {
+    value.map_or(Field::Keep, Field::Set)
+}

@@ -1,0 +1,253 @@
+//! Permissions and elicitations of a session: asked, answered, taken back.
+
+use std::sync::Arc;
+
+use switchboard_protocol::rpc::RequestId;
+use switchboard_protocol::{Wire, v2};
+
+use crate::change::{Change, Changes, RequestEvent};
+use crate::error::SessionError;
+use crate::request::{Elicitation, Moment, Permission, Settlement, Side};
+use crate::session::Session;
+
+impl Session {
+    /// The agent asks for a permission. A tool call that it is about is changed first, exactly as an update
+    /// would change it; the words of the prompt change nothing.
+    ///
+    /// ```
+    /// use switchboard_protocol::{Revision, v2};
+    /// use switchboard_session::{Moment, Session, SessionError};
+    ///
+    /// let mut session = Session::new(Revision::Any);
+    /// let yes = v2::PermissionOption::new("y", "Allow", v2::PermissionOptionKind::AllowOnce);
+    /// let request = v2::RequestPermissionRequest::new("s-1", "Write to conf.json?", vec![yes]);
+    /// session.open_permission(&5.into(), &request, Moment(1000));
+    /// assert_eq!(session.pending_permissions().count(), 1);
+    ///
+    /// let refused = session.answer_permission(&5.into(), "n", "user", Moment(2000));
+    /// assert!(matches!(refused, Err(SessionError::OptionNotOffered { .. })));
+    /// session.answer_permission(&5.into(), "y", "user", Moment(2000))?;
+    /// assert!(session.permission(&5.into()).unwrap().is_granted());
+    /// # Ok::<(), SessionError>(())
+    /// ```
+    pub fn open_permission(
+        &mut self,
+        id: &RequestId<'_>,
+        request: &v2::RequestPermissionRequest<'_>,
+        at: Moment,
+    ) -> Changes {
+        let mut changes = Changes::default();
+        if let Some(v2::RequestPermissionSubject::ToolCall(subject)) = &request.subject {
+            match &mut self.replay {
+                Some(replay) => {
+                    replay.tool_call_update(&subject.tool_call, &mut Changes::default());
+                }
+                None => self.tool_call_update(&subject.tool_call, &mut changes),
+            }
+        }
+        // An id that is used again while its request is open: the agent has forgotten the first one.
+        if let Some(index) = self.permission_place(id) {
+            self.settle(index, Settlement::Cancelled { by: Side::Agent, at }, &mut changes);
+        }
+        let mut permission = Permission::new(id, request, at, self.view.entries.len());
+        permission.revision = self.view.revision + 1;
+        let index = self.view.push_permission(permission);
+        changes.push(Change::Permission { index, event: RequestEvent::Opened });
+        self.finish(changes)
+    }
+
+    /// Somebody chooses an option. One that was not offered is refused, and the permission stays open.
+    pub fn answer_permission(
+        &mut self,
+        id: &RequestId<'_>,
+        option_id: &str,
+        by: &str,
+        at: Moment,
+    ) -> Result<Changes, SessionError> {
+        let (index, permission) = self.open_permission_at(id)?;
+        if permission.option(option_id).is_none() {
+            let id = id.clone().into_owned();
+            return Err(SessionError::OptionNotOffered { id, option_id: option_id.into() });
+        }
+        let settlement = Settlement::Answered { answer: option_id.into(), by: by.into(), at };
+        let mut changes = Changes::default();
+        self.settle(index, settlement, &mut changes);
+        Ok(self.finish(changes))
+    }
+
+    /// One of the sides takes the question back, or dismisses it without a choice.
+    pub fn cancel_permission(
+        &mut self,
+        id: &RequestId<'_>,
+        by: Side,
+        at: Moment,
+    ) -> Result<Changes, SessionError> {
+        let (index, _) = self.open_permission_at(id)?;
+        let mut changes = Changes::default();
+        self.settle(index, Settlement::Cancelled { by, at }, &mut changes);
+        Ok(self.finish(changes))
+    }
+
+    /// The outcome as it goes over the wire. One of an unknown kind is no approval: it is refused.
+    pub fn settle_permission(
+        &mut self,
+        id: &RequestId<'_>,
+        outcome: &v2::RequestPermissionOutcome<'_>,
+        by: &str,
+        at: Moment,
+    ) -> Result<Changes, SessionError> {
+        match outcome {
+            v2::RequestPermissionOutcome::Selected(selected) => {
+                self.answer_permission(id, &selected.option_id, by, at)
+            }
+            v2::RequestPermissionOutcome::Cancelled(_) => self.cancel_permission(id, Side::Client, at),
+            v2::RequestPermissionOutcome::Unknown(unknown) => {
+                self.open_permission_at(id)?;
+                let id = id.clone().into_owned();
+                Err(SessionError::UnknownOutcome { id, outcome: (*unknown.tag).into() })
+            }
+        }
+    }
+
+    fn open_permission_at(&self, id: &RequestId<'_>) -> Result<(usize, &Permission), SessionError> {
+        let index = self.permission_place(id);
+        match index.and_then(|index| Some((index, self.permission_at(index)?))) {
+            Some((index, permission)) if permission.settlement.is_pending() => Ok((index, permission)),
+            Some(_) => Err(SessionError::AlreadySettled { id: id.clone().into_owned() }),
+            None => Err(SessionError::NoSuchRequest { id: id.clone().into_owned() }),
+        }
+    }
+
+    fn settle(&mut self, index: usize, settlement: Settlement<Arc<str>>, changes: &mut Changes) {
+        let revision = self.view.revision + 1;
+        if !self.view.permissions.get(index).is_some_and(|it| it.settlement.is_pending()) {
+            return;
+        }
+        if let Some(permission) = self.view.permissions.get_mut(index) {
+            let event = event_of(&settlement);
+            let permission = Arc::make_mut(permission);
+            permission.settlement = settlement;
+            permission.revision = revision;
+            changes.push(Change::Permission { index, event });
+        }
+    }
+
+    /// The agent asks for data.
+    pub fn open_elicitation(
+        &mut self,
+        id: &RequestId<'_>,
+        request: &v2::CreateElicitationRequest<'_>,
+        at: Moment,
+    ) -> Changes {
+        let mut changes = Changes::default();
+        if let Some(index) = self.elicitation_place(id) {
+            self.settle_data(index, Settlement::Cancelled { by: Side::Agent, at }, &mut changes);
+        }
+        let index = self.view.push_elicitation(Elicitation {
+            id: id.clone().into_owned(),
+            request: Arc::new(request.clone().into_owned()),
+            opened_at: at,
+            position: self.view.entries.len(),
+            settlement: Settlement::Pending,
+            completed: false,
+            revision: self.view.revision + 1,
+        });
+        changes.push(Change::Elicitation { index, event: RequestEvent::Opened });
+        self.finish(changes)
+    }
+
+    /// Somebody gives the data, declines, or dismisses the question. An unknown action counts as dismissed.
+    pub fn answer_elicitation(
+        &mut self,
+        id: &RequestId<'_>,
+        response: &v2::CreateElicitationResponse<'_>,
+        by: &str,
+        at: Moment,
+    ) -> Result<Changes, SessionError> {
+        let index = self.open_elicitation_at(id)?;
+        let answer = Arc::new(response.clone().into_owned());
+        let mut changes = Changes::default();
+        self.settle_data(index, Settlement::Answered { answer, by: by.into(), at }, &mut changes);
+        Ok(self.finish(changes))
+    }
+
+    /// One of the sides takes the question back.
+    pub fn cancel_elicitation(
+        &mut self,
+        id: &RequestId<'_>,
+        by: Side,
+        at: Moment,
+    ) -> Result<Changes, SessionError> {
+        let index = self.open_elicitation_at(id)?;
+        let mut changes = Changes::default();
+        self.settle_data(index, Settlement::Cancelled { by, at }, &mut changes);
+        Ok(self.finish(changes))
+    }
+
+    /// The agent tells that the user is done with a web page, which it names by the page's own id.
+    pub fn complete_elicitation(&mut self, elicitation_id: &str) -> Changes {
+        let mut changes = Changes::default();
+        let revision = self.view.revision + 1;
+        let places = self.elicitations().enumerate();
+        let open = places.filter(|(_, known)| !known.completed && known.page() == Some(elicitation_id));
+        if let Some(index) = open.map(|(index, _)| index).last()
+            && let Some(elicitation) = self.view.elicitations.get_mut(index)
+        {
+            let elicitation = Arc::make_mut(elicitation);
+            elicitation.completed = true;
+            elicitation.revision = revision;
+            changes.push(Change::Elicitation { index, event: RequestEvent::Completed });
+        }
+        self.finish(changes)
+    }
+
+    fn open_elicitation_at(&self, id: &RequestId<'_>) -> Result<usize, SessionError> {
+        let index = self.elicitation_place(id);
+        match index.and_then(|index| Some((index, self.view.elicitations.get(index)?))) {
+            Some((index, elicitation)) if elicitation.settlement.is_pending() => Ok(index),
+            Some(_) => Err(SessionError::AlreadySettled { id: id.clone().into_owned() }),
+            None => Err(SessionError::NoSuchRequest { id: id.clone().into_owned() }),
+        }
+    }
+
+    fn settle_data(
+        &mut self,
+        index: usize,
+        settlement: Settlement<Arc<v2::CreateElicitationResponse<'static>>>,
+        changes: &mut Changes,
+    ) {
+        let revision = self.view.revision + 1;
+        if !self.view.elicitations.get(index).is_some_and(|it| it.settlement.is_pending()) {
+            return;
+        }
+        if let Some(elicitation) = self.view.elicitations.get_mut(index) {
+            let event = event_of(&settlement);
+            let elicitation = Arc::make_mut(elicitation);
+            elicitation.settlement = settlement;
+            elicitation.revision = revision;
+            changes.push(Change::Elicitation { index, event });
+        }
+    }
+
+    /// Takes back every question that is still open: the session's work was cancelled, or the connection is
+    /// gone. Updates that come later still apply.
+    pub fn cancel_requests(&mut self, by: Side, at: Moment) -> Changes {
+        let mut changes = Changes::default();
+        // Those that are settled already stay as they are.
+        for index in 0..self.view.permissions.len() {
+            self.settle(index, Settlement::Cancelled { by, at }, &mut changes);
+        }
+        for index in 0..self.view.elicitations.len() {
+            self.settle_data(index, Settlement::Cancelled { by, at }, &mut changes);
+        }
+        self.finish(changes)
+    }
+}
+
+fn event_of<A>(settlement: &Settlement<A>) -> RequestEvent {
+    match settlement {
+        Settlement::Pending => RequestEvent::Opened,
+        Settlement::Answered { .. } => RequestEvent::Answered,
+        Settlement::Cancelled { .. } => RequestEvent::Cancelled,
+    }
+}

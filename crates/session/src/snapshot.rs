@@ -1,0 +1,399 @@
+//! A session as it can be read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use switchboard_protocol::rpc::RequestId;
+use switchboard_protocol::{Extra, Meta, Revision, UnknownVariant, v2};
+
+use crate::entry::{Compaction, Entry, EntryKind, Message, Terminal, ToolCall};
+use crate::index::Index;
+use crate::request::{Elicitation, Permission};
+use crate::shared_vec::SharedVec;
+
+/// Everything that can be read of a session, at one moment.
+///
+/// [`Session`](crate::Session) is one that goes on, so all of this can be asked of it too. A copy shares
+/// everything with the session it was taken from, costs a few reference counts however long the session is,
+/// and can be read on another thread while the session goes on.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    pub(crate) dialect: Revision,
+    pub(crate) revision: u64,
+    pub(crate) entries: SharedVec<Entry>,
+    pub(crate) entry_index: Index,
+    /// Ids under which entries were known before a replay gave them others.
+    pub(crate) aliases: Arc<HashMap<(EntryKind, Arc<str>), usize>>,
+    pub(crate) permissions: SharedVec<Arc<Permission>>,
+    pub(crate) permission_index: Index,
+    pub(crate) elicitations: SharedVec<Arc<Elicitation>>,
+    pub(crate) elicitation_index: Index,
+    pub(crate) plans: SharedVec<Arc<Plan>>,
+    pub(crate) plan_index: Index,
+    pub(crate) unknown: SharedVec<Arc<UnknownVariant<'static>>>,
+    pub(crate) notices: Arc<Vec<v2::Notice<'static>>>,
+    pub(crate) state: Option<Arc<v2::StateUpdate<'static>>>,
+    pub(crate) info: Info,
+    pub(crate) commands: Option<Arc<[v2::AvailableCommand<'static>]>>,
+    pub(crate) config_options: Option<Arc<[v2::SessionConfigOption<'static>]>>,
+    pub(crate) usage: Option<Arc<Usage>>,
+}
+
+/// What the session says of itself.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Info {
+    pub(crate) title: Option<Arc<str>>,
+    pub(crate) updated_at: Option<Arc<str>>,
+    pub(crate) meta: Option<Meta<'static>>,
+    pub(crate) extra: Extra<'static>,
+}
+
+/// A plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub(crate) id: Arc<str>,
+    pub(crate) content: v2::PlanUpdateContent<'static>,
+    pub(crate) meta: Option<Meta<'static>>,
+    pub(crate) revision: u64,
+}
+
+impl Plan {
+    /// The id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The plan itself.
+    pub fn content(&self) -> &v2::PlanUpdateContent<'static> {
+        &self.content
+    }
+
+    /// Metadata of the update that brought it.
+    pub fn meta(&self) -> Option<&Meta<'static>> {
+        self.meta.as_ref()
+    }
+
+    /// The session's revision at which it last changed.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+}
+
+/// How full the context window is, and what the session has cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Usage {
+    /// Tokens in the context.
+    pub used: u64,
+    /// Tokens that the context can hold.
+    pub size: u64,
+    /// What the session has cost, where that was told.
+    pub cost: Option<v2::Cost<'static>>,
+    /// Metadata of the last update.
+    pub meta: Option<Meta<'static>>,
+    /// Keys of the last update that the protocol does not define.
+    pub extra: Extra<'static>,
+}
+
+/// What a session is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Activity {
+    /// Foreground work goes on.
+    Running,
+    /// Foreground work waits for the user.
+    RequiresAction,
+    /// No foreground work. A session that never told its state is idle.
+    Idle,
+    /// A state that nobody here knows; certainly not idle.
+    Unknown,
+}
+
+impl Snapshot {
+    pub(crate) fn new(dialect: Revision) -> Self {
+        Snapshot {
+            dialect,
+            revision: 0,
+            entries: SharedVec::default(),
+            entry_index: Index::default(),
+            aliases: Arc::default(),
+            permissions: SharedVec::default(),
+            permission_index: Index::default(),
+            elicitations: SharedVec::default(),
+            elicitation_index: Index::default(),
+            plans: SharedVec::default(),
+            plan_index: Index::default(),
+            unknown: SharedVec::default(),
+            notices: Arc::default(),
+            state: None,
+            info: Info::default(),
+            commands: None,
+            config_options: None,
+            usage: None,
+        }
+    }
+
+    /// The dialect in which the session's values were read.
+    pub fn dialect(&self) -> Revision {
+        self.dialect
+    }
+
+    /// Goes up by one with everything that changes the session.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    // ----- the transcript
+
+    /// The transcript, in the order in which entries first appeared.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// The transcript from a position on.
+    pub fn entries_from(&self, position: usize) -> impl Iterator<Item = &Entry> {
+        self.entries.iter_from(position)
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether the transcript is empty.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entry at a position.
+    pub fn entry(&self, position: usize) -> Option<&Entry> {
+        self.entries.get(position)
+    }
+
+    /// Where the entry with an id stands.
+    pub fn position(&self, kind: EntryKind, id: &str) -> Option<usize> {
+        self.find_entry(self.entry_hash(kind, id), kind, id)
+    }
+
+    /// The entry with an id.
+    pub fn find(&self, kind: EntryKind, id: &str) -> Option<&Entry> {
+        self.entry(self.position(kind, id)?)
+    }
+
+    /// The message or thought with an id.
+    pub fn message(&self, kind: EntryKind, id: &str) -> Option<&Message> {
+        self.find(kind, id)?.as_message()
+    }
+
+    /// The tool call with an id.
+    pub fn tool_call(&self, id: &str) -> Option<&ToolCall> {
+        self.find(EntryKind::ToolCall, id)?.as_tool_call()
+    }
+
+    /// The terminal with an id.
+    pub fn terminal(&self, id: &str) -> Option<&Terminal> {
+        self.find(EntryKind::Terminal, id)?.as_terminal()
+    }
+
+    /// The compaction with an id.
+    pub fn compaction(&self, id: &str) -> Option<&Compaction> {
+        self.find(EntryKind::Compaction, id)?.as_compaction()
+    }
+
+    pub(crate) fn entry_hash(&self, kind: EntryKind, id: &str) -> u32 {
+        self.entry_index.hash((kind as u8, id))
+    }
+
+    pub(crate) fn find_entry(&self, hash: u32, kind: EntryKind, id: &str) -> Option<usize> {
+        let found = self.entry_index.find(hash, |position| self.is_entry(position, kind, id));
+        if found.is_none() && !self.aliases.is_empty() {
+            return self.aliases.get(&(kind, Arc::from(id))).copied();
+        }
+        found
+    }
+
+    pub(crate) fn is_entry(&self, position: usize, kind: EntryKind, id: &str) -> bool {
+        self.entries.get(position).is_some_and(|entry| {
+            let head = entry.head();
+            head.kind == kind && *head.id == *id
+        })
+    }
+
+    // ----- what the agent asks
+
+    /// All permissions that were asked for, in order.
+    pub fn permissions(&self) -> impl Iterator<Item = &Permission> {
+        self.permissions.iter().map(|permission| &**permission)
+    }
+
+    /// The permissions that wait for an answer.
+    pub fn pending_permissions(&self) -> impl Iterator<Item = &Permission> {
+        self.permissions().filter(|permission| permission.settlement.is_pending())
+    }
+
+    /// The permission at a place in the list.
+    pub fn permission_at(&self, index: usize) -> Option<&Permission> {
+        self.permissions.get(index).map(|permission| &**permission)
+    }
+
+    /// The permission of a request; the last one, where an id was used again.
+    pub fn permission(&self, id: &RequestId<'_>) -> Option<&Permission> {
+        self.permission_at(self.permission_place(id)?)
+    }
+
+    pub(crate) fn push_permission(&mut self, permission: Permission) -> usize {
+        let index = self.permissions.len();
+        let hash = self.permission_index.hash(&permission.id);
+        self.permission_index.insert(hash, index);
+        self.permissions.push(Arc::new(permission));
+        index
+    }
+
+    pub(crate) fn permission_place(&self, id: &RequestId<'_>) -> Option<usize> {
+        let is_it = |place| self.permissions.get(place).is_some_and(|permission| permission.id == *id);
+        self.permission_index.find(self.permission_index.hash(id), is_it)
+    }
+
+    /// All requests for data, in order.
+    pub fn elicitations(&self) -> impl Iterator<Item = &Elicitation> {
+        self.elicitations.iter().map(|elicitation| &**elicitation)
+    }
+
+    /// The requests for data that wait for an answer.
+    pub fn pending_elicitations(&self) -> impl Iterator<Item = &Elicitation> {
+        self.elicitations().filter(|elicitation| elicitation.settlement.is_pending())
+    }
+
+    /// The request for data with an id; the last one, where an id was used again.
+    pub fn elicitation(&self, id: &RequestId<'_>) -> Option<&Elicitation> {
+        self.elicitations.get(self.elicitation_place(id)?).map(|elicitation| &**elicitation)
+    }
+
+    pub(crate) fn push_elicitation(&mut self, elicitation: Elicitation) -> usize {
+        let index = self.elicitations.len();
+        let hash = self.elicitation_index.hash(&elicitation.id);
+        self.elicitation_index.insert(hash, index);
+        self.elicitations.push(Arc::new(elicitation));
+        index
+    }
+
+    pub(crate) fn elicitation_place(&self, id: &RequestId<'_>) -> Option<usize> {
+        let is_it = |place| self.elicitations.get(place).is_some_and(|elicitation| elicitation.id == *id);
+        self.elicitation_index.find(self.elicitation_index.hash(id), is_it)
+    }
+
+    // ----- the rest
+
+    /// All plans, in the order in which they first appeared.
+    pub fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.plans.iter().map(|plan| &**plan)
+    }
+
+    /// The plan with an id.
+    pub fn plan(&self, id: &str) -> Option<&Plan> {
+        self.plans.get(self.plan_place(id)?).map(|plan| &**plan)
+    }
+
+    pub(crate) fn plan_place(&self, id: &str) -> Option<usize> {
+        let is_it = |place| self.plans.get(place).is_some_and(|plan| *plan.id == *id);
+        self.plan_index.find(self.plan_index.hash(id), is_it)
+    }
+
+    pub(crate) fn push_plan(&mut self, plan: Arc<Plan>) {
+        let hash = self.plan_index.hash(plan.id());
+        self.plan_index.insert(hash, self.plans.len());
+        self.plans.push(plan);
+    }
+
+    /// Updates of kinds that nobody here knows, in order.
+    pub fn unknown(&self) -> impl Iterator<Item = &UnknownVariant<'static>> {
+        self.unknown.iter().map(|unknown| &**unknown)
+    }
+
+    /// The latest notices, at most a hundred. They are no part of the history.
+    pub fn notices(&self) -> &[v2::Notice<'static>] {
+        &self.notices
+    }
+
+    /// What the session is doing.
+    pub fn activity(&self) -> Activity {
+        match self.state.as_deref() {
+            None | Some(v2::StateUpdate::Idle(_)) => Activity::Idle,
+            Some(v2::StateUpdate::Running(_)) => Activity::Running,
+            Some(v2::StateUpdate::RequiresAction(_)) => Activity::RequiresAction,
+            Some(v2::StateUpdate::Unknown(_)) => Activity::Unknown,
+        }
+    }
+
+    /// The state as it was last told, if it was.
+    pub fn state(&self) -> Option<&v2::StateUpdate<'static>> {
+        self.state.as_deref()
+    }
+
+    /// Why the last work ended. None while work goes on, and where an idle session did not say.
+    pub fn stop_reason(&self) -> Option<&v2::StopReason> {
+        match self.state.as_deref()? {
+            v2::StateUpdate::Idle(idle) => idle.stop_reason.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// What goes on in the background, where the last state told it.
+    pub fn background(&self) -> Option<&[v2::BackgroundWork<'static>]> {
+        match self.state.as_deref()? {
+            v2::StateUpdate::Running(state) | v2::StateUpdate::RequiresAction(state) => {
+                state.background.as_deref()
+            }
+            v2::StateUpdate::Idle(state) => state.background.as_deref(),
+            v2::StateUpdate::Unknown(_) => None,
+        }
+    }
+
+    /// The session's title.
+    pub fn title(&self) -> Option<&str> {
+        self.info.title.as_deref()
+    }
+
+    /// When the session last changed, as the agent says.
+    pub fn updated_at(&self) -> Option<&str> {
+        self.info.updated_at.as_deref()
+    }
+
+    /// Metadata of the session.
+    pub fn meta(&self) -> Option<&Meta<'static>> {
+        self.info.meta.as_ref()
+    }
+
+    /// The commands that the user can give.
+    pub fn commands(&self) -> &[v2::AvailableCommand<'static>] {
+        self.commands.as_deref().unwrap_or_default()
+    }
+
+    /// What the user can set.
+    pub fn config_options(&self) -> &[v2::SessionConfigOption<'static>] {
+        self.config_options.as_deref().unwrap_or_default()
+    }
+
+    /// Context and cost, where they were told.
+    pub fn usage(&self) -> Option<&Usage> {
+        self.usage.as_deref()
+    }
+}
+
+/// Equal when everything that can be read is equal.
+impl PartialEq for Snapshot {
+    fn eq(&self, other: &Self) -> bool {
+        self.dialect == other.dialect
+            && self.revision == other.revision
+            && self.entries == other.entries
+            && self.aliases == other.aliases
+            && self.permissions == other.permissions
+            && self.elicitations == other.elicitations
+            && self.plans == other.plans
+            && self.unknown == other.unknown
+            && self.notices == other.notices
+            && self.state == other.state
+            && self.info == other.info
+            && self.commands == other.commands
+            && self.config_options == other.config_options
+            && self.usage == other.usage
+    }
+}
