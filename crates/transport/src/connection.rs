@@ -1,0 +1,341 @@
+//! A connection: two halves over one pair of streams.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use switchboard_protocol::rpc::{RequestId, codes};
+use switchboard_protocol::{Revision, Wire};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OnceCell, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::call::{Answer, Deadline, PendingCall};
+use crate::process::Child;
+use crate::text::on_one_line;
+use crate::{
+    Closure, ClosureCause, DEFAULT_MESSAGE_LIMIT, Error, Inbox, Json, LineReader, Outbox, OutboxOptions,
+    RequestTable, SharedText,
+};
+
+/// Tells which methods are known here.
+#[derive(Clone)]
+pub struct KnownMethods(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl fmt::Debug for KnownMethods {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("KnownMethods")
+    }
+}
+
+/// The limits of a connection.
+#[derive(Debug, Clone)]
+pub struct ConnectionOptions {
+    /// The longest message that is read, in bytes. 32 MiB.
+    pub message_limit: usize,
+    /// How messages are queued and written.
+    pub outbox: OutboxOptions,
+    /// How long a call waits for its answer unless it says otherwise. `None`: for ever. 120 seconds.
+    pub deadline: Option<Duration>,
+    /// How long an answer is awaited after the call was cancelled. 10 seconds.
+    pub cancel_grace: Duration,
+    /// How many calls may wait for answers at once. 4096.
+    pub call_limit: usize,
+    /// How many requests of the peer may be open at once; others are refused. 4096.
+    pub request_limit: usize,
+    /// How many entries a batch may have. 1024.
+    pub batch_limit: usize,
+    /// The methods that are events, see [`ConnectionOptions::knows`]. `None`: all.
+    pub known: Option<KnownMethods>,
+}
+
+impl Default for ConnectionOptions {
+    fn default() -> Self {
+        ConnectionOptions {
+            message_limit: DEFAULT_MESSAGE_LIMIT,
+            outbox: OutboxOptions::default(),
+            deadline: Some(Duration::from_secs(120)),
+            cancel_grace: Duration::from_secs(10),
+            call_limit: 4096,
+            request_limit: 4096,
+            batch_limit: 1024,
+            known: None,
+        }
+    }
+}
+
+impl ConnectionOptions {
+    /// Says which methods this side knows. Requests for others are answered with "method not found", other
+    /// notifications are dropped; both are reported. Without this, all of them are events.
+    #[must_use]
+    pub fn knows(mut self, known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.known = Some(KnownMethods(Arc::new(known)));
+        self
+    }
+
+    pub(crate) fn is_known(&self, method: &str) -> bool {
+        self.known.as_ref().is_none_or(|known| known.0(method))
+    }
+}
+
+/// The two halves of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Makes calls.
+    pub caller: Caller,
+    /// Hands out what the peer sends, and drives the connection: answers reach their calls only while somebody
+    /// asks it for the next event.
+    pub inbox: Inbox,
+}
+
+impl Connection {
+    /// Connects to the peer behind two streams. Must be called inside a tokio runtime.
+    pub fn new(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        options: ConnectionOptions,
+    ) -> Self {
+        Self::with_process(reader, writer, options, None)
+    }
+
+    /// Two connections that talk to each other in memory.
+    pub fn pair(one: ConnectionOptions, other: ConnectionOptions) -> (Self, Self) {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let connect = |stream, options| {
+            let (reader, writer) = tokio::io::split(stream);
+            Self::new(reader, writer, options)
+        };
+        (connect(near, one), connect(far, other))
+    }
+
+    pub(crate) fn with_process(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        options: ConnectionOptions,
+        process: Option<Child>,
+    ) -> Self {
+        let lines = LineReader::new(Box::new(reader) as Box<_>, options.message_limit);
+        let outbox = Outbox::new(writer, options.outbox.clone());
+        if let Some(process) = &process {
+            process.attach_input(outbox.closer());
+        }
+        let shared = Arc::new(Shared {
+            outbox,
+            state: Mutex::new(State {
+                requests: RequestTable::new(options.call_limit, options.request_limit),
+                closed: None,
+            }),
+            closure: OnceCell::new(),
+            process,
+            options,
+        });
+        Connection { caller: Caller { shared: Arc::clone(&shared) }, inbox: Inbox::new(lines, shared) }
+    }
+}
+
+/// What the halves of a connection, its calls and its open requests share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) outbox: Outbox,
+    state: Mutex<State>,
+    closure: OnceCell<Arc<Closure>>,
+    /// The process at the other end, where it is one that we started.
+    process: Option<Child>,
+    pub(crate) options: ConnectionOptions,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) requests: RequestTable<Waiter, watch::Sender<bool>>,
+    /// Set when no answer will come any more.
+    closed: Option<Arc<Closure>>,
+}
+
+/// A call that waits for its answer.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) method: String,
+    pub(crate) answer: oneshot::Sender<Result<Answer, Error>>,
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the connection is closed. What is known of the process is asked for once, by whoever comes first.
+    pub(crate) async fn closure(&self, cause: ClosureCause) -> Arc<Closure> {
+        let describe = async || {
+            let process = match &self.process {
+                Some(child) => Some(child.describe_end().await),
+                None => None,
+            };
+            Arc::new(Closure { cause, process })
+        };
+        Arc::clone(self.closure.get_or_init(describe).await)
+    }
+
+    /// Fails all calls that wait, and all that will be made.
+    pub(crate) fn close_calls(&self, closure: &Arc<Closure>) {
+        let mut state = self.state();
+        state.closed.get_or_insert_with(|| Arc::clone(closure));
+        for waiter in state.requests.outgoing.drain() {
+            // Whoever dropped the receiver does not want to know.
+            let _ = waiter.answer.send(Err(Error::Closed(Arc::clone(closure))));
+        }
+    }
+
+    /// Fails all calls without asking after the process, for want of a place to wait.
+    pub(crate) fn close_calls_here(&self) {
+        let known = self.closure.get().cloned();
+        let closure =
+            known.unwrap_or_else(|| Arc::new(Closure { cause: ClosureCause::ClosedHere, process: None }));
+        self.close_calls(&closure);
+    }
+
+    pub(crate) async fn send(&self, line: &str) -> Result<u64, Error> {
+        match self.outbox.queue(line).await {
+            Ok(position) => Ok(position),
+            Err(cause) => Err(Error::Closed(self.closure(cause).await)),
+        }
+    }
+}
+
+/// Makes calls to the peer. Clones use the same connection; it ends when all of them, the inbox, and all calls
+/// and requests that are open are gone.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    shared: Arc<Shared>,
+}
+
+impl Caller {
+    /// Calls a method and waits for the answer as long as the options say. The inbox must be driven meanwhile.
+    pub async fn call(&self, method: &str, params: impl Into<Json<'_>>) -> Result<Answer, Error> {
+        self.begin(method, params, Deadline::Default).await?.answer().await
+    }
+
+    /// Sends a request and leaves the waiting, and the choice to cancel, to the caller. The deadline counts from
+    /// here, so that it also covers a peer that does not read.
+    pub async fn begin(
+        &self,
+        method: &str,
+        params: impl Into<Json<'_>>,
+        deadline: Deadline,
+    ) -> Result<PendingCall, Error> {
+        let allowed = match deadline {
+            Deadline::Default => self.shared.options.deadline,
+            Deadline::After(time) => Some(time),
+            Deadline::Never => None,
+        };
+        let (answer, receiver) = oneshot::channel();
+        let id = {
+            let mut state = self.shared.state();
+            if let Some(closure) = &state.closed {
+                return Err(Error::Closed(Arc::clone(closure)));
+            }
+            let limit = self.shared.options.call_limit;
+            let waiter = Waiter { method: method.to_owned(), answer };
+            let begun = state.requests.outgoing.begin(waiter);
+            begun.map_err(|waiter| Error::TooManyCalls { method: waiter.method, limit })?
+        };
+        let line = request_line(&id, method, params.into().as_str());
+        let mut call = PendingCall::new(Arc::clone(&self.shared), id, method, receiver, allowed);
+        match allowed {
+            Some(allowed) => match tokio::time::timeout(allowed, self.shared.send(&line)).await {
+                Ok(sent) => call.sent(sent?),
+                Err(_) => return Err(Error::DeadlinePassed { method: method.to_owned(), after: allowed }),
+            },
+            None => call.sent(self.shared.send(&line).await?),
+        }
+        Ok(call)
+    }
+
+    /// Calls a method that has no answer.
+    pub async fn notify(&self, method: &str, params: impl Into<Json<'_>>) -> Result<(), Error> {
+        self.shared.send(&notification_line(method, params.into().as_str())).await.map(drop)
+    }
+
+    /// Sends a whole message as it is.
+    pub async fn forward(&self, line: &SharedText) -> Result<(), Error> {
+        self.shared.send(&on_one_line(Cow::Borrowed(line))).await.map(drop)
+    }
+
+    /// Waits until everything that was sent is written.
+    pub async fn flush(&self) -> Result<(), Error> {
+        match self.shared.outbox.flush().await {
+            Ok(()) => Ok(()),
+            Err(cause) => Err(Error::Closed(self.shared.closure(cause).await)),
+        }
+    }
+
+    /// Writes what waits and closes the stream to the peer. What the peer still sends can be read.
+    pub async fn close(&self) {
+        self.shared.outbox.close().await;
+    }
+}
+
+/// When a call gives up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    pub(crate) at: Instant,
+    pub(crate) after: Duration,
+}
+
+pub(crate) fn request_line(id: &RequestId<'_>, method: &str, params: &str) -> String {
+    let mut line = String::with_capacity(params.len() + method.len() + 64);
+    line.push_str(r#"{"jsonrpc":"2.0","id":"#);
+    id.encode_into(&mut line, Revision::Any);
+    push_call(&mut line, ',', method, params);
+    line
+}
+
+pub(crate) fn notification_line(method: &str, params: &str) -> String {
+    let mut line = String::with_capacity(params.len() + method.len() + 48);
+    line.push_str(r#"{"jsonrpc":"2.0""#);
+    push_call(&mut line, ',', method, params);
+    line
+}
+
+fn push_call(line: &mut String, separator: char, method: &str, params: &str) {
+    line.push(separator);
+    line.push_str(r#""method":"#);
+    Cow::Borrowed(method).encode_into(line, Revision::Any);
+    line.push_str(r#","params":"#);
+    line.push_str(params);
+    line.push('}');
+}
+
+pub(crate) fn result_line(id: &RequestId<'_>, result: &str) -> String {
+    let mut line = String::with_capacity(result.len() + 48);
+    line.push_str(r#"{"jsonrpc":"2.0","id":"#);
+    id.encode_into(&mut line, Revision::Any);
+    line.push_str(r#","result":"#);
+    line.push_str(result);
+    line.push('}');
+    line
+}
+
+pub(crate) fn error_line(id: &RequestId<'_>, error: &switchboard_protocol::rpc::RpcError<'_>) -> String {
+    let mut line = String::from(r#"{"jsonrpc":"2.0","id":"#);
+    id.encode_into(&mut line, Revision::Any);
+    line.push_str(r#","error":"#);
+    line.push_str(&on_one_line(Cow::Owned(error.encode(Revision::Any))));
+    line.push('}');
+    line
+}
+
+pub(crate) fn cancel_line(id: &RequestId<'_>) -> String {
+    let params = format!(r#"{{"requestId":{}}}"#, id.encode(Revision::Any));
+    notification_line(CANCEL_REQUEST, &params)
+}
+
+pub(crate) const CANCEL_REQUEST: &str = "$/cancel_request";
+
+pub(crate) fn failure(code: i32, message: impl Into<String>) -> switchboard_protocol::rpc::RpcError<'static> {
+    switchboard_protocol::rpc::RpcError::new(code, message.into())
+}
+
+pub(crate) fn method_not_found(method: &str) -> switchboard_protocol::rpc::RpcError<'static> {
+    failure(codes::METHOD_NOT_FOUND, format!("the method {method} is not known here"))
+}

@@ -1,0 +1,96 @@
+//! Terminal escapes, control characters and byte-order marks that stand around a message.
+
+/// UTF-8's byte-order mark.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// How many bytes at the start are white space, control characters, byte-order marks or terminal escapes.
+pub(crate) fn leading_decoration(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        at += match rest[0] {
+            0x1B => escape_length(rest),
+            byte if byte <= b' ' || byte == 0x7F => 1,
+            _ if rest.starts_with(BYTE_ORDER_MARK) => BYTE_ORDER_MARK.len(),
+            _ => break,
+        };
+    }
+    at
+}
+
+/// The length of the terminal escape at the start of `bytes`; all of them when it has no end.
+fn escape_length(bytes: &[u8]) -> usize {
+    let until = |start: usize, last: fn(&u8) -> bool| {
+        bytes[start.min(bytes.len())..].iter().position(last).map_or(bytes.len(), |at| start + at + 1)
+    };
+    match bytes.get(1) {
+        // A control sequence: parameters, then one byte that ends it.
+        Some(b'[') => until(2, |byte| (0x40..=0x7E).contains(byte)),
+        // A string (title, hyperlink): ends with BEL, or with ESC and a backslash.
+        Some(b']' | b'P' | b'X' | b'^' | b'_') => {
+            let mut at = 2;
+            while at < bytes.len() {
+                match (bytes[at], bytes.get(at + 1)) {
+                    (0x07, _) => return at + 1,
+                    (0x1B, Some(b'\\')) => return at + 2,
+                    _ => at += 1,
+                }
+            }
+            bytes.len()
+        }
+        // Intermediate bytes, then one that ends it: character sets and the like.
+        Some(0x20..=0x2F) => until(2, |byte| (0x30..=0x7E).contains(byte)),
+        Some(_) => 2,
+        None => 1,
+    }
+}
+
+/// The text without terminal escapes and control characters, safe to show.
+pub(crate) fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let length = match character {
+            // An escape is cut at a place that a character begins at: all of its bytes are ASCII or text.
+            '\u{1B}' => rest.ceil_char_boundary(escape_length(rest.as_bytes())),
+            _ => character.len_utf8(),
+        };
+        if !character.is_control() || character == '\t' {
+            shown.push(character);
+        }
+        rest = &rest[length..];
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{leading_decoration, plain};
+
+    #[test]
+    fn plain_text_has_no_escapes() {
+        assert_eq!(plain("\x1B[31merror\x1B[0m: é\tx\r"), "error: é\tx");
+        assert_eq!(plain("\x1Bé\x1B"), "");
+        assert_eq!(plain("a\x1B]0;never ends"), "a");
+    }
+
+    #[test]
+    fn decoration_ends_where_the_text_begins() {
+        let check = |text: &[u8], expected: &str| {
+            let rest = &text[leading_decoration(text)..];
+            assert_eq!(String::from_utf8_lossy(rest), expected, "{}", text.escape_ascii());
+        };
+        check(b"{}", "{}");
+        check(b" \t{}", "{}");
+        check(b"\xEF\xBB\xBF{}", "{}");
+        check(b"\x1B[2K\x1B[1;31m{}", "{}");
+        check(b"\x1B]0;title\x07{}", "{}");
+        check(b"\x1B]8;;http://x\x1B\\{}", "{}");
+        check(b"\x1B(B\x1B=\x00\x7F{}", "{}");
+        check(b"\x1B[12", "");
+        check(b"\x1B]0;endless", "");
+        check(b"\x1B", "");
+        check(b"\xEF\xBBx", "\u{FFFD}x");
+        check(b"log", "log");
+    }
+}

@@ -1,0 +1,172 @@
+//! What can go wrong for a caller. An error answer of the peer is not among it: that is an
+//! [`Answer`](crate::Answer).
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Exit;
+use crate::decoration::plain;
+
+/// Why something could not be done.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The connection is closed, or closed while an answer was awaited.
+    #[error("{0}")]
+    Closed(Arc<Closure>),
+    /// The peer did not answer in time. It has been told that the answer is no longer wanted.
+    #[error("no answer to {method} within {after:?}")]
+    DeadlinePassed {
+        /// The method that was called.
+        method: String,
+        /// The time that it had.
+        after: Duration,
+    },
+    /// The peer neither answered nor gave up a request that was taken back.
+    #[error("no answer to {method} within {after:?} after it was cancelled")]
+    CancelIgnored {
+        /// The method that was called.
+        method: String,
+        /// The time that it had since it was cancelled.
+        after: Duration,
+    },
+    /// The answer came but was longer than a message may be.
+    #[error("the answer to {method} has {length} bytes, over the limit of {limit}")]
+    AnswerTooLong {
+        /// The method that was called.
+        method: String,
+        /// How long the answer was.
+        length: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// The answer came but was neither a result nor an error.
+    #[error("the answer to {method} is malformed: {reason}")]
+    AnswerMalformed {
+        /// The method that was called.
+        method: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// More calls are waiting for their answers than the options allow.
+    #[error("{limit} calls are waiting for answers already, {method} cannot be sent")]
+    TooManyCalls {
+        /// The method that was called.
+        method: String,
+        /// How many may wait.
+        limit: usize,
+    },
+    /// There is no such program.
+    #[error("{}", describe_missing(program, searched, not_executable.as_ref()))]
+    ProgramNotFound {
+        /// The program as it was named.
+        program: String,
+        /// The folders that were searched, or the one path that was tried.
+        searched: Vec<PathBuf>,
+        /// A file of that name which is there but cannot be executed.
+        not_executable: Option<PathBuf>,
+    },
+    /// The folder in which the program should run is not there.
+    #[error("cannot start {program}: {} is not a folder", directory.display())]
+    WorkingDirectoryMissing {
+        /// The program as it was named.
+        program: String,
+        /// The folder.
+        directory: PathBuf,
+    },
+    /// The program is there, but the system did not start it.
+    #[error("cannot start {program} ({}): {source}", path.display())]
+    ProgramNotStarted {
+        /// The program as it was named.
+        program: String,
+        /// The file that was found for it.
+        path: PathBuf,
+        /// What the system says.
+        source: Arc<io::Error>,
+    },
+}
+
+/// Why a connection is closed, and what is known of the peer's end.
+#[derive(Debug, Clone)]
+pub struct Closure {
+    /// What closed it.
+    pub cause: ClosureCause,
+    /// The process at the other end, where it is one that we started.
+    pub process: Option<ProcessEnd>,
+}
+
+/// What closed a connection.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ClosureCause {
+    /// The peer's output ended.
+    EndOfStream,
+    /// Reading failed.
+    ReadFailed(Arc<io::Error>),
+    /// Writing failed.
+    WriteFailed(Arc<io::Error>),
+    /// The peer took nothing of what was to be written for so long.
+    NotReading(Duration),
+    /// This side closed it.
+    ClosedHere,
+}
+
+/// How the process at the other end stands when the connection closes.
+#[derive(Debug, Clone)]
+pub struct ProcessEnd {
+    /// The program as it was named.
+    pub program: String,
+    /// How it ended; `None` while it runs.
+    pub exit: Option<Exit>,
+    /// The last lines of its standard error, oldest first, as they came: they may hold terminal escapes.
+    pub last_lines: Vec<String>,
+}
+
+impl fmt::Display for Closure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            ClosureCause::EndOfStream => formatter.write_str("the peer closed its output")?,
+            ClosureCause::ReadFailed(error) => write!(formatter, "reading from the peer failed: {error}")?,
+            ClosureCause::WriteFailed(error) => write!(formatter, "writing to the peer failed: {error}")?,
+            ClosureCause::NotReading(time) => write!(formatter, "the peer read nothing for {time:?}")?,
+            ClosureCause::ClosedHere => formatter.write_str("the connection was closed on this side")?,
+        }
+        let Some(process) = &self.process else { return Ok(()) };
+        match process.exit {
+            Some(exit) => write!(formatter, "; {} {exit}", process.program)?,
+            None => write!(formatter, "; {} still runs", process.program)?,
+        }
+        if !process.last_lines.is_empty() {
+            formatter.write_str("; the last lines of its standard error:")?;
+        }
+        for line in &process.last_lines {
+            write!(formatter, "\n    {}", plain(line))?;
+        }
+        Ok(())
+    }
+}
+
+fn describe_missing(program: &str, searched: &[PathBuf], not_executable: Option<&PathBuf>) -> String {
+    use fmt::Write;
+    let mut text = format!("there is no program {program}: ");
+    if let Some(path) = not_executable {
+        let _ = write!(text, "{} is there but cannot be executed; ", path.display());
+    }
+    match searched {
+        [] => text.push_str("the search path is empty"),
+        [one] => {
+            let _ = write!(text, "tried {}", one.display());
+        }
+        [folders @ .., last] => {
+            text.push_str("searched ");
+            for folder in folders {
+                let _ = write!(text, "{}, ", folder.display());
+            }
+            let _ = write!(text, "{}", last.display());
+        }
+    }
+    text
+}

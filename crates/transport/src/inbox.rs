@@ -1,0 +1,344 @@
+//! The reading side of a connection.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::Arc;
+
+use switchboard_protocol::rpc::{CancelRequestNotification, RequestId, RpcError, codes};
+use switchboard_protocol::{Revision, Wire};
+use tokio::io::AsyncRead;
+use tokio::sync::watch;
+
+use crate::connection::{CANCEL_REQUEST, Shared, Waiter, error_line, failure, method_not_found};
+use crate::envelope::{BatchFault, Envelope, Glimpse, Unreadable, batch_entries};
+use crate::incoming::{BatchAnswers, Cancellation};
+use crate::{
+    Anomaly, Answer, ClosureCause, Error, Event, Frame, IncomingNotification, IncomingRequest, LineReader,
+    Match, Noise, NoiseKind, SharedText, TooLong,
+};
+
+/// The stream that an inbox reads.
+pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
+
+/// Hands out what the peer sends, in order.
+///
+/// There is no queue between the stream and this: what nobody asks for is not read, so a slow consumer slows the
+/// peer. For the same reason somebody must always ask: answers to calls are taken off the stream here, after all
+/// that came before them. Handle a request that takes long, or makes calls itself, in a task of its own.
+#[derive(Debug)]
+pub struct Inbox {
+    lines: Lines,
+    shared: Arc<Shared>,
+    /// Entries of a batch that are not handed out yet.
+    events: VecDeque<Event>,
+    /// Answers of the connection itself that are not queued yet.
+    replies: VecDeque<String>,
+    end: Option<ClosureCause>,
+    closed: bool,
+}
+
+enum Step {
+    Event(Event),
+    Nothing,
+    End,
+}
+
+/// The reader, which has nothing to show in a debug print.
+struct Lines(LineReader<Input>);
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("LineReader")
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new(lines: LineReader<Input>, shared: Arc<Shared>) -> Self {
+        let (events, replies) = (VecDeque::new(), VecDeque::new());
+        Inbox { lines: Lines(lines), shared, events, replies, end: None, closed: false }
+    }
+
+    /// The next event; `None` after [`Event::Closed`]. Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            match self.step().await {
+                Step::Event(event) => return Some(event),
+                Step::Nothing => {}
+                Step::End => return None,
+            }
+        }
+    }
+
+    /// Takes one frame off the stream. A frame that is no event, such as an answer, is a step too, so that
+    /// whoever waited for it can go first.
+    async fn step(&mut self) -> Step {
+        // One read may bring thousands of frames: without this, timers would wait for the last of them.
+        tokio::task::coop::consume_budget().await;
+        if let Some(event) = self.events.pop_front() {
+            return Step::Event(event);
+        }
+        while let Some(reply) = self.replies.front() {
+            // A peer that cannot be written to will be gone for the reader too.
+            let _ = self.shared.outbox.send(reply).await;
+            self.replies.pop_front();
+        }
+        if self.closed {
+            return Step::End;
+        }
+        if let Some(cause) = &self.end {
+            let closure = self.shared.closure(cause.clone()).await;
+            self.shared.close_calls(&closure);
+            self.closed = true;
+            return Step::Event(Event::Closed(closure));
+        }
+        match self.lines.0.next().await {
+            Ok(Some(frame)) => return self.take_frame(frame).map_or(Step::Nothing, Step::Event),
+            Ok(None) => self.end = Some(ClosureCause::EndOfStream),
+            Err(error) => self.end = Some(ClosureCause::ReadFailed(Arc::new(error))),
+        }
+        Step::Nothing
+    }
+
+    /// Drives the connection until a future of one's own is done, such as the answer to a call; events go to
+    /// `handle`. An answer is seen after all that came before it and before all that came after it. Once the
+    /// connection is closed the future is awaited alone.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), switchboard_transport::Error> {
+    /// use switchboard_transport::{Answer, Connection, ConnectionOptions, Event, Json};
+    ///
+    /// let (mut client, mut agent) = Connection::pair(ConnectionOptions::default(), ConnectionOptions::default());
+    /// tokio::spawn(async move {
+    ///     agent.caller.notify("hello", Json::default()).await.unwrap();
+    ///     while let Some(event) = agent.inbox.next().await {
+    ///         if let Event::Request(request) = event {
+    ///             request.respond(Json::default()).await.unwrap();
+    ///         }
+    ///     }
+    /// });
+    /// let mut greeted = false;
+    /// let call = client.caller.call("initialize", Json::default());
+    /// let answer = client.inbox.until(call, |event| greeted |= matches!(event, Event::Notification(_))).await?;
+    /// assert!(greeted && matches!(answer, Answer::Result(_)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn until<T>(&mut self, future: impl Future<Output = T>, mut handle: impl FnMut(Event)) -> T {
+        tokio::pin!(future);
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut future => return output,
+                step = self.step() => match step {
+                    Step::Event(event) => handle(event),
+                    Step::Nothing => {}
+                    Step::End => return future.await,
+                },
+            }
+        }
+    }
+
+    fn take_frame(&mut self, frame: Frame) -> Option<Event> {
+        match frame {
+            Frame::Message(line) if !line.starts_with('[') => match Envelope::read(&line) {
+                Ok(envelope) => self.take_message(line, envelope, None),
+                Err(unreadable) => self.take_unreadable(line, unreadable),
+            },
+            Frame::Message(line) => self.take_batch(&line),
+            Frame::Noise(noise) => Some(Event::Anomaly(Anomaly::Noise(noise))),
+            Frame::Unfinished(noise) => Some(Event::Anomaly(Anomaly::Unfinished(noise))),
+            Frame::TooLong(too_long) => Some(self.take_too_long(too_long)),
+        }
+    }
+
+    /// A message by itself, or with the answers of the batch that it is in.
+    fn take_message(
+        &mut self,
+        line: SharedText,
+        envelope: Envelope,
+        batch: Option<&Arc<BatchAnswers>>,
+    ) -> Option<Event> {
+        match envelope {
+            Envelope::Notification { method, params } => {
+                if &*method == CANCEL_REQUEST {
+                    self.cancel(params.as_deref().unwrap_or("{}"));
+                    return None;
+                }
+                if !self.shared.options.is_known(&method) {
+                    return Some(Event::Anomaly(Anomaly::UnknownMethod { method, wants_answer: false }));
+                }
+                Some(Event::Notification(IncomingNotification { line, method, params }))
+            }
+            Envelope::Response { id, outcome } => self.take_answer(line, id, outcome),
+            Envelope::Request { id, method, params } => {
+                if !self.shared.options.is_known(&method) {
+                    self.reply(error_line(&id, &method_not_found(&method)), batch);
+                    return Some(Event::Anomaly(Anomaly::UnknownMethod { method, wants_answer: true }));
+                }
+                let (cancel, cancellation) = watch::channel(false);
+                let opened = self.shared.state().requests.incoming.open(id.clone(), cancel);
+                if let Err(reason) = opened {
+                    self.reply(error_line(&id, &failure(codes::INVALID_REQUEST, reason.to_string())), batch);
+                    return Some(Event::Anomaly(Anomaly::Refused { id, method, reason }));
+                }
+                Some(Event::Request(IncomingRequest {
+                    id,
+                    line,
+                    method,
+                    params,
+                    cancellation: Cancellation(cancellation),
+                    shared: Arc::clone(&self.shared),
+                    batch: batch.cloned(),
+                    answered: false,
+                }))
+            }
+        }
+    }
+
+    fn take_answer(
+        &mut self,
+        line: SharedText,
+        id: RequestId<'static>,
+        outcome: Result<SharedText, RpcError<'static>>,
+    ) -> Option<Event> {
+        let matched = self.shared.state().requests.outgoing.answer(&id);
+        let anomaly = match (matched, outcome) {
+            (Match::Waiting(waiter), outcome) => {
+                let answer = outcome.map_or_else(Answer::Error, Answer::Result);
+                // Nobody may be waiting any more: the call is being dropped at this moment.
+                let _ = waiter.answer.send(Ok(answer));
+                return None;
+            }
+            (_, Err(error)) if id == RequestId::Null => Anomaly::ErrorWithoutRequest(error),
+            (Match::Late, _) => Anomaly::LateAnswer { id, line },
+            (Match::Second, _) => Anomaly::SecondAnswer { id, line },
+            (Match::NeverAsked, _) => Anomaly::UnaskedAnswer { id, line },
+        };
+        Some(Event::Anomaly(anomaly))
+    }
+
+    /// The peer takes a request back. One that is unknown or answered is passed over, as the protocol says.
+    fn cancel(&self, params: &str) {
+        let Ok(cancel) = CancelRequestNotification::decode(params, Revision::Any) else { return };
+        if let Some(open) = self.shared.state().requests.incoming.get(&cancel.request_id.into_owned()) {
+            open.send_replace(true);
+        }
+    }
+
+    #[cold]
+    fn take_batch(&mut self, line: &SharedText) -> Option<Event> {
+        let refuse = |inbox: &mut Self, reason: String| {
+            inbox.reply(error_line(&RequestId::Null, &failure(codes::INVALID_REQUEST, reason.clone())), None);
+            Some(Event::Anomaly(Anomaly::Malformed { line: line.clone(), reason }))
+        };
+        let limit = self.shared.options.batch_limit;
+        let entries = match batch_entries(line, limit) {
+            Ok(entries) if entries.is_empty() => return refuse(self, "an empty batch".into()),
+            Ok(entries) => entries,
+            Err(BatchFault::TooMany) => {
+                return refuse(self, format!("a batch of more than {limit} messages"));
+            }
+            // A line that begins with a bracket is more often a log line than a broken batch.
+            Err(BatchFault::NotJson(_)) => return Some(noise(line)),
+        };
+        let read = |entry: &&str| {
+            let entry = line.part(entry);
+            let envelope = Envelope::read(&entry);
+            (entry, envelope)
+        };
+        let entries: Vec<_> = entries.iter().map(read).collect();
+        let wants_answer = |(_, envelope): &&(SharedText, Result<Envelope, Unreadable>)| match envelope {
+            Ok(envelope) => matches!(envelope, Envelope::Request { .. }),
+            Err(unreadable) => !unreadable.is_answer(),
+        };
+        let answers = Arc::new(BatchAnswers::new(entries.iter().filter(wants_answer).count()));
+        for (entry, envelope) in entries {
+            let event = match envelope {
+                Ok(envelope) => self.take_message(entry, envelope, Some(&answers)),
+                Err(unreadable) if unreadable.is_answer() => self.take_unreadable(entry, unreadable),
+                Err(unreadable) => {
+                    let id = unreadable.glimpse.id.unwrap_or(RequestId::Null);
+                    let error = failure(codes::INVALID_REQUEST, unreadable.reason.clone());
+                    self.reply(error_line(&id, &error), Some(&answers));
+                    let reason = unreadable.reason;
+                    Some(Event::Anomaly(Anomaly::Malformed { line: entry, reason }))
+                }
+            };
+            self.events.extend(event);
+        }
+        self.events.pop_front()
+    }
+
+    /// A line that begins as an object does and is no message.
+    #[cold]
+    fn take_unreadable(&mut self, line: SharedText, unreadable: Unreadable) -> Option<Event> {
+        let Unreadable { syntax, reason, glimpse } = unreadable;
+        let id = glimpse.id.unwrap_or(RequestId::Null);
+        if glimpse.has_outcome && !glimpse.has_method {
+            let malformed = |waiter: &Waiter| Error::AnswerMalformed {
+                method: waiter.method.clone(),
+                reason: reason.clone(),
+            };
+            self.fail_call(&id, malformed);
+        } else if glimpse.has_method || glimpse.has_version {
+            let code = if syntax { codes::PARSE_ERROR } else { codes::INVALID_REQUEST };
+            self.reply(error_line(&id, &failure(code, reason.clone())), None);
+        } else {
+            // JSON of another kind, or what a program printed for people to read.
+            return Some(noise(&line));
+        }
+        Some(Event::Anomaly(Anomaly::Malformed { line, reason }))
+    }
+
+    #[cold]
+    fn take_too_long(&mut self, too_long: TooLong) -> Event {
+        let glimpse = Glimpse::of(&too_long.beginning);
+        let TooLong { length, limit, .. } = too_long;
+        match glimpse.id {
+            Some(id) if glimpse.has_method => {
+                let error = failure(codes::INVALID_REQUEST, too_long.to_string());
+                self.reply(error_line(&id, &error), None);
+            }
+            Some(id) => self.fail_call(&id, |waiter| Error::AnswerTooLong {
+                method: waiter.method.clone(),
+                length,
+                limit,
+            }),
+            None => {}
+        }
+        Event::Anomaly(Anomaly::TooLong(too_long))
+    }
+
+    /// Fails the call that an unusable answer belongs to.
+    fn fail_call(&mut self, id: &RequestId<'_>, error: impl FnOnce(&Waiter) -> Error) {
+        if let Match::Waiting(waiter) = self.shared.state().requests.outgoing.answer(id) {
+            let error = error(&waiter);
+            let _ = waiter.answer.send(Err(error));
+        }
+    }
+
+    fn reply(&mut self, line: String, batch: Option<&Arc<BatchAnswers>>) {
+        match batch {
+            Some(batch) => self.replies.extend(batch.add(&line)),
+            None => self.replies.push_back(line),
+        }
+    }
+}
+
+impl Unreadable {
+    fn is_answer(&self) -> bool {
+        self.glimpse.has_outcome && !self.glimpse.has_method
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        // Nobody will take answers off the stream any more.
+        self.shared.close_calls_here();
+    }
+}
+
+fn noise(line: &SharedText) -> Event {
+    Event::Anomaly(Anomaly::Noise(Noise::new(NoiseKind::Text, line.as_bytes())))
+}

@@ -1,0 +1,67 @@
+//! JSON-RPC between processes: one JSON value a line over any pair of byte streams, requests and answers in both
+//! directions, and child processes that are ended with everything they started.
+//! Everything is bounded: a slow reader slows its writer, a long line is one error and not a full memory, and a
+//! call that gets no answer fails with the reason, be it a deadline or how the peer's process died.
+//! What the methods mean is none of this crate's business.
+//!
+//! - [`Program`] starts a [`Child`] and connects to it; [`Connection::new`] takes any two streams and
+//!   [`Connection::pair`] makes two ends in memory.
+//! - A [`Connection`] has two halves. The [`Caller`] makes calls; a [`PendingCall`] can be cancelled and gives an
+//!   [`Answer`]. The [`Inbox`] hands out an [`Event`] at a time and thereby drives the connection.
+//! - An [`IncomingRequest`] is answered exactly once. An [`Anomaly`] is something that the peer should not have
+//!   sent; it never breaks the connection.
+//! - Below that, for whoever forwards lines without reading them: [`LineReader`] and [`LineDecoder`] cut bytes into
+//!   [`Frame`]s, [`Outbox`] writes lines, [`RequestTable`] matches answers with requests.
+//! - [`Error`] says why something could not be done. An error that the peer answers is an [`Answer`] instead.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), switchboard_transport::Error> {
+//! use switchboard_protocol::{Revision, v2};
+//! use switchboard_transport::{Connection, ConnectionOptions, Event, Json};
+//!
+//! let (mut client, mut agent) = Connection::pair(ConnectionOptions::default(), ConnectionOptions::default());
+//! tokio::spawn(async move {
+//!     while let Some(event) = agent.inbox.next().await {
+//!         match event {
+//!             Event::Request(request) if request.method() == "session/close" => {
+//!                 request.respond(Json::default()).await.unwrap();
+//!             }
+//!             Event::Request(request) => request.method_not_found().await.unwrap(),
+//!             Event::Notification(_) | Event::Anomaly(_) | Event::Closed(_) => {}
+//!         }
+//!     }
+//! });
+//! let params = Json::of(&v2::CloseSessionRequest::new("s-1"), Revision::Spec);
+//! let call = client.caller.call("session/close", params);
+//! let answer = client.inbox.until(call, |_event| {}).await?;
+//! assert_eq!(&*answer.into_result().unwrap(), "{}");
+//! # Ok(())
+//! # }
+//! ```
+
+mod call;
+mod connection;
+mod decoration;
+mod envelope;
+mod error;
+mod framing;
+mod inbox;
+mod incoming;
+mod outbox;
+mod process;
+mod reader;
+mod requests;
+mod text;
+
+pub use call::{Answer, Deadline, PendingCall};
+pub use connection::{Caller, Connection, ConnectionOptions, KnownMethods};
+pub use error::{Closure, ClosureCause, Error, ProcessEnd};
+pub use framing::{DEFAULT_MESSAGE_LIMIT, Frame, LineDecoder, Noise, NoiseKind, TooLong};
+pub use inbox::Inbox;
+pub use incoming::{Anomaly, Cancellation, Event, IncomingNotification, IncomingRequest};
+pub use outbox::{Outbox, OutboxOptions};
+pub use process::{Child, ChildOutput, Exit, Grace, Program, Spawned, StandardErrorLine, StandardErrorLines};
+pub use reader::LineReader;
+pub use requests::{IncomingRequests, Match, OutgoingRequests, Refusal, RequestTable};
+pub use text::{Json, SharedText};

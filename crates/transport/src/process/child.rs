@@ -1,0 +1,230 @@
+//! A child process and the task that looks after it.
+
+use std::fmt;
+use std::future::Future;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::process::ChildStderr;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::group::Group;
+use super::standard_error::StandardError;
+use super::watchdog::Watchdog;
+use super::{ChildOutput, Grace, StandardErrorLines};
+use crate::ProcessEnd;
+use crate::outbox::OutboxCloser;
+
+/// How long a process whose output has ended gets to exit before it is reported as still running.
+const EXIT_PATIENCE: Duration = Duration::from_secs(1);
+/// How many lines of standard error are told with the end of a connection.
+const TOLD_LINES: usize = 20;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+impl From<ExitStatus> for Exit {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Code(code) => write!(formatter, "ended with exit code {code}"),
+            Exit::Signal(number) => {
+                write!(formatter, "was ended by signal {number}")?;
+                let names = [
+                    (Signal::ABORT, "abort"),
+                    (Signal::HUP, "hangup"),
+                    (Signal::INT, "interrupt"),
+                    (Signal::KILL, "kill"),
+                    (Signal::SEGV, "segmentation fault"),
+                    (Signal::TERM, "terminate"),
+                ];
+                match names.iter().find(|(signal, _)| signal.as_raw() == *number) {
+                    Some((_, name)) => write!(formatter, " ({name})"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// A process that we started. Clones are the same process; when the last one, and the connection to it, are gone,
+/// it is ended with its whole process group: its input is closed, then it is told to terminate, then it is killed,
+/// with the grace times of its [`Program`](crate::Program) between.
+#[derive(Debug, Clone)]
+pub struct Child {
+    handle: Arc<Handle>,
+}
+
+#[derive(Debug)]
+struct Handle {
+    program: String,
+    process_id: u32,
+    standard_error: Arc<StandardError>,
+    life: watch::Receiver<Life>,
+    /// Set, or dropped, when the process is to end.
+    stop: watch::Sender<bool>,
+    input: Mutex<Option<OutboxCloser>>,
+}
+
+/// How far a process is on its way.
+#[derive(Debug, Clone, Copy, Default)]
+struct Life {
+    exit: Option<Exit>,
+    /// Nobody of its group is left.
+    over: bool,
+}
+
+impl Child {
+    /// Looks after a process from now on. `None` when it has been waited for already.
+    pub(super) fn start(
+        program: String,
+        process: tokio::process::Child,
+        standard_error: ChildStderr,
+        grace: Grace,
+        watchdog: Option<Watchdog>,
+    ) -> Option<Self> {
+        let process_id = process.id()?;
+        let group = Group::of(process_id)?;
+        if let Some(watchdog) = &watchdog {
+            watchdog.watch(group.leader());
+        }
+        let (life_sender, life) = watch::channel(Life::default());
+        let (stop, stop_receiver) = watch::channel(false);
+        let kept = Arc::new(StandardError::new());
+        tokio::spawn(look_after(process, group, stop_receiver, life_sender, grace, watchdog));
+        let reader = Arc::clone(&kept);
+        let standard_error = ChildOutput::new(standard_error, exited(life.clone()));
+        tokio::spawn(async move { reader.read(standard_error).await });
+        let handle =
+            Handle { program, process_id, standard_error: kept, life, stop, input: Mutex::new(None) };
+        Some(Child { handle: Arc::new(handle) })
+    }
+
+    /// The program as it was named.
+    pub fn program(&self) -> &str {
+        &self.handle.program
+    }
+
+    /// The number of the process, and of its process group.
+    pub fn process_id(&self) -> u32 {
+        self.handle.process_id
+    }
+
+    /// How the process ended; `None` while it runs.
+    pub fn exit(&self) -> Option<Exit> {
+        self.handle.life.borrow().exit
+    }
+
+    /// The newest lines of standard error, oldest first, at most as many as asked for.
+    pub fn last_lines(&self, count: usize) -> Vec<String> {
+        self.handle.standard_error.last_lines(count)
+    }
+
+    /// The lines of standard error from now on. A listener that falls behind misses the oldest; the process never
+    /// waits for it.
+    pub fn standard_error(&self) -> StandardErrorLines {
+        self.handle.standard_error.listen()
+    }
+
+    /// Waits until the process has ended by itself or by somebody.
+    pub async fn wait(&self) -> Option<Exit> {
+        let mut life = self.handle.life.clone();
+        life.wait_for(|life| life.exit.is_some()).await.ok()?.exit
+    }
+
+    /// Ends the process and its group and waits until they are gone; the exit is `None` only when even killing
+    /// did not end it in time.
+    pub async fn shut_down(&self) -> Option<Exit> {
+        if let Some(input) = &*self.handle.input.lock().unwrap_or_else(PoisonError::into_inner) {
+            input.close();
+        }
+        self.handle.stop.send_replace(true);
+        let mut life = self.handle.life.clone();
+        // An error says that the runtime is shutting down, which kills the group.
+        let _ = life.wait_for(|life| life.over).await;
+        life.borrow().exit
+    }
+
+    /// The outbox to be closed as the first step of ending the process.
+    pub(crate) fn attach_input(&self, input: OutboxCloser) {
+        *self.handle.input.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
+    }
+
+    /// What is known of the process when its output has ended, after giving it the time to exit.
+    pub(crate) async fn describe_end(&self) -> ProcessEnd {
+        let told = async {
+            self.wait().await;
+            self.handle.standard_error.ended().await;
+        };
+        // When the time has passed, what is known then is told.
+        let _ = timeout(EXIT_PATIENCE, told).await;
+        let last_lines = self.last_lines(TOLD_LINES);
+        ProcessEnd { program: self.handle.program.clone(), exit: self.exit(), last_lines }
+    }
+
+    pub(super) fn exited(&self) -> impl Future<Output = ()> + Send + 'static {
+        exited(self.handle.life.clone())
+    }
+}
+
+async fn exited(mut life: watch::Receiver<Life>) {
+    // An error says that nobody looks after the process any more: then it has been killed.
+    let _ = life.wait_for(|life| life.exit.is_some()).await;
+}
+
+/// Waits for the end of the process or of the wish for it, then ends the group. When the runtime drops this task,
+/// the group is killed with it.
+async fn look_after(
+    mut process: tokio::process::Child,
+    group: Group,
+    mut stop: watch::Receiver<bool>,
+    life: watch::Sender<Life>,
+    grace: Grace,
+    watchdog: Option<Watchdog>,
+) {
+    let by_itself = tokio::select! {
+        status = process.wait() => Some(status.ok()),
+        _ = stop.wait_for(|stop| *stop) => None,
+    };
+    let exited = match by_itself {
+        Some(status) => status,
+        None => end(&mut process, &group, grace).await,
+    };
+    life.send_modify(|life| life.exit = exited.map(Exit::from));
+    group.end(grace.terminate).await;
+    if let Some(watchdog) = watchdog {
+        watchdog.release().await;
+    }
+    life.send_modify(|life| life.over = true);
+}
+
+/// Ends a process whose input has been closed.
+async fn end(process: &mut tokio::process::Child, group: &Group, grace: Grace) -> Option<ExitStatus> {
+    if let Ok(status) = timeout(grace.input_closed, process.wait()).await {
+        return status.ok();
+    }
+    group.terminate();
+    if let Ok(status) = timeout(grace.terminate, process.wait()).await {
+        return status.ok();
+    }
+    group.kill();
+    timeout(grace.terminate, process.wait()).await.ok()?.ok()
+}

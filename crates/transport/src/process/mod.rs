@@ -1,0 +1,13 @@
+//! Child processes: how one is started, watched, and ended with everything that it started itself.
+
+mod child;
+mod group;
+mod output;
+mod program;
+mod standard_error;
+mod watchdog;
+
+pub use child::{Child, Exit};
+pub use output::ChildOutput;
+pub use program::{Grace, Program, Spawned};
+pub use standard_error::{StandardErrorLine, StandardErrorLines};

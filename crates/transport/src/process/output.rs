@@ -1,0 +1,86 @@
+//! A pipe from a child that ends when the child does, whoever else keeps it open.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::process::ChildStdout;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// How long a pipe of a child that is gone must be silent to count as empty.
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// The standard output of a child.
+///
+/// A grandchild that inherited the pipe keeps it open for as long as it lives. So this also ends when the child
+/// has: after all that the child had written, which is no more than the pipe holds.
+pub struct ChildOutput<R = ChildStdout> {
+    pipe: R,
+    capacity: usize,
+    state: Writer,
+}
+
+enum Writer {
+    Runs(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Gone { silence: Pin<Box<Sleep>>, left: usize },
+}
+
+impl<R: AsFd> ChildOutput<R> {
+    /// `exited` is done when the child is gone.
+    pub(super) fn new(pipe: R, exited: impl Future<Output = ()> + Send + 'static) -> Self {
+        let capacity = capacity(&pipe);
+        ChildOutput { pipe, capacity, state: Writer::Runs(Box::pin(exited)) }
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for ChildOutput<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Writer::Runs(exited) = &mut this.state
+            && exited.as_mut().poll(context).is_ready()
+        {
+            this.state = Writer::Gone { silence: Box::pin(sleep(SILENCE)), left: this.capacity };
+        }
+        if matches!(this.state, Writer::Gone { left: 0, .. }) {
+            return Poll::Ready(Ok(()));
+        }
+        let filled = buffer.filled().len();
+        if let Poll::Ready(outcome) = Pin::new(&mut this.pipe).poll_read(context, buffer) {
+            if let Writer::Gone { silence, left } = &mut this.state {
+                *left = left.saturating_sub(buffer.filled().len() - filled);
+                silence.as_mut().reset(Instant::now() + SILENCE);
+            }
+            return Poll::Ready(outcome);
+        }
+        if let Writer::Gone { silence, left } = &mut this.state {
+            ready!(silence.as_mut().poll(context));
+            *left = 0;
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+}
+
+impl<R> fmt::Debug for ChildOutput<R> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ChildOutput").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
+
+/// What a pipe holds; where the system does not tell, the most that it can.
+fn capacity(pipe: &impl AsFd) -> usize {
+    const MOST: usize = 1024 * 1024;
+    #[cfg(target_os = "linux")]
+    return rustix::pipe::fcntl_getpipe_size(pipe).unwrap_or(MOST);
+    #[cfg(not(target_os = "linux"))]
+    return MOST;
+}

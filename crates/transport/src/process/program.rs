@@ -1,0 +1,220 @@
+//! What is to be started, and where it is found.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::process::{ChildStdin, Command};
+
+use super::watchdog::Watchdog;
+use super::{Child, ChildOutput};
+use crate::{Connection, ConnectionOptions, Error};
+
+/// A program with its arguments, environment and working directory, ready to be started.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), switchboard_transport::Error> {
+/// use switchboard_transport::{Answer, ConnectionOptions, Exit, Json, Program};
+///
+/// let program = Program::new("sh").args(["-c", r#"read request; echo '{"jsonrpc":"2.0","id":1,"result":{}}'"#]);
+/// let (child, mut connection) = program.connect(ConnectionOptions::default())?;
+/// let call = connection.caller.call("initialize", Json::default());
+/// let answer = connection.inbox.until(call, |_| {}).await?;
+/// assert!(matches!(answer, Answer::Result(_)));
+/// assert_eq!(child.shut_down().await, Some(Exit::Code(0)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Program {
+    program: OsString,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, Option<OsString>)>,
+    working_directory: Option<PathBuf>,
+    grace: Grace,
+    watchdog: bool,
+}
+
+/// How long a process is given at each step of being ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grace {
+    /// To exit by itself after its input was closed. 1 second.
+    pub input_closed: Duration,
+    /// To exit after it was told to terminate, before it is killed. 2 seconds.
+    pub terminate: Duration,
+}
+
+impl Default for Grace {
+    fn default() -> Self {
+        Grace { input_closed: Duration::from_secs(1), terminate: Duration::from_secs(2) }
+    }
+}
+
+/// A process with its bare pipes, for whoever wants bytes instead of a [`Connection`].
+#[derive(Debug)]
+pub struct Spawned {
+    /// The process.
+    pub child: Child,
+    /// What we write and it reads. To end the process, drop this first: it is the mildest hint.
+    pub input: ChildStdin,
+    /// What it writes and we read.
+    pub output: ChildOutput,
+}
+
+impl Program {
+    /// A program: a path where it has a slash in it, else a name that is searched for in `PATH`.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Program {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            working_directory: None,
+            grace: Grace::default(),
+            watchdog: true,
+        }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of the environment; the others are ours.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), Some(value.into())));
+        self
+    }
+
+    /// Removes a variable from the environment.
+    #[must_use]
+    pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), None));
+        self
+    }
+
+    /// Sets the working directory. A relative path of the program is meant relative to it.
+    #[must_use]
+    pub fn working_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.working_directory = Some(directory.into());
+        self
+    }
+
+    /// Sets how long the process is given to end.
+    #[must_use]
+    pub fn grace(mut self, grace: Grace) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Whether a small shell process watches over us and ends the program when we are killed without a chance to
+    /// do it. It does unless told otherwise.
+    #[must_use]
+    pub fn watchdog(mut self, watchdog: bool) -> Self {
+        self.watchdog = watchdog;
+        self
+    }
+
+    /// Starts the program and connects to it. Must be called inside a tokio runtime.
+    pub fn connect(&self, options: ConnectionOptions) -> Result<(Child, Connection), Error> {
+        let Spawned { child, input, output } = self.spawn()?;
+        let connection = Connection::with_process(output, input, options, Some(child.clone()));
+        Ok((child, connection))
+    }
+
+    /// Starts the program. Must be called inside a tokio runtime.
+    pub fn spawn(&self) -> Result<Spawned, Error> {
+        let name = self.program.to_string_lossy().into_owned();
+        if let Some(directory) = self.working_directory.as_ref().filter(|directory| !directory.is_dir()) {
+            return Err(Error::WorkingDirectoryMissing { program: name, directory: directory.clone() });
+        }
+        let path = self.find()?;
+        let mut command = Command::new(&path);
+        command
+            .arg0(&self.program)
+            .args(&self.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        for (name, value) in &self.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(directory) = &self.working_directory {
+            command.current_dir(directory);
+        }
+        // Before the program, so that there is no moment at which it runs unwatched.
+        let watchdog = if self.watchdog { Watchdog::start(self.grace.terminate) } else { None };
+        let not_started =
+            |source| Error::ProgramNotStarted { program: name.clone(), path: path.clone(), source };
+        let mut process = command.spawn().map_err(|error| not_started(Arc::new(error)))?;
+        let missing = || not_started(Arc::new(std::io::Error::other("a pipe is missing")));
+        let input = process.stdin.take().ok_or_else(missing)?;
+        let output = process.stdout.take().ok_or_else(missing)?;
+        let standard_error = process.stderr.take().ok_or_else(missing)?;
+        let child =
+            Child::start(name.clone(), process, standard_error, self.grace, watchdog).ok_or_else(missing)?;
+        let output = ChildOutput::new(output, child.exited());
+        Ok(Spawned { child, input, output })
+    }
+
+    /// The file that the program is, with the search path that the process will have.
+    fn find(&self) -> Result<PathBuf, Error> {
+        let not_found = |searched, not_executable| Error::ProgramNotFound {
+            program: self.program.to_string_lossy().into_owned(),
+            searched,
+            not_executable,
+        };
+        if self.program.as_encoded_bytes().contains(&b'/') {
+            let path = match &self.working_directory {
+                Some(directory) => absolute(directory).join(&self.program),
+                None => absolute(Path::new(&self.program)),
+            };
+            return match is_executable(&path) {
+                true => Ok(path),
+                false => {
+                    let there = path.exists().then(|| path.clone());
+                    Err(not_found(vec![path], there))
+                }
+            };
+        }
+        let mut not_executable = None;
+        let folders: Vec<PathBuf> = self.search_path().map_or(Vec::new(), |path| {
+            std::env::split_paths(&path).filter(|folder| !folder.as_os_str().is_empty()).collect()
+        });
+        for folder in &folders {
+            let path = absolute(folder).join(&self.program);
+            if is_executable(&path) {
+                return Ok(path);
+            }
+            if not_executable.is_none() && path.is_file() {
+                not_executable = Some(path);
+            }
+        }
+        Err(not_found(folders, not_executable))
+    }
+
+    fn search_path(&self) -> Option<OsString> {
+        let set = self.environment.iter().rev().find(|(name, _)| name == OsStr::new("PATH"));
+        set.map_or_else(|| std::env::var_os("PATH"), |(_, value)| value.clone())
+    }
+}
+
+/// The path from the root; as it is when our own working directory is unknown.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}

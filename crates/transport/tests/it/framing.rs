@@ -1,0 +1,131 @@
+use bytes::BytesMut;
+use proptest::prelude::*;
+use switchboard_transport::{Frame, LineDecoder, LineReader};
+
+use crate::support::bounded;
+
+const LIMIT: usize = 32;
+
+fn frames_of(pieces: &[&[u8]]) -> Vec<Frame> {
+    let mut decoder = LineDecoder::new(LIMIT);
+    let mut buffer = BytesMut::new();
+    let mut frames = Vec::new();
+    for piece in pieces {
+        buffer.extend_from_slice(piece);
+        while let Some(frame) = decoder.decode(&mut buffer) {
+            frames.push(frame);
+        }
+    }
+    while let Some(frame) = decoder.finish(&mut buffer) {
+        frames.push(frame);
+    }
+    assert!(buffer.is_empty());
+    frames
+}
+
+/// A message as it is, all else in words.
+fn describe(frame: &Frame) -> String {
+    match frame {
+        Frame::Message(text) => text.to_string(),
+        Frame::Noise(noise) | Frame::Unfinished(noise) => format!("<{noise}>"),
+        Frame::TooLong(too_long) => format!("<{too_long}>"),
+    }
+}
+
+#[test]
+fn each_line_is_a_message_or_noise() {
+    let check = |input: &[u8], expected: &[&str]| {
+        let found: Vec<_> = frames_of(&[input]).iter().map(describe).collect();
+        assert_eq!(found, expected, "{}", input.escape_ascii());
+    };
+    check(b"", &[]);
+    check(b"{}\n[1]\n", &["{}", "[1]"]);
+    check(b"{}\r\n{}\r\n", &["{}", "{}"]);
+    check(b" {} \n\t[]\r\n", &["{}", "[]"]);
+    check(b"\n{}\n\r\n  \n", &["<an empty line>", "{}", "<an empty line>", "<an empty line>"]);
+    check(b"\xEF\xBB\xBF{\"a\":1}\n", &["<a byte-order mark>", "{\"a\":1}"]);
+    check(b"\x1B[2K\x1B[0m{}\n", &["<terminal escapes around a message: \"\\u{1b}[2K\\u{1b}[0m\">", "{}"]);
+    check(b"{}\x1B[0m\r\n", &["<terminal escapes around a message: \"\\u{1b}[0m\">", "{}"]);
+    check(b"\x1B[0m\n{}\n", &["<terminal escapes around a message: \"\\u{1b}[0m\">", "{}"]);
+    check(b"INFO starting\n{}\n", &["<a line that is no message: \"INFO starting\">", "{}"]);
+    check(b"sent {\"id\":1}\n", &["<a line that is no message: \"sent {\\\"id\\\":1}\">"]);
+    check(
+        b"12\n\"text\"\nnull\n",
+        &[
+            "<a line that is no message: \"12\">",
+            "<a line that is no message: \"\\\"text\\\"\">",
+            "<a line that is no message: \"null\">",
+        ],
+    );
+    check(b"{\"a\":\"\xFF\"}\n{}\n", &["<a line that is no UTF-8: \"{\\\"a\\\":\\\"\u{FFFD}\\\"}\">", "{}"]);
+    check(b"\xFE\xFF\n", &["<a line that is no UTF-8: \"\u{FFFD}\u{FFFD}\">"]);
+    // Not JSON, but whoever reads messages can say that better.
+    check(b"{ level: 'info'\n[12:30] log\n", &["{ level: 'info'", "[12:30] log"]);
+}
+
+#[test]
+fn the_end_of_the_stream_ends_the_last_line() {
+    let check = |input: &[u8], expected: &[&str]| {
+        let found: Vec<_> = frames_of(&[input]).iter().map(describe).collect();
+        assert_eq!(found, expected, "{}", input.escape_ascii());
+    };
+    check(b"{}\n{\"a\":1}", &["{}", "{\"a\":1}"]);
+    check(b"{\"a\":", &["<the end of the stream inside a message: \"{\\\"a\\\":\">"]);
+    check(b"{\"a\":{}", &["<the end of the stream inside a message: \"{\\\"a\\\":{}\">"]);
+    check(b"{\"a\":\"\xC3", &["<the end of the stream inside a message: \"{\\\"a\\\":\\\"\u{FFFD}\">"]);
+    check(b"bye", &["<a line that is no message: \"bye\">"]);
+    check(b"\xEF\xBB\xBF{}", &["<a byte-order mark>", "{}"]);
+}
+
+#[test]
+fn a_line_over_the_limit_is_one_frame_and_the_next_is_read() {
+    let long = "x".repeat(LIMIT + 1);
+    let at_limit = format!("{{\"a\":\"{}\"}}", "x".repeat(LIMIT - 8));
+    let text = format!("{long}\n{at_limit}\n{long}{long}\n{{}}\n{long}");
+    let found: Vec<_> = frames_of(&[text.as_bytes()]).iter().map(describe).collect();
+    let over = |length| format!("<a line of {length} bytes, over the limit of {LIMIT}>");
+    assert_eq!(found, [over(LIMIT + 1), at_limit, over(2 * (LIMIT + 1)), "{}".to_owned(), over(LIMIT + 1)]);
+}
+
+#[test]
+fn a_long_line_is_not_kept() {
+    let mut decoder = LineDecoder::new(1024);
+    let mut buffer = BytesMut::new();
+    for _ in 0..10_000 {
+        buffer.extend_from_slice(&[b'x'; 1000]);
+        assert_eq!(decoder.decode(&mut buffer), None);
+        assert!(buffer.capacity() < 16 * 1024);
+    }
+    buffer.extend_from_slice(b"\n");
+    let Some(Frame::TooLong(too_long)) = decoder.decode(&mut buffer) else { panic!("not too long") };
+    assert_eq!((too_long.limit, too_long.length, too_long.beginning.len()), (1024, 10_000_000, 1024));
+}
+
+proptest! {
+    #[test]
+    fn where_reads_cut_the_stream_does_not_matter(
+        bytes in prop::collection::vec(
+            prop_oneof![Just(b'\n'), Just(b'{'), Just(b'}'), Just(b'\r'), Just(0x1B), Just(b'['), any::<u8>()],
+            0..100,
+        ),
+        cuts in prop::collection::vec(0..100_usize, 0..8),
+    ) {
+        let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
+        prop_assert_eq!(frames_of(&pieces), frames_of(&[&bytes]));
+    }
+}
+
+#[tokio::test]
+async fn many_lines_come_out_of_one_read() {
+    let text = "{}\n".repeat(5000);
+    let mut lines = LineReader::new(text.as_bytes(), LIMIT);
+    let first = bounded(lines.next()).await.unwrap();
+    assert!(matches!(first, Some(Frame::Message(_))));
+    for _ in 1..5000 {
+        assert!(matches!(lines.ready(), Some(Frame::Message(_))));
+    }
+    assert_eq!(bounded(lines.next()).await.unwrap(), None);
+}
