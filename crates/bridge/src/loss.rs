@@ -192,4 +192,9 @@ impl Notes {
     pub(crate) fn omit(&mut self, severity: Severity, at: &At<'_>, reason: impl Into<String>) {
         self.entries.push(Note { element: at.to_string(), reason: reason.into(), severity });
     }
+
+    /// Something can be said only by who remembers or looks around: fails where losing would.
+    pub(crate) fn require_state(&self, at: &At<'_>, reason: &str) -> Result<(), Error> {
+        if self.fails { Err(Error::unrepresentable(at, reason)) } else { Ok(()) }
+    }
 }
