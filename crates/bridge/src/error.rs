@@ -29,6 +29,7 @@ pub enum Error {
 }
 
 impl Error {
+    #[allow(clippy::needless_pass_by_value, reason = "a name or a place, whichever is at hand")]
     pub(crate) fn unrepresentable(element: impl ToString, reason: impl Into<String>) -> Self {
         Error::Unrepresentable { element: element.to_string(), reason: reason.into() }
     }

@@ -144,7 +144,10 @@ fn select_to_v2(select: v1::SessionConfigSelect<'_>) -> v2::SessionConfigSelect<
 }
 
 /// The option that stands for the modes of a version 1 agent that has no other options.
-pub(crate) fn option_of_modes(modes: &v1::SessionModeState<'_>, config_id: &str) -> v2::SessionConfigOption<'static> {
+pub(crate) fn option_of_modes(
+    modes: &v1::SessionModeState<'_>,
+    config_id: &str,
+) -> v2::SessionConfigOption<'static> {
     let values = modes.available_modes.iter().map(|mode| {
         let mut value = v2::SessionConfigSelectOption::new(
             Text::Owned(mode.id.clone().into_owned()),

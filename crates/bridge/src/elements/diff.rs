@@ -36,15 +36,15 @@ fn change_to_wire(change: &diff::Change) -> v2::DiffChange<'static> {
     let path = || AbsolutePath::from(change.path.clone());
     let file_type = || change.file_type.as_ref().map(|kind| v2::DiffFileType::from(kind.as_str()));
     let mime_type = || change.mime_type.clone().map(Text::Owned);
-    let one =
-        || v2::DiffPathChange { file_type: file_type(), mime_type: mime_type(), ..v2::DiffPathChange::new(path()) };
+    let one = || v2::DiffPathChange {
+        file_type: file_type(),
+        mime_type: mime_type(),
+        ..v2::DiffPathChange::new(path())
+    };
     let two = || v2::DiffPathPairChange {
         file_type: file_type(),
         mime_type: mime_type(),
-        ..v2::DiffPathPairChange::new(
-            AbsolutePath::from(change.old_path.clone().unwrap_or_default()),
-            path(),
-        )
+        ..v2::DiffPathPairChange::new(AbsolutePath::from(change.old_path.clone().unwrap_or_default()), path())
     };
     match change.operation {
         diff::Operation::Add => v2::DiffChange::Add(one()),

@@ -38,7 +38,10 @@ pub(crate) fn request_to_v2<'a>(request: v1::InitializeRequest<'a>) -> v2::Initi
 }
 
 /// The client's words to a version 1 agent.
-pub(crate) fn request_to_v1<'a>(request: v2::InitializeRequest<'a>, served: Served) -> v1::InitializeRequest<'a> {
+pub(crate) fn request_to_v1<'a>(
+    request: v2::InitializeRequest<'a>,
+    served: Served,
+) -> v1::InitializeRequest<'a> {
     let offered = request.capabilities.unwrap_or_else(v2::ClientCapabilities::new);
     let mut capabilities = v1::ClientCapabilities::new();
     let mut files = v1::FileSystemCapabilities::new();
@@ -116,7 +119,8 @@ pub(crate) fn response_to_v1<'a>(
                 extra: method.extra,
             })),
             v2::AuthMethod::Terminal(method) => {
-                let env = method.env.map(|env| env.into_iter().map(|entry| (entry.name, entry.value)).collect());
+                let env =
+                    method.env.map(|env| env.into_iter().map(|entry| (entry.name, entry.value)).collect());
                 auth_methods.push(v1::AuthMethod::Terminal(v1::AuthMethodTerminal {
                     id: method.method_id,
                     name: method.name,

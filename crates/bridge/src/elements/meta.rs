@@ -23,6 +23,7 @@ pub(crate) fn raw<'a>(value: &impl Wire<'a>) -> Raw<'static> {
 }
 
 /// Adds an entry.
+#[allow(clippy::needless_pass_by_value, reason = "what it is added to is taken out and put back")]
 pub(crate) fn with_entry(meta: Option<Meta<'_>>, key: &str, value: &Raw<'_>) -> Meta<'static> {
     let present = meta.as_ref().map(|meta| meta.entries().collect::<Vec<_>>()).unwrap_or_default();
     let kept = present.into_iter().filter(|(name, _)| name != key);

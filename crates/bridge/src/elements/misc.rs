@@ -20,12 +20,14 @@ pub(crate) fn entries_to_v1<'a>(
         }
         let (status, reason) = match &entry.status {
             PlanEntryStatus::Pending | PlanEntryStatus::InProgress | PlanEntryStatus::Completed => continue,
-            PlanEntryStatus::Cancelled => {
-                (PlanEntryStatus::Completed, "version 1 has no status \"cancelled\"; the step says so".to_owned())
-            }
-            PlanEntryStatus::Unknown(word) => {
-                (PlanEntryStatus::Pending, format!("version 1 has no status \"{word}\"; \"pending\" stands for it"))
-            }
+            PlanEntryStatus::Cancelled => (
+                PlanEntryStatus::Completed,
+                "version 1 has no status \"cancelled\"; the step says so".to_owned(),
+            ),
+            PlanEntryStatus::Unknown(word) => (
+                PlanEntryStatus::Pending,
+                format!("version 1 has no status \"{word}\"; \"pending\" stands for it"),
+            ),
         };
         notes.lose(Severity::Minor, &at.item(index).then("status"), reason)?;
         if entry.status == PlanEntryStatus::Cancelled {
@@ -69,7 +71,8 @@ pub(crate) fn commands_to_v1<'a>(
                 });
             }
             v2::AvailableCommand::Unknown(unknown) => {
-                let reason = format!("version 1 has no commands of type \"{}\"; shown as a plain one", unknown.tag);
+                let reason =
+                    format!("version 1 has no commands of type \"{}\"; shown as a plain one", unknown.tag);
                 notes.lose(Severity::Minor, &at, reason)?;
                 let text = |key: &str| unknown.text(key).map(Text::into_owned).unwrap_or_default();
                 converted.push(v1::AvailableCommand::new(text("name"), text("description")));

@@ -95,12 +95,13 @@ pub(crate) fn item_to_v1<'a>(
             Ok(vec![v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::text(words)))])
         }
         v2::ToolCallContent::Unknown(unknown) => {
-            let reason =
-                format!("version 1 has no tool content of type \"{}\"; words stand in its place", unknown.tag);
+            let reason = format!(
+                "version 1 has no tool content of type \"{}\"; words stand in its place",
+                unknown.tag
+            );
             notes.lose(Severity::Major, at, reason)?;
             let mut text = v1::TextContent::new(format!("[unsupported tool content: {}]", unknown.tag));
-            text.meta =
-                Some(meta::with_entry(None, meta::CONTENT, &content::whole(&unknown, "type")));
+            text.meta = Some(meta::with_entry(None, meta::CONTENT, &content::whole(&unknown, "type")));
             Ok(vec![v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::Text(text)))])
         }
     }

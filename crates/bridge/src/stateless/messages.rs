@@ -83,11 +83,7 @@ impl Stateless {
         }
     }
 
-    fn update(
-        &self,
-        notification: &Notification<'_>,
-        omitted: &mut Vec<Note>,
-    ) -> Result<Vec<String>, Error> {
+    fn update(&self, notification: &Notification<'_>, omitted: &mut Vec<Note>) -> Result<Vec<String>, Error> {
         let mut lines = Vec::new();
         let mut push = |params: String| {
             let message = Message::notification("session/update", raw(params));
@@ -95,7 +91,8 @@ impl Stateless {
         };
         match self.to {
             Version::V1 => {
-                let params = v2::UpdateSessionNotification::decode(notification.params_text(), Revision::Any)?;
+                let params =
+                    v2::UpdateSessionNotification::decode(notification.params_text(), Revision::Any)?;
                 let converted = update_to_v1(params.update)?;
                 omitted.extend(converted.omitted);
                 for update in converted.value {
@@ -235,7 +232,10 @@ fn call_to_v2(method: &str, params: &str) -> Result<Option<Call>, Error> {
         "session/request_permission" => {
             let request = v1::RequestPermissionRequest::decode(params, Revision::V1)?;
             if request.options.is_empty() {
-                return Err(Error::unrepresentable(at.then("options"), "version 2 wants at least one option"));
+                return Err(Error::unrepresentable(
+                    at.then("options"),
+                    "version 2 wants at least one option",
+                ));
             }
             let title = request.tool_call.title.clone().unwrap_or(Text::Borrowed("Permission requested"));
             let call = tool_call_to_v2(request.tool_call, &at.then("toolCall"))?;
@@ -246,9 +246,15 @@ fn call_to_v2(method: &str, params: &str) -> Result<Option<Call>, Error> {
             named("session/request_permission", wire.encode(Revision::Any))
         }
         "fs/read_text_file" | "fs/write_text_file" => {
-            return Err(Error::unrepresentable(at, "version 2 clients read and write no files for the agent"));
+            return Err(Error::unrepresentable(
+                at,
+                "version 2 clients read and write no files for the agent",
+            ));
         }
-        "terminal/create" | "terminal/output" | "terminal/wait_for_exit" | "terminal/kill"
+        "terminal/create"
+        | "terminal/output"
+        | "terminal/wait_for_exit"
+        | "terminal/kill"
         | "terminal/release" => {
             return Err(Error::unrepresentable(at, "version 2 clients run no commands for the agent"));
         }
@@ -343,7 +349,10 @@ fn permission_to_v1(
             return Err(Error::unrepresentable(at.then("subject"), reason));
         }
         None => {
-            return Err(Error::unrepresentable(at.then("subject"), "version 1 permissions are about tool calls"));
+            return Err(Error::unrepresentable(
+                at.then("subject"),
+                "version 1 permissions are about tool calls",
+            ));
         }
     };
     if request.description.is_some() {
@@ -455,7 +464,8 @@ fn result_to_v1(method: &str, result: &str, omitted: &mut Vec<Note>) -> Result<O
         }
         "session/set_config_option" => {
             let response = v2::SetSessionConfigOptionResponse::decode(result, Revision::Any)?;
-            let options = config::to_v1(response.config_options, true, &at.then("configOptions"), &mut notes)?;
+            let options =
+                config::to_v1(response.config_options, true, &at.then("configOptions"), &mut notes)?;
             let mut wire = v1::SetSessionConfigOptionResponse::new(options);
             (wire.meta, wire.extra) = (response.meta, response.extra);
             Some(wire.encode(Revision::V1))
@@ -485,4 +495,3 @@ fn options_to_v1<'a>(
 ) -> Result<Option<Vec<v1::SessionConfigOption<'a>>>, Error> {
     options.map(|options| config::to_v1(options, true, &at.then("configOptions"), notes)).transpose()
 }
-

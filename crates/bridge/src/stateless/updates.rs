@@ -38,7 +38,7 @@ pub fn update_to_v1(update: v2::SessionUpdate<'_>) -> Result<Converted<Vec<v1::S
     let mut notes = Notes::failing();
     let tag = update.tag().to_owned();
     let at = At::key(&tag);
-    let cannot = |reason: &str| Err(Error::unrepresentable(&at, reason));
+    let cannot = |reason: &str| Err(Error::unrepresentable(at, reason));
     let value = match update {
         V2::UserMessageChunk(chunk) => vec![V1::UserMessageChunk(chunk_to_v1(chunk, &at, &mut notes)?)],
         V2::AgentMessageChunk(chunk) => vec![V1::AgentMessageChunk(chunk_to_v1(chunk, &at, &mut notes)?)],
@@ -220,14 +220,13 @@ pub fn update_to_v2(update: v1::SessionUpdate<'_>) -> Result<Converted<v2::Sessi
             V2::PlanUpdate(wire)
         }
         V1::AvailableCommandsUpdate(update) => {
-            let mut wire =
-                v2::AvailableCommandsUpdate::new(misc::commands_to_v2(update.available_commands));
+            let mut wire = v2::AvailableCommandsUpdate::new(misc::commands_to_v2(update.available_commands));
             (wire.meta, wire.extra) = (update.meta, update.extra);
             V2::AvailableCommandsUpdate(wire)
         }
         V1::CurrentModeUpdate(_) => {
             return Err(Error::unrepresentable(
-                &at,
+                at,
                 "version 2 has no modes; the option for them is known only to who remembers it",
             ));
         }
