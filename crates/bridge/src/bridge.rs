@@ -339,7 +339,7 @@ fn version_of_request(params: Option<&Raw<'_>>) -> Version {
 }
 
 /// The version by the shape of an answer: some agents of version 1 repeat any number that they are asked for.
-fn version_of_answer(result: &Raw<'_>) -> Version {
+pub(crate) fn version_of_answer(result: &Raw<'_>) -> Version {
     let has = |key: &str| result.get(key).is_some();
     let number = result.get("protocolVersion").and_then(|number| number.as_str().parse::<u64>().ok());
     let looks_new = (has("info") || has("capabilities")) && !has("agentCapabilities");

@@ -144,7 +144,8 @@ impl Stateless {
     }
 }
 
-fn sender_of(method: &str) -> Side {
+/// Who makes a request, by its method.
+pub(crate) fn sender_of(method: &str) -> Side {
     match method {
         "session/request_permission" | "elicitation/create" => Side::Agent,
         _ if method.starts_with("fs/") => Side::Agent,

@@ -4,6 +4,7 @@ mod messages;
 mod updates;
 
 pub use messages::Stateless;
+pub(crate) use messages::sender_of;
 pub use updates::{update_to_v1, update_to_v2};
 
 use crate::loss::Note;

@@ -54,6 +54,11 @@ impl Session {
         let message_id = match chunk.message_id {
             Some(message_id) => {
                 self.run = None;
+                if role == Role::User && self.counted_user.as_deref() != Some(&*message_id) {
+                    // So that no prompt gets a number that was used for another when it was live.
+                    *self.minted.entry(Role::User).or_default() += 1;
+                    self.counted_user = Some(message_id.clone().into_owned());
+                }
                 message_id
             }
             None => match &self.run {

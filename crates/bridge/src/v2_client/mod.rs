@@ -90,6 +90,8 @@ struct Session {
     run: Option<Run>,
     /// How many ids were made for messages, by role.
     minted: HashMap<messages::Role, u64>,
+    /// The id of the user message that was counted last, of those that have ids of their own.
+    counted_user: Option<String>,
     /// Set apart from ids of earlier runs, which the client may still have.
     salt: String,
     calls: ToolCalls,

@@ -289,6 +289,9 @@ impl Session {
     /// Everything comes again, so that all of it counts as new.
     fn forget_shown(&mut self) {
         self.run = None;
+        // Counted anew, so that messages without ids get the same ones as when they were live.
+        self.minted.clear();
+        self.counted_user = None;
         self.calls.forget();
         self.journal = super::Journal::default();
     }
