@@ -13,7 +13,7 @@ mod work;
 
 pub use message::Message;
 pub use permission::{Ask, Decision};
-pub use service::serve;
+pub use service::{Versions, serve, serve_versions};
 pub use session::AgentSession;
 pub use terminal::Terminal;
 pub use tool_call::{ToolCall, ToolCallStart};

@@ -19,7 +19,7 @@ use std::time::Duration;
 use switchboard_protocol::v2;
 use switchboard_transport::{Child, Connection, ConnectionOptions, Program};
 
-use crate::Error;
+use crate::{Error, translation};
 use state::Shared;
 
 /// What a client tells of itself, and how patient it is.
@@ -66,10 +66,20 @@ impl Client {
     ///
     /// Version 2 is asked for; an agent that refuses that is asked for version 1. What the agent speaks is judged by
     /// the shape of its answer, because several agents echo any number.
+    ///
+    /// An agent of version 1 is translated: the client sees one of version 2. [`AgentDescription::version`] tells.
     pub async fn connect(mut connection: Connection, options: ClientOptions) -> Result<Self, Error> {
-        let description = negotiation::initialize(&mut connection, &options).await?;
-        let connection = speaks_version_two(connection, &description)?;
-        let shared = Arc::new(Shared::new(connection.caller, options.session_limit));
+        let mut description = negotiation::initialize(&mut connection, &options).await?;
+        let mut gone = None;
+        if description.version == 1 {
+            let (name, answer) = (description.name().to_owned(), description.answer.clone());
+            let (mut translated, closure) =
+                translation::to_version_one_agent(connection, Self::connection_options(), &name, answer);
+            description = negotiation::initialize_translated(&mut translated, &options).await?;
+            connection = translated;
+            gone = Some(closure);
+        }
+        let shared = Arc::new(Shared::new(connection.caller, options.session_limit, gone));
         Ok(Client {
             agent: AgentHandle::new(Arc::clone(&shared), Arc::new(description)),
             feed: Feed::new(connection.inbox, shared),
@@ -92,13 +102,4 @@ impl Client {
     pub fn connection_options() -> ConnectionOptions {
         ConnectionOptions::default().knows(|method| KNOWN.contains(&method))
     }
-}
-
-/// The one place where a connection to an agent of version 1 becomes one of version 2. Everything behind it knows
-/// version 2 alone.
-fn speaks_version_two(connection: Connection, description: &AgentDescription) -> Result<Connection, Error> {
-    if description.version == 1 {
-        return Err(Error::OnlyVersionOne { agent: description.name().to_owned() });
-    }
-    Ok(connection)
 }

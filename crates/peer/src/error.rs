@@ -26,12 +26,6 @@ pub enum Error {
     /// The agent chose a version that nobody here speaks.
     #[error("the agent wants to speak version {0} of the protocol, which is not known here")]
     UnknownVersion(u64),
-    /// The agent speaks version 1 of the protocol, and this connection has nothing that translates.
-    #[error("{agent} speaks only version 1 of the protocol; a bridge to version 2 is needed")]
-    OnlyVersionOne {
-        /// The agent's name, where it told one.
-        agent: String,
-    },
     /// The question was answered or taken back before.
     #[error("the question {id} is settled already")]
     AlreadySettled {

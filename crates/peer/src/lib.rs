@@ -1,6 +1,6 @@
 //! The two roles of ACP, the Agent Client Protocol, for programs that want to play one of them: a client that
 //! drives any agent and has a live session, and an agent that says things in the right order.
-//! Both speak version 2. Neither prints anything or reads configuration.
+//! Both speak version 2 and, by translation, version 1. Neither prints anything or reads configuration.
 //!
 //! - [`Client`] is a connection to an agent that has introduced itself. Its [`AgentHandle`] asks for things; its
 //!   [`Feed`] hands out one [`Event`] after the other and holds the [`Sessions`]. A [`PromptTurn`] can be awaited
@@ -52,10 +52,11 @@ mod agent;
 mod client;
 mod diff_content;
 mod error;
+mod translation;
 
 pub use agent::{
     Agent, AgentSession, Ask, Decision, Introduction, Message, Recalled, SessionLists, Terminal, ToolCall,
-    ToolCallStart, Turn, agent_connection_options, serve,
+    ToolCallStart, Turn, Versions, agent_connection_options, serve, serve_versions,
 };
 pub use client::{
     AgentDescription, AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed,

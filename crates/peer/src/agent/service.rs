@@ -3,23 +3,71 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-use switchboard_protocol::rpc::{RpcError, codes};
+use switchboard_protocol::rpc::{Message, RpcError, codes};
 use switchboard_protocol::{Raw, Revision, Wire, v2};
-use switchboard_transport::{Caller, Connection, Event, IncomingNotification, IncomingRequest, Json};
+use switchboard_transport::{
+    Caller, Connection, Event, IncomingNotification, IncomingRequest, Json, Received, SharedText,
+};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::sending::Core;
 use super::session::AgentSession;
 use super::work::{Held, work_on};
-use super::{Agent, Recalled, history};
-use crate::Error;
+use super::{Agent, Recalled, agent_connection_options, history};
+use crate::{Error, translation};
 
-/// Plays an agent until the client is gone.
+/// Which versions of the protocol an agent speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Versions {
+    /// The one that the client asks for.
+    #[default]
+    Both,
+    /// Version 1 alone, whatever the client asks for.
+    One,
+    /// Version 2 alone.
+    Two,
+}
+
+/// Plays an agent until the client is gone, in the version of the protocol that the client asks for.
 ///
 /// Everything that is under way then is dropped. The connection is best made with
 /// [`agent_connection_options`](crate::agent_connection_options).
 pub async fn serve<A: Agent>(agent: A, connection: Connection) -> Result<(), Error> {
+    serve_versions(agent, connection, Versions::Both).await
+}
+
+/// As [`serve`], with a choice of the versions.
+pub async fn serve_versions<A: Agent>(
+    agent: A,
+    mut connection: Connection,
+    versions: Versions,
+) -> Result<(), Error> {
+    let mut first = None;
+    if versions == Versions::One {
+        connection = translation::to_version_one_client(connection, agent_connection_options(), None);
+    } else if versions == Versions::Both {
+        match connection.inbox.next_or(asks_for_version_one).await {
+            Some(Received::Taken(line)) => {
+                connection =
+                    translation::to_version_one_client(connection, agent_connection_options(), Some(line));
+            }
+            Some(Received::Event(event)) => first = Some(event),
+            None => return Ok(()),
+        }
+    }
+    play(agent, connection, first).await
+}
+
+/// Takes a line by which a client of version 1 introduces itself.
+fn asks_for_version_one(line: &SharedText) -> Option<SharedText> {
+    let Ok(Message::Request(request)) = Message::decode(line, Revision::Any) else { return None };
+    let version =
+        request.params.as_ref().filter(|_| request.method == "initialize")?.get("protocolVersion")?;
+    matches!(version.as_str(), "0" | "1").then(|| line.clone())
+}
+
+async fn play<A: Agent>(agent: A, connection: Connection, first: Option<Event>) -> Result<(), Error> {
     let Connection { caller, mut inbox } = connection;
     let mut service = Service {
         agent: Arc::new(agent),
@@ -30,13 +78,18 @@ pub async fn serve<A: Agent>(agent: A, connection: Connection) -> Result<(), Err
         sessions: Arc::default(),
         tasks: JoinSet::new(),
     };
-    while let Some(event) = inbox.next().await {
+    let mut next = first;
+    loop {
+        let event = match next.take() {
+            Some(event) => Some(event),
+            None => inbox.next().await,
+        };
         while service.tasks.try_join_next().is_some() {}
         match event {
-            Event::Request(request) => service.take_request(request),
-            Event::Notification(notification) => service.take_notification(&notification),
-            Event::Anomaly(_) => {}
-            Event::Closed(_) => break,
+            Some(Event::Request(request)) => service.take_request(request),
+            Some(Event::Notification(notification)) => service.take_notification(&notification),
+            Some(Event::Anomaly(_)) => {}
+            Some(Event::Closed(_)) | None => break,
         }
     }
     service.tasks.shutdown().await;

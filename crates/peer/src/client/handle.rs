@@ -194,7 +194,8 @@ impl AgentHandle {
         deadline: Deadline,
         watched: Option<Watched>,
     ) -> Result<WatchedCall, Error> {
-        let call = self.shared.caller.begin(method, Json::of(request, Revision::Any), deadline).await?;
+        let begun = self.shared.caller.begin(method, Json::of(request, Revision::Any), deadline).await;
+        let call = begun.map_err(|error| self.shared.explain(error))?;
         if let Some(watched) = watched {
             self.shared.watch(call.id(), watched);
         }
@@ -207,7 +208,7 @@ impl AgentHandle {
         mut call: WatchedCall,
         read: impl FnOnce(&str) -> Result<T, DecodeError>,
     ) -> Reply<T> {
-        match call.call.answer().await? {
+        match call.call.answer().await.map_err(|error| self.shared.explain(error))? {
             Answer::Error(error) => Ok(Err(error)),
             Answer::Result(text) => {
                 // `null` is how some say that there is nothing to say.

@@ -11,13 +11,13 @@ use crate::Error;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct AgentDescription {
-    /// The version of the protocol that it speaks: 1 or 2.
+    /// The version of the protocol that it speaks: 1 or 2. The rest is in the words of version 2 for both.
     pub version: u16,
     /// Its name and version, where it told them.
     pub info: Option<v2::Implementation<'static>>,
-    /// What it can do. Empty for an agent of version 1.
+    /// What it can do.
     pub capabilities: v2::AgentCapabilities<'static>,
-    /// The ways to log in. Empty for an agent of version 1.
+    /// The ways to log in.
     pub auth_methods: Vec<v2::AuthMethod<'static>>,
     /// Its answer to `initialize`, as it came.
     pub answer: String,
@@ -42,11 +42,7 @@ pub(super) async fn initialize(
     connection: &mut Connection,
     options: &ClientOptions,
 ) -> Result<AgentDescription, Error> {
-    let request = v2::InitializeRequest {
-        capabilities: Some(options.capabilities.clone()),
-        ..v2::InitializeRequest::new(2u16, options.info.clone())
-    };
-    let first = ask(connection, options, Json::of(&request, Revision::Any)).await?;
+    let first = ask(connection, options, Json::of(&request(options), Revision::Any)).await?;
     let refused = match first {
         Answer::Result(text) => return read(&text),
         Answer::Error(error) => error,
@@ -56,6 +52,24 @@ pub(super) async fn initialize(
     match ask(connection, options, Json::of(&request, Revision::V1)).await? {
         Answer::Result(text) => read(&text),
         Answer::Error(second) => Err(Error::NotInitialized(more_telling(refused, second))),
+    }
+}
+
+/// Opens a connection behind which an agent of version 1 is translated.
+pub(super) async fn initialize_translated(
+    connection: &mut Connection,
+    options: &ClientOptions,
+) -> Result<AgentDescription, Error> {
+    match ask(connection, options, Json::of(&request(options), Revision::Any)).await? {
+        Answer::Result(text) => Ok(AgentDescription { version: 1, ..read(&text)? }),
+        Answer::Error(error) => Err(Error::NotInitialized(error)),
+    }
+}
+
+fn request(options: &ClientOptions) -> v2::InitializeRequest<'static> {
+    v2::InitializeRequest {
+        capabilities: Some(options.capabilities.clone()),
+        ..v2::InitializeRequest::new(2u16, options.info.clone())
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 
 use super::feed::Event;
 use super::turn::{Progress, TurnEnd};
+use crate::translation::Gone;
 
 /// How many answers are kept whose calls are not known yet.
 const UNCLAIMED: usize = 64;
@@ -20,6 +21,8 @@ const UNCLAIMED: usize = 64;
 pub(crate) struct Shared {
     pub(crate) caller: Caller,
     state: Mutex<State>,
+    /// Tells why an agent that is translated is gone.
+    gone: Option<Gone>,
     /// There are events that no message of the agent brought.
     pub(crate) wake: Notify,
 }
@@ -79,9 +82,10 @@ pub(crate) enum Watched {
 }
 
 impl Shared {
-    pub(crate) fn new(caller: Caller, session_limit: usize) -> Self {
+    pub(crate) fn new(caller: Caller, session_limit: usize, gone: Option<Gone>) -> Self {
         Shared {
             caller,
+            gone,
             state: Mutex::new(State {
                 sessions: HashMap::new(),
                 recent: None,
@@ -146,7 +150,17 @@ impl Shared {
     pub(crate) fn lost(&self) -> crate::Error {
         let closed_here = || Arc::new(Closure { cause: ClosureCause::ClosedHere, process: None });
         let closure = self.state().closed.clone().unwrap_or_else(closed_here);
-        switchboard_transport::Error::Closed(closure).into()
+        self.explain(switchboard_transport::Error::Closed(closure))
+    }
+
+    /// An error of the connection; where the agent is translated, with what is known of the agent itself.
+    pub(crate) fn explain(&self, error: switchboard_transport::Error) -> crate::Error {
+        match (error, self.gone.as_ref().and_then(|gone| gone.get())) {
+            (switchboard_transport::Error::Closed(_), Some(closure)) => {
+                switchboard_transport::Error::Closed(Arc::clone(closure)).into()
+            }
+            (error, _) => error.into(),
+        }
     }
 
     /// Answers all open questions of a session that they are dismissed, because its work is cancelled.

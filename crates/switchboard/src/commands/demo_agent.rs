@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use switchboard_peer::{
-    Agent, AgentSession, Introduction, Recalled, SessionLists, Turn, agent_connection_options, serve,
+    Agent, AgentSession, Introduction, Recalled, SessionLists, Turn, Versions, agent_connection_options,
+    serve_versions,
 };
 use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2;
@@ -41,9 +42,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    if arguments.protocol == 1 {
-        return Err(CommandError::failed("the demo agent does not speak version 1 of the protocol yet"));
-    }
+    let versions = if arguments.protocol == 1 { Versions::One } else { Versions::Two };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -55,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             pace: Duration::from_millis(arguments.pace),
             store: arguments.store.clone().map(Store::new),
         };
-        serve(agent, connection).await
+        serve_versions(agent, connection, versions).await
     });
     // Reading of standard input cannot be stopped, and must not keep the program alive.
     runtime.shutdown_background();

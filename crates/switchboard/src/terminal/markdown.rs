@@ -68,7 +68,8 @@ pub(crate) fn render(markdown: &str, coloured: bool, width: usize) -> String {
         header.align = Alignment::Left;
     }
     let shown = visible(markdown);
-    let shown = if shown.contains("```") || shown.contains("~~~") { shown } else { with_flat_lists(&shown).into() };
+    let shown =
+        if shown.contains("```") || shown.contains("~~~") { shown } else { with_flat_lists(&shown).into() };
     skin.text(&shown, Some(width.max(20))).to_string()
 }
 

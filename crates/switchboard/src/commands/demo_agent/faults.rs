@@ -63,6 +63,8 @@ pub(super) async fn refuse(turn: &Turn) -> Played {
 
 pub(super) async fn crash(demo: &Demo, turn: &Turn) -> Played {
     turn.say("I do not feel well.").await?;
+    // What has been said goes its way first, which may lead through a translation.
+    tokio::time::sleep(Duration::from_millis(100)).await;
     let half = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"demo"#;
     demo.caller.forward(&SharedText::from(half)).await?;
     // However long the client takes to read, the end comes.

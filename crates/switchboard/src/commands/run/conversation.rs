@@ -162,9 +162,6 @@ async fn end(child: &Child) {
 fn no_client(error: &Error) -> CommandError {
     let failed = CommandError::no_session(visible(&error.to_string()));
     match error {
-        Error::OnlyVersionOne { .. } => failed
-            .hint("this version of switchboard runs agents that speak version 2 of the protocol")
-            .hint("agents of version 1 need the bridge, which is not built in yet"),
         Error::Transport(switchboard_transport::Error::DeadlinePassed { .. }) => {
             failed.hint("the program runs, but does not answer as an agent should")
         }
