@@ -5,6 +5,7 @@ mod agent_program;
 mod agents;
 mod check;
 mod demo_agent;
+mod interop;
 mod program;
 mod run;
 mod schema;
