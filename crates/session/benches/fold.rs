@@ -64,7 +64,10 @@ fn against_the_official_types(place: TagPlace) {
         .run();
     let time = |index: usize| times[index].1.as_secs_f64();
     println!("  folding alone takes 1/{:.1} of reading (to be over 5)", time(0) / time(1));
-    println!("  reading and folding is {:.1} times as fast as the official types (to be over 4)", time(3) / time(2));
+    println!(
+        "  reading and folding is {:.1} times as fast as the official types (to be over 4)",
+        time(3) / time(2)
+    );
 }
 
 fn appending_takes_constant_time() {

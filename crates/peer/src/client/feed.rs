@@ -201,7 +201,7 @@ impl Feed {
     fn take_event(&mut self, event: Incoming) -> Option<Event> {
         match event {
             Incoming::Request(request) => self.take_request(request),
-            Incoming::Notification(notification) => self.take_notification(notification),
+            Incoming::Notification(notification) => self.take_notification(&notification),
             Incoming::Anomaly(anomaly) => Some(Event::Anomaly(anomaly)),
             Incoming::Closed(closure) => {
                 self.closed = true;
@@ -212,7 +212,7 @@ impl Feed {
     }
 
     /// Updates whose envelope is unusual, and the rest.
-    fn take_notification(&mut self, notification: IncomingNotification) -> Option<Event> {
+    fn take_notification(&mut self, notification: &IncomingNotification) -> Option<Event> {
         let line = notification.line().clone();
         match notification.method() {
             "session/update" => {

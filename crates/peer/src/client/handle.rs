@@ -130,7 +130,7 @@ impl AgentHandle {
         let call = self.begin("session/prompt", &request, Deadline::Never, Some(watched)).await?;
         let reply = self.finish("session/prompt", call, reader!(PromptResponse)).await?;
         Ok(reply.map(|response| {
-            turn.message_id = response.message_id.map(|id| id.into_owned());
+            turn.message_id = response.message_id.map(std::borrow::Cow::into_owned);
             turn
         }))
     }
