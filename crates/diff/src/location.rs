@@ -23,7 +23,7 @@ impl<'a> Location<'a> {
         let mut ends: HashMap<&[u8], Vec<&str>> = HashMap::new();
         for path in diff.changes.iter().map(|change| change.path.as_str()) {
             for (slash, _) in path.match_indices('/') {
-                ends.entry(path[slash + 1..].as_bytes()).or_default().push(&path[..slash]);
+                ends.entry(&path.as_bytes()[slash + 1..]).or_default().push(&path[..slash]);
             }
         }
         let mut votes: HashMap<&str, usize> = HashMap::new();

@@ -273,9 +273,8 @@ impl Conversation {
             Some(Side::Agent) => Side::Client,
             None => {
                 // Ids of both sides overlap, but only answers to the agent have these keys.
-                let to_agent = |result: &Raw<'_>| {
-                    result.get("outcome").is_some() || result.get("action").is_some()
-                };
+                let to_agent =
+                    |result: &Raw<'_>| result.get("outcome").is_some() || result.get("action").is_some();
                 if message.outcome.as_ref().is_ok_and(to_agent) { Side::Agent } else { Side::Client }
             }
         };
@@ -284,21 +283,23 @@ impl Conversation {
         };
         match &message.outcome {
             Ok(result) => self.result(&call, &message.id, result, at),
-            Err(_) => match call {
-                Call::Permission { session } => drop_late(self.try_step(session, |session| {
-                    session.cancel_permission(&message.id, Side::Client, at)
-                })),
-                Call::Elicitation { session } => drop_late(self.try_step(session, |session| {
-                    session.cancel_elicitation(&message.id, Side::Client, at)
-                })),
-                Call::Resume { session, replays: true } => Ok(Some(self.step(session, |session| {
-                    session.abandon_replay();
-                    Changes::default()
-                }))),
-                Call::New | Call::Resume { .. } | Call::SetConfigOption { .. } | Call::Prompt { .. } => {
-                    Ok(None)
+            Err(_) => {
+                match call {
+                    Call::Permission { session } => drop_late(self.try_step(session, |session| {
+                        session.cancel_permission(&message.id, Side::Client, at)
+                    })),
+                    Call::Elicitation { session } => drop_late(self.try_step(session, |session| {
+                        session.cancel_elicitation(&message.id, Side::Client, at)
+                    })),
+                    Call::Resume { session, replays: true } => Ok(Some(self.step(session, |session| {
+                        session.abandon_replay();
+                        Changes::default()
+                    }))),
+                    Call::New | Call::Resume { .. } | Call::SetConfigOption { .. } | Call::Prompt { .. } => {
+                        Ok(None)
+                    }
                 }
-            },
+            }
         }
     }
 
@@ -324,17 +325,19 @@ impl Conversation {
                 };
                 let (options, commands) = (response.config_options, response.available_commands);
                 let session = self.place(Some(&response.session_id));
-                Ok(Some(self.step(session, |session| {
-                    session.apply_lists(options.as_deref(), commands.as_deref())
-                })))
+                Ok(Some(
+                    self.step(session, |session| {
+                        session.apply_lists(options.as_deref(), commands.as_deref())
+                    }),
+                ))
             }
             Call::Resume { session, replays } => {
                 let response = v2::ResumeSessionResponse::decode_tolerant(text, self.dialect);
                 let lists = response.ok().map(|(it, _)| (it.config_options, it.available_commands));
                 let (options, commands) = lists.unwrap_or_default();
                 let ended = replays.then(|| self.step(session, Session::end_replay));
-                let listed =
-                    self.step(session, |session| session.apply_lists(options.as_deref(), commands.as_deref()));
+                let listed = self
+                    .step(session, |session| session.apply_lists(options.as_deref(), commands.as_deref()));
                 Ok(match ended {
                     Some(mut ended) => {
                         ended.changes.extend(listed.changes);
@@ -346,7 +349,9 @@ impl Conversation {
             Call::SetConfigOption { session } => {
                 let response = v2::SetSessionConfigOptionResponse::decode_tolerant(text, self.dialect);
                 let Ok((response, _)) = response else { return Ok(None) };
-                Ok(Some(self.step(session, |session| session.apply_lists(Some(&response.config_options), None))))
+                Ok(Some(
+                    self.step(session, |session| session.apply_lists(Some(&response.config_options), None)),
+                ))
             }
             Call::Prompt { session } => {
                 self.newest_seen |= result.get("messageId").is_some();

@@ -193,7 +193,8 @@ fn write_entry(out: &mut String, entry: &Entry, dialect: Revision) {
             object.optional_text("command", terminal.command());
             object.optional_text("cwd", terminal.cwd());
             let data = Base64::from_bytes(&terminal.output.to_vec());
-            let output = v2::TerminalOutput { meta: terminal.output_meta.clone(), ..v2::TerminalOutput::new(data) };
+            let output =
+                v2::TerminalOutput { meta: terminal.output_meta.clone(), ..v2::TerminalOutput::new(data) };
             object.value("output", &output);
             object.optional("exitStatus", terminal.exit_status());
             object.optional("size", terminal.size());

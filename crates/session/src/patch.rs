@@ -17,13 +17,15 @@ pub(crate) enum MetaRule {
 }
 
 impl MetaRule {
-    pub(crate) fn apply(self, stored: &mut Option<Meta<'static>>, field: &Field<Meta<'_>>) -> Option<FieldChange> {
+    pub(crate) fn apply(
+        self,
+        stored: &mut Option<Meta<'static>>,
+        field: &Field<Meta<'_>>,
+    ) -> Option<FieldChange> {
         match (self, field) {
             (_, Field::Keep) => None,
             (_, Field::Clear) => stored.take().map(|_| FieldChange::Cleared),
-            (MetaRule::Replace, Field::Set(meta)) => {
-                replace(stored, meta.clone().into_owned())
-            }
+            (MetaRule::Replace, Field::Set(meta)) => replace(stored, meta.clone().into_owned()),
             (MetaRule::Merge, Field::Set(meta)) => merge(stored, meta),
         }
     }

@@ -56,13 +56,15 @@ impl Entry {
                     ..v2::TerminalUpdate::new(self.id())
                 })
             }
-            Entry::Compaction(compaction) => v2::SessionUpdate::CompactionUpdate(Box::new(v2::CompactionUpdate {
-                summary: set_content(&compaction.summary),
-                error: set(compaction.error().map(Into::into)),
-                meta: set(head.meta.clone()),
-                extra: head.extra.clone(),
-                ..v2::CompactionUpdate::new(self.id(), compaction.status.clone())
-            })),
+            Entry::Compaction(compaction) => {
+                v2::SessionUpdate::CompactionUpdate(Box::new(v2::CompactionUpdate {
+                    summary: set_content(&compaction.summary),
+                    error: set(compaction.error().map(Into::into)),
+                    meta: set(head.meta.clone()),
+                    extra: head.extra.clone(),
+                    ..v2::CompactionUpdate::new(self.id(), compaction.status.clone())
+                }))
+            }
         }
     }
 }

@@ -2,10 +2,22 @@
 
 use std::time::Instant;
 
+use switchboard_protocol::rpc::Expected;
 use switchboard_protocol::{Revision, Wire, v2};
-use switchboard_transport::{Connection, ConnectionOptions, Event, Json, Program};
+use switchboard_transport::{Connection, ConnectionOptions, Json, Program, Received, SharedText};
 
 use crate::{Measured, NAP, agent_arguments, ourselves};
+
+/// Reads an update, envelope and all, in one pass, as a client handle does.
+fn take(line: &SharedText) -> Option<()> {
+    match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, Revision::Any) {
+        Ok((Expected::Params(update), diagnostics)) => {
+            std::hint::black_box((update, diagnostics));
+            Some(())
+        }
+        Ok((Expected::Other(_), _)) | Err(_) => None,
+    }
+}
 
 /// Takes in `count` updates, or makes `count` calls.
 pub(crate) fn measure(job: &str, count: u64) -> Measured {
@@ -30,10 +42,10 @@ pub(crate) fn measure(job: &str, count: u64) -> Measured {
             }
         } else {
             while measured < count {
-                let Some(Event::Notification(notification)) = inbox.next().await else { panic!("no update") };
-                let update =
-                    v2::UpdateSessionNotification::decode_tolerant(notification.params(), Revision::Any);
-                std::hint::black_box(update.expect("an update"));
+                match inbox.next_or(take).await {
+                    Some(Received::Taken(())) => {}
+                    other => panic!("no update: {other:?}"),
+                }
                 if measured == 0 && job == "nap" {
                     tokio::time::sleep(NAP).await;
                 }

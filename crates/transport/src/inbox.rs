@@ -1,6 +1,7 @@
 //! The reading side of a connection.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -37,8 +38,18 @@ pub struct Inbox {
     closed: bool,
 }
 
-enum Step {
+/// What came: a message that was taken before its envelope was read, or an event.
+#[derive(Debug)]
+pub enum Received<T> {
+    /// What was made of the message that was taken.
+    Taken(T),
+    /// Anything else.
     Event(Event),
+}
+
+enum Step<T> {
+    Event(Event),
+    Taken(T),
     Nothing,
     End,
 }
@@ -60,9 +71,48 @@ impl Inbox {
 
     /// The next event; `None` after [`Event::Closed`]. Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
+        match self.next_or(|_| None::<Infallible>).await? {
+            Received::Event(event) => Some(event),
+            Received::Taken(never) => match never {},
+        }
+    }
+
+    /// As [`Inbox::next`], but every message is first offered to `take` as it came, before its envelope is read. On
+    /// a connection where most messages are notifications of one kind this saves reading them twice. `take` must
+    /// leave alone what is a request or an answer; a batch is offered as a whole.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), switchboard_transport::Error> {
+    /// use switchboard_protocol::rpc::Expected;
+    /// use switchboard_protocol::{Revision, v2};
+    /// use switchboard_transport::{Connection, ConnectionOptions, Json, Received, SharedText};
+    ///
+    /// let (mut client, agent) = Connection::pair(ConnectionOptions::default(), ConnectionOptions::default());
+    /// let update = r#"{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"m",
+    ///     "content":{"type":"text","text":"hello"}}}"#;
+    /// let update = v2_update(update);
+    /// agent.caller.notify("session/update", Json::of(&update, Revision::Any)).await?;
+    ///
+    /// let take = |line: &SharedText| match Expected::<v2::UpdateSessionNotification<'_>>::decode(line, Revision::Any) {
+    ///     Ok(Expected::Params(update)) => Some(update.session_id.into_owned()),
+    ///     Ok(Expected::Other(_)) | Err(_) => None,
+    /// };
+    /// assert!(matches!(client.inbox.next_or(take).await, Some(Received::Taken(id)) if id == "s"));
+    /// # fn v2_update(text: &str) -> v2::UpdateSessionNotification<'_> {
+    /// #     switchboard_protocol::Wire::decode(text, Revision::Any).unwrap()
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn next_or<T>(
+        &mut self,
+        mut take: impl FnMut(&SharedText) -> Option<T>,
+    ) -> Option<Received<T>> {
         loop {
-            match self.step().await {
-                Step::Event(event) => return Some(event),
+            match self.step(&mut take).await {
+                Step::Event(event) => return Some(Received::Event(event)),
+                Step::Taken(taken) => return Some(Received::Taken(taken)),
                 Step::Nothing => {}
                 Step::End => return None,
             }
@@ -71,7 +121,7 @@ impl Inbox {
 
     /// Takes one frame off the stream. A frame that is no event, such as an answer, is a step too, so that
     /// whoever waited for it can go first.
-    async fn step(&mut self) -> Step {
+    async fn step<T>(&mut self, take: &mut impl FnMut(&SharedText) -> Option<T>) -> Step<T> {
         // One read may bring thousands of frames: without this, timers would wait for the last of them.
         tokio::task::coop::consume_budget().await;
         if let Some(event) = self.events.pop_front() {
@@ -92,7 +142,14 @@ impl Inbox {
             return Step::Event(Event::Closed(closure));
         }
         match self.lines.0.next().await {
-            Ok(Some(frame)) => return self.take_frame(frame).map_or(Step::Nothing, Step::Event),
+            Ok(Some(frame)) => {
+                if let Frame::Message(line) = &frame
+                    && let Some(taken) = take(line)
+                {
+                    return Step::Taken(taken);
+                }
+                return self.take_frame(frame).map_or(Step::Nothing, Step::Event);
+            }
             Ok(None) => self.end = Some(ClosureCause::EndOfStream),
             Err(error) => self.end = Some(ClosureCause::ReadFailed(Arc::new(error))),
         }
@@ -126,12 +183,14 @@ impl Inbox {
     /// ```
     pub async fn until<T>(&mut self, future: impl Future<Output = T>, mut handle: impl FnMut(Event)) -> T {
         tokio::pin!(future);
+        let mut take_none = |_: &SharedText| None::<Infallible>;
         loop {
             tokio::select! {
                 biased;
                 output = &mut future => return output,
-                step = self.step() => match step {
+                step = self.step(&mut take_none) => match step {
                     Step::Event(event) => handle(event),
+                    Step::Taken(never) => match never {},
                     Step::Nothing => {}
                     Step::End => return future.await,
                 },

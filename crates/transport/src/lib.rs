@@ -58,7 +58,7 @@ pub use call::{Answer, Deadline, PendingCall};
 pub use connection::{Caller, Connection, ConnectionOptions, KnownMethods};
 pub use error::{Closure, ClosureCause, Error, ProcessEnd};
 pub use framing::{DEFAULT_MESSAGE_LIMIT, Frame, LineDecoder, Noise, NoiseKind, TooLong};
-pub use inbox::Inbox;
+pub use inbox::{Inbox, Received};
 pub use incoming::{Anomaly, Cancellation, Event, IncomingNotification, IncomingRequest};
 pub use outbox::{Outbox, OutboxOptions};
 pub use process::{Child, ChildOutput, Exit, Grace, Program, Spawned, StandardErrorLine, StandardErrorLines};

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use agent_client_protocol_schema::v2::{self, SessionUpdate};
 use agent_client_protocol_schema::MaybeUndefined;
+use agent_client_protocol_schema::v2::{self, SessionUpdate};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod diff;
+mod fold;
 mod program;
 mod schema;
 
