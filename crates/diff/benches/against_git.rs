@@ -1,15 +1,13 @@
 //! Measures ours against `git diff --no-index` on the same files, in one run, and prints the ratios.
 //!
-//! `cargo bench -p switchboard-diff` builds the inputs in a temporary directory. Each side runs several
-//! times in turn, and the best of each counts. Git is a process of its own, whose start is measured with
-//! it: about two milliseconds.
+//! `cargo bench -p switchboard-diff` makes the inputs in a temporary directory. Git is a process of its own,
+//! whose start is measured with it: about two milliseconds.
 
-use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
 
 use switchboard_diff::{BuildOptions, PatchOptions, build_from_files, build_from_trees};
+use switchboard_testkit::Contest;
 
 const ROUNDS: usize = 5;
 
@@ -20,7 +18,6 @@ fn main() -> ExitCode {
     }
     let place = tempfile::tempdir().expect("a temporary directory");
     let mut good = true;
-    println!("{:<44} {:>10} {:>10} {:>7} {:>7}", "", "ours", "git", "ratio", "target");
 
     let (old, new) = make_trees(place.path());
     good &= compare("20,000 files, 500 changed", 1.0, &old, &new, true);
@@ -43,17 +40,7 @@ fn compare(name: &str, target: f64, old: &Path, new: &Path, trees: bool) -> bool
         patch: PatchOptions { max_size: usize::MAX, ..PatchOptions::default() },
         ..BuildOptions::default()
     };
-    let (mut ours, mut git) = (Duration::MAX, Duration::MAX);
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        let built =
-            if trees { build_from_trees(old, new, &options) } else { build_from_files(old, new, &options) };
-        ours = ours.min(start.elapsed());
-        let built = black_box(built.expect("a diff"));
-        assert!(built.diff.patch.is_some(), "{:?}", built.problems);
-        drop(built);
-
-        let start = Instant::now();
+    let git = || {
         let status = Command::new("git")
             .args(["diff", "--no-index", "--no-color", "--no-ext-diff"])
             .args([old, new])
@@ -62,13 +49,19 @@ fn compare(name: &str, target: f64, old: &Path, new: &Path, trees: bool) -> bool
             .stdout(Stdio::null())
             .status()
             .expect("git runs");
-        git = git.min(start.elapsed());
         assert_eq!(status.code(), Some(1), "git finds differences");
-    }
-    let ratio = ours.as_secs_f64() / git.as_secs_f64();
-    let milliseconds = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1000.0);
-    println!("{name:<44} {:>10} {:>10} {ratio:>6.2}x {target:>6.1}x", milliseconds(ours), milliseconds(git));
-    ratio <= target
+        1
+    };
+    let ours = || {
+        let built =
+            if trees { build_from_trees(old, new, &options) } else { build_from_files(old, new, &options) };
+        built.expect("a diff").diff.patch.expect("a patch").text.len()
+    };
+    let times = Contest::new(format!("{name} (at most {target} x)"), ROUNDS)
+        .contender("git diff --no-index", git)
+        .contender("ours", ours)
+        .run();
+    times[1].1.as_secs_f64() <= times[0].1.as_secs_f64() * target
 }
 
 /// Numbers that look random and are the same every time.

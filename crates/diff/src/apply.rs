@@ -5,6 +5,7 @@ mod placement;
 mod plan;
 mod transaction;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::check::{self, Disagreement, Item};
@@ -138,12 +139,13 @@ pub fn apply(diff: &Diff, root: &Path, options: &ApplyOptions) -> Result<Applied
             _ => listed.push(Item::listed(change, |path| placement.place_lossy(path.as_bytes()))),
         }
     }
-    let paths: std::collections::HashSet<String> = listed.iter().map(|item| item.path.clone()).collect();
+    let paths: HashSet<String> = listed.iter().map(|item| item.path.clone()).collect();
     let in_patch: Vec<Item> =
         files.iter().map(|file| Item::in_patch(file, |path| placement.place_lossy(path))).collect();
+    let shown: HashSet<&str> = in_patch.iter().map(|item| item.path.as_str()).collect();
     if let Some(change) = diff.changes.iter().find(|change| {
         let path = placement.place_lossy(change.path.as_bytes());
-        paths.contains(&path) && !in_patch.iter().any(|item| item.path == path)
+        paths.contains(&path) && !shown.contains(path.as_str())
     }) {
         return Err(Error::NotApplicable { path: change.path.clone(), reason: NotApplicable::NoPatch });
     }

@@ -1,6 +1,6 @@
 //! Whether the changes of a diff and its patch tell the same.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
 use crate::location::{Location, is_absolute};
@@ -74,6 +74,24 @@ pub enum Disagreement {
         /// The path.
         path: String,
     },
+}
+
+impl Disagreement {
+    /// A word for the kind of disagreement, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Disagreement::Malformed(_) => "malformed",
+            Disagreement::NotListed { .. } => "not_listed",
+            Disagreement::NotInPatch { .. } => "not_in_patch",
+            Disagreement::Operation { .. } => "operation",
+            Disagreement::OldPath { .. } => "old_path",
+            Disagreement::FileType { .. } => "file_type",
+            Disagreement::ListedPathNotAbsolute { .. } => "listed_path_not_absolute",
+            Disagreement::PatchPathNotAbsolute { .. } => "patch_path_not_absolute",
+            Disagreement::OldPathMissing { .. } => "old_path_missing",
+            Disagreement::ListedTwice { .. } => "listed_twice",
+        }
+    }
 }
 
 impl fmt::Display for Disagreement {
@@ -182,6 +200,14 @@ impl Item {
         }
     }
 
+    /// Whether it is of a kind that text often cannot show.
+    fn may_lack_text(&self) -> bool {
+        matches!(
+            self.file_type,
+            Some(FileType::Binary | FileType::Directory | FileType::Symlink | FileType::Other(_))
+        )
+    }
+
     pub(crate) fn in_patch(file: &FilePatch<'_>, place: impl Fn(&[u8]) -> String) -> Self {
         Item {
             operation: file.operation.clone(),
@@ -195,51 +221,45 @@ impl Item {
 /// Compares the two lists path by path.
 pub(crate) fn compare(listed: Vec<Item>, in_patch: Vec<Item>) -> Vec<Disagreement> {
     let mut found = Vec::new();
-    let mut sections: HashMap<String, Vec<Item>> = HashMap::new();
-    for item in &in_patch {
-        sections.entry(item.path.clone()).or_default().push(item.clone());
+    let order: Vec<String> = in_patch.iter().map(|item| item.path.clone()).collect();
+    let mut sections: HashMap<String, VecDeque<Item>> = HashMap::new();
+    for item in in_patch {
+        sections.entry(item.path.clone()).or_default().push_back(item);
     }
     let mut matched = HashSet::new();
     for change in listed {
-        let Some(items) = sections.get_mut(&change.path) else {
-            let may_lack_text = matches!(
-                change.file_type,
-                Some(FileType::Binary | FileType::Directory | FileType::Symlink | FileType::Other(_))
-            );
+        let items = sections.get_mut(&change.path);
+        let may_lack_text = items.is_none() && change.may_lack_text();
+        let Some(items) = items.filter(|items| !items.is_empty()) else {
             if !may_lack_text {
                 found.push(Disagreement::NotInPatch { path: change.path, operation: change.operation });
             }
             continue;
         };
-        // One change of a path may stand for a deletion and an addition in the patch.
-        let is_replaced = change.operation == Operation::Modify
-            && matches!(&items[..], [first, second]
-                if first.operation == Operation::Delete && second.operation == Operation::Add);
-        let same = items.iter().position(|item| item.operation == change.operation);
-        let item = if is_replaced {
+        if change.operation == Operation::Modify && is_replacement(items) {
             items.clear();
             continue;
-        } else if items.is_empty() {
-            found.push(Disagreement::NotInPatch { path: change.path, operation: change.operation });
-            continue;
-        } else {
-            items.remove(same.unwrap_or(0))
-        };
-        matched.insert(change.path.clone());
-        compare_item(change, item, &mut found);
+        }
+        let same = items.iter().position(|item| item.operation == change.operation);
+        if let Some(item) = items.remove(same.unwrap_or(0)) {
+            matched.insert(change.path.clone());
+            compare_item(change, item, &mut found);
+        }
     }
-    for item in in_patch {
-        let left = sections.get_mut(&item.path).filter(|items| !items.is_empty());
-        if let Some(items) = left {
-            let item = items.remove(0);
-            // Several sections may edit one file, one after the other.
-            if item.operation == Operation::Modify && matched.contains(&item.path) {
-                continue;
-            }
-            found.push(Disagreement::NotListed { path: item.path, operation: item.operation });
+    for path in order {
+        let Some(item) = sections.get_mut(&path).and_then(VecDeque::pop_front) else { continue };
+        // Several sections may edit one file, one after the other.
+        if item.operation != Operation::Modify || !matched.contains(&path) {
+            found.push(Disagreement::NotListed { path, operation: item.operation });
         }
     }
     found
+}
+
+/// One change of a path may stand for a deletion and an addition in the patch.
+fn is_replacement(items: &VecDeque<Item>) -> bool {
+    let operations = items.iter().map(|item| &item.operation);
+    operations.eq([&Operation::Delete, &Operation::Add])
 }
 
 fn compare_item(change: Item, item: Item, found: &mut Vec<Disagreement>) {

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode as Permissions, OFlags, Stat};
+use rustix::io::Errno;
 
 use crate::patch::Mode;
 
@@ -78,8 +79,8 @@ pub(crate) enum ReadError {
     Special(&'static str),
 }
 
-impl From<rustix::io::Errno> for ReadError {
-    fn from(error: rustix::io::Errno) -> Self {
+impl From<Errno> for ReadError {
+    fn from(error: Errno) -> Self {
         ReadError::Io(error.into())
     }
 }
@@ -120,6 +121,15 @@ impl Root {
     pub(crate) fn stamp(&self, path: &[u8]) -> rustix::io::Result<Stamp> {
         let (directory, name) = self.open_parent(path)?;
         stamp_at(directory.as_fd(), name)
+    }
+
+    /// Finds out whether a file could be read. What is not there, or is no file, is no obstacle.
+    pub(crate) fn try_open(&self, path: &[u8]) -> io::Result<()> {
+        let opened = self.open_parent(path).and_then(|(directory, name)| open_file(directory.as_fd(), name));
+        match opened {
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Reads a file, or the target of a link. Its stamp must be the `expected` one before, and the same
@@ -234,7 +244,7 @@ pub(crate) fn read_whole(
         match rustix::io::read(file, &mut content[filled..]) {
             Ok(0) => return Err(ReadError::Changed),
             Ok(count) => filled += count,
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }

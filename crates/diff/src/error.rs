@@ -69,7 +69,7 @@ pub enum Error {
         message: String,
     },
     /// The patch text is malformed, so it is not applied.
-    #[error("the patch cannot be read: {0}")]
+    #[error("the patch cannot be read")]
     Patch(#[from] PatchFault),
     /// The patch is in a format other than Git's.
     #[error("the patch is in the unknown format {format:?}")]
@@ -225,6 +225,12 @@ pub enum Problem {
         /// What it is.
         kind: &'static str,
     },
+    /// A file with a merge conflict: nothing is staged that could be compared.
+    #[error("{} is left out: it has a merge conflict", path.display())]
+    Unmerged {
+        /// The file.
+        path: PathBuf,
+    },
     /// A name that some systems take for `.git`, which no patch may touch.
     #[error("{} is left out: its name can stand for .git", path.display())]
     RefusedName {
@@ -270,6 +276,7 @@ impl Problem {
                 | Problem::ChangedWhileRead { .. }
                 | Problem::SpecialFile { .. }
                 | Problem::RefusedName { .. }
+                | Problem::Unmerged { .. }
         )
     }
 }

@@ -11,7 +11,7 @@
 //! lists a [`PatchFault`] for what it could not read; [`write_patch`] puts them together again.
 //! [`check`] names every [`Disagreement`] between the changes and the patch. [`apply`] and [`apply_patch`]
 //! change a directory, [`apply_to_bytes`] one file in memory. [`from_text_pair`] and [`to_text_items`]
-//! translate from and to the old and new texts of ACP version 1.
+//! translate from and to the old and new texts of ACP version 1. `From` leads to and from the wire types.
 //!
 //! # Example
 //!
@@ -36,6 +36,7 @@
 //! # Ok::<(), switchboard_diff::Error>(())
 //! ```
 
+mod acp;
 mod apply;
 mod build;
 mod check;
@@ -54,6 +55,7 @@ mod renames;
 mod stat;
 mod texts;
 
+pub use acp::{PARTIAL_KEY, ROOT_KEY};
 pub use apply::{Applied, AppliedFile, ApplyOptions, Direction, apply, apply_patch, apply_to_bytes};
 pub use build::{Built, GitComparison, build_from_bytes, build_from_files, build_from_git, build_from_trees};
 pub use check::{Disagreement, check};
@@ -66,3 +68,8 @@ pub use patch::{
 };
 pub use stat::{FileStat, stat};
 pub use texts::{FileAtHand, TextItem, TextPair, from_text_pair, to_text_items};
+
+/// Runs the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/diffs.md")]
+mod guide {}

@@ -1,6 +1,7 @@
 //! Diffs as ACP version 1 has them: a path, an old text and a new text.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::apply::{Direction, apply_to_bytes};
@@ -193,19 +194,26 @@ pub fn to_text_items<'a>(diff: &Diff, mut file_at_hand: impl FnMut(&str) -> File
 /// The sections of a patch by the change that they belong to.
 struct Sections<'a> {
     files: Vec<(String, Option<&'a FilePatch<'a>>)>,
+    by_path: HashMap<String, Vec<usize>>,
 }
 
 impl<'a> Sections<'a> {
     fn new(diff: &Diff, files: &'a [FilePatch<'a>]) -> Self {
         let location = Location::new(diff, files);
-        Sections { files: files.iter().map(|file| (location.place(file.path()), Some(file))).collect() }
+        let files: Vec<_> = files.iter().map(|file| (location.place(file.path()), Some(file))).collect();
+        let mut by_path: HashMap<String, Vec<usize>> = HashMap::new();
+        for (at, (path, _)) in files.iter().enumerate() {
+            by_path.entry(path.clone()).or_default().push(at);
+        }
+        Sections { files, by_path }
     }
 
+    /// The sections of a change. Of a path that is deleted and added, each change has its own.
     fn take(&mut self, change: &Change) -> Vec<&'a FilePatch<'a>> {
         let is_deletion = change.operation == Operation::Delete;
-        let same = |file: &FilePatch<'_>| (file.operation == Operation::Delete) == is_deletion;
-        let mine = self.files.iter_mut().filter(|(path, _)| *path == change.path);
-        mine.filter_map(|(_, file)| file.take_if(|file| same(file))).collect()
+        let is_mine = |file: &FilePatch<'_>| (file.operation == Operation::Delete) == is_deletion;
+        let places = self.by_path.get(&change.path).map_or(&[][..], Vec::as_slice);
+        places.iter().filter_map(|&at| self.files[at].1.take_if(|file| is_mine(file))).collect()
     }
 
     fn rest(self) -> impl Iterator<Item = (String, &'a FilePatch<'a>)> {

@@ -57,3 +57,8 @@ mod registry;
 
 /// Text that is borrowed from the message it was read from, or owned.
 pub type Text<'a> = std::borrow::Cow<'a, str>;
+
+/// The Rust examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeExamples;

@@ -95,15 +95,21 @@ impl Session {
         }
         let mut changes = Changes::default();
         self.apply_to_view(update, &mut changes);
-        self.finish(changes)
+        self.count(&mut changes);
+        changes
     }
 
     /// Counts the revision up if anything changed.
-    pub(crate) fn finish(&mut self, mut changes: Changes) -> Changes {
+    #[inline]
+    fn count(&mut self, changes: &mut Changes) {
         if !changes.is_empty() {
             self.view.revision += 1;
             changes.set_revision(self.view.revision);
         }
+    }
+
+    pub(crate) fn finish(&mut self, mut changes: Changes) -> Changes {
+        self.count(&mut changes);
         changes
     }
 

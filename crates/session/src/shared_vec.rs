@@ -6,10 +6,10 @@ const BITS: u32 = 5;
 const WIDTH: usize = 1 << BITS;
 const MASK: usize = WIDTH - 1;
 
-/// A vector that only grows: a tree with 32 branches a node. A copy costs two reference counts; changing one
-/// item of a copied vector copies the path to it, a few nodes, and never the whole.
+/// A vector that only grows: a tree with 32 branches a node. A copy shares the tree; changing one item of a
+/// copied vector copies the path to it, a few nodes, and never the whole.
 ///
-/// The last items lie outside the tree, for most changes are there.
+/// The last items, at most 32, lie outside the tree, for most changes are there. These a copy does copy.
 #[derive(Debug)]
 pub(crate) struct SharedVec<T> {
     /// Full leaves only.
@@ -19,7 +19,7 @@ pub(crate) struct SharedVec<T> {
     /// How many items the tree holds.
     rooted: usize,
     /// The items behind those, one at least unless the vector is empty.
-    tail: Option<Arc<Vec<T>>>,
+    tail: Vec<T>,
 }
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl<T> Clone for Node<T> {
     }
 }
 
-impl<T> Clone for SharedVec<T> {
+impl<T: Clone> Clone for SharedVec<T> {
     fn clone(&self) -> Self {
         let (root, tail) = (self.root.clone(), self.tail.clone());
         SharedVec { root, height: self.height, rooted: self.rooted, tail }
@@ -46,30 +46,33 @@ impl<T> Clone for SharedVec<T> {
 
 impl<T> Default for SharedVec<T> {
     fn default() -> Self {
-        SharedVec { root: None, height: 0, rooted: 0, tail: None }
+        SharedVec { root: None, height: 0, rooted: 0, tail: Vec::new() }
     }
 }
 
 impl<T> SharedVec<T> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.rooted + self.tail.as_ref().map_or(0, |tail| tail.len())
+        self.rooted + self.tail.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.tail.is_none()
+        self.tail.is_empty()
     }
 
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
-        self.leaf(index)?.get(index & MASK)
+        match index.checked_sub(self.rooted) {
+            Some(index) => self.tail.get(index),
+            None => self.leaf(index)?.get(index & MASK),
+        }
     }
 
     /// The items of the leaf that holds an item.
     #[inline]
     fn leaf(&self, index: usize) -> Option<&[T]> {
         if index >= self.rooted {
-            return self.tail.as_ref().map(|tail| tail.as_slice());
+            return Some(&self.tail);
         }
         let mut node = self.root.as_ref()?;
         let mut shift = self.height * BITS;
@@ -99,7 +102,7 @@ impl<T: Clone> SharedVec<T> {
     #[inline]
     pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         if index >= self.rooted {
-            return Arc::make_mut(self.tail.as_mut()?).get_mut(index - self.rooted);
+            return self.tail.get_mut(index - self.rooted);
         }
         let mut node = self.root.as_mut()?;
         let mut shift = self.height * BITS;
@@ -113,14 +116,11 @@ impl<T: Clone> SharedVec<T> {
     }
 
     pub(crate) fn push(&mut self, item: T) {
-        match &mut self.tail {
-            Some(tail) if tail.len() < WIDTH => Arc::make_mut(tail).push(item),
-            full => {
-                if let Some(leaf) = full.replace(Arc::new(vec![item])) {
-                    self.root_leaf(leaf);
-                }
-            }
+        if self.tail.len() == WIDTH {
+            let leaf = std::mem::replace(&mut self.tail, Vec::with_capacity(WIDTH));
+            self.root_leaf(Arc::new(leaf));
         }
+        self.tail.push(item);
     }
 
     /// Puts a full leaf into the tree.

@@ -4,6 +4,8 @@ mod agents;
 mod check;
 mod demo_agent;
 mod run;
+mod diff;
+mod fold;
 mod schema;
 
 use crate::outcome::{CommandError, Outcome};
@@ -14,6 +16,8 @@ pub(crate) enum Command {
     Check(check::Arguments),
     DemoAgent(demo_agent::Arguments),
     Run(run::Arguments),
+    Diff(Box<diff::Arguments>),
+    Fold(fold::Arguments),
     Schema(schema::Arguments),
 }
 
@@ -23,6 +27,8 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::Check(arguments) => check::run(&arguments),
         Command::DemoAgent(arguments) => demo_agent::run(&arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
+        Command::Fold(arguments) => fold::run(&arguments),
         Command::Schema(arguments) => schema::run(&arguments),
     }
 }

@@ -48,6 +48,7 @@ pub fn build_from_git(
     options: &BuildOptions,
 ) -> Result<Built, Error> {
     let mut git = Git::find(directory, options)?;
+    let mut problems = Vec::new();
     let mut revisions: Vec<OsString> = match comparison {
         GitComparison::WorkTree { .. } => vec![git.head()?],
         GitComparison::Staged => vec!["--cached".into(), git.head()?],
@@ -57,10 +58,24 @@ pub fn build_from_git(
     if *comparison == (GitComparison::WorkTree { untracked: true }) {
         git.add_untracked()?;
     }
-    let changes = git.list(&revisions)?;
+    let changes = match git.list(&revisions) {
+        // Git gives up at the first file that it cannot read. It is told to leave such files out.
+        Err(error) if *comparison != GitComparison::Staged => {
+            let unreadable = git.exclude_unreadable()?;
+            if unreadable.is_empty() {
+                return Err(error);
+            }
+            problems.extend(unreadable);
+            git.list(&revisions)?
+        }
+        other => other?,
+    };
+    let (unmerged, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.is_unmerged);
+    problems
+        .extend(unmerged.iter().map(|change| Problem::Unmerged { path: git.root.full_path(&change.path) }));
     let before = git.stamps(&changes);
-    let mut output =
-        Output { root: git.work_tree.clone(), options, built: Built::default(), text: Vec::new() };
+    let built = Built { problems, ..Built::default() };
+    let mut output = Output { root: git.work_tree.clone(), options, built, text: Vec::new() };
     if let Some(root) = &options.root {
         output.root.clone_from(root);
     }
@@ -75,7 +90,8 @@ pub fn build_from_git(
         return Ok(output.finish(false));
     };
     let mut parsed = parse_patch(&patch);
-    if let Some(fault) = parsed.faults.pop() {
+    // With nothing but unmerged files there is only a line for each of them.
+    if let Some(fault) = parsed.faults.pop().filter(|_| !changes.is_empty()) {
         return Err(fault.into());
     }
     let encoded = git.encode_foreign(&changes, &parsed.files, &revisions)?;
@@ -93,6 +109,8 @@ struct Listed {
     operation: Operation,
     /// A file that becomes a link or the reverse: Git lists it once and shows it as two sections.
     is_type_change: bool,
+    /// A path with a merge conflict, which has nothing staged to compare.
+    is_unmerged: bool,
     old_path: Vec<u8>,
     path: Vec<u8>,
     /// Lines added and removed; `None` for a binary file.
@@ -124,6 +142,8 @@ struct Git<'a> {
     options: &'a BuildOptions,
     /// An index with the untracked files in it, for as long as it is needed.
     index: Option<tempfile::NamedTempFile>,
+    /// Path specifications that leave out what cannot be read.
+    excluded: Vec<OsString>,
 }
 
 impl<'a> Git<'a> {
@@ -135,7 +155,7 @@ impl<'a> Git<'a> {
         let work_tree = PathBuf::from(OsString::from_vec(path));
         let root =
             Root::open(&work_tree).map_err(|source| Error::Read { path: work_tree.clone(), source })?;
-        Ok(Git { work_tree, root, options, index: None })
+        Ok(Git { work_tree, root, options, index: None, excluded: Vec::new() })
     }
 
     fn command(&self) -> Command {
@@ -179,7 +199,12 @@ impl<'a> Git<'a> {
         let failed = |source| Error::Read { path: path.clone(), source };
         let copy = tempfile::NamedTempFile::new().map_err(failed)?;
         match std::fs::copy(&path, copy.path()) {
-            Ok(_) => {}
+            // By the time of its index Git tells which files it must look at more closely: those changed in the
+            // same moment. The copy must not look younger.
+            Ok(_) => {
+                let modified = path.metadata().and_then(|metadata| metadata.modified()).map_err(failed)?;
+                copy.as_file().set_modified(modified).map_err(failed)?;
+            }
             // A repository in which nothing was ever staged. Git takes no empty file for an index.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 std::fs::remove_file(copy.path()).map_err(failed)?;
@@ -191,6 +216,23 @@ impl<'a> Git<'a> {
         command.env("GIT_LITERAL_PATHSPECS", "1");
         command.args(["add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul"]);
         run(command, "add", WORDS, &files).map(drop)
+    }
+
+    /// Finds the files in the work tree that cannot be read, and leaves them out from now on.
+    fn exclude_unreadable(&mut self) -> Result<Vec<Problem>, Error> {
+        let mut command = self.command();
+        command.args(["ls-files", "-z", "--cached"]);
+        let list = run(command, "ls-files", LONGEST_LIST, &[])?.unwrap_or_default();
+        let mut problems = Vec::new();
+        for path in list.split(|&byte| byte == 0).filter(|path| !path.is_empty()) {
+            if let Err(source) = self.root.try_open(path) {
+                let mut specification = OsString::from(":(top,exclude,literal)");
+                specification.push(OsStr::from_bytes(path));
+                self.excluded.push(specification);
+                problems.push(Problem::Unreadable { path: self.root.full_path(path), source });
+            }
+        }
+        Ok(problems)
     }
 
     fn diff_command(&self, attributes: Option<&Path>) -> Command {
@@ -230,7 +272,7 @@ impl<'a> Git<'a> {
 
     fn list(&self, revisions: &[OsString]) -> Result<Vec<Listed>, Error> {
         let mut command = self.diff_command(None);
-        command.args(["--raw", "--numstat", "--no-abbrev", "-z"]).args(revisions);
+        command.args(["--raw", "--numstat", "--no-abbrev", "-z"]).args(revisions).args(&self.excluded);
         let list = run(command, "diff", LONGEST_LIST, &[])?;
         list.as_deref().and_then(parse_list).ok_or_else(|| Error::Git {
             action: "diff",
@@ -242,7 +284,7 @@ impl<'a> Git<'a> {
     fn patch(&self, revisions: &[OsString], limit: u64) -> Result<Option<Vec<u8>>, Error> {
         let mut command = self.diff_command(None);
         self.patch_arguments(&mut command);
-        command.args(revisions);
+        command.args(revisions).args(&self.excluded);
         run(command, "diff", limit, &[])
     }
 
@@ -521,13 +563,22 @@ fn parse_list(list: &[u8]) -> Option<Vec<Listed>> {
             b'M' | b'T' => Operation::Modify,
             b'R' => Operation::Move,
             b'C' => Operation::Copy,
-            // Unmerged: the stages are listed beside the comparison with the work tree.
-            b'U' => continue,
+            b'U' => Operation::Modify,
             _ => return None,
         };
         let path = if operation.has_old_path() { fields.next()?.to_vec() } else { old_path.clone() };
         let is_type_change = status == b'T';
-        changes.push(Listed { old_mode, new_mode, operation, is_type_change, old_path, path, counts: None });
+        let is_unmerged = status == b'U';
+        changes.push(Listed {
+            old_mode,
+            new_mode,
+            operation,
+            is_type_change,
+            is_unmerged,
+            old_path,
+            path,
+            counts: None,
+        });
     }
     for change in &mut changes {
         let line = fields.next()?;

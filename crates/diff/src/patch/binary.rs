@@ -66,16 +66,24 @@ fn encode_line(out: &mut Vec<u8>, chunk: &[u8]) {
     out.push(b'\n');
 }
 
-fn decode_line(out: &mut Vec<u8>, line: &[u8]) -> Option<()> {
+/// How many bytes a line of base 85 text stands for, and the digits; `None` when it is no such line.
+fn split_line(line: &[u8]) -> Option<(usize, &[u8])> {
     let (&letter, digits) = line.split_first()?;
     let length = match letter {
         b'A'..=b'Z' => usize::from(letter - b'A') + 1,
         b'a'..=b'z' => usize::from(letter - b'a') + 27,
         _ => return None,
     };
-    if digits.len() != length.div_ceil(4) * 5 {
-        return None;
-    }
+    (digits.len() == length.div_ceil(4) * 5).then_some((length, digits))
+}
+
+/// Whether a line has the form of binary data.
+pub(super) fn is_binary_line(line: &[u8]) -> bool {
+    split_line(line).is_some_and(|(_, digits)| digits.iter().all(|digit| ALPHABET.contains(digit)))
+}
+
+fn decode_line(out: &mut Vec<u8>, line: &[u8]) -> Option<()> {
+    let (length, digits) = split_line(line)?;
     let end = out.len() + length;
     for word in digits.chunks(5) {
         let number = word.iter().try_fold(0u32, |number, digit| {

@@ -11,6 +11,9 @@ type Name<'a> = Cow<'a, [u8]>;
 
 const NOTHING: &[u8] = b"/dev/null";
 
+/// A longer `diff --git` line is not split: every blank in it is a place to try.
+const LONGEST_HEADER: usize = 16 * 1024;
+
 /// The prefixes that Git puts before the two names of a header, by what it compares.
 const PREFIXES: [(&[u8], &[u8]); 10] = [
     (b"a/", b"b/"),
@@ -72,7 +75,7 @@ impl<'a> NameLines<'a> {
             }
             _ => return Err(FaultKind::Contradiction),
         }
-        let header = self.git.and_then(split_header);
+        let header = self.git.filter(|header| header.len() <= LONGEST_HEADER).and_then(split_header);
         let is_null = |name: &Option<Name<'_>>| name.as_deref() == Some(NOTHING);
         let old_missing = self.is_new || is_null(&self.old);
         let new_missing = self.is_deleted || is_null(&self.new);
@@ -130,7 +133,10 @@ fn resolve_pair<'a>(
     if from.is_empty() || to.is_empty() {
         return Err(FaultKind::NoName);
     }
-    let (old_prefix, new_prefix) = git.and_then(|git| prefixes_around(git, &from, &to)).unwrap_or_default();
+    let (old_prefix, new_prefix) = git
+        .filter(|header| header.len() <= LONGEST_HEADER)
+        .and_then(|header| prefixes_around(header, &from, &to))
+        .unwrap_or_default();
     Ok(Resolved { operation, old_path: Some(from), new_path: Some(to), old_prefix, new_prefix })
 }
 

@@ -2,11 +2,15 @@
 
 use std::borrow::Cow;
 
+use super::binary::is_binary_line;
 use super::fault::{FaultKind, PatchFault};
 use super::model::{BinaryHunk, BinaryMethod, Body, FilePatch, Header, Hunk, Index, Mode, Similarity};
 use super::model::{Line, LineKind};
 use super::names::{NameLines, read_label};
 use super::quote::read_name;
+
+/// More faults than this are not listed: nobody reads them, and somebody may send millions.
+const MOST_FAULTS: usize = 1000;
 
 /// A patch text taken apart, as far as it can be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -101,7 +105,9 @@ impl<'a> Reader<'a> {
     }
 
     fn fault_at(&mut self, line: usize, kind: FaultKind) {
-        self.patch.faults.push(PatchFault { line, kind });
+        if self.patch.faults.len() < MOST_FAULTS {
+            self.patch.faults.push(PatchFault { line, kind });
+        }
     }
 
     /// Whether a `---` line, a `+++` line and a hunk follow.
@@ -345,11 +351,14 @@ impl<'a> Reader<'a> {
         let size = str::from_utf8(size).ok()?.parse().ok()?;
         self.advance();
         let start = self.at;
-        while self.peek().is_some_and(|line| !trim(line).is_empty()) {
+        while self.peek().is_some_and(|line| is_binary_line(trim(line))) {
             self.advance();
         }
         let encoded = Cow::Borrowed(&self.text[start..self.at]);
-        self.advance();
+        match self.peek() {
+            Some(line) if !trim(line).is_empty() => self.fault(FaultKind::Binary),
+            _ => _ = self.advance(),
+        }
         Some(BinaryHunk { method, size, encoded })
     }
 }

@@ -193,6 +193,9 @@ fn write_binary(out: &mut Vec<u8>, hunk: &BinaryHunk<'_>) {
     };
     push(out, format_args!("{word} {}\n", hunk.size));
     out.extend_from_slice(&hunk.encoded);
+    if !hunk.encoded.is_empty() && !hunk.encoded.ends_with(b"\n") {
+        out.push(b'\n');
+    }
     out.push(b'\n');
 }
 

@@ -7,7 +7,7 @@ use switchboard_diff::{
     Renames, build_from_bytes, build_from_files, build_from_trees, check, stat,
 };
 
-use crate::support::{Node, Place, Tree, tree};
+use crate::support::{Node, Place, Tree, run_as_somebody_else, tree};
 
 #[track_caller]
 fn build(old: &Tree, new: &Tree, options: &BuildOptions) -> Built {
@@ -314,25 +314,11 @@ fn a_name_that_is_not_unicode_is_said_and_quoted() {
 #[test]
 fn unreadable_files_are_named_and_the_rest_goes_on() {
     use std::os::unix::fs::PermissionsExt as _;
-    use std::os::unix::process::CommandExt as _;
 
-    // Root can read everything, so root has somebody else run this test.
-    let place = Place::new();
-    if std::os::unix::fs::MetadataExt::uid(&place.path().metadata().unwrap()) == 0 {
-        let test = std::env::current_exe().unwrap();
-        let name = "building::unreadable_files_are_named_and_the_rest_goes_on";
-        let status = std::process::Command::new(test)
-            .args([name, "--exact"])
-            .stdout(std::process::Stdio::null())
-            .uid(65534)
-            .gid(65534)
-            .status();
-        // Unless the test binary itself is where nobody else may go.
-        if let Ok(status) = status {
-            assert!(status.success());
-        }
+    if run_as_somebody_else("building::unreadable_files_are_named_and_the_rest_goes_on") {
         return;
     }
+    let place = Place::new();
     let old = place.write("old", &tree([("a", Node::text("1\n")), ("locked", Node::text("1\n"))]));
     let new = place.write(
         "new",

@@ -88,18 +88,16 @@ fn every_disagreement_is_named() {
 
 #[test]
 fn relative_patches_are_compared_below_their_root() {
-    let patch = format!(
-        "diff --git a/src/x b/src/x\n--- a/src/x\n+++ b/src/x\n@@ -1 +1 @@\n-a\n+b\n\
-         diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+b\n"
-    );
+    let patch = "diff --git a/src/x b/src/x\n--- a/src/x\n+++ b/src/x\n@@ -1 +1 @@\n-a\n+b\n\
+         diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+b\n";
     verify(
         &["modify /w/src/x", "add /w/x"],
-        &patch,
+        patch,
         &["src/x: the path in the patch is not absolute", "x: the path in the patch is not absolute"],
     );
     verify(
         &["modify /w/src/x", "delete /w/x"],
-        &patch,
+        patch,
         &[
             "src/x: the path in the patch is not absolute",
             "x: the path in the patch is not absolute",

@@ -229,7 +229,7 @@ fn case() -> impl Strategy<Value = Case> {
     let nodes = vec((select(PATHS.to_vec()), node()), 0..10);
     let detect = select(vec![Detect::Nothing, Detect::Moves, Detect::Copies, Detect::CopiesOfAll]);
     let threshold = select(vec![50, 50, 30, 90, 100]);
-    (nodes, vec(edit(), 0..10), detect, threshold, 1..5u32).prop_map(
+    (nodes, vec(edit(), 0..10), detect, threshold, 0..5u32).prop_map(
         |(nodes, edits, detect, threshold, context)| {
             let old = make_tree(nodes);
             let new = edit_tree(&old, &edits);
@@ -273,14 +273,18 @@ fn our_patches_hold(case: &Case) {
     let text = built.diff.patch.as_ref().map_or("", |patch| &patch.text);
     let patch = text.as_bytes();
 
+    // Git wants to be told that it is right to have no context.
+    let zero = usize::from(case.context == 0);
     // Git makes the new tree from the old one with it, and the old one from the new one.
     if !patch.is_empty() {
         let by_git = place.write("by-git", &case.old);
-        git_apply(&by_git, &[], patch).unwrap_or_else(|complaint| panic!("{complaint}\n{text}"));
+        git_apply(&by_git, &["--unidiff-zero"][..zero], patch)
+            .unwrap_or_else(|complaint| panic!("{complaint}\n{text}"));
         assert_eq!(read_tree(&by_git), case.new, "{text}");
         let back_by_git = place.write("back-by-git", &case.new);
         if git_can_undo(&built.diff, case) {
-            git_apply(&back_by_git, &["-R"], patch).unwrap_or_else(|complaint| panic!("{complaint}\n{text}"));
+            git_apply(&back_by_git, &["-R", "--unidiff-zero"][..1 + zero], patch)
+                .unwrap_or_else(|complaint| panic!("{complaint}\n{text}"));
             assert_eq!(read_tree(&back_by_git), case.old, "{text}");
         }
     }

@@ -1,5 +1,7 @@
 //! The integration tests of the crate, in one binary.
+#![allow(clippy::unwrap_used)]
 
+mod anything;
 mod applying;
 mod building;
 mod checking;
@@ -9,6 +11,7 @@ mod reading;
 mod repository;
 mod support;
 mod texts;
+mod wire;
 
 /// A file that is not declared above would not be compiled, and nobody would notice.
 #[test]

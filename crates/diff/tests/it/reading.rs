@@ -1,8 +1,8 @@
 //! Reading the patches of others.
 
 use switchboard_diff::{
-    Body, FaultKind, FileType, Header, LineKind, Mode, Operation, ParsedPatch, Similarity, parse_patch,
-    write_patch,
+    BinaryHunk, Body, FaultKind, FileType, Header, LineKind, Mode, Operation, ParsedPatch, Similarity,
+    parse_patch, write_patch,
 };
 
 /// One line a section: operation, old path, new path, hunk ranges.
@@ -233,13 +233,21 @@ fn binary_sections_are_read() {
     check(named, &["modify x x"]);
     let patch = parse_patch(named.as_bytes());
     assert_eq!(patch.files[0].file_type(), Some(FileType::Binary));
-    let content = "diff --git a/x b/x\nnew file mode 100644\nindex 0000000..4567def\nGIT binary patch\n\
-                   literal 3\nKc$@<O00001\n\nliteral 0\nHc$@<O00001\n\n";
-    check(content, &["add - x"]);
-    assert!(matches!(
-        parse_patch(content.as_bytes()).files[0].body,
-        Body::BinaryContent { backward: Some(_), .. }
-    ));
+    let data = |content: &[u8]| {
+        let hunk = BinaryHunk::literal(content);
+        format!("literal {}\n{}\n", hunk.size, String::from_utf8(hunk.encoded.to_vec()).unwrap())
+    };
+    let content = format!(
+        "diff --git a/x b/x\nnew file mode 100644\nindex 0000000..4567def\nGIT binary patch\n{}{}",
+        data(&[0; 999]),
+        data(b"")
+    );
+    check(&content, &["add - x"]);
+    let patch = parse_patch(content.as_bytes());
+    let Body::BinaryContent { forward, backward: Some(_) } = &patch.files[0].body else {
+        panic!("{patch:?}")
+    };
+    assert_eq!(forward.content(b"", 1000), Some(vec![0; 999]));
 }
 
 #[test]

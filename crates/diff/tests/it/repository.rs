@@ -7,7 +7,9 @@ use switchboard_diff::{
     PatchOptions, PathForm, Problem, Renames, apply, build_from_git, check,
 };
 
-use crate::support::{Node, Place, Tree, git, git_apply, git_init, read_tree, tree};
+use crate::support::{
+    Node, Place, Tree, git, git_apply, git_command, git_init, read_tree, run_as_somebody_else, tree,
+};
 
 /// A repository with one commit.
 struct Repository {
@@ -293,4 +295,51 @@ fn what_is_no_repository_and_no_range_is_an_error() {
         assert!(matches!(result, Err(Error::Git { action: "diff", .. })), "{range:?}: {result:?}");
     }
     assert!(!repository.root.join("evil").exists());
+}
+
+#[test]
+fn a_merge_conflict_is_shown_in_the_work_tree_and_said_of_the_index() {
+    let repository = Repository::new(&tree([("a", Node::text("1\n")), ("b", Node::text("1\n"))]));
+    let root = &repository.root;
+    git(root, &["checkout", "--quiet", "-b", "topic"]);
+    repository.write("a", "topic\n");
+    repository.commit();
+    git(root, &["checkout", "--quiet", "main"]);
+    repository.write("a", "main\n");
+    repository.commit();
+    let merge = git_command(root).args(["merge", "--quiet", "topic"]).output().unwrap();
+    assert!(!merge.status.success());
+    let work = repository.build(&WORK_TREE, &BuildOptions::default());
+    assert_eq!(repository.changes(&work.diff), ["modify a text"]);
+    let staged = repository.build(&GitComparison::Staged, &BuildOptions::default());
+    assert_eq!(staged.diff.changes, []);
+    assert!(
+        matches!(&staged.problems[..], [Problem::Unmerged { path }] if *path == root.join("a")),
+        "{:?}",
+        staged.problems
+    );
+    repository.write("b", "2\n");
+    git(root, &["add", "b"]);
+    let staged = repository.build(&GitComparison::Staged, &BuildOptions::default());
+    assert_eq!(repository.changes(&staged.diff), ["modify b text"]);
+}
+
+#[test]
+fn an_unreadable_file_is_named_and_the_rest_goes_on() {
+    let name = "repository::an_unreadable_file_is_named_and_the_rest_goes_on";
+    if run_as_somebody_else(name) {
+        return;
+    }
+    let repository = Repository::new(&tree([("a", Node::text("1\n")), ("locked", Node::text("1\n"))]));
+    repository.write("a", "2\n");
+    repository.write("locked", "22\n");
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o000);
+    std::fs::set_permissions(repository.root.join("locked"), permissions).unwrap();
+    let built = repository.build(&WORK_TREE, &BuildOptions::default());
+    assert_eq!(repository.changes(&built.diff), ["modify a text"]);
+    assert!(
+        matches!(&built.problems[..], [Problem::Unreadable { path, .. }] if path.ends_with("locked")),
+        "{:?}",
+        built.problems
+    );
 }

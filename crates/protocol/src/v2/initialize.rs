@@ -147,3 +147,11 @@ object! {
         optional meta: Meta<'a> = "_meta",
     }
 }
+
+object! {
+    /// Goes with the error that says a session does not exist.
+    SessionNotFoundErrorData {
+        required session_id: Text<'a> = "sessionId",
+        optional meta: Meta<'a> = "_meta",
+    }
+}

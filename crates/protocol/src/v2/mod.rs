@@ -64,7 +64,7 @@ pub use diff::{
 pub use initialize::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientAuthCapabilities,
     ClientCapabilities, ElicitationCapabilities, InitializeRequest, InitializeResponse, LoginAuthRequest,
-    LogoutAuthRequest, McpCapabilities, PromptCapabilities, SessionCapabilities,
+    LogoutAuthRequest, McpCapabilities, PromptCapabilities, SessionCapabilities, SessionNotFoundErrorData,
     UnsupportedProtocolVersionErrorData,
 };
 pub use message::{ContentChunk, MessageUpdate};

@@ -6,6 +6,8 @@ mod agents;
 mod check;
 mod demo_agent;
 mod interop;
+mod diff;
+mod fold;
 mod program;
 mod run;
 mod schema;

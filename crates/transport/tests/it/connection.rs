@@ -350,6 +350,17 @@ async fn when_the_peer_goes_waiting_and_later_calls_fail() {
 }
 
 #[tokio::test]
+async fn a_call_whose_request_could_not_be_written_does_not_wait_for_ever() {
+    // A peer that has closed its input and keeps its output open.
+    let ((reader, _output), (writer, input)) = (tokio::io::duplex(64), tokio::io::duplex(64));
+    drop(input);
+    let Connection { caller, mut inbox } = Connection::new(reader, writer, defaults());
+    let call = async { caller.begin("m", Json::default(), Deadline::Never).await?.answer().await };
+    let error = bounded(inbox.until(call, drop)).await.unwrap_err();
+    assert!(error.to_string().starts_with("writing to the peer failed: "), "{error}");
+}
+
+#[tokio::test]
 async fn without_the_inbox_no_call_waits_for_ever() {
     let Wire { caller, inbox, peer: _peer } = Wire::new(defaults());
     let mut call = caller.begin("a", Json::default(), Deadline::Never).await.unwrap();

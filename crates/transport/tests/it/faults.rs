@@ -121,24 +121,6 @@ async fn sending_to_a_peer_that_died_tells_how_it_died() {
 }
 
 #[tokio::test]
-async fn a_call_whose_request_could_not_be_written_does_not_wait_for_its_deadline() {
-    let life = LifeLine::new();
-    let text = r#"exec 9>"$LIFE"; exec <&-; echo >&9; while :; do :; done"#;
-    let (child, mut peer) = script(text).env("LIFE", life.path()).connect(options()).unwrap();
-    let mut life = life;
-    life.begun(1).await;
-    let begun = bounded(peer.caller.begin("m", Json::default(), Deadline::Never)).await;
-    let outcome = match begun {
-        Ok(mut pending) => bounded(peer.inbox.until(pending.answer(), drop)).await,
-        Err(error) => Err(error),
-    };
-    let closure = closure_of(outcome);
-    assert!(closure.contains("writing to the peer failed") && closure.contains("still runs"), "{closure}");
-    end(&child).await;
-    life.over().await;
-}
-
-#[tokio::test]
 async fn a_peer_that_never_answers_costs_the_deadline() {
     let (child, mut peer) = script("exec cat >/dev/null").connect(options()).unwrap();
     let deadline = Deadline::After(Duration::from_millis(50));

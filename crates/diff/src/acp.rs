@@ -1,0 +1,158 @@
+//! Between the types of this crate and those of the wire.
+//!
+//! The types here are for working with diffs: they do not keep keys that ACP does not define. Whoever passes
+//! a diff on keeps the wire value beside it.
+
+use serde_json::Value;
+use switchboard_protocol::{Extra, Meta, Raw, Text, UnknownVariant, v1, v2};
+
+use crate::model::{Change, Diff, FileType, Operation, PatchFormat, PatchText};
+use crate::texts::TextPair;
+
+/// The key in a diff's `_meta` that carries [`Diff::root`].
+pub const ROOT_KEY: &str = "switchboard/root";
+/// The key in a diff's `_meta` that carries [`Diff::partial`].
+pub const PARTIAL_KEY: &str = "switchboard/partial";
+/// The key in a version 1 diff's `_meta` that says that the file is gone.
+const DELETED_KEY: &str = "deleted";
+
+impl From<&v2::Diff<'_>> for Diff {
+    fn from(diff: &v2::Diff<'_>) -> Self {
+        let meta = |key| diff.meta.as_ref().and_then(|meta| meta.get(key).map(Raw::into_owned));
+        Diff {
+            changes: diff.changes.iter().map(Change::from).collect(),
+            patch: diff.patch.as_ref().map(|patch| PatchText {
+                format: PatchFormat::from(patch.format.as_str()),
+                text: patch.text.clone().into_owned(),
+            }),
+            root: meta(ROOT_KEY).and_then(|root| root.as_text().map(Text::into_owned)),
+            partial: meta(PARTIAL_KEY).is_some_and(|partial| partial.as_str() == "true"),
+        }
+    }
+}
+
+impl From<&Diff> for v2::Diff<'static> {
+    fn from(diff: &Diff) -> Self {
+        let changes: Vec<v2::DiffChange<'static>> = diff.changes.iter().map(Into::into).collect();
+        let mut wire = v2::Diff::new(changes);
+        wire.patch = diff.patch.as_ref().map(|patch| v2::DiffPatch {
+            format: v2::DiffPatchFormat::from(patch.format.as_str()),
+            ..v2::DiffPatch::git(patch.text.clone())
+        });
+        let root = diff.root.as_ref().map(|root| (ROOT_KEY, Raw::from(Value::from(root.as_str()))));
+        let partial = diff.partial.then(|| (PARTIAL_KEY, Raw::from(Value::from(true))));
+        let entries: Vec<_> = root.into_iter().chain(partial).collect();
+        if !entries.is_empty() {
+            wire.meta = Some(Meta::from_entries(
+                entries.into_iter().map(|(key, value)| (Text::Borrowed(key), value)),
+            ));
+        }
+        wire
+    }
+}
+
+impl From<&v2::DiffChange<'_>> for Change {
+    fn from(change: &v2::DiffChange<'_>) -> Self {
+        let mime_type = match change {
+            v2::DiffChange::Add(change) | v2::DiffChange::Delete(change) | v2::DiffChange::Modify(change) => {
+                change.mime_type.clone()
+            }
+            v2::DiffChange::Move(change) | v2::DiffChange::Copy(change) => change.mime_type.clone(),
+            v2::DiffChange::Unknown(unknown) => unknown.text("mimeType"),
+        };
+        let unknown_text = |key| match change {
+            v2::DiffChange::Unknown(unknown) => unknown.text(key),
+            _ => None,
+        };
+        Change {
+            operation: Operation::from(change.tag()),
+            path: change.path().map(Text::into_owned).unwrap_or_default(),
+            old_path: change
+                .old_path()
+                .map(|path| path.as_str().to_owned())
+                .or_else(|| unknown_text("oldPath").map(Text::into_owned)),
+            file_type: change
+                .file_type()
+                .map(|file_type| FileType::from(file_type.as_str()))
+                .or_else(|| unknown_text("fileType").map(|word| FileType::from(&*word))),
+            mime_type: mime_type.map(Text::into_owned),
+        }
+    }
+}
+
+impl From<&Change> for v2::DiffChange<'static> {
+    fn from(change: &Change) -> Self {
+        let file_type = change.file_type.as_ref().map(|file_type| v2::DiffFileType::from(file_type.as_str()));
+        let mime_type = change.mime_type.clone().map(Text::Owned);
+        let path = change.path.clone();
+        let one = |path: String| {
+            let mut wire = v2::DiffPathChange::new(path);
+            wire.file_type.clone_from(&file_type);
+            wire.mime_type.clone_from(&mime_type);
+            wire
+        };
+        let two = |path: String| {
+            // A source is required here; without one, the best that can be said is the path itself.
+            let mut wire =
+                v2::DiffPathPairChange::new(change.old_path.clone().unwrap_or_else(|| path.clone()), path);
+            wire.file_type.clone_from(&file_type);
+            wire.mime_type.clone_from(&mime_type);
+            wire
+        };
+        match &change.operation {
+            Operation::Add => v2::DiffChange::Add(one(path)),
+            Operation::Delete => v2::DiffChange::Delete(one(path)),
+            Operation::Modify => v2::DiffChange::Modify(one(path)),
+            Operation::Move => v2::DiffChange::Move(two(path)),
+            Operation::Copy => v2::DiffChange::Copy(two(path)),
+            Operation::Other(word) => {
+                let mut entries = Extra::new();
+                let keys = [
+                    ("path", Some(change.path.as_str())),
+                    ("oldPath", change.old_path.as_deref()),
+                    ("fileType", change.file_type.as_ref().map(FileType::as_str)),
+                    ("mimeType", change.mime_type.as_deref()),
+                ];
+                for (key, value) in keys {
+                    if let Some(value) = value {
+                        entries.insert(key, Raw::from(Value::from(value)));
+                    }
+                }
+                v2::DiffChange::Unknown(UnknownVariant { tag: Text::Owned(word.clone()), entries })
+            }
+        }
+    }
+}
+
+/// Some agents say in `_meta` what the shape cannot: that an empty old text means a new file, that an empty
+/// new text means a deleted one.
+impl From<&v1::Diff<'_>> for TextPair {
+    fn from(diff: &v1::Diff<'_>) -> Self {
+        let meta = |key| diff.meta.as_ref().and_then(|meta| meta.get(key).map(Raw::into_owned));
+        let kind = meta("kind");
+        let is_kind = |word: &str| kind.as_ref().and_then(Raw::as_text).is_some_and(|kind| kind == word);
+        let is_true = |value: Option<&Raw<'_>>| value.is_some_and(|value| value.as_str() == "true");
+        let is_deleted = is_true(diff.extra.get(DELETED_KEY))
+            || is_true(meta(DELETED_KEY).as_ref())
+            || (is_kind("delete") && diff.new_text.is_empty());
+        let is_new = is_kind("add") && diff.old_text.as_deref() == Some("");
+        TextPair {
+            path: diff.path.as_str().to_owned(),
+            old_text: diff.old_text.as_deref().filter(|_| !is_new).map(str::to_owned),
+            new_text: diff.new_text.clone().into_owned(),
+            is_deleted,
+        }
+    }
+}
+
+impl From<&TextPair> for v1::Diff<'static> {
+    fn from(pair: &TextPair) -> Self {
+        let mut wire = v1::Diff::new(pair.path.clone(), pair.new_text.clone());
+        wire.old_text = pair.old_text.clone().map(Text::Owned);
+        if pair.is_deleted {
+            wire.meta =
+                Some(Meta::from_entries([(Text::Borrowed(DELETED_KEY), Raw::from(Value::from(true)))]));
+        }
+        wire
+    }
+}

@@ -1,0 +1,150 @@
+//! The messages of a connection, of either side.
+
+use serde_json::{Value, json};
+use switchboard_protocol::Revision;
+use switchboard_session::{Conversation, ConversationError, Moment, SessionError, Settlement, Side, Step};
+
+type Outcome = Result<Option<Step>, ConversationError>;
+
+fn agent(conversation: &mut Conversation, message: Value) -> Outcome {
+    conversation.read(&message.to_string(), Some(Side::Agent), Moment(0))
+}
+
+fn client(conversation: &mut Conversation, message: Value) -> Outcome {
+    conversation.read(&message.to_string(), Some(Side::Client), Moment(0))
+}
+
+fn update(session: &str, update: Value) -> Value {
+    json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}})
+}
+
+fn permission(id: i64) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": {"sessionId": "s",
+        "title": "?", "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}})
+}
+
+fn chosen(id: i64, option: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": {"outcome": {"outcome": "selected", "optionId": option}}})
+}
+
+#[test]
+fn sessions_are_kept_apart_and_in_order() {
+    let mut conversation = Conversation::new(Revision::Any);
+    for (session, title) in [("b", "1"), ("a", "2"), ("b", "3")] {
+        let info = json!({"sessionUpdate": "session_info_update", "title": title});
+        agent(&mut conversation, update(session, info)).unwrap();
+    }
+    let titles: Vec<_> = conversation.sessions().map(|(id, session)| (id, session.title())).collect();
+    assert_eq!(titles, [(Some("b"), Some("3")), (Some("a"), Some("2"))]);
+}
+
+#[test]
+fn ids_of_both_sides_are_separate() {
+    let mut conversation = Conversation::new(Revision::Any);
+    let prompt = json!({"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": {"sessionId": "s", "prompt": []}});
+    client(&mut conversation, prompt).unwrap();
+    agent(&mut conversation, permission(1)).unwrap();
+    agent(&mut conversation, json!({"jsonrpc": "2.0", "id": 1, "result": {"messageId": "u"}})).unwrap();
+    assert_eq!(conversation.session(Some("s")).unwrap().pending_permissions().count(), 1);
+    client(&mut conversation, chosen(1, "y")).unwrap();
+    assert!(conversation.session(Some("s")).unwrap().permission(&1.into()).unwrap().is_granted());
+}
+
+#[test]
+fn an_answer_that_was_not_offered_is_refused() {
+    let mut conversation = Conversation::new(Revision::Any);
+    agent(&mut conversation, permission(1)).unwrap();
+    let refused = client(&mut conversation, chosen(1, "z"));
+    assert!(
+        matches!(refused, Err(ConversationError::Refused(SessionError::OptionNotOffered { .. }))),
+        "{refused:?}"
+    );
+    assert_eq!(conversation.session(Some("s")).unwrap().pending_permissions().count(), 1);
+}
+
+#[test]
+fn either_side_can_cancel_and_a_late_answer_is_dropped() {
+    for (from, message, by) in [
+        (
+            Side::Client,
+            json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}}),
+            Side::Client,
+        ),
+        (
+            Side::Agent,
+            json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}}),
+            Side::Agent,
+        ),
+        (
+            Side::Client,
+            json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "no"}}),
+            Side::Client,
+        ),
+    ] {
+        let mut conversation = Conversation::new(Revision::Any);
+        agent(&mut conversation, permission(1)).unwrap();
+        conversation.read(&message.to_string(), Some(from), Moment(7)).unwrap();
+        assert_eq!(client(&mut conversation, chosen(1, "y")), Ok(None));
+        let session = conversation.session(Some("s")).unwrap();
+        let settlement = session.permission(&1.into()).unwrap().settlement();
+        assert_eq!(settlement, &Settlement::Cancelled { by, at: Moment(7) }, "{message}");
+    }
+}
+
+#[test]
+fn the_sender_is_guessed_where_nobody_says_it() {
+    let mut conversation = Conversation::new(Revision::Any);
+    for message in [permission(1), chosen(1, "y")] {
+        conversation.read(&message.to_string(), None, Moment(0)).unwrap();
+    }
+    assert!(conversation.session(Some("s")).unwrap().permission(&1.into()).unwrap().is_granted());
+}
+
+#[test]
+fn a_resume_with_replay_ends_with_its_answer() {
+    let message = |id: &str| json!({"sessionUpdate": "agent_message_chunk", "messageId": id, "content": {"type": "text", "text": "x"}});
+    let resume = json!({"jsonrpc": "2.0", "id": 3, "method": "session/resume",
+        "params": {"sessionId": "s", "cwd": "/w", "replayFrom": {"type": "start"}}});
+    let mut conversation = Conversation::new(Revision::Any);
+    agent(&mut conversation, update("s", message("m1"))).unwrap();
+    client(&mut conversation, resume.clone()).unwrap();
+    agent(&mut conversation, update("s", message("m1"))).unwrap();
+    agent(&mut conversation, update("s", message("m2"))).unwrap();
+    assert_eq!(conversation.session(Some("s")).unwrap().len(), 1);
+    agent(&mut conversation, json!({"jsonrpc": "2.0", "id": 3, "result": {"configOptions": []}})).unwrap();
+    let session = conversation.session(Some("s")).unwrap();
+    assert_eq!((session.len(), session.is_replaying()), (2, false));
+    assert_eq!(session.entry(0).unwrap().as_message().unwrap().content().text(), "x");
+
+    client(&mut conversation, resume).unwrap();
+    agent(&mut conversation, update("s", message("m3"))).unwrap();
+    agent(&mut conversation, json!({"jsonrpc": "2.0", "id": 3, "error": {"code": -32602, "message": "no"}}))
+        .unwrap();
+    assert_eq!(conversation.session(Some("s")).unwrap().len(), 2);
+}
+
+#[test]
+fn the_answer_to_a_prompt_tells_the_dialect() {
+    let meta = |meta| update("s", json!({"sessionUpdate": "agent_message", "messageId": "m", "_meta": meta}));
+    for (answer, expected) in
+        [(json!({}), json!({"b": 2})), (json!({"messageId": "u"}), json!({"a": 1, "b": 2}))]
+    {
+        let mut conversation = Conversation::new(Revision::Any);
+        let prompt = json!({"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": {"sessionId": "s", "prompt": []}});
+        client(&mut conversation, prompt).unwrap();
+        agent(&mut conversation, json!({"jsonrpc": "2.0", "id": 1, "result": answer})).unwrap();
+        agent(&mut conversation, meta(json!({"a": 1}))).unwrap();
+        agent(&mut conversation, meta(json!({"b": 2}))).unwrap();
+        let json: Value =
+            serde_json::from_str(&conversation.session(Some("s")).unwrap().to_json(None)).unwrap();
+        assert_eq!(json["entries"][0]["_meta"], expected);
+    }
+}
+
+#[test]
+fn malformed_updates_change_nothing() {
+    let mut conversation = Conversation::new(Revision::Any);
+    let bad = update("s", json!({"sessionUpdate": "tool_call_update", "title": "evil"}));
+    assert!(matches!(agent(&mut conversation, bad), Err(ConversationError::Malformed(_))));
+    assert_eq!(conversation.sessions().count(), 0);
+}

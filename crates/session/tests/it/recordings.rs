@@ -1,0 +1,40 @@
+//! Recordings of real agents.
+
+use switchboard_protocol::Revision;
+use switchboard_session::{Activity, Conversation, Moment, Session, Side};
+use switchboard_testkit::recordings;
+
+/// Whether the agent of a recording settled on version 2, as its answer to `initialize` says.
+fn is_version_2(lines: &[switchboard_testkit::Recorded]) -> bool {
+    let answers = lines.iter().filter(|line| line.from_agent);
+    let mut versions = answers.filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(&line.message).unwrap();
+        let result = &message["result"];
+        // Some agents echo any number and go on in version 1: only version 2 has `info`.
+        (!result["info"].is_null()).then(|| result["protocolVersion"].as_u64())?
+    });
+    versions.next_back() == Some(2)
+}
+
+#[test]
+fn conversations_of_version_2_fold_without_a_diagnostic() {
+    let mut folded = 0;
+    for recording in recordings().iter().filter(|recording| is_version_2(&recording.lines)) {
+        let mut conversation = Conversation::new(Revision::Any);
+        for line in &recording.lines {
+            let from = if line.from_agent { Side::Agent } else { Side::Client };
+            let outcome = conversation.read(&line.message, Some(from), Moment(0));
+            assert!(outcome.is_ok(), "{}: {outcome:?} in {}", recording.name, line.message);
+        }
+        for (_, session) in conversation.sessions() {
+            assert_eq!(session.unknown().count(), 0, "{}", recording.name);
+            assert_eq!(session.pending_permissions().count(), 0, "{}", recording.name);
+            assert_eq!(session.activity(), Activity::Idle, "{}", recording.name);
+            let text = serde_json::to_string(session).unwrap();
+            assert_eq!(&serde_json::from_str::<Session>(&text).unwrap(), session, "{}", recording.name);
+            folded += 1;
+        }
+    }
+    println!("{folded} recorded sessions folded");
+    assert!(folded == 0 || folded > 30);
+}

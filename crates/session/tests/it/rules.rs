@@ -1,0 +1,118 @@
+//! Rules that are worth a test of their own.
+
+use serde_json::json;
+use switchboard_protocol::Revision;
+use switchboard_session::{Activity, EntryKind, Session};
+
+use crate::generate::{apply, fold, json_of};
+
+#[test]
+fn late_chunks_go_to_their_message_wherever_it_stands() {
+    let chunk = |id: &str, text: &str| json!({"sessionUpdate": "agent_message_chunk", "messageId": id, "content": {"type": "text", "text": text}});
+    let session = fold(
+        Revision::Any,
+        &[
+            chunk("m1", "a"),
+            chunk("m2", "x"),
+            json!({"sessionUpdate": "state_update", "state": "idle"}),
+            chunk("m1", "b"),
+        ],
+    );
+    let text = |id: &str| session.message(EntryKind::AgentMessage, id).unwrap().content().text();
+    assert_eq!((text("m1"), text("m2")), ("ab".to_owned(), "x".to_owned()));
+    assert_eq!(session.activity(), Activity::Idle);
+}
+
+#[test]
+fn chunk_metadata_stays_with_its_item() {
+    let session = fold(
+        Revision::Any,
+        &[
+            json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "a"}}),
+            json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "b"},
+                "_meta": {"seq": 2}, "vendor": true}),
+        ],
+    );
+    let message = session.message(EntryKind::AgentMessage, "m").unwrap();
+    assert!(message.meta().is_none());
+    let metas: Vec<_> = message
+        .content()
+        .items()
+        .map(|item| item.chunk_meta().map(|meta| meta.as_raw().to_string()))
+        .collect();
+    assert_eq!(metas, [None, Some(r#"{"seq":2}"#.to_owned())]);
+    let extra = message.content().items_from(1).next().unwrap().chunk_extra().unwrap();
+    assert_eq!(extra.get("vendor").unwrap().as_str(), "true");
+}
+
+#[test]
+fn terminal_bytes_may_split_a_character_and_a_snapshot_replaces_them() {
+    let chunk =
+        |data: &str| json!({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": data});
+    let mut session = fold(Revision::Newest, &[chunk("ww=="), chunk("qQ==")]);
+    assert_eq!(session.terminal("t").unwrap().output().to_vec(), "é".as_bytes());
+    apply(
+        &mut session,
+        &json!({"sessionUpdate": "terminal_update", "terminalId": "t", "output": {"data": "WA=="}}),
+    );
+    assert_eq!(session.terminal("t").unwrap().output().to_vec(), b"X");
+}
+
+#[test]
+fn a_reference_to_a_terminal_resolves_when_the_terminal_comes() {
+    let call = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c",
+        "content": [{"type": "terminal", "terminalId": "t"}]});
+    let mut session = fold(Revision::Newest, &[call]);
+    let ids: Vec<_> = session.tool_call("c").unwrap().terminal_ids().map(str::to_owned).collect();
+    assert_eq!(ids, ["t"]);
+    assert!(session.terminal("t").is_none());
+    apply(&mut session, &json!({"sessionUpdate": "terminal_update", "terminalId": "t", "command": "ls"}));
+    assert_eq!(session.terminal(&ids[0]).unwrap().command(), Some("ls"));
+}
+
+#[test]
+fn an_unknown_state_is_not_idle_and_a_repeated_one_is_no_second_completion() {
+    let state = |state: &str| json!({"sessionUpdate": "state_update", "state": state});
+    let mut session = fold(Revision::Any, &[state("_dreaming")]);
+    assert_eq!(session.activity(), Activity::Unknown);
+    let idle = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"});
+    assert!(!apply(&mut session, &idle).is_empty());
+    assert!(apply(&mut session, &idle).is_empty());
+    apply(&mut session, &state("running"));
+    assert_eq!(session.stop_reason(), None);
+}
+
+#[test]
+fn a_redacted_message_keeps_its_place() {
+    let session = fold(
+        Revision::Spec,
+        &[
+            json!({"sessionUpdate": "agent_message", "messageId": "m1", "content": [{"type": "text", "text": "secret"}]}),
+            json!({"sessionUpdate": "agent_message", "messageId": "m2"}),
+            json!({"sessionUpdate": "agent_message", "messageId": "m1", "content": null}),
+        ],
+    );
+    let json = json_of(&session);
+    assert_eq!(json["entries"][0], json!({"type": "agent_message", "messageId": "m1", "content": []}));
+    assert!(!session.to_json(None).contains("secret"));
+}
+
+#[test]
+fn metadata_is_merged_while_the_dialect_is_unknown_and_replaced_once_it_is_known() {
+    let meta = |meta| json!({"sessionUpdate": "agent_message", "messageId": "m", "_meta": meta});
+    let mut session = fold(Revision::Any, &[meta(json!({"a": 1})), meta(json!({"b": 2}))]);
+    assert_eq!(json_of(&session)["entries"][0]["_meta"], json!({"a": 1, "b": 2}));
+    session.peer_replaces_meta();
+    apply(&mut session, &meta(json!({"c": 3})));
+    assert_eq!(json_of(&session)["entries"][0]["_meta"], json!({"c": 3}));
+}
+
+#[test]
+fn stored_sessions_of_other_versions_are_refused() {
+    let text = serde_json::to_string(&Session::new(Revision::Any)).unwrap();
+    let other = text.replace(r#""version":1"#, r#""version":99"#);
+    let error = serde_json::from_str::<Session>(&other).unwrap_err();
+    assert!(error.to_string().contains("version 99"), "{error}");
+    let damaged = text.replace(r#""dialect":"any""#, r#""dialect":"none""#);
+    assert!(serde_json::from_str::<Session>(&damaged).unwrap_err().to_string().contains("dialect"));
+}

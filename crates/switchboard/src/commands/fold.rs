@@ -1,0 +1,205 @@
+//! `switchboard fold`: the sessions that a stream of updates amounts to.
+
+mod changes;
+mod text;
+
+use std::io::{BufWriter, Write};
+
+use switchboard_protocol::check::{Recorded, Sender};
+use switchboard_protocol::rpc::Frame;
+use switchboard_protocol::{DecodeError, Raw, Revision, Wire, v2};
+use switchboard_session::{Conversation, ConversationError, Moment, Side, Step};
+
+use crate::arguments::{Dialect, InputArgument};
+use crate::lines::{Line, Lines, MAX_LINE};
+use crate::outcome::{CommandError, Outcome, write_error};
+
+/// Fold session updates into the sessions that result
+///
+/// Reads JSON lines of version 2: bare updates, session/update messages or recorded lines
+/// ({"dir":"agent->client","msg":{...}}), several sessions mixed. Writes one JSON object a session, in the order
+/// in which they first appear; updates that name no session make one whose "sessionId" is null. Permission
+/// requests, their answers, cancellations and replays are followed too. Lines that are not updates are passed
+/// over; malformed ones change nothing, are reported on standard error, and make the exit code 1.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  \
+    echo '{\"sessionUpdate\":\"tool_call_update\",\"toolCallId\":\"c\",\"title\":\"Read\"}' | switchboard fold --text")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    input: InputArgument,
+
+    /// Dialect of version 2
+    #[arg(long, value_enum, default_value = "any")]
+    dialect: Dialect,
+
+    /// Stop after this line of the input
+    #[arg(long, value_name = "LINE")]
+    at: Option<u64>,
+
+    /// Print what each update changes, a line each, instead of the result
+    #[arg(long, conflicts_with = "text")]
+    changes: bool,
+
+    /// Print a transcript for people
+    #[arg(long)]
+    text: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let mut fold = Fold::new(arguments.dialect.revision());
+    let mut lines = Lines::new(arguments.input.open()?);
+    let mut output = BufWriter::new(std::io::stdout().lock());
+    let mut outcome = Outcome::Fine;
+    while arguments.at.is_none_or(|at| lines.number() < at) {
+        let result = match lines.next() {
+            Ok(Some(Line::Text(text))) => fold.line(text),
+            Ok(Some(Line::TooLong { length })) => {
+                Err(format!("expected at most {MAX_LINE} bytes in a line, found {length}"))
+            }
+            Ok(None) => break,
+            Err(error) => {
+                let name = arguments.input.name();
+                return Err(CommandError::failed(format!("cannot read {name}: {error}")));
+            }
+        };
+        match result {
+            Ok(steps) if arguments.changes => {
+                for step in &steps {
+                    let line = changes::to_json(&fold.conversation, step, lines.number());
+                    writeln!(output, "{line}").map_err(write_error)?;
+                }
+            }
+            Ok(_) => {}
+            Err(problem) => {
+                outcome = Outcome::Problems;
+                eprintln!("line {}: {problem}", lines.number());
+            }
+        }
+    }
+    if outcome == Outcome::Problems && fold.is_version_1 {
+        eprintln!("hint: this is a conversation of version 1; only updates of version 2 can be folded");
+    }
+    if !arguments.changes {
+        for (id, session) in fold.conversation.sessions() {
+            if session.is_replaying() {
+                eprintln!(
+                    "session {}: the replay has not ended and is not shown",
+                    id.unwrap_or("without an id")
+                );
+            }
+            if arguments.text {
+                text::write(&mut output, id, session).map_err(write_error)?;
+            } else {
+                writeln!(output, "{}", session.to_json(id)).map_err(write_error)?;
+            }
+        }
+    }
+    output.flush().map_err(write_error)?;
+    Ok(outcome)
+}
+
+struct Fold {
+    conversation: Conversation,
+    dialect: Revision,
+    /// Whether an agent said that it speaks version 1.
+    is_version_1: bool,
+}
+
+impl Fold {
+    fn new(dialect: Revision) -> Self {
+        Fold { conversation: Conversation::new(dialect), dialect, is_version_1: false }
+    }
+
+    /// Folds one line. Gives what it did, or what is wrong with it.
+    fn line(&mut self, line: &[u8]) -> Result<Vec<Step>, String> {
+        let text = std::str::from_utf8(line).map_err(|error| format!("expected UTF-8, {error}"))?;
+        if text.trim_ascii().is_empty() {
+            return Ok(Vec::new());
+        }
+        self.message(text).map_err(|error| error.to_string())
+    }
+
+    fn message(&mut self, text: &str) -> Result<Vec<Step>, ConversationError> {
+        let recorded = Recorded::parse(text)?;
+        let from = recorded.sender.map(|sender| match sender {
+            Sender::Client => Side::Client,
+            Sender::Agent => Side::Agent,
+        });
+        let at = if recorded.wrapped { recorded_time(text)? } else { Moment::default() };
+        if recorded.message.trim_start().starts_with('[') {
+            return self.batch(recorded.message, from, at);
+        }
+        let raw = Raw::parse(recorded.message)?;
+        let step = match Shape::of(&raw) {
+            Shape::Message => {
+                self.is_version_1 |= is_version_1(&raw);
+                self.conversation.read(recorded.message, from, at)?
+            }
+            Shape::Update => {
+                let update = v2::SessionUpdate::decode(recorded.message, self.dialect)?;
+                Some(self.conversation.apply_update(None, &update))
+            }
+            Shape::Parameters => {
+                let params = v2::UpdateSessionNotification::decode(recorded.message, self.dialect)?;
+                Some(self.conversation.apply_update(Some(&params.session_id), &params.update))
+            }
+            Shape::Other => None,
+        };
+        Ok(step.into_iter().collect())
+    }
+
+    /// The messages of a batch apply one after the other, up to the first that cannot be read.
+    fn batch(&mut self, text: &str, from: Option<Side>, at: Moment) -> Result<Vec<Step>, ConversationError> {
+        let mut steps = Vec::new();
+        match Frame::decode(text, self.dialect)? {
+            Frame::Single(message) => steps.extend(self.conversation.apply_message(&message, from, at)?),
+            Frame::Batch(messages) => {
+                for message in messages {
+                    steps.extend(self.conversation.apply_message(&message?, from, at)?);
+                }
+            }
+        }
+        Ok(steps)
+    }
+}
+
+/// What a line holds.
+enum Shape {
+    /// A JSON-RPC message.
+    Message,
+    /// A bare update.
+    Update,
+    /// The parameters of `session/update`.
+    Parameters,
+    /// Something else.
+    Other,
+}
+
+impl Shape {
+    fn of(raw: &Raw<'_>) -> Self {
+        let has = |wanted: &str| raw.entries().any(|(key, _)| key == wanted);
+        if has("jsonrpc") || has("method") {
+            Shape::Message
+        } else if has("sessionUpdate") {
+            Shape::Update
+        } else if has("sessionId") && has("update") {
+            Shape::Parameters
+        } else {
+            Shape::Other
+        }
+    }
+}
+
+/// The recorded time in seconds, where there is one.
+fn recorded_time(line: &str) -> Result<Moment, DecodeError> {
+    let line = Raw::parse(line)?;
+    let seconds = line.get("t").and_then(|time| time.as_str().parse::<f64>().ok());
+    // A time that makes no sense saturates.
+    Ok(Moment((seconds.unwrap_or_default() * 1000.0).round() as u64))
+}
+
+fn is_version_1(message: &Raw<'_>) -> bool {
+    let result = message.get("result");
+    let version = result.as_ref().and_then(|result| result.get("protocolVersion"));
+    version.is_some_and(|version| version.as_str() == "1")
+}

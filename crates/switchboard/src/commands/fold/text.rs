@@ -1,0 +1,273 @@
+//! A transcript for people. What an agent sent is never let through to the terminal as it came.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+
+use switchboard_protocol::{LineNumber, v2};
+use switchboard_session::{Content, Entry, EntryKind, Permission, Settlement, Snapshot, ToolCall};
+
+pub(crate) fn write(out: &mut impl Write, id: Option<&str>, session: &Snapshot) -> io::Result<()> {
+    writeln!(out, "== session {}{} ==", shown(id.unwrap_or("(no id)")), heading(session))?;
+    let calls = session.entries().filter_map(Entry::as_tool_call);
+    let anchored: HashSet<&str> = calls.flat_map(ToolCall::terminal_ids).collect();
+    for position in 0..=session.len() {
+        for permission in session.permissions().filter(|permission| permission.position() == position) {
+            write_permission(out, permission)?;
+        }
+        for elicitation in session.elicitations().filter(|elicitation| elicitation.position() == position) {
+            let (state, _) = settlement(elicitation.settlement(), |response| response.tag().to_owned());
+            let message = match elicitation.request() {
+                v2::CreateElicitationRequest::Form(form) => form.message.to_string(),
+                v2::CreateElicitationRequest::Url(url) => format!("{} <{}>", url.message, url.url),
+                v2::CreateElicitationRequest::Unknown(unknown) => {
+                    unknown.text("message").unwrap_or_default().into_owned()
+                }
+            };
+            writeln!(out, "\n? {}\n    {state}", shown(&message))?;
+        }
+        match session.entry(position) {
+            // It is shown with the tool call that it belongs to.
+            Some(Entry::Terminal(terminal)) if anchored.contains(terminal.id()) => {}
+            Some(entry) => write_entry(out, entry, session)?,
+            None => {}
+        }
+    }
+    for plan in session.plans() {
+        writeln!(out, "\nplan {}", shown(plan.id()))?;
+        match plan.content() {
+            v2::PlanUpdateContent::Items(items) => {
+                for entry in &items.entries {
+                    let mark = match entry.status {
+                        v2::PlanEntryStatus::Completed => "[x]",
+                        v2::PlanEntryStatus::InProgress => "[>]",
+                        v2::PlanEntryStatus::Cancelled => "[-]",
+                        _ => "[ ]",
+                    };
+                    writeln!(out, "    {mark} {}", shown(&entry.content))?;
+                }
+            }
+            v2::PlanUpdateContent::Unknown(unknown) => writeln!(out, "    ({})", shown(&unknown.tag))?,
+        }
+    }
+    for notice in session.notices() {
+        writeln!(out, "\nnotice ({}): {}", shown(notice.severity.as_str()), shown(&notice.title))?;
+    }
+    let unknown = session.unknown().count();
+    if unknown > 0 {
+        let mut kinds: Vec<_> = session.unknown().map(|update| shown(&update.tag)).collect();
+        kinds.sort();
+        kinds.dedup();
+        writeln!(out, "\n{unknown} updates of unknown kinds: {}", kinds.join(", "))?;
+    }
+    writeln!(out)
+}
+
+fn heading(session: &Snapshot) -> String {
+    let mut heading = String::new();
+    if let Some(title) = session.title() {
+        heading.push_str(&format!(" \"{}\"", shown(title)));
+    }
+    heading.push_str(&format!(", {}", session.state().map_or("idle".into(), |state| shown(state.tag()))));
+    if let Some(reason) = session.stop_reason() {
+        heading.push_str(&format!(" ({})", shown(reason.as_str())));
+    }
+    if let Some(usage) = session.usage() {
+        heading.push_str(&format!(", {} of {} tokens", usage.used, usage.size));
+        if let Some(cost) = &usage.cost {
+            heading.push_str(&format!(", {} {}", cost.amount, shown(&cost.currency)));
+        }
+    }
+    heading
+}
+
+fn write_entry(out: &mut impl Write, entry: &Entry, session: &Snapshot) -> io::Result<()> {
+    match entry {
+        Entry::Message(message) => {
+            let who = match message.kind() {
+                EntryKind::UserMessage => "user",
+                EntryKind::AgentThought => "thought",
+                _ => "agent",
+            };
+            writeln!(out, "\n{who}:")?;
+            write_blocks(out, message.content())
+        }
+        Entry::ToolCall(call) => write_call(out, call, session),
+        Entry::Terminal(terminal) => {
+            writeln!(out, "\nterminal {}", shown(terminal.id()))?;
+            write_terminal(out, session, terminal.id())
+        }
+        Entry::Compaction(compaction) => {
+            writeln!(out, "\ncompaction [{}]", shown(compaction.status().as_str()))?;
+            if let Some(error) = compaction.error() {
+                indented(out, &shown(error))?;
+            }
+            write_blocks(out, compaction.summary())
+        }
+    }
+}
+
+fn write_call(out: &mut impl Write, call: &ToolCall, session: &Snapshot) -> io::Result<()> {
+    let title = call.title().or(call.name()).unwrap_or("(no title)");
+    let (kind, status) = (shown(call.kind().as_str()), shown(call.status().as_str()));
+    writeln!(out, "\ntool: {} ({kind}) [{status}]", shown(title))?;
+    for location in call.locations() {
+        let line = location.line.and_then(LineNumber::get).map(|line| format!(":{line}"));
+        writeln!(out, "    at {}{}", shown(&location.path), line.unwrap_or_default())?;
+    }
+    let mut text = String::new();
+    for item in call.content().items() {
+        if let Some(piece) = item.text() {
+            text.push_str(piece);
+            continue;
+        }
+        indented(out, &shown(&std::mem::take(&mut text)))?;
+        match item.structured() {
+            Some(v2::ToolCallContent::Diff(diff)) => {
+                for change in &diff.changes {
+                    let path = change.path().unwrap_or_default();
+                    let from = change.old_path().map(|path| format!("{} -> ", shown(path)));
+                    writeln!(
+                        out,
+                        "    {} {}{}",
+                        shown(change.tag()),
+                        from.unwrap_or_default(),
+                        shown(&path)
+                    )?;
+                }
+                if let Some(patch) = &diff.patch {
+                    indented(out, &shown(&patch.text))?;
+                }
+            }
+            Some(v2::ToolCallContent::Terminal(terminal)) => {
+                write_terminal(out, session, &terminal.terminal_id)?;
+            }
+            Some(v2::ToolCallContent::Content(content)) => {
+                writeln!(out, "    [{}]", shown(content.content.tag()))?;
+            }
+            Some(v2::ToolCallContent::Unknown(unknown)) => writeln!(out, "    [{}]", shown(&unknown.tag))?,
+            None => {}
+        }
+    }
+    indented(out, &shown(&text))
+}
+
+fn write_terminal(out: &mut impl Write, session: &Snapshot, id: &str) -> io::Result<()> {
+    let Some(terminal) = session.terminal(id) else {
+        return writeln!(out, "    [terminal {}, of which nothing is known]", shown(id));
+    };
+    if let Some(command) = terminal.command() {
+        indented(out, &format!("$ {}", shown(command)))?;
+    }
+    let output = terminal.output().to_vec();
+    indented(out, &shown(&without_escapes(&String::from_utf8_lossy(&output))))?;
+    if let Some(status) = terminal.exit_status() {
+        let code = status.exit_code.map(|code| format!("code {code}"));
+        let signal = status.signal.as_deref().map(|signal| format!("signal {}", shown(signal)));
+        writeln!(out, "    [exited: {}]", code.or(signal).unwrap_or_else(|| "no code".to_owned()))?;
+    }
+    Ok(())
+}
+
+fn write_permission(out: &mut impl Write, permission: &Permission) -> io::Result<()> {
+    writeln!(out, "\n? {}", shown(permission.title()))?;
+    if let Some(description) = permission.description() {
+        indented(out, &shown(description))?;
+    }
+    let (state, chosen) = settlement(permission.settlement(), ToString::to_string);
+    for option in permission.options() {
+        let mark = if chosen.as_deref() == Some(&*option.option_id) { "(x)" } else { "( )" };
+        writeln!(out, "    {mark} {} ({})", shown(&option.name), shown(option.kind.as_str()))?;
+    }
+    writeln!(out, "    {state}")
+}
+
+fn settlement<A>(settlement: &Settlement<A>, answer_text: impl Fn(&A) -> String) -> (String, Option<String>) {
+    match settlement {
+        Settlement::Pending => ("pending".to_owned(), None),
+        Settlement::Answered { answer, by, .. } => {
+            let answer = answer_text(answer);
+            (format!("answered by {}: {}", shown(by), shown(&answer)), Some(answer))
+        }
+        Settlement::Cancelled { by, .. } => (format!("cancelled by the {}", by.as_str()), None),
+    }
+}
+
+fn write_blocks(out: &mut impl Write, content: &Content<v2::ContentBlock<'static>>) -> io::Result<()> {
+    let mut text = String::new();
+    for item in content.items() {
+        if let Some(piece) = item.text() {
+            text.push_str(piece);
+            continue;
+        }
+        indented(out, &shown(&std::mem::take(&mut text)))?;
+        match item.structured() {
+            Some(v2::ContentBlock::ResourceLink(link)) => {
+                writeln!(out, "    [{} <{}>]", shown(&link.name), shown(&link.uri))?;
+            }
+            Some(block) => writeln!(out, "    [{}]", shown(block.tag()))?,
+            None => {}
+        }
+    }
+    indented(out, &shown(&text))
+}
+
+fn indented(out: &mut impl Write, text: &str) -> io::Result<()> {
+    for line in text.lines() {
+        writeln!(out, "    {line}")?;
+    }
+    Ok(())
+}
+
+/// Text that cannot do anything to a terminal: control characters are replaced by their pictures, and
+/// characters that turn the direction of writing by a mark.
+fn shown(text: &str) -> String {
+    let show = |character: char| match character {
+        '\n' | '\t' => Some(character),
+        '\r' => None,
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + character as u32),
+        '\u{7f}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            Some('\u{fffd}')
+        }
+        _ => Some(character),
+    };
+    text.chars().filter_map(show).collect()
+}
+
+/// Terminal output without colours, titles and movements of the cursor.
+fn without_escapes(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        if character != '\u{1b}' {
+            plain.push(character);
+            continue;
+        }
+        match characters.next() {
+            // A control sequence ends with a letter or the like.
+            Some('[') => while characters.next_if(|next| !('@'..='~').contains(next)).is_some() {},
+            // A command to the terminal ends with a bell or an escape and a backslash.
+            Some(']') => while characters.next_if(|next| !matches!(next, '\u{7}' | '\u{1b}')).is_some() {},
+            _ => continue,
+        }
+        if characters.next() == Some('\u{1b}') {
+            characters.next();
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{shown, without_escapes};
+
+    #[test]
+    fn nothing_reaches_the_terminal_that_could_act_on_it() {
+        assert_eq!(shown("a\u{1b}[2Jb\r\n\u{7}\u{202e}c\td"), "a␛[2Jb\n␇\u{fffd}c\td");
+    }
+
+    #[test]
+    fn terminal_output_is_shown_without_its_escapes() {
+        let output = "\u{1b}[1;31mred\u{1b}[0m \u{1b}]0;title\u{7}x\u{1b}]8;;u\u{1b}\\link\u{1b}(By\u{1b}";
+        assert_eq!(without_escapes(output), "red xlinkBy");
+    }
+}
