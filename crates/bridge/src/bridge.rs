@@ -51,7 +51,7 @@ pub enum Handled {
     Done,
 }
 
-/// What one side says when the other has gone.
+/// How many messages may come in one array.
 const MAX_BATCH: usize = 1024;
 
 impl Bridge {
@@ -273,6 +273,23 @@ impl Bridge {
             Mode::Opening(_) | Mode::Same(_) => {}
         }
         self.settle();
+    }
+
+    /// One side has gone: whoever waits for it on the other side is told so.
+    pub fn close(&mut self, gone: Side, reason: &str) {
+        if gone == Side::Agent {
+            match &mut self.mode {
+                Mode::V1Client(translation) => translation.agent_gone(reason, &mut self.shared),
+                Mode::V2Client(translation) => translation.agent_gone(reason, &mut self.shared),
+                Mode::Same(passage) => passage.agent_gone(reason, &mut self.shared),
+                Mode::Opening(Some(opening)) => {
+                    let id = opening.id.clone();
+                    self.shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
+                }
+                Mode::Opening(None) => {}
+            }
+        }
+        self.shared.strict_failure = None;
     }
 
     /// A command that the host runs has put something out.

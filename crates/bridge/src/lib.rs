@@ -27,3 +27,4 @@ pub use recording::{RecordedLine, RecordingBridge};
 pub use shared::Output;
 pub use side::{Moment, Side, Version};
 pub use stateless::{Converted, Stateless, update_to_v1, update_to_v2};
+pub use switchboard_diff::FileAtHand;

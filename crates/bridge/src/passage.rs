@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use memchr::memmem;
-use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_protocol::rpc::{Message, RequestId, codes};
 use switchboard_protocol::{Meta, Raw, Revision, Text, Wire, v2};
 
 use crate::bridge::Handled;
@@ -22,6 +22,8 @@ pub(crate) struct Passage {
     version: Version,
     /// Whether the agent's lines may need another spelling.
     rewrites: bool,
+    /// Requests of the client without an answer, to be failed when the agent goes.
+    open: HashSet<RequestId<'static>>,
     /// Prompts of the client that the agent has not answered, with their session.
     prompts: HashMap<RequestId<'static>, String>,
     /// The user message that was last seen in a session, since its prompt.
@@ -36,6 +38,7 @@ impl Passage {
         Passage {
             version,
             rewrites: version == Version::V2 && !same,
+            open: HashSet::new(),
             prompts: HashMap::new(),
             echoes: HashMap::new(),
             minted: 0,
@@ -48,24 +51,24 @@ impl Passage {
     }
 
     pub(crate) fn handle(&mut self, from: Side, line: &str, shared: &mut Shared) -> Handled {
-        if !self.rewrites {
-            return Handled::Forward;
-        }
         let has = |needle: &[u8]| memmem::find(line.as_bytes(), needle).is_some();
         match from {
             Side::Client => {
-                if has(b"\"session/prompt\"") {
-                    self.remember_prompt(line);
+                if has(b"\"method\"") && has(b"\"id\"") {
+                    self.remember_request(line);
                 }
                 Handled::Forward
             }
             Side::Agent => {
-                if !self.prompts.is_empty() {
-                    if has(b"\"user_message") {
-                        self.remember_echo(line);
-                    } else if !has(b"\"method\"") {
-                        return self.answer(line, shared);
-                    }
+                let is_call = has(b"\"method\"");
+                if !is_call && !self.open.is_empty() && self.answer(line, shared) == Handled::Done {
+                    return Handled::Done;
+                }
+                if !self.rewrites || !is_call {
+                    return Handled::Forward;
+                }
+                if !self.prompts.is_empty() && has(b"\"user_message") {
+                    self.remember_echo(line);
                 }
                 let spec_client = shared.options.client_dialect == Some(Dialect::Spec);
                 if spec_client && has(b"\"terminal_") {
@@ -79,15 +82,25 @@ impl Passage {
         }
     }
 
-    fn remember_prompt(&mut self, line: &str) {
-        if let Ok(Message::Request(request)) = Message::decode(line, Revision::Any)
+    pub(crate) fn agent_gone(&mut self, reason: &str, shared: &mut Shared) {
+        for id in self.open.drain() {
+            shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
+        }
+    }
+
+    fn remember_request(&mut self, line: &str) {
+        let Ok(Message::Request(request)) = Message::decode(line, Revision::Any) else { return };
+        if self.open.len() >= REMEMBERED {
+            return;
+        }
+        if self.rewrites
             && request.method == "session/prompt"
-            && self.prompts.len() < REMEMBERED
             && let Some(session) = session_of(request.params.as_ref())
         {
             self.echoes.remove(&session);
-            self.prompts.insert(request.id.into_owned(), session);
+            self.prompts.insert(request.id.clone().into_owned(), session);
         }
+        self.open.insert(request.id.into_owned());
     }
 
     fn remember_echo(&mut self, line: &str) {

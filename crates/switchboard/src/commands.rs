@@ -1,11 +1,13 @@
 //! The subcommands, one module each.
 
 mod agents;
+mod bridge;
 mod check;
+mod convert;
 mod demo_agent;
-mod run;
 mod diff;
 mod fold;
+mod run;
 mod schema;
 
 use crate::outcome::{CommandError, Outcome};
@@ -13,22 +15,26 @@ use crate::outcome::{CommandError, Outcome};
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Agents(agents::Arguments),
+    Bridge(Box<bridge::Arguments>),
     Check(check::Arguments),
+    Convert(convert::Arguments),
     DemoAgent(demo_agent::Arguments),
-    Run(run::Arguments),
     Diff(Box<diff::Arguments>),
     Fold(fold::Arguments),
+    Run(run::Arguments),
     Schema(schema::Arguments),
 }
 
 pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
     match command {
         Command::Agents(arguments) => agents::run(&arguments),
+        Command::Bridge(arguments) => bridge::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
         Command::DemoAgent(arguments) => demo_agent::run(&arguments),
-        Command::Run(arguments) => run::run(arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Fold(arguments) => fold::run(&arguments),
+        Command::Run(arguments) => run::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
     }
 }

@@ -257,6 +257,8 @@ impl V1Client {
         match &*notification.method {
             "session/cancel" => self.cancel(notification, shared),
             "$/cancel_request" => self.cancel_request(Side::Client, notification, shared),
+            // Only agents say that.
+            "session/update" | "elicitation/complete" => {}
             method if method.starts_with("$/") => {}
             method => shared.notify(Side::Agent, method, notification.params_text()),
         }
@@ -353,6 +355,7 @@ impl V1Client {
     pub(crate) fn finish(&mut self, shared: &mut Shared) {
         for (id, session) in self.sessions.iter_mut() {
             session.flush_all(id, shared);
+            session.report_hidden_terminals(id, shared);
         }
     }
 }

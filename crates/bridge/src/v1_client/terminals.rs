@@ -53,10 +53,24 @@ impl Terminal {
 
 impl Session {
     /// A call shows a terminal.
-    pub(super) fn show_terminal(&mut self, terminal_id: &str, call_id: &str) {
+    pub(super) fn show_terminal(
+        &mut self,
+        id: &str,
+        terminal_id: &str,
+        call_id: &str,
+        tag: &str,
+        shared: &mut Shared,
+    ) {
+        if !self.make_room(id, terminal_id, shared) {
+            return;
+        }
         let terminal = self.terminals.entry(terminal_id.to_owned()).or_default();
         if !terminal.calls.iter().any(|known| known == call_id) {
             terminal.calls.push(call_id.to_owned());
+        }
+        if !std::mem::replace(&mut terminal.reported, true) {
+            let reason = "version 1 terminals belong to the client; the output is shown as plain text";
+            self.lose(id, tag, "content.terminal", reason, Severity::Minor, shared);
         }
     }
 
@@ -118,14 +132,9 @@ impl Session {
         let Some(terminal) = self.terminals.get_mut(terminal_id) else { return };
         let cut = terminal.keep_within(limit);
         let calls = terminal.calls.clone();
-        let first_time = !std::mem::replace(&mut terminal.reported, !calls.is_empty());
         if cut {
             let reason = format!("the oldest output is dropped, for a terminal may hold {limit} bytes");
             self.lose(id, "terminal_output_chunk", "data", reason, Severity::Major, shared);
-        }
-        if first_time && !calls.is_empty() {
-            let reason = "version 1 terminals belong to the client; the output is shown as plain text";
-            self.lose(id, "terminal_update", "output", reason, Severity::Minor, shared);
         }
         for call_id in calls {
             self.grow(&call_id, grown);

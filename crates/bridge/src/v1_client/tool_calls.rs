@@ -216,7 +216,7 @@ impl Session {
     ) {
         if let v2::ToolCallContent::Terminal(terminal) = &item {
             let terminal_id = terminal.terminal_id.clone().into_owned();
-            self.show_terminal(&terminal_id, call_id);
+            self.show_terminal(id, &terminal_id, call_id, tag, shared);
             let size = self.terminals.get(&terminal_id).map_or(0, Terminal::size);
             let call = self.calls.open(call_id, shared.options.limits.entries);
             call.push(Item::Terminal(terminal_id), size);

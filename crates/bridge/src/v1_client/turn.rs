@@ -204,6 +204,22 @@ impl V1Client {
         self.next_prompt(session_id, shared);
     }
 
+    /// Everything that waits for the agent fails.
+    pub(crate) fn agent_gone(&mut self, reason: &str, shared: &mut Shared) {
+        self.finish(shared);
+        for (_, session) in self.sessions.iter_mut() {
+            let open = session.turn.take().map(|turn| (turn.accepted, turn.id));
+            // A prompt that the agent has not taken is among the requests below.
+            let open = open.filter(|(accepted, _)| *accepted).map(|(_, id)| id);
+            for id in open.into_iter().chain(session.waiting.drain(..).map(|(id, _)| id)) {
+                shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
+            }
+        }
+        for (_, purpose) in self.to_agent.take_all(|_| true) {
+            shared.refuse(Side::Client, purpose.original(), codes::INTERNAL_ERROR, reason);
+        }
+    }
+
     /// Sends prompts that wait in sessions whose turn has ended.
     pub(crate) fn next_prompts(&mut self, shared: &mut Shared) {
         let ready: Vec<String> = self

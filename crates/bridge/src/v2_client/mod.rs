@@ -268,6 +268,8 @@ impl V2Client {
         match &*notification.method {
             "session/cancel" => self.cancel(notification, shared),
             "$/cancel_request" => self.cancel_request(Side::Client, notification, shared),
+            // Only agents say that.
+            "session/update" | "elicitation/complete" => {}
             method if method.starts_with("$/") => {}
             method => shared.notify(Side::Agent, method, notification.params_text()),
         }

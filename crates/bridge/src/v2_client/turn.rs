@@ -231,6 +231,35 @@ impl V2Client {
         }
     }
 
+    /// Everything that waits for the agent fails.
+    pub(crate) fn agent_gone(&mut self, reason: &str, shared: &mut Shared) {
+        let ids: Vec<String> = self.sessions.ids().cloned().collect();
+        for session_id in ids {
+            let Some(session) = self.sessions.get_mut(&session_id) else { continue };
+            for held in std::mem::take(&mut session.held) {
+                shared.refuse(Side::Client, &held.id, codes::INTERNAL_ERROR, reason);
+            }
+            let Some(turn) = &session.turn else { continue };
+            if turn.accepted {
+                let mut idle = v2::IdleState::new();
+                idle.stop_reason = Some(v2::StopReason::Error);
+                let error =
+                    switchboard_protocol::rpc::RpcError::new(codes::INTERNAL_ERROR, reason.to_owned());
+                idle.error = Some(Box::new(error));
+                self.end_turn(&session_id, idle, shared);
+            } else {
+                let id = turn.id.clone();
+                session.turn = None;
+                shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
+            }
+        }
+        for (_, purpose) in self.to_agent.take_all(|purpose| purpose.original().is_some()) {
+            if let Some(id) = purpose.original() {
+                shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, reason);
+            }
+        }
+    }
+
     /// Ends a turn because something was lost and nothing may be.
     pub(crate) fn fail_turn(&mut self, session_id: Option<&str>, reason: &str, shared: &mut Shared) {
         let Some(session_id) = session_id else { return };

@@ -1,11 +1,15 @@
 //! Tests of the bridge, in one program.
 
+mod hostile;
 mod properties;
 mod recordings;
+mod served;
+mod sessions;
 mod stateless;
 mod support;
+mod tool_calls;
 mod traces;
-mod translation;
+mod turns;
 
 #[test]
 fn every_file_here_is_declared() {
