@@ -56,7 +56,7 @@ pub fn update_to_v1(update: v2::SessionUpdate<'_>) -> Result<Converted<Vec<v1::S
         V2::TerminalUpdate(_) | V2::TerminalOutputChunk(_) => {
             return cannot("version 1 terminals belong to the client, not to the agent");
         }
-        V2::PlanUpdate(update) => vec![V1::Plan(plan_to_v1(update, &at, &mut notes)?)],
+        V2::PlanUpdate(update) => vec![V1::Plan(plan_to_v1(*update, &at, &mut notes)?)],
         V2::AvailableCommandsUpdate(update) => {
             let at = at.then("availableCommands");
             let commands = misc::commands_to_v1(update.available_commands, &at, &mut notes)?;
@@ -217,7 +217,7 @@ pub fn update_to_v2(update: v1::SessionUpdate<'_>) -> Result<Converted<v2::Sessi
             items.extra = plan.extra;
             let mut wire = v2::PlanUpdate::new(v2::PlanUpdateContent::Items(items));
             wire.meta = plan.meta;
-            V2::PlanUpdate(wire)
+            V2::PlanUpdate(Box::new(wire))
         }
         V1::AvailableCommandsUpdate(update) => {
             let mut wire = v2::AvailableCommandsUpdate::new(misc::commands_to_v2(update.available_commands));
@@ -307,7 +307,7 @@ fn item_to_v2<'a>(item: v1::ToolCallContent<'a>, at: &At<'_>) -> Result<v2::Tool
     match item {
         v1::ToolCallContent::Content(item) => Ok(v2::ToolCallContent::Content(item)),
         v1::ToolCallContent::Diff(source) => {
-            Ok(v2::ToolCallContent::Diff(diff::to_v2(&source, &FileAtHand::Unknown)))
+            Ok(v2::ToolCallContent::Diff(Box::new(diff::to_v2(&source, &FileAtHand::Unknown))))
         }
         v1::ToolCallContent::Terminal(_) => {
             Err(Error::unrepresentable(at, "a terminal of version 1 belongs to the client"))

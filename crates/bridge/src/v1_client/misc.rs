@@ -22,7 +22,7 @@ impl Session {
         use v2::SessionUpdate as Update;
         let tag = update.tag().to_owned();
         let wire = match update {
-            Update::PlanUpdate(update) => return self.plan(id, update, shared),
+            Update::PlanUpdate(update) => return self.plan(id, *update, shared),
             Update::AvailableCommandsUpdate(update) => {
                 return self.commands(id, update.available_commands, shared);
             }

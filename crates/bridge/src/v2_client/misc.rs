@@ -23,7 +23,7 @@ impl Session {
                 items.extra = plan.extra;
                 let mut wire = v2::PlanUpdate::new(v2::PlanUpdateContent::Items(items));
                 wire.meta = plan.meta;
-                v2::SessionUpdate::PlanUpdate(wire)
+                v2::SessionUpdate::PlanUpdate(Box::new(wire))
             }
             Update::AvailableCommandsUpdate(update) => {
                 let commands = misc::commands_to_v2(update.available_commands);
