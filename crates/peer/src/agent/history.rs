@@ -9,7 +9,7 @@ pub(crate) fn updates(session: &Session) -> Vec<v2::SessionUpdate<'_>> {
     for plan in session.plans() {
         let mut update = v2::PlanUpdate::new(plan.content().clone());
         update.meta = plan.meta().cloned();
-        all.push(v2::SessionUpdate::PlanUpdate(update));
+        all.push(v2::SessionUpdate::PlanUpdate(Box::new(update)));
     }
     all.extend(session.unknown().map(|unknown| v2::SessionUpdate::Unknown(unknown.clone())));
     if session.title().is_some() {

@@ -100,7 +100,7 @@ impl Turn {
     /// Tells a plan, or replaces the one with this id.
     pub async fn plan(&self, id: &str, entries: Vec<v2::PlanEntry<'_>>) -> Result<(), Error> {
         let plan = v2::PlanUpdateContent::Items(v2::PlanItems::new(id, entries));
-        self.update(v2::SessionUpdate::PlanUpdate(v2::PlanUpdate::new(plan))).await
+        self.update(v2::SessionUpdate::PlanUpdate(Box::new(v2::PlanUpdate::new(plan)))).await
     }
 
     /// Tells anything else. States are told by themselves, and are refused here.
