@@ -18,9 +18,9 @@ pub(crate) enum Command {
     Bridge(Box<bridge::Arguments>),
     Check(check::Arguments),
     Convert(convert::Arguments),
+    DemoAgent(demo_agent::Arguments),
     Diff(Box<diff::Arguments>),
     Fold(fold::Arguments),
-    DemoAgent(demo_agent::Arguments),
     Run(run::Arguments),
     Schema(schema::Arguments),
 }
@@ -31,9 +31,9 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::Bridge(arguments) => bridge::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
+        Command::DemoAgent(arguments) => demo_agent::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Fold(arguments) => fold::run(&arguments),
-        Command::DemoAgent(arguments) => demo_agent::run(&arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
     }

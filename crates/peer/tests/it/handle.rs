@@ -5,7 +5,7 @@ use std::sync::Arc;
 use switchboard_peer::{Client, Error, Event};
 use switchboard_protocol::rpc::codes;
 use switchboard_protocol::v2::{self, StopReason};
-use switchboard_session::{Activity, EntryKind};
+use switchboard_session::{Activity, EntryKind, Session};
 use tokio::sync::Notify;
 
 use crate::support::{Test, bounded};
@@ -102,7 +102,7 @@ async fn sessions_are_listed_resumed_with_history_closed_and_deleted() {
         })
         .await;
         test.run("hello").await;
-        let before = test.look(|session| session.snapshot());
+        let before = test.look(Session::snapshot);
         let Client { agent, feed } = &mut test.client;
         let listed =
             feed.until(agent.list_sessions(&v2::ListSessionsRequest::new()), drop).await.unwrap().unwrap();
