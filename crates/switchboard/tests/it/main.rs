@@ -1,7 +1,9 @@
 //! The program as its users run it, all tests in one binary.
 #![allow(clippy::unwrap_used)]
 
+mod bridge;
 mod check;
+mod convert;
 mod diff;
 mod fold;
 mod program;
