@@ -1,5 +1,8 @@
 //! Tests of the bridge, in one program.
 
+// Tests hand `json!` values to small functions; a reference there would only be noise.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
+
 mod hostile;
 mod properties;
 mod recordings;
