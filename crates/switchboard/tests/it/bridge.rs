@@ -1,5 +1,7 @@
 //! `switchboard bridge`, between a client that is this test and an agent that is a shell script.
 
+#![allow(clippy::needless_pass_by_value, reason = "values are written in place")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 

@@ -1,5 +1,7 @@
 //! `switchboard convert`.
 
+#![allow(clippy::needless_pass_by_value, reason = "values are written in place")]
+
 use serde_json::{Value, json};
 
 use crate::program::switchboard;
