@@ -42,6 +42,7 @@ mod redact;
 mod schema;
 mod search;
 mod signal;
+mod statistics;
 mod store;
 mod text;
 mod window;
@@ -55,6 +56,7 @@ pub use record::{About, Channel, Filter, Item, MAX_MESSAGE, Record, Summary, Tim
 pub use recorder::{Receipt, Recorder};
 pub use redact::{Redaction, Secret};
 pub use search::{Hit, Search};
+pub use statistics::{Share, Statistics};
 pub use store::{Repair, Settings, Sizes, Store};
 pub use text::{Text, TextKind, texts};
 pub use window::State;

@@ -26,6 +26,15 @@ pub struct Secret {
     pub count: usize,
 }
 
+/// Why something is a secret.
+#[derive(Debug, Clone, Copy)]
+enum Reason<'r> {
+    /// Everything in it is.
+    All(&'r str),
+    /// The `value` of each pair in it is.
+    Pairs(&'r str),
+}
+
 impl Redaction {
     /// A redaction that has seen nothing yet.
     pub fn new() -> Self {
@@ -61,8 +70,9 @@ impl Redaction {
         *self.secrets.entry((reason.to_owned(), preview)).or_default() += 1;
     }
 
-    /// The JSON text without secrets; `None` when it has none. `secret` says why all of it is one.
-    fn value(&mut self, json: &str, secret: Option<&str>, depth: usize) -> Option<String> {
+    /// The JSON text without secrets; `None` when it has none. `secret` says why all of it is one, or why the
+    /// values of the pairs in it are.
+    fn value(&mut self, json: &str, secret: Option<Reason<'_>>, depth: usize) -> Option<String> {
         if depth > 128 {
             return None;
         }
@@ -70,12 +80,12 @@ impl Redaction {
             Some(b'"') => {
                 let text: String = serde_json::from_str(json).ok()?;
                 let redacted = match secret {
-                    Some(_) if text.is_empty() || text == REPLACEMENT => return None,
-                    Some(reason) => {
+                    Some(Reason::All(_)) if text.is_empty() || text == REPLACEMENT => return None,
+                    Some(Reason::All(reason)) => {
                         self.found(reason, &text);
                         REPLACEMENT.to_owned()
                     }
-                    None => self.text(&text)?,
+                    _ => self.text(&text)?,
                 };
                 Some(serde_json::Value::from(redacted).to_string())
             }
@@ -93,36 +103,39 @@ impl Redaction {
                 changed.then(|| format!("[{}]", parts.join(",")))
             }
             Some(b'{') => self.object(json, secret, depth),
-            Some(b'0'..=b'9' | b'-') if secret.is_some() => {
-                self.found(secret.unwrap_or_default(), json);
+            Some(b'0'..=b'9' | b'-') => {
+                let Some(Reason::All(reason)) = secret else { return None };
+                self.found(reason, json);
                 Some(serde_json::Value::from(REPLACEMENT).to_string())
             }
             _ => None,
         }
     }
 
-    fn object(&mut self, json: &str, secret: Option<&str>, depth: usize) -> Option<String> {
+    fn object(&mut self, json: &str, secret: Option<Reason<'_>>, depth: usize) -> Option<String> {
         let members = members(json)?;
         // `{"name":"Authorization","value":"..."}`, as headers and environment variables are written.
         let named = members.iter().find(|(key, _)| key == "name");
         let name = named.and_then(|(_, value)| serde_json::from_str::<String>(value.get()).ok());
-        let is_pair = name.is_some() && members.len() <= 3 && members.iter().any(|(key, _)| key == "value");
+        let name_reason = name.as_deref().and_then(secret_name);
         let mut changed = false;
         let mut parts = Vec::new();
         for (key, value) in &members {
             let reason = match secret {
-                Some(reason) => Some(reason.to_owned()),
-                None if is_pair && key == "value" => Some(match name.as_deref().and_then(secret_name) {
-                    Some(reason) => reason.to_owned(),
-                    None => "value of a header or environment variable".to_owned(),
-                }),
-                // A map of variables; a list of them is made of pairs.
-                None if key == "env" && value.get().starts_with('{') => {
-                    Some("value of an environment variable".to_owned())
+                Some(Reason::All(reason)) => Some(Reason::All(reason)),
+                Some(Reason::Pairs(reason)) if key == "value" => {
+                    Some(Reason::All(name_reason.unwrap_or(reason)))
                 }
-                None => secret_name(key).map(str::to_owned),
+                _ if key == "value" && name_reason.is_some() => name_reason.map(Reason::All),
+                _ => match (key.as_str(), value.get().as_bytes().first()) {
+                    ("env", Some(b'[')) => Some(Reason::Pairs("value of an environment variable")),
+                    ("env", Some(b'{')) => Some(Reason::All("value of an environment variable")),
+                    ("headers", Some(b'[')) => Some(Reason::Pairs("header")),
+                    ("headers", Some(b'{')) => Some(Reason::All("header")),
+                    _ => secret_name(key).map(Reason::All),
+                },
             };
-            let redacted = self.value(value.get(), reason.as_deref(), depth + 1);
+            let redacted = self.value(value.get(), reason, depth + 1);
             changed |= redacted.is_some();
             let key = serde_json::Value::from(key.as_str());
             parts.push(format!("{key}:{}", redacted.as_deref().unwrap_or(value.get())));
@@ -291,6 +304,12 @@ mod tests {
                     .into(),
                 Some(
                     r#"{"headers":[{"name":"Authorization","value":"[redacted]"},{"name":"X-Trace","value":"[redacted]"}]}"#,
+                ),
+            ),
+            (
+                r#"{"options":[{"name":"Low","value":"low"}],"env":[{"name":"PATH","value":"/bin"}]}"#.into(),
+                Some(
+                    r#"{"options":[{"name":"Low","value":"low"}],"env":[{"name":"PATH","value":"[redacted]"}]}"#,
                 ),
             ),
             (

@@ -307,6 +307,8 @@ impl Store {
                     + sum("SELECT coalesce(sum(length(bytes) + 30), 0) FROM recent")?,
                 checkpoints: sum("SELECT coalesce(sum(length(data)), 0) FROM checkpoints")?
                     + sum("SELECT coalesce(sum(length(data)), 0) FROM entries")?,
+                used: sum("SELECT (page_count - freelist_count) * page_size
+                     FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()")?,
                 file: sum("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")?,
             })
         })
@@ -322,7 +324,9 @@ pub struct Sizes {
     pub journal: u64,
     /// What the checkpoints take.
     pub checkpoints: u64,
-    /// The whole file, with the index for searching.
+    /// What is in use of the file, with the index for searching.
+    pub used: u64,
+    /// The whole file, with the room that deleted sessions left.
     pub file: u64,
 }
 

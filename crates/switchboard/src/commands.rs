@@ -4,6 +4,7 @@ mod check;
 mod diff;
 mod fold;
 mod schema;
+mod sessions;
 
 use crate::outcome::{CommandError, Outcome};
 
@@ -13,6 +14,7 @@ pub(crate) enum Command {
     Diff(Box<diff::Arguments>),
     Fold(fold::Arguments),
     Schema(schema::Arguments),
+    Sessions(sessions::Arguments),
 }
 
 pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
@@ -21,5 +23,6 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Fold(arguments) => fold::run(&arguments),
         Command::Schema(arguments) => schema::run(&arguments),
+        Command::Sessions(arguments) => sessions::run(&arguments),
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn records(store: &Store, id: &str) -> Vec<Record> {
         .unwrap()
         .map(|item| match item.unwrap() {
             Item::Record(record) => record,
-            gap => panic!("{gap:?}"),
+            gap @ Item::Gap { .. } => panic!("{gap:?}"),
         })
         .collect()
 }
