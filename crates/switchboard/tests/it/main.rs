@@ -6,6 +6,7 @@ mod diff;
 mod fold;
 mod program;
 mod schema;
+mod sessions;
 
 #[test]
 fn every_test_file_is_a_module() {
