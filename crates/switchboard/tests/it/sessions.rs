@@ -1,4 +1,6 @@
 //! Recorded sessions: kept, shown, found, handed on.
+// Values made on the spot read better without an ampersand.
+#![allow(clippy::needless_pass_by_value)]
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
