@@ -3,25 +3,41 @@
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::root;
 
-/// Writes a seed for each test vector.
-fn write_seeds(corpus: &Path) -> Result<(), String> {
-    let folder = root().join("fixtures").join("vectors");
+/// Writes seeds from the test vectors: a value for `decode`, its patches for `patch`, its updates for `fold`.
+fn write_seeds(corpora: &Path) -> Result<(), String> {
     let describe = |error: std::io::Error| format!("cannot make seeds for fuzzing: {error}");
-    std::fs::create_dir_all(corpus).map_err(describe)?;
-    for entry in std::fs::read_dir(&folder).map_err(describe)? {
+    let write = |target: &str, name: &str, seed: &str| {
+        let folder = corpora.join(target);
+        std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::write(folder.join(name), seed))
+            .map_err(describe)
+    };
+    for entry in std::fs::read_dir(root().join("fixtures").join("vectors")).map_err(describe)? {
         let path = entry.map_err(describe)?.path();
         let text = std::fs::read_to_string(&path).map_err(describe)?;
-        let vectors: Vec<serde_json::Value> =
+        let vectors: Vec<Value> =
             serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         let file = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         for (index, vector) in vectors.iter().enumerate() {
             let (Some(revision), Some(kind)) = (vector["revision"].as_str(), vector["kind"].as_str()) else {
                 continue;
             };
-            let seed = format!("{revision} {kind}\n{}", vector["json"]);
-            std::fs::write(corpus.join(format!("{file}-{index}")), seed).map_err(describe)?;
+            let name = format!("{file}-{index}");
+            let value = &vector["json"];
+            write("decode", &name, &format!("{revision} {kind}\n{value}"))?;
+            for (key, patch) in [("text", &value["patch"]["text"]), ("diff", &value["patch"]["diff"])] {
+                if let Some(patch) = patch.as_str() {
+                    write("patch", &format!("{name}-{key}"), patch)?;
+                }
+            }
+            if let Some(updates) = value["updates"].as_array() {
+                let lines: Vec<_> = updates.iter().map(Value::to_string).collect();
+                write("fold", &name, &lines.join("\n"))?;
+            }
         }
     }
     Ok(())
@@ -30,17 +46,16 @@ fn write_seeds(corpus: &Path) -> Result<(), String> {
 /// Runs each fuzz target for so many seconds.
 pub(crate) fn run(seconds: u32) -> Result<(), String> {
     let folder = root().join("fuzz");
-    write_seeds(&folder.join("corpus").join("decode"))?;
-    // The sanitizer hooks that fuzzing needs are not in the stable compiler's promise.
-    crate::run(
-        Command::new("cargo")
-            .current_dir(&folder)
-            .env("RUSTC_BOOTSTRAP", "1")
-            .args(["fuzz", "run", "decode", "--"])
-            .args([
-                format!("-max_total_time={seconds}"),
-                "-verbosity=0".into(),
-                "-print_final_stats=1".into(),
-            ]),
-    )
+    write_seeds(&folder.join("corpus"))?;
+    for target in ["decode", "fold", "patch"] {
+        // The sanitizer hooks that fuzzing needs are not in the stable compiler's promise.
+        crate::run(
+            Command::new("cargo")
+                .current_dir(&folder)
+                .env("RUSTC_BOOTSTRAP", "1")
+                .args(["fuzz", "run", target, "--"])
+                .args([&format!("-max_total_time={seconds}"), "-verbosity=0", "-print_final_stats=1"]),
+        )?;
+    }
+    Ok(())
 }

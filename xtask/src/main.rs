@@ -40,7 +40,7 @@ fn test() -> Result<(), String> {
     run(Command::new("cargo")
         .args(["doc", "--workspace", "--no-deps", "--locked"])
         .env("RUSTDOCFLAGS", "--deny warnings"))?;
-    fuzz::run(20)?;
+    fuzz::run(15)?;
     println!("\nall tests passed in {} s", begin.elapsed().as_secs());
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::run;
+use crate::{root, run};
 
 /// A program that must be there, and the Debian package that has it.
 const PROGRAMS: [(&str, &str); 2] = [("git", "git"), ("c++", "g++")];
@@ -20,8 +20,40 @@ pub(crate) fn install() -> Result<(), String> {
             .args(["install", "--quiet", "--yes", "--no-install-recommends"])
             .args(packages))?;
     }
+    install_official_sdks()?;
     if !exists("cargo", &["fuzz", "--version"]) {
         run(Command::new("cargo").args(["install", "cargo-fuzz", "--locked"]))?;
+    }
+    Ok(())
+}
+
+/// The official SDKs, which tests talk to: the Rust one is built, the TypeScript one installed where there is npm. The
+/// tests do the same where something is missing; this keeps the time out of them.
+fn install_official_sdks() -> Result<(), String> {
+    if !exists("npm", &["--version"]) && exists("apt-get", &["--version"]) {
+        // Without it, the tests that need it say that they were skipped.
+        let _ = run(Command::new("apt-get").args([
+            "install",
+            "--quiet",
+            "--yes",
+            "--no-install-recommends",
+            "npm",
+        ]));
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
+    let folder = target.join("interop");
+    run(Command::new("cargo")
+        .args(["build", "--locked", "--manifest-path", "crates/interop/Cargo.toml", "--target-dir"])
+        .arg(&folder))?;
+    let npm = folder.join("npm");
+    if exists("npm", &["--version"]) && !npm.join("node_modules").exists() {
+        std::fs::create_dir_all(&npm).map_err(|error| format!("cannot make {}: {error}", npm.display()))?;
+        run(Command::new("npm").current_dir(&npm).args([
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "@agentclientprotocol/sdk@2.4.0",
+        ]))?;
     }
     Ok(())
 }

@@ -514,7 +514,7 @@ impl<'a, P: Params<'a>> Expected<'a, P> {
     /// # Ok::<(), switchboard_protocol::DecodeError>(())
     /// ```
     pub fn decode(text: &'a str, revision: Revision) -> Result<Self, DecodeError> {
-        Self::decode_with(Reader::new(text, revision)).map(|(message, _)| message)
+        Self::decode_with(&mut Reader::new(text, revision))
     }
 
     /// Reads a message tolerantly and gives what was left out.
@@ -522,21 +522,21 @@ impl<'a, P: Params<'a>> Expected<'a, P> {
         text: &'a str,
         revision: Revision,
     ) -> Result<(Self, Vec<Diagnostic>), DecodeError> {
-        Self::decode_with(Reader::new(text, revision).tolerant())
+        let mut reader = Reader::new(text, revision).tolerant();
+        let message = Self::decode_with(&mut reader)?;
+        Ok((message, reader.take_tolerated().locate(text)))
     }
 
-    fn decode_with(mut reader: Reader<'a>) -> Result<(Self, Vec<Diagnostic>), DecodeError> {
-        let text = reader.text();
+    fn decode_with(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let start = reader.place();
-        let expected = read_expected::<P>(&mut reader).map_err(|fault| DecodeError::new(&fault, text))?;
-        let message = match expected {
-            Some(params) => Expected::Params(params),
-            None => {
+        match read_expected::<P>(reader) {
+            Ok(Some(params)) => Ok(Expected::Params(params)),
+            Ok(None) => {
                 reader.rewind(start);
-                Expected::Other(crate::wire::read_whole(&mut reader)?)
+                crate::wire::read_whole(reader).map(Expected::Other)
             }
-        };
-        Ok((message, reader.take_tolerated().locate(text)))
+            Err(fault) => Err(DecodeError::new(&fault, reader.text())),
+        }
     }
 }
 

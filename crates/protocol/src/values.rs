@@ -425,15 +425,17 @@ impl<'a> Wire<'a> for ByteSize {
 }
 
 /// Metadata: an object whose keys are the sender's own.
+///
+/// Most values have none, and all have room for it: one word is what it may take.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Meta<'a>(Raw<'a>);
+pub struct Meta<'a>(Box<Raw<'a>>);
 
 impl<'a> Meta<'a> {
     /// Takes the JSON text of an object.
     pub fn parse(text: impl Into<Text<'a>>) -> Result<Self, DecodeError> {
         let raw = Raw::parse(text)?;
         if raw.is_object() {
-            Ok(Meta(raw))
+            Ok(Meta(Box::new(raw)))
         } else {
             Err(DecodeError::whole_text("an object", "another value"))
         }
@@ -463,13 +465,13 @@ impl<'a> Meta<'a> {
             writer.entry(&key, &value);
         }
         writer.end_object();
-        Meta(Raw::from_checked(text))
+        Meta(Box::new(Raw::from_checked(text)))
     }
 }
 
 impl From<serde_json::Map<String, Value>> for Meta<'static> {
     fn from(map: serde_json::Map<String, Value>) -> Self {
-        Meta(Raw::from(Value::Object(map)))
+        Meta(Box::new(Raw::from(Value::Object(map))))
     }
 }
 
@@ -477,14 +479,14 @@ impl<'a> Wire<'a> for Meta<'a> {
     type Owned = Meta<'static>;
 
     fn into_owned(self) -> Meta<'static> {
-        Meta(self.0.into_owned())
+        Meta(Box::new((*self.0).into_owned()))
     }
 
     fn read(reader: &mut Reader<'a>) -> Read<Self> {
         if reader.peek() != Some(b'{') {
             return reader.expected("an object");
         }
-        Ok(Meta(reader.read_raw()?))
+        Ok(Meta(Box::new(reader.read_raw()?)))
     }
 
     fn write(&self, writer: &mut Writer<'_>) {

@@ -326,7 +326,7 @@ fn restore(document: &Document) -> Restored<Session> {
     for plan in &document.plans {
         let update: v2::PlanUpdate<'_> = wire(&plan.update, dialect, "plans")?;
         session.view.revision = plan.revision.saturating_sub(1);
-        session.apply(&v2::SessionUpdate::PlanUpdate(update));
+        session.apply(&v2::SessionUpdate::PlanUpdate(Box::new(update)));
     }
     for unknown in &document.unknown {
         session.apply(&wire(unknown, dialect, "unknown")?);

@@ -1,8 +1,13 @@
 //! The subcommands, one module each.
 
+mod agents;
+mod bridge;
 mod check;
+mod convert;
+mod demo_agent;
 mod diff;
 mod fold;
+mod run;
 mod schema;
 mod sessions;
 
@@ -10,18 +15,28 @@ use crate::outcome::{CommandError, Outcome};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
+    Agents(agents::Arguments),
+    Bridge(Box<bridge::Arguments>),
     Check(check::Arguments),
+    Convert(convert::Arguments),
     Diff(Box<diff::Arguments>),
     Fold(fold::Arguments),
+    DemoAgent(demo_agent::Arguments),
+    Run(run::Arguments),
     Schema(schema::Arguments),
     Sessions(sessions::Arguments),
 }
 
 pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
     match command {
+        Command::Agents(arguments) => agents::run(&arguments),
+        Command::Bridge(arguments) => bridge::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Fold(arguments) => fold::run(&arguments),
+        Command::DemoAgent(arguments) => demo_agent::run(&arguments),
+        Command::Run(arguments) => run::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Sessions(arguments) => sessions::run(&arguments),
     }

@@ -3,8 +3,10 @@
 
 mod arguments;
 mod commands;
+mod configuration;
 mod lines;
 mod outcome;
+mod terminal;
 
 use std::process::ExitCode;
 

@@ -10,6 +10,12 @@ pub(crate) enum Outcome {
     Fine,
     /// It ran and found problems in its input: exit code 1.
     Problems,
+    /// The time that it had passed: exit code 3.
+    Timeout,
+    /// The agent asked for a permission that was denied: exit code 5.
+    PermissionDenied,
+    /// The user interrupted it: exit code 130, as shells have it.
+    Interrupted,
 }
 
 impl From<Outcome> for ExitCode {
@@ -17,6 +23,9 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Fine => ExitCode::SUCCESS,
             Outcome::Problems => ExitCode::from(1),
+            Outcome::Timeout => ExitCode::from(3),
+            Outcome::PermissionDenied => ExitCode::from(5),
+            Outcome::Interrupted => ExitCode::from(130),
         }
     }
 }
@@ -48,6 +57,11 @@ impl CommandError {
     /// The command line or what it names does not make sense: exit code 2.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         CommandError { exit_code: 2, message: message.into(), hints: Vec::new() }
+    }
+
+    /// There is no session to work in: exit code 4.
+    pub(crate) fn no_session(message: impl Into<String>) -> Self {
+        CommandError { exit_code: 4, message: message.into(), hints: Vec::new() }
     }
 
     /// Adds a line that says what the user can do about it.

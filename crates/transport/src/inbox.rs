@@ -119,6 +119,20 @@ impl Inbox {
         }
     }
 
+    /// As [`Inbox::next_or`], but comes back after every frame, with `Some(None)` after one that was no event, such
+    /// as an answer or the cancellation of a request: for whoever keeps account of those too.
+    pub async fn frame_or<T>(
+        &mut self,
+        mut take: impl FnMut(&SharedText) -> Option<T>,
+    ) -> Option<Option<Received<T>>> {
+        match self.step(&mut take).await {
+            Step::Event(event) => Some(Some(Received::Event(event))),
+            Step::Taken(taken) => Some(Some(Received::Taken(taken))),
+            Step::Nothing => Some(None),
+            Step::End => None,
+        }
+    }
+
     /// Takes one frame off the stream. A frame that is no event, such as an answer, is a step too, so that
     /// whoever waited for it can go first.
     async fn step<T>(&mut self, take: &mut impl FnMut(&SharedText) -> Option<T>) -> Step<T> {

@@ -52,7 +52,7 @@ fn the_form_is_that_of_the_specification() {
         &BuildOptions::default(),
     );
     let diff = Diff { root: None, ..built.diff };
-    let text = v2::ToolCallContent::Diff(v2::Diff::from(&diff)).encode(Revision::Spec);
+    let text = v2::ToolCallContent::diff(v2::Diff::from(&diff)).encode(Revision::Spec);
     let path = "/home/user/project/src/config.json";
     assert_eq!(
         serde_json::from_str::<Value>(&text).unwrap(),
@@ -96,7 +96,7 @@ fn the_vectors_agree_with_themselves() {
         let content = match vector["kind"].as_str() {
             Some("Diff") => v2::Diff::decode(&text, Revision::Any).unwrap(),
             Some("ToolCallContent") => match v2::ToolCallContent::decode(&text, Revision::Any).unwrap() {
-                v2::ToolCallContent::Diff(diff) => diff,
+                v2::ToolCallContent::Diff(diff) => *diff,
                 other => panic!("{other:?}"),
             },
             _ => continue,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::raw::Raw;
-use super::string::{Stop, find_special, read_escape};
+use super::string::{find_special, read_escape};
 use crate::Revision;
 use crate::error::{Diagnostic, Fault, Problem, Read};
 
@@ -266,17 +266,17 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(crate) fn read_string(&mut self) -> Read<Cow<'a, str>> {
-        if self.peek() != Some(b'"') {
+        let bytes = self.text.as_bytes();
+        if bytes.get(self.position) != Some(&b'"') {
             return self.expected("a string");
         }
         let start = self.position + 1;
-        match find_special(self.text.as_bytes(), start) {
-            (end, Stop::Quote) => {
-                self.position = end + 1;
-                Ok(Cow::Borrowed(&self.text[start..end]))
-            }
-            _ => self.read_escaped(start).map(Cow::Owned),
+        let end = find_special(bytes, start);
+        if bytes.get(end) == Some(&b'"') {
+            self.position = end + 1;
+            return Ok(Cow::Borrowed(&self.text[start..end]));
         }
+        self.read_escaped(start).map(Cow::Owned)
     }
 
     /// Reads a string that is not plain up to its closing quote. Its end is found first, so that the copy is
@@ -289,7 +289,7 @@ impl<'a> Reader<'a> {
         let mut string = String::with_capacity(end - start);
         let mut position = start;
         while position < end {
-            let (found, _) = find_special(&bytes[..end], position);
+            let found = find_special(&bytes[..end], position);
             string.push_str(&self.text[position..found]);
             if found == end {
                 break;
@@ -379,19 +379,18 @@ impl<'a> Reader<'a> {
         let bytes = self.text.as_bytes();
         let mut position = self.position + 1;
         loop {
-            let (found, stop) = find_special(bytes, position);
-            self.position = found;
-            match stop {
-                Stop::Quote => {
-                    self.position = found + 1;
+            self.position = find_special(bytes, position);
+            match bytes.get(self.position) {
+                Some(b'"') => {
+                    self.position += 1;
                     return Ok(());
                 }
-                Stop::Escape => match read_escape(bytes, found) {
+                Some(b'\\') => match read_escape(bytes, self.position) {
                     Ok((_, next)) => position = next,
                     Err(what) => return self.syntax(what),
                 },
-                Stop::Control => return self.syntax("an escaped control character"),
-                Stop::End => return self.syntax("a closing quote"),
+                Some(_) => return self.syntax("an escaped control character"),
+                None => return self.syntax("a closing quote"),
             }
         }
     }
@@ -459,11 +458,12 @@ impl<'a> Reader<'a> {
                 Some(b'"') => {
                     let mut position = self.position + 1;
                     self.position = loop {
-                        match find_special(bytes, position) {
-                            (found, Stop::Quote) => break found + 1,
-                            (found, Stop::Escape) => position = found + 2,
-                            (found, Stop::Control) => position = found + 1,
-                            (found, Stop::End) => break found,
+                        let found = find_special(bytes, position);
+                        match bytes.get(found) {
+                            Some(b'"') => break found + 1,
+                            Some(b'\\') => position = found + 2,
+                            Some(_) => position = found + 1,
+                            None => break found,
                         }
                     };
                 }

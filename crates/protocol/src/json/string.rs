@@ -1,58 +1,33 @@
 //! JSON strings: finding their end, undoing and making escapes.
 
-/// The state of the scan over a string's bytes.
-pub(super) enum Stop {
-    /// The closing quote.
-    Quote,
-    /// A backslash.
-    Escape,
-    /// A control character, which must not stand in a string as it is.
-    Control,
-    /// The text is over.
-    End,
-}
-
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// The first byte at or after `position` that is a quote, a backslash or a control character.
-#[inline]
-pub(super) fn find_special(bytes: &[u8], mut position: usize) -> (usize, Stop) {
-    while let Some(chunk) = bytes.get(position..position + 8) {
-        let mut word = [0; 8];
-        word.copy_from_slice(chunk);
-        let found = special_mask(u64::from_le_bytes(word));
+/// The place of the first byte at or after `position` that is a quote, a backslash or a control character; the
+/// end of the text when there is none.
+#[inline(always)]
+pub(super) fn find_special(bytes: &[u8], mut position: usize) -> usize {
+    let Some(mut rest) = bytes.get(position..) else { return bytes.len() };
+    while let Some((word, tail)) = rest.split_first_chunk() {
+        let found = special_mask(u64::from_le_bytes(*word));
         if found != 0 {
-            position += found.trailing_zeros() as usize / 8;
-            return (position, classify(bytes[position]));
+            return position + found.trailing_zeros() as usize / 8;
         }
         position += 8;
+        rest = tail;
     }
-    while let Some(&byte) = bytes.get(position) {
-        if byte < 0x20 || byte == b'"' || byte == b'\\' {
-            return (position, classify(byte));
-        }
-        position += 1;
-    }
-    (position, Stop::End)
+    let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
+    position + rest.iter().position(is_special).unwrap_or(rest.len())
 }
 
 /// The high bit of each byte that is special; bytes after the first special one may be marked wrongly.
-#[inline]
+#[inline(always)]
 fn special_mask(word: u64) -> u64 {
     let zero_byte = |value: u64| value.wrapping_sub(ONES) & !value;
     let quotes = zero_byte(word ^ (ONES * b'"' as u64));
     let backslashes = zero_byte(word ^ (ONES * b'\\' as u64));
     let controls = word.wrapping_sub(ONES * 0x20) & !word;
     (quotes | backslashes | controls) & HIGHS
-}
-
-fn classify(byte: u8) -> Stop {
-    match byte {
-        b'"' => Stop::Quote,
-        b'\\' => Stop::Escape,
-        _ => Stop::Control,
-    }
 }
 
 /// Reads the escape at `position` (which holds the backslash). Gives the character and where to go on.
@@ -103,8 +78,8 @@ pub(super) fn write_string(out: &mut String, text: &str) {
     let mut copied = 0;
     let mut position = 0;
     loop {
-        let (found, stop) = find_special(bytes, position);
-        if matches!(stop, Stop::End) {
+        let found = find_special(bytes, position);
+        if found == bytes.len() {
             break;
         }
         out.push_str(&text[copied..found]);

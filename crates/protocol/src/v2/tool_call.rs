@@ -38,7 +38,7 @@ union! {
     /// One item of a tool call's content.
     ToolCallContent by "type" {
         Content(Content<'a>) = "content",
-        Diff(Diff<'a>) = "diff",
+        Diff(Box<Diff<'a>>) = "diff",
         Terminal(Terminal<'a>) = "terminal" @newest,
     }
 }
@@ -47,6 +47,11 @@ impl<'a> ToolCallContent<'a> {
     /// A content block as tool-call content.
     pub fn block(block: ContentBlock<'a>) -> Self {
         ToolCallContent::Content(Content::new(block))
+    }
+
+    /// A diff as tool-call content.
+    pub fn diff(diff: Diff<'a>) -> Self {
+        ToolCallContent::Diff(Box::new(diff))
     }
 
     /// Text as tool-call content.

@@ -32,7 +32,7 @@ union! {
         ToolCallUpdate(Box<ToolCallUpdate<'a>>) = "tool_call_update",
         TerminalUpdate(Box<TerminalUpdate<'a>>) = "terminal_update" @newest,
         TerminalOutputChunk(TerminalOutputChunk<'a>) = "terminal_output_chunk" @newest,
-        PlanUpdate(PlanUpdate<'a>) = "plan_update",
+        PlanUpdate(Box<PlanUpdate<'a>>) = "plan_update",
         AvailableCommandsUpdate(AvailableCommandsUpdate<'a>) = "available_commands_update",
         ConfigOptionUpdate(ConfigOptionUpdate<'a>) = "config_option_update",
         SessionInfoUpdate(Box<SessionInfoUpdate<'a>>) = "session_info_update",

@@ -169,7 +169,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     } else if arguments.stat {
         write_stat(&mut output, &built.diff, use_color(arguments.color)).map_err(write_error)?;
     } else {
-        let content = v2::ToolCallContent::Diff(v2::Diff::from(&built.diff));
+        let content = v2::ToolCallContent::diff(v2::Diff::from(&built.diff));
         let text = content.encode(arguments.building.dialect.revision());
         writeln!(output, "{text}").map_err(write_error)?;
     }
@@ -264,7 +264,7 @@ fn run_check(file: &Path) -> Result<Outcome, CommandError> {
 /// not absolute is left to the check.
 fn decode_tolerant(text: &str) -> Result<(Diff, Vec<String>), String> {
     let (diff, remarks) = match v2::ToolCallContent::decode_tolerant(text, Revision::Any) {
-        Ok((v2::ToolCallContent::Diff(diff), remarks)) => (diff, remarks),
+        Ok((v2::ToolCallContent::Diff(diff), remarks)) => (*diff, remarks),
         Ok(_) => return Err("the content is not a diff".to_owned()),
         Err(_) if !has_type(text) => {
             v2::Diff::decode_tolerant(text, Revision::Any).map_err(|error| error.to_string())?
@@ -279,7 +279,7 @@ fn decode_tolerant(text: &str) -> Result<(Diff, Vec<String>), String> {
 fn decode_strict(text: &str) -> Result<Diff, String> {
     let diff = if has_type(text) {
         match v2::ToolCallContent::decode(text, Revision::Any) {
-            Ok(v2::ToolCallContent::Diff(diff)) => diff,
+            Ok(v2::ToolCallContent::Diff(diff)) => *diff,
             Ok(_) => return Err("the content is not a diff".to_owned()),
             Err(error) => return Err(error.to_string()),
         }

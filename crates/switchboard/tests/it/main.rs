@@ -1,10 +1,15 @@
 //! The program as its users run it, all tests in one binary.
 #![allow(clippy::unwrap_used)]
 
+mod agent_program;
+mod agents;
 mod check;
+mod demo_agent;
 mod diff;
 mod fold;
+mod interop;
 mod program;
+mod run;
 mod schema;
 mod sessions;
 

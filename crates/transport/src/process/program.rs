@@ -168,6 +168,11 @@ impl Program {
         Ok(Spawned { child, input, output })
     }
 
+    /// The file that would be started; an error that names what was tried when there is none.
+    pub fn locate(&self) -> Result<PathBuf, Error> {
+        self.find()
+    }
+
     /// The file that the program is, with the search path that the process will have.
     fn find(&self) -> Result<PathBuf, Error> {
         let not_found = |searched, not_executable| Error::ProgramNotFound {

@@ -1,0 +1,402 @@
+//! The bridge: finds out which versions the sides speak, then translates or lets pass.
+
+use serde_json::value::RawValue;
+use switchboard_protocol::rpc::{Message, RequestId, Response, codes};
+use switchboard_protocol::{DecodeError, Raw, Revision, Wire};
+
+use crate::host::{Host, NoHost};
+use crate::loss::Severity;
+use crate::passage::Passage;
+use crate::shared::{Output, Shared};
+use crate::v1_client::V1Client;
+use crate::v2_client::V2Client;
+use crate::{BridgeOptions, LossReport, Moment, Side, Version};
+
+/// Stands between a client and an agent.
+///
+/// It is given what either side sends by [`handle`](Bridge::handle), and what it has for them is taken by
+/// [`drain`](Bridge::drain). It has no clock: whoever drives it says what time it is, and calls
+/// [`tick`](Bridge::tick) at [`next_deadline`](Bridge::next_deadline).
+#[derive(Debug)]
+pub struct Bridge {
+    shared: Shared,
+    mode: Mode,
+}
+
+#[derive(Debug)]
+enum Mode {
+    /// The handshake is not over.
+    Opening(Option<Opening>),
+    /// Both sides speak the same version.
+    Same(Passage),
+    V1Client(Box<V1Client>),
+    V2Client(Box<V2Client>),
+}
+
+/// A handshake that the agent has not answered.
+#[derive(Debug)]
+struct Opening {
+    client: Version,
+    id: RequestId<'static>,
+    line: String,
+}
+
+/// What is to be done with a line that was handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Handled {
+    /// It goes to the other side as it is, after what [`Bridge::drain`] gives.
+    Forward,
+    /// Everything there is to send is given by [`Bridge::drain`].
+    Done,
+}
+
+/// How many messages may come in one array.
+const MAX_BATCH: usize = 1024;
+
+impl Bridge {
+    /// A bridge on whose sides nothing has been said, with nobody to serve files.
+    pub fn new(options: BridgeOptions) -> Self {
+        Bridge::with_host(options, Box::new(NoHost))
+    }
+
+    /// A bridge whose host has files or commands to offer.
+    pub fn with_host(options: BridgeOptions, host: Box<dyn Host + Send>) -> Self {
+        let shared = Shared {
+            options,
+            host,
+            output: Vec::new(),
+            losses: LossReport::default(),
+            now: Moment::default(),
+            strict_failure: None,
+        };
+        let mode = match (shared.options.client_version, shared.options.agent_version) {
+            (Some(Version::V1), Some(Version::V2)) => Mode::V1Client(Box::new(V1Client::new(&shared))),
+            (Some(Version::V2), Some(Version::V1)) => Mode::V2Client(Box::new(V2Client::new(&shared))),
+            (Some(version), Some(_)) => Mode::Same(Passage::new(version, &shared.options)),
+            _ => Mode::Opening(None),
+        };
+        Bridge { shared, mode }
+    }
+
+    /// Takes one line from one side.
+    pub fn handle(&mut self, from: Side, line: &str, now: Moment) -> Handled {
+        self.shared.now = self.shared.now.max(now);
+        let start = line.trim_start();
+        if start.is_empty() {
+            return Handled::Done;
+        }
+        if start.starts_with('[') && !matches!(self.mode, Mode::Same(_)) {
+            self.batch(from, line);
+            return Handled::Done;
+        }
+        let handled = self.handle_one(from, line);
+        self.settle();
+        handled
+    }
+
+    fn handle_one(&mut self, from: Side, line: &str) -> Handled {
+        if from == Side::Client && self.is_negotiable() && is_initialize(line) {
+            return self.open(line);
+        }
+        match &mut self.mode {
+            Mode::Opening(opening) => match opening {
+                Some(known) if from == Side::Agent && answers(line, &known.id) => {
+                    if let Some(known) = opening.take() {
+                        return self.opened(&known, line);
+                    }
+                    Handled::Forward
+                }
+                _ => Handled::Forward,
+            },
+            Mode::Same(passage) => passage.handle(from, line, &mut self.shared),
+            Mode::V1Client(translation) => {
+                translation.handle(from, line, &mut self.shared);
+                Handled::Done
+            }
+            Mode::V2Client(translation) => {
+                translation.handle(from, line, &mut self.shared);
+                Handled::Done
+            }
+        }
+    }
+
+    /// Messages that came in an array are taken one by one; their answers go back one by one.
+    fn batch(&mut self, from: Side, line: &str) {
+        let entries = match serde_json::from_str::<Vec<&RawValue>>(line) {
+            Ok(entries) if !entries.is_empty() && entries.len() <= MAX_BATCH => entries,
+            Ok(_) => {
+                let message = format!("a batch of 1 to {MAX_BATCH} messages");
+                return self.shared.refuse(from, &RequestId::Null, codes::INVALID_REQUEST, message);
+            }
+            Err(error) => {
+                return self.shared.refuse(from, &RequestId::Null, codes::PARSE_ERROR, error.to_string());
+            }
+        };
+        for entry in entries {
+            let text = entry.get();
+            if text.starts_with('[') {
+                self.shared.refuse(from, &RequestId::Null, codes::INVALID_REQUEST, "a batch in a batch");
+            } else if self.handle_one(from, text) == Handled::Forward {
+                self.shared.send(from.other(), text.replace(['\n', '\r'], " "));
+            }
+            self.settle();
+        }
+    }
+
+    /// Whether the versions are found out by the handshake.
+    fn is_negotiable(&self) -> bool {
+        self.shared.options.client_version.is_none() || self.shared.options.agent_version.is_none()
+    }
+
+    /// The client's handshake.
+    fn open(&mut self, line: &str) -> Handled {
+        let Ok(Message::Request(request)) = Message::decode(line, Revision::Any) else {
+            self.mode = Mode::Opening(None);
+            return Handled::Forward;
+        };
+        let client =
+            self.shared.options.client_version.unwrap_or_else(|| version_of_request(request.params.as_ref()));
+        match (client, self.shared.options.agent_version) {
+            (Version::V1, Some(Version::V2)) => self.translate_for_v1(line),
+            (Version::V2, Some(Version::V1)) => self.translate_for_v2(line),
+            _ => {
+                let id = request.id.into_owned();
+                self.mode = Mode::Opening(Some(Opening { client, id, line: line.to_owned() }));
+                Handled::Forward
+            }
+        }
+    }
+
+    fn translate_for_v1(&mut self, line: &str) -> Handled {
+        let mut translation = V1Client::new(&self.shared);
+        translation.handle(Side::Client, line, &mut self.shared);
+        self.mode = Mode::V1Client(Box::new(translation));
+        Handled::Done
+    }
+
+    fn translate_for_v2(&mut self, line: &str) -> Handled {
+        let mut translation = V2Client::new(&self.shared);
+        translation.handle(Side::Client, line, &mut self.shared);
+        self.mode = Mode::V2Client(Box::new(translation));
+        Handled::Done
+    }
+
+    /// The agent's answer to a handshake in the client's version.
+    fn opened(&mut self, opening: &Opening, line: &str) -> Handled {
+        let Ok(Message::Response(response)) = Message::decode(line, Revision::Any) else {
+            return Handled::Forward;
+        };
+        match (&response.outcome, opening.client) {
+            (Ok(result), client) => {
+                let agent = version_of_answer(result);
+                match (client, agent) {
+                    (Version::V1, Version::V2) => self.opened_for_v1(opening, response),
+                    (Version::V2, Version::V1) => self.opened_for_v2(opening, &response),
+                    _ => {
+                        self.mode = Mode::Same(Passage::new(client, &self.shared.options));
+                        Handled::Forward
+                    }
+                }
+            }
+            // The agent does not speak the client's version; perhaps it speaks the other one.
+            (Err(error), Version::V1) if refuses_version(error.code) => self.translate_for_v1(&opening.line),
+            (Err(error), Version::V2) if refuses_version(error.code) => self.translate_for_v2(&opening.line),
+            (Err(_), _) => Handled::Forward,
+        }
+    }
+
+    fn opened_for_v1(&mut self, opening: &Opening, response: Response<'_>) -> Handled {
+        let mut translation = V1Client::new(&self.shared);
+        if let Ok(Message::Request(request)) = Message::decode(&opening.line, Revision::Any) {
+            translation.opened(request.params_text(), response, &mut self.shared);
+        }
+        self.mode = Mode::V1Client(Box::new(translation));
+        Handled::Done
+    }
+
+    fn opened_for_v2(&mut self, opening: &Opening, response: &Response<'_>) -> Handled {
+        let mut translation = V2Client::new(&self.shared);
+        let answer = response.outcome.as_ref().map_or("{}", Raw::as_str).to_owned();
+        if let Ok(Message::Request(request)) = Message::decode(&opening.line, Revision::Any) {
+            translation.opened(&request, &answer, &mut self.shared);
+        }
+        self.mode = Mode::V2Client(Box::new(translation));
+        Handled::Done
+    }
+
+    /// What handling a line leaves to do: prompts that waited, and turns that a loss has ended.
+    fn settle(&mut self) {
+        if let Mode::V1Client(translation) = &mut self.mode {
+            translation.next_prompts(&mut self.shared);
+        }
+        if let Some((session, reason)) = self.shared.strict_failure.take() {
+            match &mut self.mode {
+                Mode::V1Client(translation) => {
+                    translation.fail_turn(session.as_deref(), &reason, &mut self.shared);
+                }
+                Mode::V2Client(translation) => {
+                    translation.fail_turn(session.as_deref(), &reason, &mut self.shared);
+                }
+                Mode::Opening(_) | Mode::Same(_) => {}
+            }
+            // What ending the turn loses in its turn is not a reason to end another.
+            self.shared.strict_failure = None;
+        }
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Moment) {
+        self.shared.now = self.shared.now.max(now);
+        match &mut self.mode {
+            Mode::V1Client(translation) => translation.tick(&mut self.shared),
+            Mode::V2Client(translation) => translation.tick(&mut self.shared),
+            Mode::Opening(_) | Mode::Same(_) => {}
+        }
+        self.settle();
+    }
+
+    /// When [`tick`](Bridge::tick) is next to be called; `None`: when something was handled again.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        match &self.mode {
+            Mode::V1Client(translation) => translation.next_deadline(&self.shared),
+            Mode::V2Client(translation) => translation.next_deadline(),
+            Mode::Opening(_) | Mode::Same(_) => None,
+        }
+    }
+
+    /// Sends everything that is held back, because no more is to come.
+    pub fn finish(&mut self) {
+        match &mut self.mode {
+            Mode::V1Client(translation) => translation.finish(&mut self.shared),
+            Mode::V2Client(translation) => translation.finish(&mut self.shared),
+            Mode::Opening(_) | Mode::Same(_) => {}
+        }
+        self.settle();
+    }
+
+    /// One side has gone: whoever waits for it on the other side is told so.
+    pub fn close(&mut self, gone: Side, reason: &str) {
+        if gone == Side::Agent {
+            match &mut self.mode {
+                Mode::V1Client(translation) => translation.agent_gone(reason, &mut self.shared),
+                Mode::V2Client(translation) => translation.agent_gone(reason, &mut self.shared),
+                Mode::Same(passage) => passage.agent_gone(reason, &mut self.shared),
+                Mode::Opening(Some(opening)) => {
+                    let id = opening.id.clone();
+                    self.shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
+                }
+                Mode::Opening(None) => {}
+            }
+        }
+        self.shared.strict_failure = None;
+    }
+
+    /// A command that the host runs has put something out.
+    pub fn terminal_output(&mut self, terminal_id: &str, bytes: &[u8], now: Moment) {
+        self.shared.now = self.shared.now.max(now);
+        if let Mode::V2Client(translation) = &mut self.mode {
+            translation.terminal_output(terminal_id, bytes, &mut self.shared);
+        }
+    }
+
+    /// A command that the host runs has ended.
+    pub fn terminal_exited(
+        &mut self,
+        terminal_id: &str,
+        exit_code: Option<i64>,
+        signal: Option<&str>,
+        now: Moment,
+    ) {
+        self.shared.now = self.shared.now.max(now);
+        if let Mode::V2Client(translation) = &mut self.mode {
+            translation.terminal_exited(terminal_id, exit_code, signal, &mut self.shared);
+        }
+    }
+
+    /// Takes what there is to send and to report, in its order.
+    pub fn drain(&mut self) -> impl Iterator<Item = Output> + '_ {
+        self.shared.output.drain(..)
+    }
+
+    /// What could not be carried over so far.
+    pub fn losses(&self) -> &LossReport {
+        &self.shared.losses
+    }
+
+    /// The versions of the client and the agent, once they are known.
+    pub fn versions(&self) -> Option<(Version, Version)> {
+        match &self.mode {
+            Mode::Opening(_) => None,
+            Mode::Same(passage) => Some((passage.version(), passage.version())),
+            Mode::V1Client(_) => Some((Version::V1, Version::V2)),
+            Mode::V2Client(_) => Some((Version::V2, Version::V1)),
+        }
+    }
+}
+
+/// Whether a line of the client is a handshake. Asked of every line, so the quick look comes first.
+fn is_initialize(line: &str) -> bool {
+    memchr::memmem::find(line.as_bytes(), b"\"initialize\"").is_some()
+        && Message::decode(line, Revision::Any).is_ok_and(|message| message.method() == Some("initialize"))
+}
+
+fn answers(line: &str, id: &RequestId<'_>) -> bool {
+    matches!(Message::decode(line, Revision::Any), Ok(Message::Response(response)) if response.id == *id)
+}
+
+/// The version by the shape of a handshake: the number alone says little.
+fn version_of_request(params: Option<&Raw<'_>>) -> Version {
+    let has = |key: &str| params.is_some_and(|params| params.get(key).is_some());
+    if has("info") && !has("clientCapabilities") && !has("clientInfo") {
+        return Version::V2;
+    }
+    let number = params.and_then(|params| params.get("protocolVersion")?.as_str().parse::<u64>().ok());
+    if has("info") && number.is_some_and(|number| number > 1) { Version::V2 } else { Version::V1 }
+}
+
+/// The version by the shape of an answer: some agents of version 1 repeat any number that they are asked for.
+pub(crate) fn version_of_answer(result: &Raw<'_>) -> Version {
+    let has = |key: &str| result.get(key).is_some();
+    let number = result.get("protocolVersion").and_then(|number| number.as_str().parse::<u64>().ok());
+    let looks_new = (has("info") || has("capabilities")) && !has("agentCapabilities");
+    if looks_new && number.is_none_or(|number| number > 1) { Version::V2 } else { Version::V1 }
+}
+
+fn refuses_version(code: i32) -> bool {
+    matches!(
+        code,
+        codes::UNSUPPORTED_PROTOCOL_VERSION
+            | codes::INVALID_PARAMS
+            | codes::INVALID_REQUEST
+            | codes::INTERNAL_ERROR
+    )
+}
+
+/// Answers a line that cannot be read, where there is somebody to answer.
+pub(crate) fn refuse_line(shared: &mut Shared, from: Side, line: &str, error: &DecodeError) {
+    let raw = Raw::parse(line);
+    let key = |name: &str| raw.as_ref().ok().and_then(|raw| raw.get(name));
+    if let Some(method) = key("method") {
+        if let Some(id) =
+            key("id").and_then(|id| RequestId::decode(id.as_str(), Revision::Any).map(Wire::into_owned).ok())
+        {
+            return shared.refuse(from, &id, codes::INVALID_REQUEST, error.to_string());
+        }
+        let method = method.as_text().map_or_else(|| "message".to_owned(), std::borrow::Cow::into_owned);
+        let session = key("params").and_then(|params| Some(params.get("sessionId")?.as_text()?.into_owned()));
+        let session = session.as_deref();
+        return shared.lose(session, &method, "params", error.to_string(), Severity::Major, from.other());
+    }
+    if key("result").is_some() || key("error").is_some() {
+        let reason = error.to_string();
+        return shared.lose(None, "answer", "message", reason, Severity::Major, from.other());
+    }
+    let code = if error.is_syntax() { codes::PARSE_ERROR } else { codes::INVALID_REQUEST };
+    shared.refuse(from, &RequestId::Null, code, error.to_string());
+}
+
+/// Refuses a request because too many are open.
+pub(crate) fn refuse_full(shared: &mut Shared, to: Side, id: &RequestId<'_>) {
+    shared.refuse(to, id, codes::INTERNAL_ERROR, "too many requests are open");
+}

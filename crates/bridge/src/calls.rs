@@ -1,0 +1,70 @@
+//! Requests that the bridge has made of one side, each with what is to become of its answer.
+
+use std::collections::HashMap;
+
+use switchboard_protocol::Wire;
+use switchboard_protocol::rpc::RequestId;
+
+/// Requests without an answer yet, by the id that the side they were sent to knows them by.
+#[derive(Debug)]
+pub(crate) struct Calls<P> {
+    open: HashMap<RequestId<'static>, P>,
+    next: i64,
+    limit: usize,
+}
+
+impl<P> Calls<P> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Calls { open: HashMap::new(), next: 1, limit }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.open.len() >= self.limit
+    }
+
+    /// Remembers a request and gives it an id: its own if that is wanted and free.
+    pub(crate) fn begin(&mut self, wanted: Option<&RequestId<'_>>, purpose: P) -> RequestId<'static> {
+        let id = match wanted {
+            Some(id) if *id != RequestId::Null && !self.open.contains_key(&id.clone().into_owned()) => {
+                id.clone().into_owned()
+            }
+            _ => self.mint(),
+        };
+        self.open.insert(id.clone(), purpose);
+        id
+    }
+
+    fn mint(&mut self) -> RequestId<'static> {
+        loop {
+            let id = RequestId::Number(self.next);
+            self.next += 1;
+            if !self.open.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    pub(crate) fn take(&mut self, id: &RequestId<'_>) -> Option<P> {
+        self.open.remove(&id.clone().into_owned())
+    }
+
+    pub(crate) fn get(&self, id: &RequestId<'_>) -> Option<&P> {
+        self.open.get(&id.clone().into_owned())
+    }
+
+    pub(crate) fn find(&self, matches: impl Fn(&P) -> bool) -> Option<RequestId<'static>> {
+        self.open.iter().find_map(|(id, purpose)| matches(purpose).then(|| id.clone()))
+    }
+
+    /// Takes all requests that match, lowest id first.
+    pub(crate) fn take_all(&mut self, matches: impl Fn(&P) -> bool) -> Vec<(RequestId<'static>, P)> {
+        let mut ids: Vec<_> =
+            self.open.iter().filter(|(_, purpose)| matches(purpose)).map(|(id, _)| id.clone()).collect();
+        ids.sort_by_key(|id| match id {
+            RequestId::Number(number) => (*number, String::new()),
+            RequestId::Text(text) => (i64::MAX, text.to_string()),
+            RequestId::Null => (i64::MAX, String::new()),
+        });
+        ids.into_iter().filter_map(|id| self.open.remove(&id).map(|purpose| (id, purpose))).collect()
+    }
+}

@@ -1,0 +1,111 @@
+//! What a bridge is told when it is made.
+
+use switchboard_protocol::Revision;
+
+use crate::Version;
+
+/// What to do about things that cannot be carried over. They are always reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// End the turn with an error.
+    Strict,
+    /// Say so in the session where a person would notice.
+    #[default]
+    Visible,
+    /// Say nothing in the session.
+    Quiet,
+}
+
+/// A revision of version 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// The published proposals: `patch.diff`, `_meta` replaced.
+    Spec,
+    /// The newest draft: `patch.text`, `_meta` merged.
+    Newest,
+}
+
+impl Dialect {
+    /// How to write for a peer; `None`: one whose dialect is not known.
+    pub(crate) fn writing(dialect: Option<Self>) -> Revision {
+        match dialect {
+            Some(Dialect::Spec) => Revision::Spec,
+            Some(Dialect::Newest) => Revision::Newest,
+            None => Revision::Any,
+        }
+    }
+}
+
+/// How much is remembered. Past a limit, the oldest is forgotten or the request refused.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Sessions. 1,024.
+    pub sessions: usize,
+    /// Messages and tool calls of a session, each. 20,000.
+    pub entries: usize,
+    /// Bytes of content of one tool call, and of output of one terminal. 64 MiB.
+    pub content: usize,
+    /// Requests without an answer, in each direction, and prompts that wait. 4,096.
+    pub requests: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { sessions: 1024, entries: 20_000, content: 64 * 1024 * 1024, requests: 4096 }
+    }
+}
+
+/// How a bridge behaves.
+#[derive(Debug, Clone)]
+pub struct BridgeOptions {
+    /// What to do about losses.
+    pub policy: Policy,
+    /// The client's version; `None`: the one it asks for.
+    pub client_version: Option<Version>,
+    /// The agent's version; `None`: the client's if it can, else what it can.
+    pub agent_version: Option<Version>,
+    /// The dialect of a version 2 client.
+    pub client_dialect: Option<Dialect>,
+    /// The dialect of a version 2 agent.
+    pub agent_dialect: Option<Dialect>,
+    /// Whether files are read and written for a version 1 agent.
+    pub serve_files: bool,
+    /// Whether commands are run for a version 1 agent.
+    pub serve_terminals: bool,
+    /// Name of the agent's program, for agents that do not say their name.
+    pub agent_name: String,
+    /// Whether requests keep their ids on the other side: for recordings, where nobody else makes requests.
+    pub keep_ids: bool,
+    /// Milliseconds after which a prompt counts as accepted by a version 1 agent that shows no sign. 200.
+    pub acceptance: u64,
+    /// Milliseconds between two reports of growing tool output to a version 1 client. 50.
+    pub coalescing: u64,
+    /// What is remembered.
+    pub limits: Limits,
+}
+
+impl Default for BridgeOptions {
+    fn default() -> Self {
+        BridgeOptions {
+            policy: Policy::default(),
+            client_version: None,
+            agent_version: None,
+            client_dialect: None,
+            agent_dialect: None,
+            serve_files: false,
+            serve_terminals: false,
+            agent_name: "agent".to_owned(),
+            keep_ids: false,
+            acceptance: 200,
+            coalescing: 50,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl BridgeOptions {
+    /// A bridge whose sides are known beforehand, so that it translates from the first message on.
+    pub fn between(client: Version, agent: Version) -> Self {
+        BridgeOptions { client_version: Some(client), agent_version: Some(agent), ..Self::default() }
+    }
+}

@@ -1,0 +1,256 @@
+//! Recordings: both sides of a conversation in one version, translated into the other.
+
+use std::collections::{HashMap, VecDeque};
+
+use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_protocol::{Revision, Wire};
+
+use crate::bridge::{Handled, version_of_answer};
+use crate::shared::Output;
+use crate::{Bridge, BridgeOptions, Loss, Moment, Policy, Side, Version};
+
+/// Translates a recorded conversation, in which both sides speak the same version, into the other version.
+///
+/// It puts two bridges back to back: the recorded client talks to the first, the recorded agent to the second,
+/// and what the two say to each other is the conversation in the other version. A part of the recording that is
+/// in the wanted version already passes as it is; where the recording has handshakes, they tell.
+///
+/// ```
+/// use switchboard_bridge::{Moment, RecordingBridge, Side, Version};
+///
+/// let mut recording = RecordingBridge::new(Version::V1);
+/// let line = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":
+///     {"sessionUpdate":"tool_call_update","toolCallId":"c","title":"Read"}}}"#;
+/// recording.take(Some(Side::Agent), line, Moment(0));
+/// let line = recording.drain().next().unwrap();
+/// assert!(line.text.contains(r#""sessionUpdate":"tool_call","toolCallId":"c""#));
+/// ```
+#[derive(Debug)]
+pub struct RecordingBridge {
+    to: Version,
+    policy: Policy,
+    /// Talks to the recorded client.
+    near: Bridge,
+    /// Talks to the recorded agent.
+    far: Bridge,
+    /// Whether what comes is in the wanted version already.
+    passes: bool,
+    /// Lines since a handshake whose answer will tell the version.
+    undecided: Option<Vec<(Side, String, Moment)>>,
+    speakers: Speakers,
+    lines: VecDeque<RecordedLine>,
+    losses: Vec<Loss>,
+    back: Vec<RecordedLine>,
+}
+
+/// One message of a recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedLine {
+    /// Who says it.
+    pub from: Side,
+    /// The message.
+    pub text: String,
+}
+
+/// How many lines a handshake may wait for its answer.
+const UNDECIDED: usize = 1000;
+
+impl RecordingBridge {
+    /// A translation into a version.
+    pub fn new(to: Version) -> Self {
+        RecordingBridge::with_policy(to, Policy::default())
+    }
+
+    /// A translation that treats losses in a certain way.
+    pub fn with_policy(to: Version, policy: Policy) -> Self {
+        let (near, far) = halves(to, policy);
+        RecordingBridge {
+            to,
+            policy,
+            near,
+            far,
+            passes: false,
+            undecided: None,
+            speakers: Speakers::default(),
+            lines: VecDeque::new(),
+            losses: Vec::new(),
+            back: Vec::new(),
+        }
+    }
+
+    /// Takes the next message of the recording. Who said it is guessed where it is not known.
+    pub fn take(&mut self, from: Option<Side>, line: &str, now: Moment) {
+        let from = self.speakers.speaker(from, line);
+        let starts = from == Side::Client
+            && memchr::memmem::find(line.as_bytes(), b"\"initialize\"").is_some()
+            && Message::decode(line, Revision::Any)
+                .is_ok_and(|message| message.method() == Some("initialize"));
+        if starts {
+            self.decide(None);
+            self.end_connection();
+            self.undecided = Some(vec![(from, line.to_owned(), now)]);
+            return;
+        }
+        let Some(undecided) = &mut self.undecided else { return self.convert(from, line, now) };
+        undecided.push((from, line.to_owned(), now));
+        let full = undecided.len() >= UNDECIDED;
+        match Message::decode(line, Revision::Any) {
+            Ok(Message::Response(response)) if from == Side::Agent => match &response.outcome {
+                Ok(result) if result.get("protocolVersion").is_some() => {
+                    self.decide(Some(version_of_answer(result)));
+                }
+                Ok(_) => self.decide(None),
+                // Refused: whatever was said is said in either version.
+                Err(_) => self.decide(None),
+            },
+            _ if full => self.decide(None),
+            _ => {}
+        }
+    }
+
+    /// The version is known, or must be assumed.
+    fn decide(&mut self, version: Option<Version>) {
+        let Some(lines) = self.undecided.take() else { return };
+        self.passes = version == Some(self.to);
+        for (from, line, now) in lines {
+            self.convert(from, &line, now);
+        }
+    }
+
+    /// A new connection begins.
+    fn end_connection(&mut self) {
+        self.near.finish();
+        self.far.finish();
+        self.settle();
+        (self.near, self.far) = halves(self.to, self.policy);
+    }
+
+    fn convert(&mut self, from: Side, line: &str, now: Moment) {
+        if self.passes {
+            self.lines.push_back(RecordedLine { from, text: line.to_owned() });
+            return;
+        }
+        while let Some(due) = [self.near.next_deadline(), self.far.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+            .filter(|due| *due <= now)
+        {
+            self.near.tick(due);
+            self.far.tick(due);
+            self.settle();
+        }
+        let bridge = match from {
+            Side::Client => &mut self.near,
+            Side::Agent => &mut self.far,
+        };
+        // Both sides of each half are known, so that nothing is to be forwarded as it is.
+        let _: Handled = bridge.handle(from, line, now);
+        self.settle();
+    }
+
+    /// Carries what the two halves say to each other until they have said everything.
+    fn settle(&mut self) {
+        loop {
+            let mut wire = Vec::new();
+            for output in self.near.drain() {
+                match output {
+                    Output::Line { to: Side::Agent, line } => {
+                        wire.push(RecordedLine { from: Side::Client, text: line });
+                    }
+                    Output::Line { to: Side::Client, line } => {
+                        self.back.push(RecordedLine { from: Side::Agent, text: line });
+                    }
+                    Output::Loss(loss) if loss.toward == Side::Agent => self.losses.push(loss),
+                    Output::Loss(_) => {}
+                }
+            }
+            for output in self.far.drain() {
+                match output {
+                    Output::Line { to: Side::Client, line } => {
+                        wire.push(RecordedLine { from: Side::Agent, text: line });
+                    }
+                    Output::Line { to: Side::Agent, line } => {
+                        self.back.push(RecordedLine { from: Side::Client, text: line });
+                    }
+                    Output::Loss(loss) if loss.toward == Side::Client => self.losses.push(loss),
+                    Output::Loss(_) => {}
+                }
+            }
+            if wire.is_empty() {
+                return;
+            }
+            for line in wire {
+                let now = Moment::default();
+                let _: Handled = match line.from {
+                    Side::Client => self.far.handle(Side::Client, &line.text, now),
+                    Side::Agent => self.near.handle(Side::Agent, &line.text, now),
+                };
+                self.lines.push_back(line);
+            }
+        }
+    }
+
+    /// Ends the recording: what was held back comes out.
+    pub fn finish(&mut self) {
+        self.decide(None);
+        self.near.finish();
+        self.far.finish();
+        self.settle();
+    }
+
+    /// Takes the translated messages.
+    pub fn drain(&mut self) -> impl Iterator<Item = RecordedLine> + '_ {
+        self.lines.drain(..)
+    }
+
+    /// Takes what was lost since the last time.
+    pub fn take_losses(&mut self) -> Vec<Loss> {
+        std::mem::take(&mut self.losses)
+    }
+
+    /// Takes what each recorded side would have been told in its own version: the translation, translated back.
+    pub fn take_back(&mut self) -> Vec<RecordedLine> {
+        std::mem::take(&mut self.back)
+    }
+}
+
+fn halves(to: Version, policy: Policy) -> (Bridge, Bridge) {
+    let source = to.other();
+    let half = |client, agent| {
+        Bridge::new(BridgeOptions { keep_ids: true, policy, ..BridgeOptions::between(client, agent) })
+    };
+    (half(source, to), half(to, source))
+}
+
+/// Finds out who says something in a recording that does not tell.
+#[derive(Debug, Default)]
+struct Speakers {
+    open: HashMap<RequestId<'static>, Side>,
+}
+
+impl Speakers {
+    fn speaker(&mut self, told: Option<Side>, line: &str) -> Side {
+        if let Some(side) = told {
+            return side;
+        }
+        match Message::decode(line, Revision::Any) {
+            Ok(Message::Request(request)) => {
+                let side = crate::stateless::sender_of(&request.method);
+                if self.open.len() < UNDECIDED * 100 {
+                    self.open.insert(request.id.into_owned(), side);
+                }
+                side
+            }
+            Ok(Message::Notification(notification)) => match &*notification.method {
+                "session/update" | "elicitation/complete" => Side::Agent,
+                method if method.starts_with('_') => Side::Agent,
+                _ => Side::Client,
+            },
+            Ok(Message::Response(response)) => {
+                self.open.remove(&response.id.into_owned()).map_or(Side::Agent, Side::other)
+            }
+            Err(_) => Side::Agent,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Sessions, their options, and what an agent lacks.
+
+use serde_json::{Value, json};
+use switchboard_bridge::{BridgeOptions, Version};
+
+use crate::support::Bench;
+
+fn with_agent(capabilities: Value) -> Bench {
+    let mut bench = Bench::new(BridgeOptions::between(Version::V2, Version::V1));
+    bench.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 2, "info": {"name": "c", "version": "1"}}}));
+    let id = bench.take_agent()[0]["id"].clone();
+    bench.agent(json!({"id": id, "result": {"protocolVersion": 1, "agentCapabilities": capabilities}}));
+    bench.take_client();
+    bench
+}
+
+fn open(bench: &mut Bench, result: Value) -> Value {
+    bench.client(json!({"id": 1, "method": "session/new", "params": {"cwd": "/w"}}));
+    let sent = bench.take_agent().remove(0);
+    assert_eq!(sent["params"], json!({"cwd": "/w", "mcpServers": []}));
+    bench.agent(json!({"id": sent["id"], "result": result}));
+    bench.take_client().remove(0)["result"].clone()
+}
+
+#[test]
+fn modes_are_an_option_in_version_2() {
+    let mut bench = with_agent(json!({}));
+    let modes = json!({"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}]});
+    let answer = open(&mut bench, json!({"sessionId": "s", "modes": modes}));
+    assert_eq!(
+        answer["configOptions"],
+        json!([{"type": "select", "configId": "mode", "name": "Mode", "category": "mode", "currentValue": "ask",
+                "options": [{"value": "ask", "name": "Ask"}, {"value": "code", "name": "Code"}]}])
+    );
+    bench.client(json!({"id": 2, "method": "session/set_config_option", "params": {"sessionId": "s", "configId": "mode", "type": "id", "value": "code"}}));
+    let sent = bench.take_agent().remove(0);
+    assert_eq!((&sent["method"], &sent["params"]["modeId"]), (&json!("session/set_mode"), &json!("code")));
+    bench.agent(json!({"id": sent["id"], "result": {}}));
+    assert_eq!(bench.take_client()[0]["result"]["configOptions"][0]["currentValue"], "code");
+    bench.update(json!({"sessionUpdate": "current_mode_update", "currentModeId": "ask"}));
+    let update = bench.take_updates().remove(0);
+    assert_eq!(update["sessionUpdate"], "config_option_update");
+    assert_eq!(update["configOptions"][0]["currentValue"], "ask");
+}
+
+#[test]
+fn the_option_for_modes_is_modes_in_version_1() {
+    let mut bench = Bench::v1_client();
+    bench.client(json!({"id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": [{"name": "m", "command": "/bin/m", "args": [], "env": []}]}}));
+    let sent = bench.take_agent().remove(0);
+    assert_eq!(sent["params"]["mcpServers"][0]["type"], "stdio");
+    let option = |value: &str| {
+        json!({"type": "select", "configId": "x", "name": "Mode", "category": "mode", "currentValue": value,
+        "options": [{"value": "ask", "name": "Ask"}, {"value": "code", "name": "Code"}]})
+    };
+    bench.agent(json!({"id": sent["id"], "result": {"sessionId": "s",
+        "configOptions": [option("ask"), {"type": "boolean", "configId": "b", "name": "B", "currentValue": true}],
+        "availableCommands": [{"type": "command", "name": "web", "description": "Search", "input": {"type": "text", "hint": "q"}}]}}));
+    let told = bench.take_client();
+    assert_eq!(told[0]["result"]["modes"]["currentModeId"], "ask");
+    assert_eq!(told[0]["result"]["configOptions"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        told[1]["params"]["update"]["availableCommands"],
+        json!([{"name": "web", "description": "Search", "input": {"hint": "q"}}])
+    );
+    assert_eq!(bench.lost(), ["configOptions configOptions[1]"]);
+    bench.client(
+        json!({"id": 2, "method": "session/set_mode", "params": {"sessionId": "s", "modeId": "code"}}),
+    );
+    let sent = bench.take_agent().remove(0);
+    assert_eq!(sent["params"], json!({"type": "id", "sessionId": "s", "configId": "x", "value": "code"}));
+    bench.agent(json!({"id": sent["id"], "result": {"configOptions": [option("code")]}}));
+    assert_eq!(bench.take_client()[0]["result"], json!({}));
+    bench.update(json!({"sessionUpdate": "config_option_update", "configOptions": [option("ask")]}));
+    let kinds: Vec<_> = bench.take_updates().iter().map(|update| update["sessionUpdate"].clone()).collect();
+    assert_eq!(kinds, ["config_option_update", "current_mode_update"]);
+}
+
+#[test]
+fn an_agent_without_list_and_close_gets_by() {
+    let mut bench = with_agent(json!({}));
+    open(&mut bench, json!({"sessionId": "s"}));
+    bench.client(json!({"id": 2, "method": "session/list", "params": {}}));
+    assert_eq!(bench.take_client()[0]["result"], json!({"sessions": [{"sessionId": "s", "cwd": "/w"}]}));
+    bench.client(json!({"id": 3, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "x"}]}}));
+    let sent = bench.take_agent().remove(0);
+    bench.take_client();
+    bench.client(json!({"id": 4, "method": "session/close", "params": {"sessionId": "s"}}));
+    assert_eq!(bench.take_agent()[0]["method"], "session/cancel");
+    assert!(bench.take_client().is_empty());
+    bench.agent(json!({"id": sent["id"], "result": {"stopReason": "cancelled"}}));
+    let told = bench.take_client();
+    assert_eq!(told[0]["params"]["update"]["stopReason"], "cancelled");
+    assert_eq!(told[1], json!({"jsonrpc": "2.0", "id": 4, "result": {}}));
+    bench.client(json!({"id": 5, "method": "session/delete", "params": {"sessionId": "s"}}));
+    assert_eq!(bench.take_client()[0]["error"]["code"], -32601);
+    bench.client(json!({"id": 6, "method": "auth/logout", "params": {}}));
+    assert_eq!(bench.take_client()[0]["error"]["code"], -32601);
+    bench.client(
+        json!({"id": 7, "method": "tool_call/cancel", "params": {"sessionId": "s", "toolCallId": "c"}}),
+    );
+    assert_eq!(bench.take_client()[0]["error"]["code"], -32602);
+}
+
+#[test]
+fn going_on_with_a_session_takes_what_the_agent_has() {
+    let resume = |bench: &mut Bench, replay: Value| {
+        let mut params = json!({"sessionId": "s", "cwd": "/w"});
+        if !replay.is_null() {
+            params["replayFrom"] = replay;
+        }
+        bench.client(json!({"id": 9, "method": "session/resume", "params": params}));
+        bench.take_agent().pop()
+    };
+    let history = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "old"}});
+
+    let mut bench = with_agent(json!({"loadSession": true}));
+    let sent = resume(&mut bench, Value::Null).unwrap();
+    assert_eq!(sent["method"], "session/load");
+    bench.update(history.clone());
+    assert!(bench.take_client().is_empty(), "history that nobody asked for");
+    bench.agent(json!({"id": sent["id"], "result": null}));
+    let told = bench.take_client();
+    assert_eq!(told[0]["params"]["update"], json!({"sessionUpdate": "state_update", "state": "idle"}));
+    assert_eq!(told[1]["result"], json!({}));
+    let sent = resume(&mut bench, json!({"type": "start"})).unwrap();
+    assert_eq!(sent["method"], "session/load");
+    bench.update(history);
+    assert_eq!(bench.take_client().len(), 1);
+
+    let mut bench = with_agent(json!({"sessionCapabilities": {"resume": {}}}));
+    assert_eq!(resume(&mut bench, Value::Null).unwrap()["method"], "session/resume");
+    let mut bench = with_agent(json!({"sessionCapabilities": {"resume": {}}}));
+    assert!(resume(&mut bench, json!({"type": "start"})).is_none());
+    assert_eq!(
+        bench.take_client()[0]["error"]["code"],
+        -32602,
+        "never without the replay that was asked for"
+    );
+    let mut bench = with_agent(json!({}));
+    assert!(resume(&mut bench, Value::Null).is_none());
+    assert_eq!(bench.take_client()[0]["error"]["code"], -32601);
+    assert!(resume(&mut bench, json!({"type": "_here"})).is_none());
+    assert_eq!(bench.take_client()[0]["error"]["code"], -32602);
+}
+
+#[test]
+fn what_the_bridge_told_is_replayed_where_the_agent_cannot() {
+    let mut bench = with_agent(json!({"sessionCapabilities": {"resume": {}}}));
+    open(&mut bench, json!({"sessionId": "s"}));
+    bench
+        .update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "said"}}));
+    let said = bench.take_client();
+    bench.client(json!({"id": 9, "method": "session/resume", "params": {"sessionId": "s", "cwd": "/w", "replayFrom": {"type": "start"}}}));
+    let sent = bench.take_agent().pop().unwrap();
+    bench.agent(json!({"id": sent["id"], "result": {}}));
+    let told = bench.take_client();
+    assert_eq!(told[0], said[0]);
+    assert_eq!(told[1]["params"]["update"]["state"], "idle");
+}
+
+#[test]
+fn what_version_2_cannot_take_is_refused() {
+    let mut bench = Bench::v1_client();
+    bench.client(json!({"id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": [{"type": "sse", "name": "m", "url": "http://x", "headers": []}]}}));
+    assert_eq!(bench.take_client()[0]["error"]["code"], -32602);
+    bench.client(json!({"id": 2, "method": "session/set_mode", "params": {"sessionId": "s", "modeId": "x"}}));
+    assert_eq!(bench.take_client()[0]["error"]["code"], -32602);
+    assert!(bench.take_agent().is_empty());
+}
+
+#[test]
+fn methods_of_somebodys_own_pass_both_ways_with_ids_of_their_own() {
+    for mut bench in [Bench::v1_client(), Bench::v2_client()] {
+        bench.client(json!({"id": "x", "method": "_mine/do", "params": {"a": 1}}));
+        let sent = bench.take_agent().remove(0);
+        assert_eq!((&sent["method"], &sent["params"]), (&json!("_mine/do"), &json!({"a": 1})));
+        bench.client(json!({"method": "$/cancel_request", "params": {"requestId": "x"}}));
+        assert_eq!(bench.take_agent()[0]["params"]["requestId"], sent["id"]);
+        bench.agent(json!({"id": sent["id"], "result": {"b": 2}}));
+        assert_eq!(bench.take_client(), [json!({"jsonrpc": "2.0", "id": "x", "result": {"b": 2}})]);
+        bench.agent(json!({"method": "_theirs/news", "params": {"c": 3}}));
+        assert_eq!(bench.take_client()[0]["params"], json!({"c": 3}));
+    }
+}
+
+#[test]
+fn plans_notices_and_what_is_unknown() {
+    let mut bench = Bench::v1_client();
+    let plan = |id: &str, status: &str| {
+        json!({"sessionUpdate": "plan_update", "plan": {"type": "items", "planId": id,
+        "entries": [{"content": id, "priority": "_urgent", "status": status}]}})
+    };
+    bench.update(plan("a", "pending"));
+    bench.update(plan("b", "cancelled"));
+    let updates = bench.take_updates();
+    assert_eq!(
+        updates[1],
+        json!({"sessionUpdate": "plan", "entries": [{"content": "a", "priority": "medium", "status": "pending"},
+            {"content": "b (cancelled)", "priority": "medium", "status": "completed"}]})
+    );
+    bench.update(
+        json!({"sessionUpdate": "notice", "severity": "warning", "title": "Slow", "description": "Very"}),
+    );
+    assert_eq!(bench.take_updates()[0]["content"]["text"], "[warning] Slow\n\nVery");
+    bench.update(json!({"sessionUpdate": "_weather", "rain": 1}));
+    assert!(bench.take_updates().is_empty());
+    assert!(bench.lost().contains(&"_weather update".to_owned()));
+
+    let mut bench = Bench::v2_client();
+    bench.update(json!({"sessionUpdate": "plan", "entries": [{"content": "a", "priority": "high", "status": "pending"}]}));
+    assert_eq!(bench.take_updates()[0]["plan"]["planId"], "main");
+    bench.update(json!({"sessionUpdate": "_weather", "rain": 1}));
+    assert_eq!(bench.take_updates()[0], json!({"sessionUpdate": "_weather", "rain": 1}));
+}

@@ -1,0 +1,106 @@
+//! A bridge with both its sides in hand.
+
+use serde_json::{Value, json};
+use switchboard_bridge::{Bridge, BridgeOptions, Handled, Loss, Moment, Output, Severity, Side, Version};
+
+pub(crate) struct Bench {
+    pub(crate) bridge: Bridge,
+    pub(crate) now: u64,
+    pub(crate) to_client: Vec<Value>,
+    pub(crate) to_agent: Vec<Value>,
+    pub(crate) losses: Vec<Loss>,
+}
+
+impl Bench {
+    pub(crate) fn new(options: BridgeOptions) -> Self {
+        Bench::of(Bridge::new(options))
+    }
+
+    pub(crate) fn of(bridge: Bridge) -> Self {
+        Bench { bridge, now: 0, to_client: Vec::new(), to_agent: Vec::new(), losses: Vec::new() }
+    }
+
+    pub(crate) fn v1_client() -> Self {
+        Bench::new(BridgeOptions::between(Version::V1, Version::V2))
+    }
+
+    pub(crate) fn v2_client() -> Self {
+        Bench::new(BridgeOptions::between(Version::V2, Version::V1))
+    }
+
+    /// One side says something, and some time passes.
+    pub(crate) fn say(&mut self, from: Side, mut message: Value) {
+        message["jsonrpc"] = json!("2.0");
+        self.line(from, &message.to_string());
+    }
+
+    pub(crate) fn line(&mut self, from: Side, line: &str) {
+        if self.bridge.handle(from, line, Moment(self.now)) == Handled::Forward {
+            self.collect();
+            self.arrive(from.other(), line);
+        }
+        self.collect();
+        self.pass(500);
+    }
+
+    pub(crate) fn pass(&mut self, milliseconds: u64) {
+        self.now += milliseconds;
+        self.bridge.tick(Moment(self.now));
+        self.collect();
+    }
+
+    pub(crate) fn client(&mut self, message: Value) {
+        self.say(Side::Client, message);
+    }
+
+    pub(crate) fn agent(&mut self, message: Value) {
+        self.say(Side::Agent, message);
+    }
+
+    /// The agent sends an update of the session `s`.
+    pub(crate) fn update(&mut self, update: Value) {
+        self.agent(json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}));
+    }
+
+    fn arrive(&mut self, to: Side, line: &str) {
+        assert!(!line.contains('\n'), "one line: {line}");
+        let message: Value = serde_json::from_str(line).expect("JSON");
+        match to {
+            Side::Client => self.to_client.push(message),
+            Side::Agent => self.to_agent.push(message),
+        }
+    }
+
+    pub(crate) fn collect(&mut self) {
+        let outputs: Vec<Output> = self.bridge.drain().collect();
+        for output in outputs {
+            match output {
+                Output::Line { to, line } => self.arrive(to, &line),
+                Output::Loss(loss) => self.losses.push(loss),
+            }
+        }
+    }
+
+    pub(crate) fn take_client(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.to_client)
+    }
+
+    pub(crate) fn take_agent(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.to_agent)
+    }
+
+    /// What the client was told of the session `s`.
+    pub(crate) fn take_updates(&mut self) -> Vec<Value> {
+        let mut updates = Vec::new();
+        for message in self.take_client() {
+            assert_eq!(message["method"], "session/update", "{message}");
+            updates.push(message["params"]["update"].clone());
+        }
+        updates
+    }
+
+    pub(crate) fn lost(&self) -> Vec<String> {
+        let losses = self.losses.iter().filter(|loss| loss.severity != Severity::Guess);
+        losses.map(|loss| format!("{} {}", loss.message, loss.element)).collect()
+    }
+}

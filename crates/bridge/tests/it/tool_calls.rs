@@ -1,0 +1,341 @@
+//! Tool calls in both directions.
+
+use serde_json::{Value, json};
+use switchboard_bridge::{Bridge, BridgeOptions, FileAtHand, Host, Moment, Output, Policy, Side, Version};
+
+use crate::support::Bench;
+
+fn chunk(text: &str) -> Value {
+    json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": "c",
+           "content": {"type": "content", "content": {"type": "text", "text": text}}})
+}
+
+fn text_of(content: &Value) -> String {
+    let items = content.as_array().unwrap();
+    items.iter().map(|item| item["content"]["text"].as_str().unwrap()).collect()
+}
+
+/// 20,000 chunks of 512 bytes, some time apart. Gives the bytes that the client got, and the last content.
+fn stream(apart: u64) -> (usize, usize, String) {
+    let mut bridge = Bridge::new(BridgeOptions::between(Version::V1, Version::V2));
+    let (mut sent, mut received, mut last) = (0, 0, String::new());
+    let mut take = |bridge: &mut Bridge| {
+        for output in bridge.drain() {
+            if let Output::Line { to: Side::Client, line } = output {
+                sent += line.len();
+                if line.contains("\"content\":") {
+                    last = line;
+                }
+            }
+        }
+    };
+    for number in 0..20_000u64 {
+        let text = format!("{number:0>511}\n");
+        received += text.len();
+        let message = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": chunk(&text)}});
+        let now = Moment(number * apart);
+        let _ = bridge.handle(Side::Agent, &message.to_string(), now);
+        while let Some(due) = bridge.next_deadline().filter(|due| *due <= now.after(apart)) {
+            bridge.tick(due);
+            take(&mut bridge);
+        }
+        take(&mut bridge);
+    }
+    let end = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": {
+        "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}}});
+    let _ = bridge.handle(Side::Agent, &end.to_string(), Moment(20_000 * apart));
+    take(&mut bridge);
+    let line: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(line["params"]["update"]["status"], "completed");
+    (sent, received, text_of(&line["params"]["update"]["content"]))
+}
+
+#[test]
+fn streamed_output_costs_a_client_of_version_1_at_most_20_times_its_size() {
+    for apart in [0, 1, 5] {
+        let (sent, received, text) = stream(apart);
+        println!("{apart} ms apart: {sent} bytes for {received}, {:.1} times", sent as f64 / received as f64);
+        assert!(sent <= 20 * received, "{sent} for {received}");
+        assert_eq!(text.len(), received);
+        assert!(text.ends_with("19999\n"));
+    }
+}
+
+#[test]
+fn output_that_a_version_1_agent_repeats_is_appended() {
+    let mut bench = Bench::v2_client();
+    bench.update(json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Run", "kind": "execute"}));
+    bench.take_updates();
+    let mut output = String::new();
+    let mut sent = 0;
+    for number in 0..200 {
+        let line = format!("line {number} of the output, some more words to fill it\n");
+        output.push_str(&line);
+        let content = json!([{"type": "content", "content": {"type": "text", "text": output}}]);
+        bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": content}));
+        let updates = bench.take_updates();
+        assert_eq!(updates.len(), 1);
+        sent += updates[0].to_string().len();
+        if number > 0 {
+            assert_eq!(updates[0], chunk(&line));
+        }
+    }
+    assert!(sent < 10 * output.len(), "{sent} for {}", output.len());
+    let content = json!([{"type": "content", "content": {"type": "text", "text": output}}]);
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "content": content}));
+    assert_eq!(
+        bench.take_updates(),
+        [json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"})]
+    );
+    let other = json!([{"type": "content", "content": {"type": "text", "text": "something else"}}]);
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": other}));
+    assert_eq!(bench.take_updates()[0]["content"], other);
+}
+
+#[test]
+fn clears_reset_what_version_1_can_say_and_are_reported_where_it_cannot() {
+    let mut bench = Bench::v1_client();
+    bench.update(
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Read", "kind": "read",
+        "status": "completed", "rawInput": {"a": 1}, "content": [], "locations": [{"path": "/w/a"}]}),
+    );
+    bench.take_updates();
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": null, "kind": null,
+        "status": null, "rawInput": null, "content": null, "locations": null, "_meta": null}));
+    assert_eq!(
+        bench.take_updates(),
+        [
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Tool call", "kind": "other",
+                "status": "pending", "content": [], "locations": []})
+        ]
+    );
+    assert_eq!(
+        bench.lost(),
+        ["tool_call_update tool_call_update._meta", "tool_call_update tool_call_update.rawInput"]
+    );
+}
+
+#[test]
+fn a_call_that_a_version_1_agent_announces_again_is_told_in_full() {
+    let mut bench = Bench::v2_client();
+    let content = json!([{"type": "content", "content": {"type": "text", "text": "a"}}]);
+    bench.update(
+        json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Read", "status": "completed",
+        "content": content, "rawInput": 1}),
+    );
+    bench.update(json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Again"}));
+    assert_eq!(
+        bench.take_updates()[1],
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Again", "kind": "other",
+               "status": "pending", "content": [], "locations": [], "rawInput": null, "rawOutput": null})
+    );
+}
+
+#[test]
+fn unknown_things_stand_as_words_with_the_payload_beside() {
+    let mut bench = Bench::v1_client();
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "T", "kind": "_dance",
+        "content": [{"type": "_chart", "points": [1.50]}, {"type": "content", "content": {"type": "_video", "url": "x"}}]}));
+    let update = &bench.take_updates()[0];
+    assert_eq!(update["kind"], "other");
+    assert_eq!(update["_meta"]["acp.v2/kind"], "_dance");
+    assert_eq!(update["content"][0]["content"]["text"], "[unsupported tool content: _chart]");
+    let payload = &update["content"][0]["content"]["_meta"]["acp.v2/content"];
+    assert_eq!(payload, &json!({"type": "_chart", "points": [1.5]}));
+    assert_eq!(update["content"][1]["content"]["text"], "[unsupported content: _video]");
+    assert_eq!(bench.lost().len(), 3);
+}
+
+#[test]
+fn terminals_of_the_agent_are_text_in_version_1() {
+    let mut bench = Bench::v1_client();
+    bench
+        .update(json!({"sessionUpdate": "terminal_update", "terminalId": "t", "command": "ls", "cwd": "/w"}));
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "ls",
+        "content": [{"type": "terminal", "terminalId": "t"}]}));
+    // "\x1b[1ma\x1b[0m\n"
+    bench.update(
+        json!({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": "G1sxbWEbWzBtCg=="}),
+    );
+    bench.update(
+        json!({"sessionUpdate": "terminal_update", "terminalId": "t", "exitStatus": {"exitCode": 2}}),
+    );
+    let updates = bench.take_updates();
+    let last = updates.last().unwrap();
+    assert_eq!(text_of(&last["content"]), "a\n[exit code 2]");
+    assert!(updates.iter().all(|update| !update.to_string().contains("terminal")), "{updates:?}");
+    assert_eq!(bench.lost(), ["tool_call_update content.terminal"]);
+}
+
+#[test]
+fn terminals_that_a_version_1_agent_runs_by_itself_are_terminals_in_version_2() {
+    let mut bench = Bench::v2_client();
+    bench.update(json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls",
+        "content": [{"type": "terminal", "terminalId": "t"}],
+        "_meta": {"terminal_info": {"terminal_id": "t", "cwd": "/w"}, "other": 1}}));
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
+        "_meta": {"terminal_output_delta": {"terminal_id": "t", "data": "a\n"},
+                  "terminal_exit": {"terminal_id": "t", "exit_code": 0, "signal": null}}}));
+    let updates = bench.take_updates();
+    let kinds: Vec<_> = updates.iter().map(|update| update["sessionUpdate"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "terminal_update",
+            "tool_call_update",
+            "terminal_update",
+            "tool_call_update",
+            "terminal_output_chunk",
+            "terminal_update"
+        ]
+    );
+    assert_eq!(updates[1]["content"], json!([{"type": "terminal", "terminalId": "t"}]));
+    assert_eq!(updates[1]["_meta"], json!({"other": 1}));
+    assert_eq!(updates[2]["cwd"], "/w");
+    assert_eq!(updates[4]["data"], "YQo=");
+    assert_eq!(updates[5]["exitStatus"], json!({"exitCode": 0}));
+}
+
+struct OneFile;
+
+impl Host for OneFile {
+    fn file(&mut self, path: &str, _: &[String]) -> FileAtHand<'static> {
+        assert_eq!(path, "/w/a");
+        FileAtHand::Content(b"one\ntwo\nthree\nfour\n".to_vec().into())
+    }
+}
+
+#[test]
+fn diffs_are_completed_from_the_file_at_hand() {
+    let patch = "diff --git /w/a /w/a\n--- /w/a\n+++ /w/a\n@@ -2,2 +2,2 @@\n-2\n+two\n three\n";
+    let update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Edit", "content": [
+        {"type": "diff", "changes": [{"operation": "modify", "path": "/w/a"}],
+         "patch": {"format": "git_patch", "diff": patch}}]});
+    let options = BridgeOptions::between(Version::V1, Version::V2);
+    let mut bench = Bench::of(Bridge::with_host(options, Box::new(OneFile)));
+    bench.client(json!({"id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}}));
+    let id = bench.take_agent()[0]["id"].clone();
+    bench.agent(json!({"id": id, "result": {"sessionId": "s"}}));
+    bench.take_client();
+    bench.update(update);
+    assert_eq!(
+        bench.take_updates()[0]["content"],
+        json!([{"type": "diff", "path": "/w/a", "oldText": "one\n2\nthree\nfour\n",
+                "newText": "one\ntwo\nthree\nfour\n"}])
+    );
+
+    let options = BridgeOptions::between(Version::V2, Version::V1);
+    let mut bench = Bench::of(Bridge::with_host(options, Box::new(OneFile)));
+    bench.client(json!({"id": 1, "method": "session/new", "params": {"cwd": "/w"}}));
+    let id = bench.take_agent()[0]["id"].clone();
+    bench.agent(json!({"id": id, "result": {"sessionId": "s"}}));
+    bench.take_client();
+    bench.update(json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Edit", "content": [
+        {"type": "diff", "path": "/w/a", "oldText": "2", "newText": "two"}]}));
+    let item = bench.take_updates()[0]["content"][0].clone();
+    assert_eq!(item["changes"][0]["operation"], "modify");
+    assert!(item["patch"]["text"].as_str().unwrap().contains("@@ -1,4 +1,4 @@\n one\n-2\n+two\n"), "{item}");
+    assert_eq!(item["patch"]["text"], item["patch"]["diff"]);
+}
+
+#[test]
+fn what_a_diff_of_version_1_cannot_say_is_said_in_words() {
+    let mut bench = Bench::v1_client();
+    bench.update(
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Edit", "content": [
+        {"type": "diff", "changes": [{"operation": "move", "oldPath": "/w/a", "path": "/w/b"},
+                                     {"operation": "modify", "path": "/w/l.png", "fileType": "binary"}]}]}),
+    );
+    let content = bench.take_updates()[0]["content"].clone();
+    assert_eq!(content[0]["content"]["text"], "Moved file /w/a to /w/b");
+    assert_eq!(content[1]["content"]["text"], "Modified binary file /w/l.png");
+    assert_eq!(bench.lost(), ["tool_call_update content[0]"]);
+}
+
+#[test]
+fn the_words_of_a_prompt_are_put_into_the_call_and_taken_back() {
+    let mut bench = Bench::v1_client();
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Write conf.json",
+        "content": [{"type": "content", "content": {"type": "text", "text": "draft"}}]}));
+    bench.take_updates();
+    bench.agent(json!({"id": 5, "method": "session/request_permission", "params": {"sessionId": "s",
+        "title": "May I?", "description": "It turns debug on",
+        "subject": {"type": "tool_call", "toolCall": {"toolCallId": "c", "status": "pending"}},
+        "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"},
+                    {"optionId": "z", "name": "Odd", "kind": "_odd"}]}}));
+    let asked = bench.take_client().remove(0);
+    assert_eq!(
+        asked["params"],
+        json!({"sessionId": "s", "toolCall": {"toolCallId": "c", "title": "May I?", "status": "pending",
+               "content": [{"type": "content", "content": {"type": "text", "text": "It turns debug on"}},
+                           {"type": "content", "content": {"type": "text", "text": "draft"}}]},
+               "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]})
+    );
+    bench.client(json!({"id": asked["id"], "result": {"outcome": {"outcome": "selected", "optionId": "z"}}}));
+    assert_eq!(
+        bench.take_agent(),
+        [json!({"jsonrpc": "2.0", "id": 5, "result": {"outcome": {"outcome": "cancelled"}}})],
+        "an option that was not offered is no approval"
+    );
+    assert_eq!(
+        bench.take_updates(),
+        [json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Write conf.json",
+                "content": [{"type": "content", "content": {"type": "text", "text": "draft"}}]})]
+    );
+}
+
+#[test]
+fn a_call_that_was_only_asked_about_is_announced_afterwards() {
+    let mut bench = Bench::v1_client();
+    bench.agent(json!({"id": 5, "method": "session/request_permission", "params": {"sessionId": "s",
+        "title": "Run?", "subject": {"type": "tool_call", "toolCall": {"toolCallId": "c", "title": "make", "kind": "execute"}},
+        "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
+    let asked = bench.take_client().remove(0);
+    assert_eq!(asked["params"]["toolCall"], json!({"toolCallId": "c", "title": "Run?", "kind": "execute"}));
+    bench.client(json!({"id": asked["id"], "result": {"outcome": {"outcome": "selected", "optionId": "y"}}}));
+    assert_eq!(
+        bench.take_updates(),
+        [json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "make", "kind": "execute"})]
+    );
+}
+
+#[test]
+fn a_question_about_a_command_shows_it() {
+    let mut bench = Bench::v1_client();
+    bench.agent(json!({"id": 5, "method": "session/request_permission", "params": {"sessionId": "s",
+        "title": "Run?", "subject": {"type": "command", "command": "rm -r /w/build", "cwd": "/w"},
+        "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
+    let call = bench.take_client().remove(0)["params"]["toolCall"].clone();
+    assert_eq!(call["kind"], "execute");
+    assert_eq!(call["content"][0]["content"]["text"], "rm -r /w/build\n\n(in /w)");
+}
+
+#[test]
+fn the_title_of_a_version_1_question_is_kept_out_of_a_call_that_has_one() {
+    let mut bench = Bench::v2_client();
+    bench.update(json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Write conf.json"}));
+    bench.take_updates();
+    bench.agent(json!({"id": 5, "method": "session/request_permission", "params": {"sessionId": "s",
+        "toolCall": {"toolCallId": "c", "title": "Allow writing?"},
+        "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
+    let asked = bench.take_client();
+    assert_eq!(asked[0]["params"]["title"], "Allow writing?");
+    assert_eq!(asked[0]["params"]["subject"]["toolCall"], json!({"toolCallId": "c"}));
+    assert_eq!(asked[1]["params"]["update"]["state"], "requires_action");
+    bench.client(json!({"id": asked[0]["id"], "result": {"outcome": {"outcome": "_later"}}}));
+    assert_eq!(bench.take_agent()[0]["result"], json!({"outcome": {"outcome": "cancelled"}}));
+}
+
+#[test]
+fn the_quiet_policy_says_nothing_of_its_own() {
+    let options = BridgeOptions { policy: Policy::Quiet, ..BridgeOptions::between(Version::V1, Version::V2) };
+    let mut bench = Bench::new(options);
+    let message =
+        |content: Value| json!({"sessionUpdate": "agent_message", "messageId": "m", "content": content});
+    bench.update(message(json!([{"type": "text", "text": "a"}])));
+    bench.update(message(json!([{"type": "text", "text": "b"}])));
+    bench.update(message(Value::Null));
+    let texts: Vec<_> = bench.take_updates().iter().map(|update| update["content"]["text"].clone()).collect();
+    assert_eq!(texts, ["a", "b"]);
+    assert_eq!(bench.lost(), ["agent_message content", "agent_message content"]);
+}

@@ -1,0 +1,277 @@
+//! The prompt lifecycle, the handshake and the policies.
+
+use serde_json::{Value, json};
+use switchboard_bridge::{BridgeOptions, Dialect, Policy, Side, Version};
+
+use crate::support::Bench;
+
+fn prompt(id: i64, text: &str) -> Value {
+    json!({"id": id, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": text}]}})
+}
+
+fn state(update: Value) -> Value {
+    let mut update = update;
+    update["sessionUpdate"] = json!("state_update");
+    update
+}
+
+#[test]
+fn a_version_1_prompt_is_answered_when_the_agent_rests() {
+    let mut bench = Bench::v1_client();
+    bench.client(prompt(1, "hi"));
+    let sent = bench.take_agent().remove(0);
+    assert_eq!(sent["method"], "session/prompt");
+    bench.update(state(json!({"state": "idle"})));
+    bench.update(state(json!({"state": "running"})));
+    bench.update(json!({"sessionUpdate": "user_message", "messageId": "u", "content": [{"type": "text", "text": "hi"}]}));
+    bench.agent(json!({"id": sent["id"], "result": {"messageId": "u"}}));
+    bench.update(json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "ho"}}));
+    let shown = bench.take_updates();
+    assert_eq!(shown.len(), 1, "the echo of the prompt is not shown: {shown:?}");
+    bench.update(state(json!({"state": "idle", "stopReason": "max_tokens"})));
+    assert_eq!(
+        bench.take_client(),
+        [json!({"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "max_tokens"}})]
+    );
+    bench.update(state(json!({"state": "idle", "stopReason": "max_tokens"})));
+    assert!(bench.take_client().is_empty(), "a repeated snapshot is no second end");
+}
+
+#[test]
+fn ends_of_a_turn_as_version_1_has_them() {
+    let end = |idle: Value, cancel: bool| {
+        let mut bench = Bench::v1_client();
+        bench.client(prompt(1, "hi"));
+        let id = bench.take_agent()[0]["id"].clone();
+        bench.agent(json!({"id": id, "result": {}}));
+        bench.update(state(json!({"state": "running"})));
+        if cancel {
+            bench.client(json!({"method": "session/cancel", "params": {"sessionId": "s"}}));
+        }
+        bench.update(state(idle));
+        let mut answer = bench.take_client().remove(0);
+        answer.as_object_mut().unwrap().retain(|key, _| key == "result" || key == "error");
+        (answer, bench.lost())
+    };
+    let (answer, lost) =
+        end(json!({"state": "idle", "stopReason": "error", "error": {"code": -7, "message": "no"}}), false);
+    assert_eq!(answer, json!({"error": {"code": -7, "message": "no"}}));
+    assert!(lost.is_empty());
+    let (answer, lost) = end(json!({"state": "idle", "stopReason": "_bored"}), false);
+    assert_eq!(
+        answer,
+        json!({"result": {"stopReason": "end_turn", "_meta": {"acp.v2/stopReason": "_bored"}}})
+    );
+    assert_eq!(lost, ["state_update stopReason"]);
+    assert_eq!(end(json!({"state": "idle"}), false).0, json!({"result": {"stopReason": "end_turn"}}));
+    assert_eq!(end(json!({"state": "idle"}), true).0, json!({"result": {"stopReason": "cancelled"}}));
+}
+
+#[test]
+fn an_end_before_the_acceptance_counts_after_it() {
+    let mut bench = Bench::v1_client();
+    bench.client(prompt(1, "hi"));
+    let id = bench.take_agent()[0]["id"].clone();
+    bench.update(state(json!({"state": "running"})));
+    bench.update(state(json!({"state": "idle", "stopReason": "end_turn"})));
+    assert!(bench.take_client().is_empty());
+    bench.agent(json!({"id": id, "result": {}}));
+    assert_eq!(bench.take_client()[0]["result"], json!({"stopReason": "end_turn"}));
+}
+
+#[test]
+fn a_second_version_1_prompt_waits() {
+    let mut bench = Bench::v1_client();
+    bench.client(prompt(1, "one"));
+    bench.client(prompt(2, "two"));
+    let sent = bench.take_agent();
+    assert_eq!(sent.len(), 1);
+    bench.agent(json!({"id": sent[0]["id"], "result": {}}));
+    bench.update(state(json!({"state": "idle", "stopReason": "end_turn"})));
+    assert_eq!(bench.take_client()[0]["id"], 1);
+    assert_eq!(bench.take_agent()[0]["params"]["prompt"][0]["text"], "two");
+}
+
+#[test]
+fn a_version_1_error_at_once_refuses_the_prompt() {
+    let mut bench = Bench::v2_client();
+    // Nothing passes between the two.
+    let line = json!({"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "x"}]}});
+    let _ = bench.bridge.handle(Side::Client, &line.to_string(), switchboard_bridge::Moment(0));
+    bench.collect();
+    let id = bench.take_agent()[0]["id"].clone();
+    bench.agent(json!({"id": id, "error": {"code": -32000, "message": "log in"}}));
+    assert_eq!(
+        bench.take_client(),
+        [json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "log in"}})]
+    );
+}
+
+#[test]
+fn a_later_version_1_error_ends_the_work() {
+    let mut bench = Bench::v2_client();
+    bench.client(prompt(1, "x"));
+    let id = bench.take_agent()[0]["id"].clone();
+    assert_eq!(bench.take_client()[0]["result"]["messageId"], "b-user-1");
+    bench.agent(json!({"id": id, "error": {"code": 400, "message": "bad"}}));
+    let update = bench.take_updates().remove(0);
+    assert_eq!(
+        update,
+        state(json!({"state": "idle", "stopReason": "error", "error": {"code": 400, "message": "bad"}}))
+    );
+}
+
+#[test]
+fn a_second_version_2_prompt_is_held_and_can_be_taken_back() {
+    let mut bench = Bench::v2_client();
+    bench.client(prompt(1, "one"));
+    bench.client(prompt(2, "two"));
+    bench.client(prompt(3, "three"));
+    let sent = bench.take_agent();
+    assert_eq!(sent.len(), 1);
+    bench.take_client();
+    bench.client(json!({"method": "$/cancel_request", "params": {"requestId": 2}}));
+    assert_eq!(bench.take_client()[0]["error"]["code"], -32800);
+    bench.agent(json!({"id": sent[0]["id"], "result": {"stopReason": "end_turn"}}));
+    assert_eq!(bench.take_agent()[0]["params"]["prompt"][0]["text"], "three");
+}
+
+#[test]
+fn an_agents_echo_of_the_prompt_is_not_shown_twice() {
+    let mut bench = Bench::v2_client();
+    bench.client(prompt(1, "hello there"));
+    bench.take_client();
+    for text in ["hello ", "there"] {
+        bench.update(
+            json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": text}}),
+        );
+    }
+    assert!(bench.take_client().is_empty());
+    bench.update(
+        json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "from elsewhere"}}),
+    );
+    assert_eq!(bench.take_updates()[0]["messageId"], "b-user-2");
+}
+
+#[test]
+fn strict_ends_the_turn_with_an_error() {
+    let options =
+        BridgeOptions { policy: Policy::Strict, ..BridgeOptions::between(Version::V1, Version::V2) };
+    let mut bench = Bench::new(options);
+    bench.client(prompt(1, "hi"));
+    let id = bench.take_agent()[0]["id"].clone();
+    bench.agent(json!({"id": id, "result": {}}));
+    bench.update(json!({"sessionUpdate": "_weather", "rain": true}));
+    let answer = bench.take_client().remove(0);
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32603)));
+    assert!(answer["error"]["message"].as_str().unwrap().contains("_weather"), "{answer}");
+    assert_eq!(bench.take_agent()[0]["method"], "session/cancel");
+}
+
+fn hello_v1() -> Value {
+    json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": {}}})
+}
+
+fn hello_v2() -> Value {
+    json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 2, "info": {"name": "c", "version": "1"}, "capabilities": {}}})
+}
+
+fn answer_v2(id: &Value) -> Value {
+    json!({"id": id, "result": {"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {"session": {}}}})
+}
+
+#[test]
+fn the_same_version_on_both_sides_passes_bytes() {
+    let mut bench = Bench::new(BridgeOptions::default());
+    bench.client(hello_v1());
+    bench.agent(json!({"id": 0, "result": {"protocolVersion": 1, "agentCapabilities": {}}}));
+    assert_eq!(bench.bridge.versions(), Some((Version::V1, Version::V1)));
+    let odd = r#"{ "jsonrpc" : "2.0","method":"session/update", "params":{"x":1.50e1}}"#;
+    assert_eq!(
+        bench.bridge.handle(Side::Agent, odd, switchboard_bridge::Moment(0)),
+        switchboard_bridge::Handled::Forward
+    );
+}
+
+#[test]
+fn a_version_1_client_meets_an_agent_that_only_speaks_2() {
+    let mut bench = Bench::new(BridgeOptions::default());
+    bench.client(hello_v1());
+    let first = bench.take_agent().remove(0);
+    assert_eq!(first["params"]["protocolVersion"], 1);
+    bench.agent(json!({"id": 0, "error": {"code": -32022, "message": "no", "data": {"requested": 1, "supported": [2]}}}));
+    let second = bench.take_agent().remove(0);
+    assert_eq!(second["params"]["protocolVersion"], 2);
+    assert_eq!(second["params"]["info"]["name"], "unknown-client");
+    bench.agent(answer_v2(&second["id"]));
+    let answer = bench.take_client().remove(0);
+    assert_eq!((&answer["id"], &answer["result"]["protocolVersion"]), (&json!(0), &json!(1)));
+    assert_eq!(answer["result"]["agentCapabilities"]["loadSession"], true);
+    assert_eq!(bench.bridge.versions(), Some((Version::V1, Version::V2)));
+}
+
+#[test]
+fn the_shape_of_the_answer_tells_the_version() {
+    let mut bench = Bench::new(BridgeOptions::default());
+    bench.client(hello_v2());
+    bench.take_agent();
+    // Repeats the number, but is of version 1.
+    bench.agent(
+        json!({"id": 0, "result": {"protocolVersion": 2, "agentCapabilities": {"loadSession": true}}}),
+    );
+    let again = bench.take_agent().remove(0);
+    assert_eq!(again["params"]["protocolVersion"], 1);
+    assert_eq!(again["params"]["clientInfo"]["name"], "c");
+    assert_eq!(again["params"]["clientCapabilities"]["terminal"], false);
+    bench.agent(json!({"id": again["id"], "error": {"code": -32603, "message": "twice?"}}));
+    let answer = bench.take_client().remove(0);
+    assert_eq!((&answer["id"], &answer["result"]["protocolVersion"]), (&json!(0), &json!(2)));
+    assert_eq!(answer["result"]["info"], json!({"name": "agent", "version": "unknown"}));
+    assert_eq!(bench.bridge.versions(), Some((Version::V2, Version::V1)));
+}
+
+#[test]
+fn dialects_of_version_2_are_spelled_for_their_reader() {
+    let between = |client, agent| {
+        let options = BridgeOptions {
+            client_dialect: client,
+            agent_dialect: agent,
+            ..BridgeOptions::between(Version::V2, Version::V2)
+        };
+        Bench::new(options)
+    };
+    let diff = |key: &str| {
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": [{"type": "diff", "changes": [],
+            "patch": {"format": "git_patch", key: "x"}}]})
+    };
+    let mut bench = between(Some(Dialect::Newest), Some(Dialect::Spec));
+    bench.update(diff("diff"));
+    assert_eq!(bench.take_updates(), [diff("text")]);
+    bench.client(prompt(1, "hi"));
+    bench.update(json!({"sessionUpdate": "user_message", "messageId": "u", "content": []}));
+    bench.agent(json!({"id": 1, "result": {}}));
+    assert_eq!(bench.take_client().pop().unwrap()["result"], json!({"messageId": "u"}));
+    bench.update(json!({"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "a", "description": "b"}]}));
+    assert_eq!(bench.take_updates()[0]["availableCommands"][0]["type"], "command");
+
+    let mut bench = between(None, None);
+    bench.update(diff("diff"));
+    let patch = bench.take_updates()[0]["content"][0]["patch"].clone();
+    assert_eq!(patch, json!({"format": "git_patch", "text": "x", "diff": "x"}));
+
+    let mut bench = between(Some(Dialect::Spec), Some(Dialect::Spec));
+    bench.update(diff("diff"));
+    assert_eq!(bench.take_updates(), [diff("diff")]);
+}
+
+#[test]
+fn everyone_who_waits_is_told_when_the_agent_goes() {
+    let mut bench = Bench::v1_client();
+    bench.client(json!({"id": 7, "method": "session/list", "params": {}}));
+    bench.client(prompt(8, "hi"));
+    bench.bridge.close(Side::Agent, "it crashed");
+    bench.collect();
+    let mut failed: Vec<_> = bench.take_client().iter().map(|answer| answer["id"].clone()).collect();
+    failed.sort_by_key(Value::to_string);
+    assert_eq!(failed, [7, 8]);
+}

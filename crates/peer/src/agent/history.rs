@@ -1,0 +1,28 @@
+//! A session's past, as the updates that tell it once more.
+
+use switchboard_protocol::{Field, v2};
+use switchboard_session::Session;
+
+/// The updates that make up a session, in order. What was shown once, and what is told elsewhere, is left out.
+pub(crate) fn updates(session: &Session) -> Vec<v2::SessionUpdate<'_>> {
+    let mut all: Vec<v2::SessionUpdate<'_>> = session.entries().map(|entry| entry.to_update()).collect();
+    for plan in session.plans() {
+        let mut update = v2::PlanUpdate::new(plan.content().clone());
+        update.meta = plan.meta().cloned();
+        all.push(v2::SessionUpdate::PlanUpdate(Box::new(update)));
+    }
+    all.extend(session.unknown().map(|unknown| v2::SessionUpdate::Unknown(unknown.clone())));
+    if session.title().is_some() {
+        let info = v2::SessionInfoUpdate {
+            title: session.title().map_or(Field::Keep, |title| Field::Set(title.into())),
+            ..v2::SessionInfoUpdate::new()
+        };
+        all.push(v2::SessionUpdate::SessionInfoUpdate(Box::new(info)));
+    }
+    if let Some(usage) = session.usage() {
+        let mut update = v2::UsageUpdate::new(usage.used, usage.size);
+        update.cost = usage.cost.clone().map_or(Field::Keep, Field::Set);
+        all.push(v2::SessionUpdate::UsageUpdate(Box::new(update)));
+    }
+    all
+}

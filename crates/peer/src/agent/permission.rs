@@ -1,0 +1,158 @@
+//! Questions for permission.
+
+use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_transport::{Answer, Deadline, Json};
+
+use super::tool_call::ToolCall;
+use super::turn::Turn;
+use crate::Error;
+
+/// A permission that is about to be asked for.
+#[derive(Debug)]
+#[must_use = "nothing is asked before `ask`"]
+pub struct Ask<'t> {
+    turn: &'t Turn,
+    request: v2::RequestPermissionRequest<'static>,
+}
+
+/// What the user decided. Whatever is not clearly an approval is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Allowed, by this option.
+    Allowed(v2::PermissionOption<'static>),
+    /// Refused, or answered with an option of an unknown kind.
+    Rejected(v2::PermissionOption<'static>),
+    /// Not decided: dismissed, cancelled, or answered in a way that was not offered.
+    Undecided,
+}
+
+impl Decision {
+    /// Whether the user said yes.
+    pub fn is_allowed(&self) -> bool {
+        matches!(self, Decision::Allowed(_))
+    }
+}
+
+impl<'t> Ask<'t> {
+    pub(super) fn new(turn: &'t Turn, title: &str) -> Self {
+        let session = turn.session().id().to_owned();
+        let request = v2::RequestPermissionRequest::new(session, title.to_owned(), Vec::new());
+        Ask { turn, request }
+    }
+
+    /// More words for the question.
+    pub fn description(mut self, description: &str) -> Self {
+        self.request.description = Some(description.to_owned().into());
+        self
+    }
+
+    /// The question is about a tool call.
+    pub fn about(self, call: &ToolCall) -> Self {
+        let update = v2::ToolCallUpdate::new(call.id().to_owned());
+        self.about_update(update)
+    }
+
+    /// The question is about a tool call, which it changes as an update would.
+    pub fn about_update(self, update: v2::ToolCallUpdate<'static>) -> Self {
+        let subject = v2::ToolCallPermissionSubject::new(update);
+        self.subject(v2::RequestPermissionSubject::ToolCall(Box::new(subject)))
+    }
+
+    /// The question is about a command.
+    pub fn about_command(self, command: &str, cwd: &str) -> Self {
+        let subject = v2::CommandPermissionSubject::new(command.to_owned(), cwd.to_owned());
+        self.subject(v2::RequestPermissionSubject::Command(subject))
+    }
+
+    /// The question is about anything else.
+    pub fn subject(mut self, subject: v2::RequestPermissionSubject<'static>) -> Self {
+        self.request.subject = Some(subject);
+        self
+    }
+
+    /// Adds an option. Without any, the user may allow or reject, once or always.
+    pub fn option(mut self, id: &str, name: &str, kind: v2::PermissionOptionKind) -> Self {
+        let option = v2::PermissionOption::new(id.to_owned(), name.to_owned(), kind);
+        self.request.options.push(option);
+        self
+    }
+
+    /// Asks and waits for the answer, for as long as the user needs. A cancel of the turn ends the wait.
+    pub async fn ask(mut self) -> Result<Decision, Error> {
+        use v2::PermissionOptionKind as Kind;
+        if self.request.options.is_empty() {
+            self = self
+                .option("allow_once", "Allow once", Kind::AllowOnce)
+                .option("allow_always", "Allow always", Kind::AllowAlways)
+                .option("reject_once", "Reject", Kind::RejectOnce)
+                .option("reject_always", "Reject always", Kind::RejectAlways);
+        }
+        let Ask { turn, request } = self;
+        let mut ids: Vec<&str> = request.options.iter().map(|option| &*option.option_id).collect();
+        ids.sort_unstable();
+        if ids.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Error::BrokenRule("two options of one question have the same id".into()));
+        }
+        let line = turn.line();
+        if let Some(v2::RequestPermissionSubject::ToolCall(subject)) = &request.subject {
+            // The client takes it as an update, so the history must have it too.
+            line.core.voice().await.note(&subject.tool_call.clone().into());
+        }
+        let answer = question(turn, "session/request_permission", Json::of(&request, Revision::Any)).await?;
+        Ok(match answer {
+            Some(Answer::Result(text)) => decide(&request, &text),
+            Some(Answer::Error(_)) | None => Decision::Undecided,
+        })
+    }
+}
+
+/// Asks the user for data.
+pub(super) async fn elicit(
+    turn: &Turn,
+    request: &v2::CreateElicitationRequest<'_>,
+) -> Result<v2::CreateElicitationResponse<'static>, Error> {
+    let answer = question(turn, "elicitation/create", Json::of(request, Revision::Any)).await?;
+    let response = match &answer {
+        Some(Answer::Result(text)) => {
+            v2::CreateElicitationResponse::decode_tolerant(text, Revision::Any).ok()
+        }
+        Some(Answer::Error(_)) | None => None,
+    };
+    Ok(match response {
+        Some((response, _)) => response.into_owned(),
+        None => v2::CreateElicitationResponse::Cancel(v2::Marker::new()),
+    })
+}
+
+/// Asks the client something while the session says that it waits; `None` when the turn is cancelled meanwhile.
+async fn question(turn: &Turn, method: &str, params: Json<'_>) -> Result<Option<Answer>, Error> {
+    let line = turn.line();
+    line.begin_question().await?;
+    let mut call = line.core.caller.begin(method, params, Deadline::Never).await?;
+    let answer = tokio::select! {
+        biased;
+        answer = call.answer() => Some(answer?),
+        // Dropping the call tells the client that the answer is not wanted any more.
+        () = turn.cancelled() => None,
+    };
+    drop(call);
+    line.end_question().await?;
+    Ok(answer)
+}
+
+fn decide(request: &v2::RequestPermissionRequest<'static>, answer: &str) -> Decision {
+    use v2::PermissionOptionKind as Kind;
+    let Ok((response, _)) = v2::RequestPermissionResponse::decode_tolerant(answer, Revision::Any) else {
+        return Decision::Undecided;
+    };
+    let v2::RequestPermissionOutcome::Selected(selected) = response.outcome else {
+        return Decision::Undecided;
+    };
+    match request.options.iter().find(|option| option.option_id == selected.option_id) {
+        Some(option) if matches!(option.kind, Kind::AllowOnce | Kind::AllowAlways) => {
+            Decision::Allowed(option.clone())
+        }
+        Some(option) => Decision::Rejected(option.clone()),
+        None => Decision::Undecided,
+    }
+}

@@ -1,0 +1,448 @@
+//! The protocol's side of an agent: what the author need not write.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+use switchboard_protocol::rpc::{Message, RpcError, codes};
+use switchboard_protocol::{Raw, Revision, Wire, v2};
+use switchboard_transport::{
+    Caller, Connection, Event, IncomingNotification, IncomingRequest, Json, Received, SharedText,
+};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::sending::Core;
+use super::session::AgentSession;
+use super::work::{Held, work_on};
+use super::{Agent, Recalled, agent_connection_options, history};
+use crate::{Error, translation};
+
+/// Which versions of the protocol an agent speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Versions {
+    /// The one that the client asks for.
+    #[default]
+    Both,
+    /// Version 1 alone, whatever the client asks for.
+    One,
+    /// Version 2 alone.
+    Two,
+}
+
+/// Plays an agent until the client is gone, in the version of the protocol that the client asks for.
+///
+/// Everything that is under way then is dropped. The connection is best made with
+/// [`agent_connection_options`](crate::agent_connection_options).
+pub async fn serve<A: Agent>(agent: A, connection: Connection) -> Result<(), Error> {
+    serve_versions(agent, connection, Versions::Both).await
+}
+
+/// As [`serve`], with a choice of the versions.
+pub async fn serve_versions<A: Agent>(
+    agent: A,
+    mut connection: Connection,
+    versions: Versions,
+) -> Result<(), Error> {
+    let mut first = None;
+    if versions == Versions::One {
+        connection = translation::to_version_one_client(connection, agent_connection_options(), None);
+    } else if versions == Versions::Both {
+        match connection.inbox.next_or(asks_for_version_one).await {
+            Some(Received::Taken(line)) => {
+                connection =
+                    translation::to_version_one_client(connection, agent_connection_options(), Some(line));
+            }
+            Some(Received::Event(event)) => first = Some(event),
+            None => return Ok(()),
+        }
+    }
+    play(agent, connection, first).await
+}
+
+/// Takes a line by which a client of version 1 introduces itself.
+fn asks_for_version_one(line: &SharedText) -> Option<SharedText> {
+    let Ok(Message::Request(request)) = Message::decode(line, Revision::Any) else { return None };
+    let version =
+        request.params.as_ref().filter(|_| request.method == "initialize")?.get("protocolVersion")?;
+    matches!(version.as_str(), "0" | "1").then(|| line.clone())
+}
+
+async fn play<A: Agent>(agent: A, connection: Connection, first: Option<Event>) -> Result<(), Error> {
+    let Connection { caller, mut inbox } = connection;
+    let mut service = Service {
+        agent: Arc::new(agent),
+        caller,
+        initialized: false,
+        client: Arc::new(v2::ClientCapabilities::new()),
+        opened: 0,
+        sessions: Arc::default(),
+        tasks: JoinSet::new(),
+    };
+    let mut next = first;
+    loop {
+        let event = match next.take() {
+            Some(event) => Some(event),
+            None => inbox.next().await,
+        };
+        while service.tasks.try_join_next().is_some() {}
+        match event {
+            Some(Event::Request(request)) => service.take_request(request),
+            Some(Event::Notification(notification)) => service.take_notification(&notification),
+            Some(Event::Anomaly(_)) => {}
+            Some(Event::Closed(_)) | None => break,
+        }
+    }
+    service.tasks.shutdown().await;
+    Ok(())
+}
+
+struct Service<A> {
+    agent: Arc<A>,
+    caller: Caller,
+    initialized: bool,
+    client: Arc<v2::ClientCapabilities<'static>>,
+    opened: u64,
+    sessions: Arc<std::sync::Mutex<HashMap<String, Slot>>>,
+    tasks: JoinSet<()>,
+}
+
+/// A session and the prompts that wait in it.
+#[derive(Debug)]
+struct Slot {
+    core: Arc<Core>,
+    /// Done when the last prompt that was taken is.
+    last: Option<oneshot::Receiver<()>>,
+}
+
+type Sessions = std::sync::Mutex<HashMap<String, Slot>>;
+type Answer = Result<Json<'static>, RpcError<'static>>;
+
+fn find(sessions: &Sessions, id: &str) -> Option<Arc<Core>> {
+    let sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+    sessions.get(id).map(|slot| Arc::clone(&slot.core))
+}
+
+fn insert(sessions: &Sessions, core: &Arc<Core>) {
+    let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+    sessions.insert(core.id.to_string(), Slot { core: Arc::clone(core), last: None });
+}
+
+fn json<'w>(value: &impl Wire<'w>) -> Json<'static> {
+    Json::of(value, Revision::Any)
+}
+
+fn failed(code: i32, message: impl Into<String>) -> RpcError<'static> {
+    RpcError::new(code, message.into())
+}
+
+/// The parameters of a request; what is optional and malformed in them is left out.
+macro_rules! params {
+    ($type:ident, $request:expr) => {
+        v2::$type::decode_tolerant($request.params(), Revision::Any)
+            .map(|(params, _)| params)
+            .map_err(|reason| failed(codes::INVALID_PARAMS, reason.to_string()))
+    };
+}
+
+impl<A: Agent> Service<A> {
+    fn take_request(&mut self, request: IncomingRequest) {
+        if request.method() != "initialize" && !self.initialized {
+            let error = failed(codes::INVALID_REQUEST, "the connection is not initialized");
+            return self.answer(request, async { Err(error) });
+        }
+        let (agent, sessions) = (Arc::clone(&self.agent), Arc::clone(&self.sessions));
+        match request.method() {
+            "initialize" => {
+                let answer = self.initialize(&request);
+                self.initialized |= answer.is_ok();
+                self.answer(request, async { answer });
+            }
+            "auth/login" => {
+                let params = params!(LoginAuthRequest, request).map(Wire::into_owned);
+                self.answer(request, async move {
+                    agent.login(&params?.method_id).await.map(|()| Json::default())
+                });
+            }
+            "auth/logout" => {
+                self.answer(request, async move { agent.logout().await.map(|()| Json::default()) });
+            }
+            "session/new" => self.open(request),
+            "session/resume" => self.resume(request),
+            "session/prompt" => self.prompt(request),
+            "session/list" => {
+                let params = params!(ListSessionsRequest, request).map(Wire::into_owned);
+                self.answer(request, async move { list(&sessions, &params?).await });
+            }
+            "session/close" | "session/delete" => {
+                let params = params!(SessionReference, request).map(Wire::into_owned);
+                let delete = request.method() == "session/delete";
+                self.answer(request, async move {
+                    close(&sessions, &params?.session_id, delete).await;
+                    Ok(Json::default())
+                });
+            }
+            "session/set_config_option" => {
+                let params = params!(SetSessionConfigOptionRequest, request).map(Wire::into_owned);
+                self.answer(request, async move {
+                    let params = params?;
+                    let id = match &params {
+                        v2::SetSessionConfigOptionRequest::Id(set) => set.session_id.clone(),
+                        v2::SetSessionConfigOptionRequest::Boolean(set) => set.session_id.clone(),
+                        v2::SetSessionConfigOptionRequest::Unknown(set) => {
+                            set.text("sessionId").unwrap_or_default().into_owned().into()
+                        }
+                    };
+                    let core = find(&sessions, &id).ok_or_else(|| unknown_session(&id))?;
+                    let options =
+                        agent.set_config_option(&AgentSession { core: Arc::clone(&core) }, &params).await?;
+                    core.voice().await.lists.config_options = Some(options.clone());
+                    Ok(json(&v2::SetSessionConfigOptionResponse::new(options)))
+                });
+            }
+            "tool_call/cancel" => {
+                let params = params!(CancelToolCallRequest, request).map(Wire::into_owned);
+                self.answer(request, async move { cancel_tool_call(&sessions, &params?) });
+            }
+            "terminal/cancel" => {
+                let error = failed(codes::INVALID_PARAMS, "the terminal cannot be cancelled by itself");
+                self.answer(request, async { Err(error) });
+            }
+            _ => {
+                self.tasks.spawn(async move {
+                    let _ = request.method_not_found().await;
+                });
+            }
+        }
+    }
+
+    fn take_notification(&self, notification: &IncomingNotification) {
+        if notification.method() == "session/cancel"
+            && let Ok(params) = params!(SessionReference, notification)
+            && let Some(core) = find(&self.sessions, &params.session_id)
+        {
+            core.cancel.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Answers a request when its work is done, unless the client takes it back first.
+    fn answer(&mut self, request: IncomingRequest, work: impl Future<Output = Answer> + Send + 'static) {
+        self.tasks.spawn(async move {
+            let mut cancellation = request.cancellation();
+            let answer = tokio::select! {
+                biased;
+                answer = work => answer,
+                () = cancellation.cancelled() => {
+                    Err(failed(codes::REQUEST_CANCELLED, "the request was cancelled"))
+                }
+            };
+            // A client that is gone needs no answer.
+            let _ = match answer {
+                Ok(result) => request.respond(result).await,
+                Err(error) => request.fail(&error).await,
+            };
+        });
+    }
+
+    fn initialize(&mut self, request: &IncomingRequest) -> Answer {
+        let requested = Raw::parse(request.params())
+            .ok()
+            .and_then(|raw| raw.get("protocolVersion")?.as_str().parse::<u16>().ok())
+            .ok_or_else(|| failed(codes::INVALID_PARAMS, "the protocol version is missing"))?;
+        if requested < 2 {
+            let data = v2::UnsupportedProtocolVersionErrorData::new(requested, vec![2]);
+            let mut error =
+                failed(codes::UNSUPPORTED_PROTOCOL_VERSION, "this agent speaks version 2 of the protocol");
+            error.data = Raw::parse(data.encode(Revision::Any)).ok();
+            return Err(error);
+        }
+        let params = params!(InitializeRequest, request)?.into_owned();
+        self.client = Arc::new(params.capabilities.unwrap_or_else(v2::ClientCapabilities::new));
+        let introduction = self.agent.introduce();
+        let response = v2::InitializeResponse {
+            capabilities: Some(introduction.capabilities),
+            auth_methods: Some(introduction.auth_methods),
+            ..v2::InitializeResponse::new(2u16, introduction.info)
+        };
+        Ok(json(&response))
+    }
+
+    fn open(&mut self, request: IncomingRequest) {
+        let params = match params!(NewSessionRequest, request) {
+            Ok(params) => params.into_owned(),
+            Err(error) => return self.answer(request, async { Err(error) }),
+        };
+        let id = loop {
+            self.opened += 1;
+            let id = self.agent.session_id(self.opened);
+            if find(&self.sessions, &id).is_none() {
+                break id;
+            }
+        };
+        let core =
+            Arc::new(Core::new(&id, params.cwd.as_str(), self.caller.clone(), Arc::clone(&self.client), 1));
+        let (agent, sessions) = (Arc::clone(&self.agent), Arc::clone(&self.sessions));
+        self.answer(request, async move {
+            let lists = agent.open_session(&AgentSession { core: Arc::clone(&core) }, &params).await?;
+            core.voice().await.lists = lists.clone();
+            insert(&sessions, &core);
+            Ok(json(&v2::NewSessionResponse {
+                config_options: lists.config_options,
+                available_commands: lists.commands,
+                ..v2::NewSessionResponse::new(id)
+            }))
+        });
+    }
+
+    fn resume(&mut self, request: IncomingRequest) {
+        let (agent, sessions) = (Arc::clone(&self.agent), Arc::clone(&self.sessions));
+        let (caller, client) = (self.caller.clone(), Arc::clone(&self.client));
+        let params = params!(ResumeSessionRequest, request).map(Wire::into_owned);
+        self.answer(request, async move {
+            let params = params?;
+            let replays = match &params.replay_from {
+                None => false,
+                Some(v2::ReplayFrom::Start(_)) => true,
+                Some(v2::ReplayFrom::Unknown(other)) => {
+                    let message = format!("replay from \"{}\" is not supported", other.tag);
+                    return Err(failed(codes::INVALID_PARAMS, message));
+                }
+            };
+            let core = match find(&sessions, &params.session_id) {
+                Some(core) => core,
+                None => {
+                    let recalled = agent.recall_session(&params.session_id).await;
+                    let recalled = recalled.ok_or_else(|| unknown_session(&params.session_id))?;
+                    let core = Arc::new(recall(&params.session_id, caller, client, recalled).await);
+                    insert(&sessions, &core);
+                    core
+                }
+            };
+            if core.cwd != params.cwd.as_str() {
+                let message = format!("the session works in {}", core.cwd);
+                return Err(failed(codes::INVALID_PARAMS, message));
+            }
+            core.set_closed(false);
+            core.replay(replays).await.map_err(|error| failed(codes::INTERNAL_ERROR, error.to_string()))
+        });
+    }
+
+    fn prompt(&mut self, request: IncomingRequest) {
+        let params = match params!(PromptRequest, request) {
+            Ok(params) => params.into_owned(),
+            Err(error) => return self.answer(request, async { Err(error) }),
+        };
+        let (done, last) = oneshot::channel();
+        let (core, before) = {
+            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            match sessions.get_mut(&*params.session_id) {
+                Some(slot) if !slot.core.is_closed() => (Arc::clone(&slot.core), slot.last.replace(last)),
+                _ => {
+                    drop(sessions);
+                    let error = unknown_session(&params.session_id);
+                    return self.answer(request, async { Err(error) });
+                }
+            }
+        };
+        let held = Held::new(request, params.prompt, &core, before, done);
+        let agent = Arc::clone(&self.agent);
+        self.tasks.spawn(work_on(agent, core, held));
+    }
+}
+
+fn unknown_session(id: &str) -> RpcError<'static> {
+    let mut error = failed(codes::RESOURCE_NOT_FOUND, format!("there is no session {id}"));
+    error.data = Some(Raw::from(serde_json::json!({ "sessionId": id })));
+    error
+}
+
+async fn recall(
+    id: &str,
+    caller: Caller,
+    client: Arc<v2::ClientCapabilities<'static>>,
+    recalled: Recalled,
+) -> Core {
+    let number = |id: &str| id.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
+    let core = {
+        let mut session = switchboard_session::Session::new(Revision::Any);
+        for update in &recalled.history {
+            session.apply(update);
+        }
+        // New ids must not meet the old ones.
+        let highest = session.entries().filter_map(|entry| number(entry.id())).max().unwrap_or(0);
+        Core::new(id, &recalled.cwd, caller, client, highest + 1)
+    };
+    {
+        let mut voice = core.voice().await;
+        for update in &recalled.history {
+            voice.note(update);
+        }
+        voice.take_open();
+        voice.lists = recalled.lists;
+    }
+    core
+}
+
+async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answer {
+    if params.cursor.is_some() {
+        return Err(failed(codes::INVALID_PARAMS, "there is no such page"));
+    }
+    let mut cores: Vec<Arc<Core>> = {
+        let sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.values().map(|slot| Arc::clone(&slot.core)).collect()
+    };
+    cores.retain(|core| params.cwd.as_ref().is_none_or(|cwd| cwd.as_str() == core.cwd));
+    cores.sort_by(|left, right| (left.id.len(), &left.id).cmp(&(right.id.len(), &right.id)));
+    let mut infos = Vec::new();
+    for core in cores {
+        let title = core.voice().await.history.title().map(|title| title.to_owned().into());
+        infos.push(v2::SessionInfo { title, ..v2::SessionInfo::new(core.id.to_string(), core.cwd.clone()) });
+    }
+    Ok(json(&v2::ListSessionsResponse::new(infos)))
+}
+
+/// Cancels all work and waits for its end.
+async fn close(sessions: &Sessions, id: &str, delete: bool) {
+    let Some(core) = find(sessions, id) else { return };
+    core.cancel.send_modify(|count| *count += 1);
+    core.until_idle().await;
+    core.set_closed(true);
+    if delete {
+        sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+}
+
+fn cancel_tool_call(sessions: &Sessions, params: &v2::CancelToolCallRequest<'_>) -> Answer {
+    let core = find(sessions, &params.session_id).ok_or_else(|| unknown_session(&params.session_id))?;
+    let cancellable = core.cancellable.lock().unwrap_or_else(PoisonError::into_inner);
+    match cancellable.get(&*params.tool_call_id) {
+        Some(cancel) => {
+            cancel.send_replace(true);
+            Ok(Json::default())
+        }
+        None => Err(failed(codes::INVALID_PARAMS, "the tool call cannot be cancelled by itself")),
+    }
+}
+
+impl Core {
+    /// Tells the history, where it is wanted, and the state; and gives the answer to the request for it. Nobody
+    /// else says anything meanwhile.
+    async fn replay(&self, with_history: bool) -> Result<Json<'static>, Error> {
+        let voice = self.voice().await;
+        if with_history {
+            for update in history::updates(&voice.history) {
+                self.transmit(update).await?;
+            }
+        }
+        let state = if self.is_busy() {
+            v2::StateUpdate::Running(v2::ActiveState::new())
+        } else {
+            v2::StateUpdate::Idle(v2::IdleState::new())
+        };
+        self.transmit(v2::SessionUpdate::StateUpdate(Box::new(state))).await?;
+        Ok(json(&v2::ResumeSessionResponse {
+            config_options: voice.lists.config_options.clone(),
+            available_commands: voice.lists.commands.clone(),
+            ..v2::ResumeSessionResponse::new()
+        }))
+    }
+}

@@ -1,0 +1,51 @@
+//! Terminals that an agent runs and the client shows.
+
+use std::sync::Arc;
+
+use switchboard_protocol::{Base64, v2};
+
+use super::sending::Line;
+use crate::Error;
+
+/// A terminal whose program runs. It is over with [`Terminal::exit`]; one that is still open when the turn ends is
+/// closed with it.
+#[derive(Debug)]
+pub struct Terminal {
+    line: Line,
+    id: Arc<str>,
+}
+
+impl Terminal {
+    pub(super) async fn open(line: Line, command: &str, cwd: &str) -> Result<Self, Error> {
+        let id = line.core.make_id("terminal");
+        let update = v2::TerminalUpdate::new(&*id).command(command).cwd(cwd);
+        line.say(update).await?;
+        Ok(Terminal { line, id })
+    }
+
+    /// The id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Appends output. It may be cut anywhere, also inside a character.
+    pub async fn output(&self, bytes: &[u8]) -> Result<(), Error> {
+        let chunk = v2::TerminalOutputChunk::new(&*self.id, Base64::from_bytes(bytes));
+        self.line.say(v2::SessionUpdate::TerminalOutputChunk(chunk)).await
+    }
+
+    /// The program has ended with a code.
+    pub async fn exit(self, code: i64) -> Result<(), Error> {
+        self.end(v2::TerminalExitStatus { exit_code: Some(code), ..v2::TerminalExitStatus::new() }).await
+    }
+
+    /// The program was ended by a signal.
+    pub async fn killed(self, signal: &str) -> Result<(), Error> {
+        self.end(v2::TerminalExitStatus { signal: Some(signal.into()), ..v2::TerminalExitStatus::new() })
+            .await
+    }
+
+    async fn end(&self, status: v2::TerminalExitStatus<'_>) -> Result<(), Error> {
+        self.line.say(v2::TerminalUpdate::new(&*self.id).exit_status(status)).await
+    }
+}

@@ -1,0 +1,205 @@
+//! Tool calls of an agent.
+
+use std::sync::{Arc, PoisonError};
+
+use switchboard_protocol::{Field, Raw, v2};
+use tokio::sync::watch;
+
+use super::sending::Line;
+use super::terminal::Terminal;
+use crate::Error;
+
+/// A tool call that is about to be told.
+#[derive(Debug)]
+#[must_use = "it is not told before `begin` or `announce`"]
+pub struct ToolCallStart {
+    line: Line,
+    cancellable: bool,
+    update: v2::ToolCallUpdate<'static>,
+}
+
+impl ToolCallStart {
+    pub(super) fn new(line: Line, title: &str) -> Self {
+        let id = line.core.make_id("call");
+        let update = v2::ToolCallUpdate::new(id.to_string()).title(title.to_owned());
+        ToolCallStart { line, cancellable: false, update }
+    }
+
+    /// What the tool does.
+    pub fn kind(mut self, kind: v2::ToolKind) -> Self {
+        self.update.kind = Field::Set(kind);
+        self
+    }
+
+    /// The tool's name, for programs.
+    pub fn name(mut self, name: &str) -> Self {
+        self.update.name = Field::Set(name.to_owned().into());
+        self
+    }
+
+    /// The files that it works on.
+    pub fn locations(mut self, paths: impl IntoIterator<Item = String>) -> Self {
+        self.update.locations = Field::Set(paths.into_iter().map(v2::ToolCallLocation::new).collect());
+        self
+    }
+
+    /// The parameters that the tool is called with.
+    pub fn raw_input(mut self, input: impl Into<Raw<'static>>) -> Self {
+        self.update.raw_input = Field::Set(input.into());
+        self
+    }
+
+    /// Lets the user cancel this call by itself: see [`ToolCall::cancelled`].
+    pub fn cancellable(mut self) -> Self {
+        self.cancellable = true;
+        let marker =
+            v2::CancelCapabilities { cancel: Some(v2::Marker::new()), ..v2::CancelCapabilities::new() };
+        self.update.capabilities = Field::Set(marker);
+        self
+    }
+
+    /// Tells the call, which then waits to begin, for instance for a permission.
+    pub async fn announce(self) -> Result<ToolCall, Error> {
+        self.tell(v2::ToolCallStatus::Pending).await
+    }
+
+    /// Tells the call, which is under way.
+    pub async fn begin(self) -> Result<ToolCall, Error> {
+        self.tell(v2::ToolCallStatus::InProgress).await
+    }
+
+    async fn tell(mut self, status: v2::ToolCallStatus) -> Result<ToolCall, Error> {
+        self.update.status = Field::Set(status);
+        let id: Arc<str> = self.update.tool_call_id.as_ref().into();
+        let cancelled = self.cancellable.then(|| {
+            let (sender, receiver) = watch::channel(false);
+            let mut all = self.line.core.cancellable.lock().unwrap_or_else(PoisonError::into_inner);
+            all.insert(id.to_string(), sender);
+            receiver
+        });
+        let call = ToolCall { line: self.line, id, cancelled };
+        call.line.say(self.update).await?;
+        Ok(call)
+    }
+}
+
+/// A tool call that is not over yet. It ends by one of the methods that consume it, after which nothing can be said
+/// about it; one that is still open when the turn ends is closed with it.
+#[derive(Debug)]
+pub struct ToolCall {
+    line: Line,
+    id: Arc<str>,
+    cancelled: Option<watch::Receiver<bool>>,
+}
+
+impl ToolCall {
+    /// The id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The call begins, after it was announced.
+    pub async fn begin(&self) -> Result<(), Error> {
+        self.update(|update| update.status(v2::ToolCallStatus::InProgress)).await
+    }
+
+    /// Gives the call another title.
+    pub async fn retitle(&self, title: &str) -> Result<(), Error> {
+        self.update(|update| update.title(title.to_owned())).await
+    }
+
+    /// Appends text to what the tool has produced.
+    pub async fn text(&self, text: &str) -> Result<(), Error> {
+        self.append(v2::ToolCallContent::text(text)).await
+    }
+
+    /// Appends a diff.
+    pub async fn diff(&self, diff: &switchboard_diff::Diff) -> Result<(), Error> {
+        self.append(v2::ToolCallContent::diff(crate::diff_content(diff))).await
+    }
+
+    /// Runs a command in a terminal that is shown with this call.
+    pub async fn terminal(&self, command: &str, cwd: &str) -> Result<Terminal, Error> {
+        let terminal = Terminal::open(self.line.clone(), command, cwd).await?;
+        self.append(v2::ToolCallContent::Terminal(v2::Terminal::new(terminal.id()))).await?;
+        Ok(terminal)
+    }
+
+    /// Appends content of any kind.
+    pub async fn append(&self, content: v2::ToolCallContent<'_>) -> Result<(), Error> {
+        let chunk = v2::ToolCallContentChunk::new(&*self.id, content);
+        self.line.say(v2::SessionUpdate::ToolCallContentChunk(chunk)).await
+    }
+
+    /// Replaces all that the tool has produced.
+    pub async fn replace(&self, content: Vec<v2::ToolCallContent<'_>>) -> Result<(), Error> {
+        let update =
+            v2::ToolCallUpdate { content: Field::Set(content), ..v2::ToolCallUpdate::new(&*self.id) };
+        self.line.say(update).await
+    }
+
+    /// Changes anything else, starting from an update that changes nothing. A status that ends the call is refused
+    /// here.
+    pub async fn update(
+        &self,
+        change: impl FnOnce(v2::ToolCallUpdate<'static>) -> v2::ToolCallUpdate<'static>,
+    ) -> Result<(), Error> {
+        let mut update = change(v2::ToolCallUpdate::new(self.id.to_string()));
+        update.tool_call_id = self.id.to_string().into();
+        if update.status.value().is_some_and(v2::ToolCallStatus::is_final) {
+            return Err(Error::BrokenRule("a tool call ends by a method of its own".into()));
+        }
+        self.line.say(update).await
+    }
+
+    /// Waits until the user cancels this call by itself; for ever when it was not made cancellable.
+    pub async fn cancelled(&self) {
+        let Some(cancelled) = &self.cancelled else { return std::future::pending().await };
+        let mut cancelled = cancelled.clone();
+        if cancelled.wait_for(|cancelled| *cancelled).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The call has done its work.
+    pub async fn complete(self) -> Result<(), Error> {
+        self.end(v2::ToolCallStatus::Completed, Field::Keep).await
+    }
+
+    /// The call has done its work, and this is what it returned.
+    pub async fn complete_with(self, output: impl Into<Raw<'static>>) -> Result<(), Error> {
+        self.end(v2::ToolCallStatus::Completed, Field::Set(output.into())).await
+    }
+
+    /// The call failed, for a reason to be shown.
+    pub async fn fail(self, reason: &str) -> Result<(), Error> {
+        if !reason.is_empty() {
+            self.text(reason).await?;
+        }
+        self.end(v2::ToolCallStatus::Failed, Field::Keep).await
+    }
+
+    /// The call was cancelled.
+    pub async fn cancel(self) -> Result<(), Error> {
+        self.end(v2::ToolCallStatus::Cancelled, Field::Keep).await
+    }
+
+    async fn end(&self, status: v2::ToolCallStatus, raw_output: Field<Raw<'static>>) -> Result<(), Error> {
+        let mut update = v2::ToolCallUpdate::new(&*self.id).status(status);
+        update.raw_output = raw_output;
+        if self.cancelled.is_some() {
+            // What is over cannot be cancelled.
+            update.capabilities = Field::Clear;
+        }
+        self.line.say(update).await
+    }
+}
+
+impl Drop for ToolCall {
+    fn drop(&mut self) {
+        if self.cancelled.is_some() {
+            let mut all = self.line.core.cancellable.lock().unwrap_or_else(PoisonError::into_inner);
+            all.remove(&*self.id);
+        }
+    }
+}

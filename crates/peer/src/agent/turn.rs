@@ -1,0 +1,126 @@
+//! The work on one prompt.
+
+use switchboard_protocol::v2;
+
+use super::message::Message;
+use super::permission::{self, Ask};
+use super::sending::Line;
+use super::session::AgentSession;
+use super::terminal::Terminal;
+use super::tool_call::ToolCallStart;
+use crate::Error;
+
+/// The work on one prompt. All that is said in it ends with it: what is left open is closed, and what an author
+/// still tries to say is [`Error::TurnOver`].
+#[derive(Debug)]
+pub struct Turn {
+    session: AgentSession,
+    line: Line,
+    prompt: Vec<v2::ContentBlock<'static>>,
+    message_id: String,
+    /// How many cancels there had been when it began.
+    cancels: u64,
+}
+
+impl Turn {
+    pub(super) fn new(
+        session: AgentSession,
+        line: Line,
+        prompt: Vec<v2::ContentBlock<'static>>,
+        message_id: String,
+        cancels: u64,
+    ) -> Self {
+        Turn { session, line, prompt, message_id, cancels }
+    }
+
+    pub(super) fn line(&self) -> &Line {
+        &self.line
+    }
+
+    /// The session.
+    pub fn session(&self) -> &AgentSession {
+        &self.session
+    }
+
+    /// What the user sent.
+    pub fn prompt(&self) -> &[v2::ContentBlock<'static>] {
+        &self.prompt
+    }
+
+    /// The text of what the user sent.
+    pub fn text(&self) -> String {
+        self.prompt.iter().filter_map(v2::ContentBlock::as_text).collect()
+    }
+
+    /// The id of the user's message.
+    pub fn message_id(&self) -> &str {
+        &self.message_id
+    }
+
+    /// Begins a message.
+    pub fn message(&self) -> Message {
+        Message::new(self.line.clone(), false)
+    }
+
+    /// Begins a thought.
+    pub fn thought(&self) -> Message {
+        Message::new(self.line.clone(), true)
+    }
+
+    /// Says one whole message.
+    pub async fn say(&self, text: &str) -> Result<(), Error> {
+        self.message().text(text).await
+    }
+
+    /// Prepares a tool call with a title for people.
+    pub fn tool_call(&self, title: &str) -> ToolCallStart {
+        ToolCallStart::new(self.line.clone(), title)
+    }
+
+    /// Runs a command in a terminal that belongs to no tool call.
+    pub async fn terminal(&self, command: &str, cwd: &str) -> Result<Terminal, Error> {
+        Terminal::open(self.line.clone(), command, cwd).await
+    }
+
+    /// Prepares a question for permission.
+    pub fn ask(&self, title: &str) -> Ask<'_> {
+        Ask::new(self, title)
+    }
+
+    /// Asks the user for data by a form or a web page, and waits for the answer, for as long as the user needs. A
+    /// cancel of the turn, and an error of the client, count as `cancel`. Only a client that said so can be asked:
+    /// see [`AgentSession::client_capabilities`].
+    pub async fn elicit(
+        &self,
+        request: &v2::CreateElicitationRequest<'_>,
+    ) -> Result<v2::CreateElicitationResponse<'static>, Error> {
+        permission::elicit(self, request).await
+    }
+
+    /// Tells a plan, or replaces the one with this id.
+    pub async fn plan(&self, id: &str, entries: Vec<v2::PlanEntry<'_>>) -> Result<(), Error> {
+        let plan = v2::PlanUpdateContent::Items(v2::PlanItems::new(id, entries));
+        self.update(v2::SessionUpdate::PlanUpdate(Box::new(v2::PlanUpdate::new(plan)))).await
+    }
+
+    /// Tells anything else. States are told by themselves, and are refused here.
+    pub async fn update(&self, update: v2::SessionUpdate<'_>) -> Result<(), Error> {
+        if matches!(update, v2::SessionUpdate::StateUpdate(_)) {
+            return Err(Error::BrokenRule("the state of a session is told by itself".into()));
+        }
+        self.line.say(update).await
+    }
+
+    /// Whether the user has cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        *self.line.core.cancel.borrow() > self.cancels
+    }
+
+    /// Waits until the user cancels.
+    pub async fn cancelled(&self) {
+        let mut cancel = self.line.core.cancel.subscribe();
+        let cancels = self.cancels;
+        // The sender lives as long as the session.
+        let _ = cancel.wait_for(|count| *count > cancels).await;
+    }
+}

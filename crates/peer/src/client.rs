@@ -1,0 +1,105 @@
+//! The role of a client.
+
+mod feed;
+mod handle;
+mod negotiation;
+mod question;
+mod state;
+mod turn;
+
+pub use feed::{Event, Feed, Sessions, Update};
+pub use handle::{AgentHandle, Reply};
+pub use negotiation::AgentDescription;
+pub use question::{ElicitationQuestion, PermissionQuestion};
+pub use turn::{PromptTurn, TurnEnd};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_protocol::v2;
+use switchboard_transport::{Child, Connection, ConnectionOptions, Program};
+
+use crate::{Error, translation};
+use state::Shared;
+
+/// What a client tells of itself, and how patient it is.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// Name and version of the client.
+    pub info: v2::Implementation<'static>,
+    /// What it can do. Nothing unless told otherwise.
+    pub capabilities: v2::ClientCapabilities<'static>,
+    /// How long the agent may take to introduce itself. A minute: some agents are installed by their first start.
+    pub patience: Duration,
+    /// How many sessions the agent may talk of at once; updates for more are dropped and reported. 1024.
+    pub session_limit: usize,
+}
+
+impl ClientOptions {
+    /// A client of this name and version.
+    pub fn new(name: &str, version: &str) -> Self {
+        ClientOptions {
+            info: v2::Implementation::new(name.to_owned(), version.to_owned()),
+            capabilities: v2::ClientCapabilities::new(),
+            patience: Duration::from_secs(60),
+            session_limit: 1024,
+        }
+    }
+}
+
+/// The methods that an agent may call.
+const KNOWN: [&str; 4] =
+    ["session/update", "session/request_permission", "elicitation/create", "elicitation/complete"];
+
+/// A connection to an agent that has introduced itself. The two halves may live in different tasks.
+#[derive(Debug)]
+pub struct Client {
+    /// Asks the agent for things.
+    pub agent: AgentHandle,
+    /// Holds the sessions and tells what happens in them. It drives the connection: answers arrive only while
+    /// somebody asks it for the next event.
+    pub feed: Feed,
+}
+
+impl Client {
+    /// Opens the conversation over a connection.
+    ///
+    /// Version 2 is asked for; an agent that refuses that is asked for version 1. What the agent speaks is judged by
+    /// the shape of its answer, because several agents echo any number.
+    ///
+    /// An agent of version 1 is translated: the client sees one of version 2. [`AgentDescription::version`] tells.
+    pub async fn connect(mut connection: Connection, options: ClientOptions) -> Result<Self, Error> {
+        let mut description = negotiation::initialize(&mut connection, &options).await?;
+        let mut gone = None;
+        if description.version == 1 {
+            let (name, answer) = (description.name().to_owned(), description.answer.clone());
+            let (mut translated, closure) =
+                translation::to_version_one_agent(connection, Self::connection_options(), &name, answer);
+            description = negotiation::initialize_translated(&mut translated, &options).await?;
+            connection = translated;
+            gone = Some(closure);
+        }
+        let shared = Arc::new(Shared::new(connection.caller, options.session_limit, gone));
+        Ok(Client {
+            agent: AgentHandle::new(Arc::clone(&shared), Arc::new(description)),
+            feed: Feed::new(connection.inbox, shared),
+        })
+    }
+
+    /// Starts an agent's program and opens the conversation with it.
+    pub async fn start(program: &Program, options: ClientOptions) -> Result<(Child, Self), Error> {
+        let (child, connection) = program.connect(Self::connection_options())?;
+        match Self::connect(connection, options).await {
+            Ok(client) => Ok((child, client)),
+            Err(error) => {
+                child.shut_down().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The options for a connection to an agent: methods that a client does not have are refused by themselves.
+    pub fn connection_options() -> ConnectionOptions {
+        ConnectionOptions::default().knows(|method| KNOWN.contains(&method))
+    }
+}

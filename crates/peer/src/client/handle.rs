@@ -1,0 +1,233 @@
+//! What can be asked of an agent.
+
+use std::sync::Arc;
+
+use switchboard_protocol::rpc::RpcError;
+use switchboard_protocol::{DecodeError, Revision, Wire, v2};
+use switchboard_transport::{Answer, Caller, Deadline, Json, PendingCall};
+
+use super::negotiation::AgentDescription;
+use super::state::{Shared, Watched};
+use super::turn::PromptTurn;
+use crate::Error;
+
+/// Reads an answer as what it should be, leaving out what is optional and malformed.
+macro_rules! reader {
+    ($type:ident) => {
+        |text: &str| v2::$type::decode_tolerant(text, Revision::Any).map(|(value, _)| value.into_owned())
+    };
+}
+
+/// An answer that says nothing but yes, in whatever form.
+#[allow(clippy::unnecessary_wraps)]
+fn nothing(_: &str) -> Result<(), DecodeError> {
+    Ok(())
+}
+
+/// What came of asking the agent: the outer result says whether there is an answer, the inner one is the answer.
+pub type Reply<T> = Result<Result<T, RpcError<'static>>, Error>;
+
+/// Asks an agent for things. Clones ask the same agent. The [`Feed`](crate::Feed) must be driven meanwhile, in
+/// another task or by [`Feed::until`](crate::Feed::until).
+#[derive(Debug, Clone)]
+pub struct AgentHandle {
+    shared: Arc<Shared>,
+    description: Arc<AgentDescription>,
+}
+
+impl AgentHandle {
+    pub(super) fn new(shared: Arc<Shared>, description: Arc<AgentDescription>) -> Self {
+        AgentHandle { shared, description }
+    }
+
+    /// What the agent told of itself.
+    pub fn description(&self) -> &AgentDescription {
+        &self.description
+    }
+
+    /// The bare connection, for methods that are not here.
+    pub fn caller(&self) -> &Caller {
+        &self.shared.caller
+    }
+
+    /// Opens a session.
+    pub async fn new_session(
+        &self,
+        request: &v2::NewSessionRequest<'_>,
+    ) -> Reply<v2::NewSessionResponse<'static>> {
+        let call = self.begin("session/new", request, Deadline::Default, Some(Watched::New)).await?;
+        self.finish("session/new", call, reader!(NewSessionResponse)).await
+    }
+
+    /// Goes on with a session; with its history when the request says from where.
+    pub async fn resume_session(
+        &self,
+        request: &v2::ResumeSessionRequest<'_>,
+    ) -> Reply<v2::ResumeSessionResponse<'static>> {
+        let replays = request.replay_from.is_some();
+        let session = {
+            let mut state = self.shared.state();
+            let Some((key, live)) = state.live(&request.session_id) else {
+                return Err(Error::BrokenRule("there are too many sessions on this connection".into()));
+            };
+            if replays {
+                live.session.begin_replay();
+            }
+            key
+        };
+        let watched = Watched::Resume { session: Arc::clone(&session), replays };
+        // History may be long: what counts is that it comes, not when it is complete.
+        let begun = self.begin("session/resume", request, Deadline::Never, Some(watched)).await;
+        let reply = match begun {
+            Ok(call) => self.finish("session/resume", call, reader!(ResumeSessionResponse)).await,
+            Err(error) => Err(error),
+        };
+        if replays
+            && !matches!(reply, Ok(Ok(_)))
+            && let Some((_, live)) = self.shared.state().live(&session)
+        {
+            live.session.abandon_replay();
+        }
+        reply
+    }
+
+    /// Lists sessions, a page at a time.
+    pub async fn list_sessions(
+        &self,
+        request: &v2::ListSessionsRequest<'_>,
+    ) -> Reply<v2::ListSessionsResponse<'static>> {
+        let call = self.begin("session/list", request, Deadline::Default, None).await?;
+        self.finish("session/list", call, reader!(ListSessionsResponse)).await
+    }
+
+    /// Closes a session. One that the agent does not know counts as closed.
+    pub async fn close_session(&self, session: &str) -> Reply<()> {
+        let reply = self.plain("session/close", &v2::CloseSessionRequest::new(session)).await?;
+        Ok(match reply {
+            Err(error) if error.code == switchboard_protocol::rpc::codes::RESOURCE_NOT_FOUND => Ok(()),
+            other => other,
+        })
+    }
+
+    /// Deletes a session.
+    pub async fn delete_session(&self, session: &str) -> Reply<()> {
+        self.plain("session/delete", &v2::DeleteSessionRequest::new(session)).await
+    }
+
+    /// Puts a message of the user into a session. The answer comes when it is part of the conversation, which may
+    /// be after other work; [`PromptTurn::ended`] tells when the work on it is over.
+    pub async fn prompt(&self, session: &str, content: Vec<v2::ContentBlock<'_>>) -> Reply<PromptTurn> {
+        let request = v2::PromptRequest::new(session, content);
+        let opened = self.shared.state().open_turn(session);
+        let Some((number, progress)) = opened else {
+            return Err(Error::BrokenRule("there are too many sessions on this connection".into()));
+        };
+        let session: Arc<str> = session.into();
+        let shared = Arc::clone(&self.shared);
+        let mut turn =
+            PromptTurn { message_id: None, session: Arc::clone(&session), number, progress, shared };
+        let watched = Watched::Prompt { session, turn: number };
+        let call = self.begin("session/prompt", &request, Deadline::Never, Some(watched)).await?;
+        let reply = self.finish("session/prompt", call, reader!(PromptResponse)).await?;
+        Ok(reply.map(|response| {
+            turn.message_id = response.message_id.map(std::borrow::Cow::into_owned);
+            turn
+        }))
+    }
+
+    /// Cancels what a session is doing, and dismisses all its open questions. The session says when it is idle.
+    pub async fn cancel(&self, session: &str) -> Result<(), Error> {
+        let params = v2::CancelSessionNotification::new(session);
+        let sent = self.shared.caller.notify("session/cancel", Json::of(&params, Revision::Any)).await;
+        self.shared.dismiss_questions(session);
+        Ok(sent?)
+    }
+
+    /// Cancels one tool call, where that can be cancelled by itself.
+    pub async fn cancel_tool_call(&self, session: &str, tool_call: &str) -> Reply<()> {
+        self.plain("tool_call/cancel", &v2::CancelToolCallRequest::new(session, tool_call)).await
+    }
+
+    /// Cancels what runs in one terminal, where that can be cancelled by itself.
+    pub async fn cancel_terminal(&self, session: &str, terminal: &str) -> Reply<()> {
+        self.plain("terminal/cancel", &v2::CancelTerminalRequest::new(session, terminal)).await
+    }
+
+    /// Sets a configuration option; the answer has all of them.
+    pub async fn set_config_option(
+        &self,
+        request: &v2::SetSessionConfigOptionRequest<'_>,
+    ) -> Reply<v2::SetSessionConfigOptionResponse<'static>> {
+        let session = match request {
+            v2::SetSessionConfigOptionRequest::Id(id) => id.session_id.as_ref().into(),
+            v2::SetSessionConfigOptionRequest::Boolean(boolean) => boolean.session_id.as_ref().into(),
+            v2::SetSessionConfigOptionRequest::Unknown(unknown) => {
+                unknown.text("sessionId").unwrap_or_default().as_ref().into()
+            }
+        };
+        let watched = Watched::SetConfigOption { session };
+        let call = self.begin("session/set_config_option", request, Deadline::Default, Some(watched)).await?;
+        self.finish("session/set_config_option", call, reader!(SetSessionConfigOptionResponse)).await
+    }
+
+    /// Logs in by a method that the agent offered. It may take as long as a person needs.
+    pub async fn login(&self, method: &str) -> Reply<()> {
+        let request = v2::LoginAuthRequest::new(method);
+        let call = self.begin("auth/login", &request, Deadline::Never, None).await?;
+        self.finish("auth/login", call, nothing).await
+    }
+
+    /// Logs out.
+    pub async fn logout(&self) -> Reply<()> {
+        self.plain("auth/logout", &v2::LogoutAuthRequest::new()).await
+    }
+
+    async fn plain<'w>(&self, method: &'static str, request: &impl Wire<'w>) -> Reply<()> {
+        let call = self.begin(method, request, Deadline::Default, None).await?;
+        self.finish(method, call, nothing).await
+    }
+
+    async fn begin<'w>(
+        &self,
+        method: &'static str,
+        request: &impl Wire<'w>,
+        deadline: Deadline,
+        watched: Option<Watched>,
+    ) -> Result<WatchedCall, Error> {
+        let begun = self.shared.caller.begin(method, Json::of(request, Revision::Any), deadline).await;
+        let call = begun.map_err(|error| self.shared.explain(error))?;
+        if let Some(watched) = watched {
+            self.shared.watch(call.id(), watched);
+        }
+        Ok(WatchedCall { call, shared: Arc::clone(&self.shared) })
+    }
+
+    async fn finish<T>(
+        &self,
+        method: &'static str,
+        mut call: WatchedCall,
+        read: impl FnOnce(&str) -> Result<T, DecodeError>,
+    ) -> Reply<T> {
+        match call.call.answer().await.map_err(|error| self.shared.explain(error))? {
+            Answer::Error(error) => Ok(Err(error)),
+            Answer::Result(text) => {
+                // `null` is how some say that there is nothing to say.
+                let text = if text.trim() == "null" { "{}" } else { text.as_str() };
+                read(text).map(Ok).map_err(|reason| Error::BadAnswer { method, reason })
+            }
+        }
+    }
+}
+
+/// A call that is forgotten when nobody waits for its answer any more.
+#[derive(Debug)]
+struct WatchedCall {
+    call: PendingCall,
+    shared: Arc<Shared>,
+}
+
+impl Drop for WatchedCall {
+    fn drop(&mut self) {
+        self.shared.forget(self.call.id());
+    }
+}

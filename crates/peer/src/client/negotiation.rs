@@ -1,0 +1,125 @@
+//! The handshake: which version the agent speaks, and what it can do.
+
+use switchboard_protocol::rpc::{RpcError, codes};
+use switchboard_protocol::{Raw, Revision, Wire, v1, v2};
+use switchboard_transport::{Answer, Connection, Deadline, Json, SharedText};
+
+use super::ClientOptions;
+use crate::Error;
+
+/// What an agent told of itself.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct AgentDescription {
+    /// The version of the protocol that it speaks: 1 or 2. The rest is in the words of version 2 for both.
+    pub version: u16,
+    /// Its name and version, where it told them.
+    pub info: Option<v2::Implementation<'static>>,
+    /// What it can do.
+    pub capabilities: v2::AgentCapabilities<'static>,
+    /// The ways to log in.
+    pub auth_methods: Vec<v2::AuthMethod<'static>>,
+    /// Its answer to `initialize`, as it came.
+    pub answer: String,
+}
+
+impl AgentDescription {
+    /// The name to show for it.
+    pub fn name(&self) -> &str {
+        let shown = |info: &v2::Implementation<'static>| info.title.is_some();
+        match &self.info {
+            Some(info) if shown(info) => info.title.as_deref().unwrap_or_default(),
+            Some(info) => &info.name,
+            None => "the agent",
+        }
+    }
+}
+
+const INITIALIZE: &str = "initialize";
+
+/// Asks for version 2, and for version 1 where that is refused.
+pub(super) async fn initialize(
+    connection: &mut Connection,
+    options: &ClientOptions,
+) -> Result<AgentDescription, Error> {
+    let first = ask(connection, options, Json::of(&request(options), Revision::Any)).await?;
+    let refused = match first {
+        Answer::Result(text) => return read(&text),
+        Answer::Error(error) => error,
+    };
+    let request =
+        v1::InitializeRequest { client_info: Some(options.info.clone()), ..v1::InitializeRequest::new(1u16) };
+    match ask(connection, options, Json::of(&request, Revision::V1)).await? {
+        Answer::Result(text) => read(&text),
+        Answer::Error(second) => Err(Error::NotInitialized(more_telling(refused, second))),
+    }
+}
+
+/// Opens a connection behind which an agent of version 1 is translated.
+pub(super) async fn initialize_translated(
+    connection: &mut Connection,
+    options: &ClientOptions,
+) -> Result<AgentDescription, Error> {
+    match ask(connection, options, Json::of(&request(options), Revision::Any)).await? {
+        Answer::Result(text) => Ok(AgentDescription { version: 1, ..read(&text)? }),
+        Answer::Error(error) => Err(Error::NotInitialized(error)),
+    }
+}
+
+fn request(options: &ClientOptions) -> v2::InitializeRequest<'static> {
+    v2::InitializeRequest {
+        capabilities: Some(options.capabilities.clone()),
+        ..v2::InitializeRequest::new(2u16, options.info.clone())
+    }
+}
+
+/// Of two refusals the one that is not about versions, since that is what stands in the way.
+fn more_telling(first: RpcError<'static>, second: RpcError<'static>) -> RpcError<'static> {
+    if second.code == codes::UNSUPPORTED_PROTOCOL_VERSION { first } else { second }
+}
+
+async fn ask(
+    connection: &mut Connection,
+    options: &ClientOptions,
+    params: Json<'_>,
+) -> Result<Answer, Error> {
+    let deadline = Deadline::After(options.patience);
+    let Connection { caller, inbox } = connection;
+    let call = async { caller.begin(INITIALIZE, params, deadline).await?.answer().await };
+    // What an agent says before it has introduced itself concerns nobody.
+    Ok(inbox.until(call, drop).await?)
+}
+
+fn read(text: &SharedText) -> Result<AgentDescription, Error> {
+    let bad = |reason| Error::BadAnswer { method: INITIALIZE, reason };
+    let raw = Raw::parse(text.as_str()).map_err(bad)?;
+    let number = raw.get("protocolVersion").and_then(|number| number.as_str().parse::<u64>().ok());
+    // Only version 2 has these keys, and only version 1 those. The number alone says little: several agents of
+    // version 1 echo whatever they are asked for.
+    let of_version_two = raw.get("info").is_some();
+    let of_version_one = raw.get("agentCapabilities").is_some() || raw.get("agentInfo").is_some();
+    match number {
+        Some(number) if number > 2 => Err(Error::UnknownVersion(number)),
+        Some(2) if of_version_two && !of_version_one => {
+            let (answer, _) = v2::InitializeResponse::decode_tolerant(text, Revision::Any).map_err(bad)?;
+            let answer = answer.into_owned();
+            Ok(AgentDescription {
+                version: 2,
+                info: Some(answer.info),
+                capabilities: answer.capabilities.unwrap_or_else(v2::AgentCapabilities::new),
+                auth_methods: answer.auth_methods.unwrap_or_default(),
+                answer: text.as_str().to_owned(),
+            })
+        }
+        _ => {
+            let (answer, _) = v1::InitializeResponse::decode_tolerant(text, Revision::V1).map_err(bad)?;
+            Ok(AgentDescription {
+                version: 1,
+                info: answer.agent_info.map(Wire::into_owned),
+                capabilities: v2::AgentCapabilities::new(),
+                auth_methods: Vec::new(),
+                answer: text.as_str().to_owned(),
+            })
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A prompt that is under way, and how it ended.
+
+use std::sync::Arc;
+
+use switchboard_protocol::rpc::RpcError;
+use switchboard_protocol::v2;
+use tokio::sync::watch;
+
+use super::state::Shared;
+use crate::Error;
+
+/// How the work on a prompt ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TurnEnd {
+    /// Why, where the agent said.
+    pub stop_reason: Option<v2::StopReason>,
+    /// What failed, where the agent said.
+    pub error: Option<RpcError<'static>>,
+}
+
+/// What is known of a turn.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Progress {
+    #[default]
+    Running,
+    Ended(TurnEnd),
+}
+
+/// A prompt that has become part of the conversation.
+#[derive(Debug)]
+pub struct PromptTurn {
+    pub(super) message_id: Option<String>,
+    pub(super) session: Arc<str>,
+    pub(super) number: u64,
+    pub(super) progress: watch::Receiver<Progress>,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl PromptTurn {
+    /// The id of the message that the prompt became, where the agent told it.
+    pub fn message_id(&self) -> Option<&str> {
+        self.message_id.as_deref()
+    }
+
+    /// Waits until the session is idle again. The feed must be driven meanwhile.
+    pub async fn ended(&mut self) -> Result<TurnEnd, Error> {
+        let ended = self.progress.wait_for(|progress| matches!(progress, Progress::Ended(_))).await;
+        match ended.as_deref() {
+            Ok(Progress::Ended(end)) => Ok(end.clone()),
+            // The other end goes only with the connection.
+            Ok(Progress::Running) | Err(_) => Err(self.shared.lost()),
+        }
+    }
+}
+
+impl Drop for PromptTurn {
+    fn drop(&mut self) {
+        self.shared.state().close_turn(&self.session, self.number);
+    }
+}

@@ -1,0 +1,56 @@
+//! What can go wrong in either role. What the peer answers with an error is data instead: see
+//! [`Reply`](crate::Reply).
+
+use switchboard_protocol::DecodeError;
+use switchboard_protocol::rpc::{RequestId, RpcError};
+use switchboard_session::SessionError;
+
+/// Why something could not be done.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The connection failed: closed, no answer in time, or the agent's program could not be started.
+    #[error(transparent)]
+    Transport(#[from] switchboard_transport::Error),
+    /// The peer answered, but not as the method's result should be.
+    #[error("the answer to {method} cannot be read: {reason}")]
+    BadAnswer {
+        /// The method that was called.
+        method: &'static str,
+        /// What is wrong with the answer.
+        reason: DecodeError,
+    },
+    /// The agent refused to open a connection, in both versions of the protocol.
+    #[error("the agent refuses to initialize: {0}")]
+    NotInitialized(RpcError<'static>),
+    /// The agent chose a version that nobody here speaks.
+    #[error("the agent wants to speak version {0} of the protocol, which is not known here")]
+    UnknownVersion(u64),
+    /// The question was answered or taken back before.
+    #[error("the question {id} is settled already")]
+    AlreadySettled {
+        /// The request that asked it.
+        id: RequestId<'static>,
+    },
+    /// The answer to a question is not one that the question allows.
+    #[error(transparent)]
+    NotAllowed(SessionError),
+    /// The turn is over: nothing can be said in it any more.
+    #[error("the turn is over")]
+    TurnOver,
+    /// The session is closed: nothing can be said in it any more.
+    #[error("the session {0} is closed")]
+    SessionClosed(String),
+    /// What is to be sent breaks a rule of the protocol.
+    #[error("{0}")]
+    BrokenRule(String),
+}
+
+impl From<SessionError> for Error {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::AlreadySettled { id } => Error::AlreadySettled { id },
+            other => Error::NotAllowed(other),
+        }
+    }
+}

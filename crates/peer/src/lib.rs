@@ -1,0 +1,66 @@
+//! The two roles of ACP, the Agent Client Protocol, for programs that want to play one of them: a client that
+//! drives any agent and has a live session, and an agent that says things in the right order.
+//! Both speak version 2 and, by translation, version 1. Neither prints anything or reads configuration.
+//!
+//! - [`Client`] is a connection to an agent that has introduced itself. Its [`AgentHandle`] asks for things; its
+//!   [`Feed`] hands out one [`Event`] after the other and holds the [`Sessions`]. A [`PromptTurn`] can be awaited
+//!   until the session is idle. A [`PermissionQuestion`] and an [`ElicitationQuestion`] wait for an answer.
+//! - [`serve`] plays an [`Agent`], whose author writes what happens in a [`Turn`]: [`Message`]s, [`ToolCall`]s,
+//!   [`Terminal`]s, questions by [`Turn::ask`]. What concerns the [`AgentSession`] is said at any time.
+//! - [`Error`] says why something could not be done. An error that the peer answers is data: a [`Reply`] has it
+//!   inside.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use switchboard_peer::{Agent, Client, ClientOptions, Event, Introduction, Turn, agent_connection_options, serve};
+//! use switchboard_protocol::{rpc::RpcError, v2};
+//! use switchboard_transport::Connection;
+//!
+//! struct Echo;
+//!
+//! impl Agent for Echo {
+//!     fn introduce(&self) -> Introduction {
+//!         Introduction::new("echo", "1.0")
+//!     }
+//!
+//!     async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, RpcError<'static>> {
+//!         // A client that is gone is noticed elsewhere.
+//!         let _ = turn.say(&turn.text()).await;
+//!         Ok(v2::StopReason::EndTurn)
+//!     }
+//! }
+//!
+//! let (near, far) = Connection::pair(Client::connection_options(), agent_connection_options());
+//! tokio::spawn(serve(Echo, far));
+//! let Client { agent, mut feed } = Client::connect(near, ClientOptions::new("example", "1.0")).await?;
+//! let request = v2::NewSessionRequest::new("/w");
+//! let session = feed.until(agent.new_session(&request), drop).await?.unwrap().session_id;
+//!
+//! let mut turn = feed.until(agent.prompt(&session, vec![v2::ContentBlock::text("hello")]), drop).await?.unwrap();
+//! let mut updates = 0;
+//! let end = feed.until(turn.ended(), |event| updates += usize::from(matches!(event, Event::Update(_)))).await?;
+//! assert_eq!(end.stop_reason, Some(v2::StopReason::EndTurn));
+//! assert!(updates > 0);
+//! let last = feed.sessions().get(&session, |session| session.entry(1).unwrap().as_message().unwrap().content().text());
+//! assert_eq!(last.as_deref(), Some("hello"));
+//! # Ok(())
+//! # }
+//! ```
+
+mod agent;
+mod client;
+mod diff_content;
+mod error;
+mod translation;
+
+pub use agent::{
+    Agent, AgentSession, Ask, Decision, Introduction, Message, Recalled, SessionLists, Terminal, ToolCall,
+    ToolCallStart, Turn, Versions, agent_connection_options, serve, serve_versions,
+};
+pub use client::{
+    AgentDescription, AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed,
+    PermissionQuestion, PromptTurn, Reply, Sessions, TurnEnd, Update,
+};
+pub use diff_content::diff_content;
+pub use error::Error;

@@ -1,0 +1,81 @@
+//! An agent made of a function, and a client at the other end.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use switchboard_peer::{
+    Agent, Client, ClientOptions, Error, Event, Introduction, PromptTurn, Turn, TurnEnd,
+    agent_connection_options, serve,
+};
+use switchboard_protocol::rpc::{RpcError, codes};
+use switchboard_protocol::v2;
+use switchboard_session::Session;
+use switchboard_transport::Connection;
+
+/// Every test ends by itself or fails.
+pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), test).await.expect("the test takes too long")
+}
+
+pub(crate) type Work<'t> = Pin<Box<dyn Future<Output = Result<v2::StopReason, Error>> + Send + 't>>;
+
+/// An agent that does with every prompt what a function says.
+pub(crate) struct Scripted<F>(pub(crate) F);
+
+impl<F> Agent for Scripted<F>
+where
+    F: for<'t> Fn(&'t Turn) -> Work<'t> + Send + Sync + 'static,
+{
+    fn introduce(&self) -> Introduction {
+        Introduction::new("scripted", "1.0")
+    }
+
+    async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, RpcError<'static>> {
+        (self.0)(turn).await.map_err(|error| RpcError::new(codes::INTERNAL_ERROR, error.to_string()))
+    }
+}
+
+/// A client with one session in `/w`.
+pub(crate) struct Test {
+    pub(crate) client: Client,
+    pub(crate) session: String,
+}
+
+impl Test {
+    pub(crate) async fn with(agent: impl Agent) -> Self {
+        let (near, far) = Connection::pair(Client::connection_options(), agent_connection_options());
+        tokio::spawn(serve(agent, far));
+        let mut client = Client::connect(near, ClientOptions::new("test", "1.0")).await.unwrap();
+        let request = v2::NewSessionRequest::new("/w");
+        let opened = client.feed.until(client.agent.new_session(&request), drop).await.unwrap().unwrap();
+        Test { client, session: opened.session_id.into_owned() }
+    }
+
+    pub(crate) async fn scripted<F>(work: F) -> Self
+    where
+        F: for<'t> Fn(&'t Turn) -> Work<'t> + Send + Sync + 'static,
+    {
+        Self::with(Scripted(work)).await
+    }
+
+    pub(crate) async fn prompt(&mut self, text: &str) -> PromptTurn {
+        let content = vec![v2::ContentBlock::text(text.to_owned())];
+        let Client { agent, feed } = &mut self.client;
+        feed.until(agent.prompt(&self.session, content), drop).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn ended(&mut self, turn: &mut PromptTurn, handle: impl FnMut(Event)) -> TurnEnd {
+        self.client.feed.until(turn.ended(), handle).await.unwrap()
+    }
+
+    /// One prompt to its end.
+    pub(crate) async fn run(&mut self, text: &str) -> TurnEnd {
+        let mut turn = self.prompt(text).await;
+        self.ended(&mut turn, drop).await
+    }
+
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Session) -> T) -> T {
+        self.client.feed.sessions().get(&self.session, look).unwrap()
+    }
+}

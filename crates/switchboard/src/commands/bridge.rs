@@ -1,0 +1,480 @@
+//! `switchboard bridge`: an agent for any client, whatever the agent behind it speaks.
+
+mod host;
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Handled, Loss, Moment, Output, Severity, Side};
+use switchboard_transport::{
+    Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Outbox, OutboxOptions, Program, SharedText,
+    Spawned, StandardErrorLine,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
+
+use self::host::{LocalHost, TerminalEvent};
+use super::convert::PolicyArgument;
+use crate::outcome::{CommandError, Outcome};
+
+/// Be an agent on standard input and output, in front of another agent of any version
+///
+/// Speaks to the client the version that it asks for, to the agent the one that it can, and translates where they
+/// differ. What cannot be carried over is reported.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example, in the configuration of an editor:\n  \
+    \"command\": \"switchboard\", \"args\": [\"bridge\", \"--\", \"my-agent\", \"--acp\"]")]
+pub(crate) struct Arguments {
+    /// Name of an agent
+    #[arg(conflicts_with = "command", required_unless_present = "command")]
+    agent: Option<String>,
+
+    /// The agent's command line
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+
+    /// Read and write files for agents of version 1, inside the session's directories
+    #[arg(long)]
+    serve_files: bool,
+
+    /// Run commands for agents of version 1, in the session's directories
+    #[arg(long)]
+    serve_terminals: bool,
+
+    /// Write losses to this file as they happen, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    losses: Option<PathBuf>,
+
+    /// Record what the client sends and gets to this file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
+    /// What to do about losses in the session itself
+    #[arg(long, value_enum, default_value = "visible")]
+    policy: PolicyArgument,
+
+    /// Dialect of a version 2 client
+    #[arg(long, value_enum)]
+    client_dialect: Option<DialectArgument>,
+
+    /// Dialect of a version 2 agent
+    #[arg(long, value_enum)]
+    agent_dialect: Option<DialectArgument>,
+}
+
+/// A revision of version 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum DialectArgument {
+    /// The published proposals
+    Spec,
+    /// The newest draft
+    Newest,
+}
+
+impl From<DialectArgument> for Dialect {
+    fn from(dialect: DialectArgument) -> Self {
+        match dialect {
+            DialectArgument::Spec => Dialect::Spec,
+            DialectArgument::Newest => Dialect::Newest,
+        }
+    }
+}
+
+/// How many lines may wait for one side before no more are read for it.
+const WAITING: usize = 256;
+
+/// How many lines of one side are handled before the other gets its turn.
+const TURN: usize = 128;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let Some((program, rest)) = arguments.command.split_first() else {
+        let name = arguments.agent.as_deref().unwrap_or_default();
+        return Err(CommandError::usage(format!("there is no agent \"{name}\" in the configuration"))
+            .hint("give the agent's command line: switchboard bridge -- CMD..."));
+    };
+    let program = Program::new(program).args(rest.to_vec());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(serve(arguments, &program));
+    // A read of standard input that is still open must not hold up the end.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, CommandError> {
+    let create = |path: &Path| {
+        File::create(path)
+            .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))
+    };
+    let losses = arguments.losses.as_deref().map(create).transpose()?;
+    let record = arguments.record.as_deref().map(create).transpose()?.map(BufWriter::new);
+    let Spawned { child, input, output } =
+        program.spawn().map_err(|error| CommandError::failed(error.to_string()))?;
+    tokio::spawn(pass_on_standard_error(child.clone()));
+    let (events, terminal_events) = mpsc::channel(64);
+    let options = BridgeOptions {
+        policy: arguments.policy.into(),
+        client_dialect: arguments.client_dialect.map(Into::into),
+        agent_dialect: arguments.agent_dialect.map(Into::into),
+        serve_files: arguments.serve_files,
+        serve_terminals: arguments.serve_terminals,
+        agent_name: agent_name(&arguments.command),
+        ..BridgeOptions::default()
+    };
+    let host = LocalHost::new(arguments.serve_files, events);
+    let service = Service {
+        bridge: Bridge::with_host(options, Box::new(host)),
+        start: Instant::now(),
+        to_client: Way::new(Outbox::new(standard_output(), OutboxOptions::default())),
+        to_agent: Way::new(Outbox::new(input, OutboxOptions::default())),
+        losses,
+        record,
+        terminal_events,
+    };
+    service.run(output, child).await
+}
+
+fn agent_name(command: &[OsString]) -> String {
+    let program = command.first().map(Path::new).and_then(Path::file_name);
+    program.map_or_else(|| "agent".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+async fn pass_on_standard_error(child: Child) {
+    let mut lines = child.standard_error();
+    while let Some(line) = lines.next().await {
+        match line {
+            StandardErrorLine::Line(line) => eprintln!("{line}"),
+            StandardErrorLine::Missed(count) => eprintln!("switchboard: {count} lines of the agent missed"),
+        }
+    }
+}
+
+/// Standard input, without a thread of its own where it is a pipe.
+fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
+    let pipe =
+        std::io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(pipe::Receiver::from_file);
+    match pipe {
+        Ok(pipe) => Box::new(pipe),
+        Err(_) => Box::new(tokio::io::stdin()),
+    }
+}
+
+fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
+    let pipe =
+        std::io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(pipe::Sender::from_file);
+    match pipe {
+        Ok(pipe) => Box::new(pipe),
+        Err(_) => Box::new(tokio::io::stdout()),
+    }
+}
+
+/// The lines on their way to one side.
+struct Way {
+    outbox: Outbox,
+    waiting: VecDeque<Waiting>,
+    closed: bool,
+}
+
+enum Waiting {
+    Made(String),
+    Forwarded(SharedText),
+}
+
+impl Waiting {
+    fn text(&self) -> &str {
+        match self {
+            Waiting::Made(line) => line,
+            Waiting::Forwarded(line) => line.as_str(),
+        }
+    }
+}
+
+impl Way {
+    fn new(outbox: Outbox) -> Self {
+        Way { outbox, waiting: VecDeque::new(), closed: false }
+    }
+
+    fn has_room(&self) -> bool {
+        self.waiting.len() < WAITING
+    }
+
+    /// Sends what can be sent at once.
+    fn send_ready(&mut self) {
+        while let Some(line) = self.waiting.front() {
+            let sent = pin!(self.outbox.send(line.text())).poll(&mut Context::from_waker(Waker::noop()));
+            match sent {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => self.closed = true,
+                Poll::Pending => return,
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Waits until the first line is sent; forever when there is none.
+    async fn send_first(&mut self) {
+        match self.waiting.front() {
+            Some(line) => {
+                if self.outbox.send(line.text()).await.is_err() {
+                    self.closed = true;
+                }
+                self.waiting.pop_front();
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+struct Service {
+    bridge: Bridge,
+    start: Instant,
+    to_client: Way,
+    to_agent: Way,
+    losses: Option<File>,
+    record: Option<BufWriter<File>>,
+    terminal_events: mpsc::Receiver<TerminalEvent>,
+}
+
+/// Why the service ends.
+enum End {
+    /// The client closed its side.
+    Client,
+    /// The agent closed its side.
+    Agent(String),
+}
+
+impl Service {
+    async fn run(
+        mut self,
+        output: impl AsyncRead + Send + Unpin + 'static,
+        child: Child,
+    ) -> Result<Outcome, CommandError> {
+        let mut from_client = LineReader::new(standard_input(), DEFAULT_MESSAGE_LIMIT);
+        let mut from_agent = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
+        let end = loop {
+            self.to_client.send_ready();
+            self.to_agent.send_ready();
+            if self.to_client.closed {
+                break End::Client;
+            }
+            if self.to_agent.closed {
+                break End::Agent("it takes no more input".to_owned());
+            }
+            let deadline = self.bridge.next_deadline().map(|due| self.instant(due));
+            tokio::select! {
+                frame = from_agent.next(), if self.to_client.has_room() => match frame {
+                    Ok(Some(frame)) => {
+                        self.frame(Side::Agent, frame);
+                        for _ in 0..TURN {
+                            let Some(frame) = from_agent.ready().filter(|_| self.to_client.has_room()) else { break };
+                            self.frame(Side::Agent, frame);
+                        }
+                    }
+                    Ok(None) => break End::Agent("it closed its output".to_owned()),
+                    Err(error) => break End::Agent(error.to_string()),
+                },
+                frame = from_client.next(), if self.to_agent.has_room() => match frame {
+                    Ok(Some(frame)) => self.frame(Side::Client, frame),
+                    Ok(None) | Err(_) => break End::Client,
+                },
+                () = self.to_client.send_first() => {}
+                () = self.to_agent.send_first() => {}
+                Some(event) = self.terminal_events.recv() => self.terminal_event(event),
+                () = sleep_until(deadline) => {
+                    let now = self.now();
+                    self.bridge.tick(now);
+                    self.collect();
+                }
+            }
+        };
+        self.end(end, child).await
+    }
+
+    fn now(&self) -> Moment {
+        Moment(self.start.elapsed().as_millis() as u64)
+    }
+
+    fn instant(&self, moment: Moment) -> tokio::time::Instant {
+        // One more, because the clock counts whole milliseconds.
+        (self.start + Duration::from_millis(moment.0 + 1)).into()
+    }
+
+    fn frame(&mut self, from: Side, frame: Frame) {
+        let line = match frame {
+            Frame::Message(line) => line,
+            Frame::Noise(noise) | Frame::Unfinished(noise) => {
+                if !noise.excerpt.trim().is_empty() {
+                    eprintln!("switchboard: {} sent {noise}", name_of(from));
+                }
+                return;
+            }
+            Frame::TooLong(long) => {
+                eprintln!("switchboard: {} sent {long}; it was dropped", name_of(from));
+                return;
+            }
+        };
+        if from == Side::Client {
+            self.write_record(Side::Client, &line);
+        }
+        let handled = self.bridge.handle(from, &line, self.now());
+        self.collect();
+        if handled == Handled::Forward {
+            if from == Side::Agent {
+                self.write_record(Side::Agent, &line);
+            }
+            self.way(from.other()).waiting.push_back(Waiting::Forwarded(line));
+        }
+    }
+
+    fn way(&mut self, to: Side) -> &mut Way {
+        match to {
+            Side::Client => &mut self.to_client,
+            Side::Agent => &mut self.to_agent,
+        }
+    }
+
+    fn terminal_event(&mut self, event: TerminalEvent) {
+        let now = self.now();
+        match event {
+            TerminalEvent::Output { terminal_id, bytes } => {
+                self.bridge.terminal_output(&terminal_id, &bytes, now);
+            }
+            TerminalEvent::Exited { terminal_id, code, signal } => {
+                self.bridge.terminal_exited(&terminal_id, code, signal.as_deref(), now);
+            }
+        }
+        self.collect();
+    }
+
+    /// Takes what the bridge has to send and to report.
+    fn collect(&mut self) {
+        let outputs: Vec<Output> = self.bridge.drain().collect();
+        for output in outputs {
+            match output {
+                Output::Line { to, line } => {
+                    if to == Side::Client {
+                        self.write_record(Side::Agent, &line);
+                    }
+                    self.way(to).waiting.push_back(Waiting::Made(line));
+                }
+                Output::Loss(loss) => self.write_loss(&loss),
+            }
+        }
+    }
+
+    fn write_loss(&mut self, loss: &Loss) {
+        if loss.severity == Severity::Guess {
+            return;
+        }
+        if let Some(file) = &mut self.losses
+            && let Ok(mut line) = serde_json::to_vec(loss)
+        {
+            line.push(b'\n');
+            if let Err(error) = file.write_all(&line) {
+                eprintln!("switchboard: losses are no longer written: {error}");
+                self.losses = None;
+            }
+        }
+    }
+
+    fn write_record(&mut self, from: Side, message: &str) {
+        let Some(file) = &mut self.record else { return };
+        let direction = match from {
+            Side::Client => "client->agent",
+            Side::Agent => "agent->client",
+        };
+        let time = self.start.elapsed().as_secs_f64();
+        if let Err(error) = writeln!(file, r#"{{"t":{time:.3},"dir":"{direction}","msg":{message}}}"#) {
+            eprintln!("switchboard: the recording ends here: {error}");
+            self.record = None;
+        }
+    }
+
+    /// One side is gone: the other is told what there is to tell, and ended.
+    async fn end(mut self, end: End, child: Child) -> Result<Outcome, CommandError> {
+        let failure = match end {
+            End::Client => {
+                self.bridge.finish();
+                None
+            }
+            End::Agent(reason) => {
+                let exit =
+                    tokio::time::timeout(Duration::from_millis(500), child.wait()).await.ok().flatten();
+                Some(describe_end(&child, exit, &reason))
+            }
+        };
+        if let Some(reason) = &failure {
+            self.bridge.close(Side::Agent, reason);
+        }
+        self.collect();
+        for way in [&mut self.to_client, &mut self.to_agent] {
+            way.send_ready();
+        }
+        while !self.to_client.waiting.is_empty() && !self.to_client.closed {
+            self.to_client.send_first().await;
+        }
+        let _ = tokio::time::timeout(Duration::from_secs(2), self.to_client.outbox.flush()).await;
+        let Service { to_agent, to_client, record, losses, bridge, .. } = self;
+        drop(to_agent);
+        drop(to_client);
+        child.shut_down().await;
+        if let Some(mut record) = record
+            && let Err(error) = record.flush()
+        {
+            eprintln!("switchboard: the recording is incomplete: {error}");
+        }
+        if losses.is_none() {
+            report(&bridge);
+        }
+        match failure {
+            Some(reason) => Err(CommandError::failed(reason)),
+            None => Ok(Outcome::Fine),
+        }
+    }
+}
+
+fn name_of(side: Side) -> &'static str {
+    match side {
+        Side::Client => "the client",
+        Side::Agent => "the agent",
+    }
+}
+
+fn describe_end(child: &Child, exit: Option<Exit>, reason: &str) -> String {
+    match exit {
+        Some(exit) => format!("the agent {} {exit}", child.program()),
+        None => format!("the agent {} is of no use any more: {reason}", child.program()),
+    }
+}
+
+/// What was lost, on standard error.
+fn report(bridge: &Bridge) {
+    let losses = bridge.losses();
+    if losses.total() == 0 {
+        return;
+    }
+    eprintln!("switchboard: {} things could not be carried over:", losses.total());
+    for (message, element, count) in losses.counts() {
+        let why =
+            losses.entries().iter().find(|loss| loss.message == message && loss.severity != Severity::Guess);
+        let why = why.map_or("", |loss| &loss.reason);
+        eprintln!("  {count} x {message} {element}: {why}");
+    }
+}
+
+async fn sleep_until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

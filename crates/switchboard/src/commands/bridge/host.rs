@@ -1,0 +1,176 @@
+//! Files and commands of this machine, for agents of version 1.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use switchboard_bridge::{FileAtHand, Host, HostError, TerminalStart};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+use tokio::sync::mpsc;
+
+/// The longest file that is read for somebody.
+const MAX_FILE: u64 = 32 * 1024 * 1024;
+
+/// Something that a command did.
+#[derive(Debug)]
+pub(super) enum TerminalEvent {
+    Output { terminal_id: String, bytes: Vec<u8> },
+    Exited { terminal_id: String, code: Option<i64>, signal: Option<String> },
+}
+
+/// Serves files and runs commands.
+#[derive(Debug)]
+pub(super) struct LocalHost {
+    files: bool,
+    events: mpsc::Sender<TerminalEvent>,
+    running: HashMap<String, Pid>,
+}
+
+impl LocalHost {
+    pub(super) fn new(files: bool, events: mpsc::Sender<TerminalEvent>) -> Self {
+        LocalHost { files, events, running: HashMap::new() }
+    }
+}
+
+impl Drop for LocalHost {
+    fn drop(&mut self) {
+        for group in self.running.values() {
+            let _ = kill_process_group(*group, Signal::KILL);
+        }
+    }
+}
+
+/// The real path of something that may not be there yet, if it is inside a root whichever links lead to it.
+fn real_path(path: &str, roots: &[String]) -> Result<PathBuf, HostError> {
+    let path = Path::new(path);
+    let real = match path.canonicalize() {
+        Ok(real) => real,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => {
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+                return Err(not_there(path, &error));
+            };
+            parent.canonicalize().map_err(|error| not_there(path, &error))?.join(name)
+        }
+        Err(error) => return Err(not_there(path, &error)),
+    };
+    let inside = |root: &String| Path::new(root).canonicalize().is_ok_and(|root| real.starts_with(root));
+    if roots.iter().any(inside) {
+        Ok(real)
+    } else {
+        let message = format!("{} leads out of the session's directories", path.display());
+        Err(HostError::failed(message))
+    }
+}
+
+fn not_there(path: &Path, error: &io::Error) -> HostError {
+    let message = format!("{}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::NotFound => HostError::not_found(message),
+        _ => HostError::failed(message),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, HostError> {
+    let metadata = path.metadata().map_err(|error| not_there(path, &error))?;
+    if !metadata.is_file() {
+        return Err(HostError::failed(format!("{} is no file", path.display())));
+    }
+    if metadata.len() > MAX_FILE {
+        return Err(HostError::failed(format!("{} is over {MAX_FILE} bytes", path.display())));
+    }
+    std::fs::read(path).map_err(|error| not_there(path, &error))
+}
+
+impl Host for LocalHost {
+    fn file(&mut self, path: &str, roots: &[String]) -> FileAtHand<'static> {
+        if !self.files {
+            return FileAtHand::Unknown;
+        }
+        match real_path(path, roots) {
+            Ok(real) if real.exists() => {
+                read(&real).map_or(FileAtHand::Unknown, |content| FileAtHand::Content(content.into()))
+            }
+            Ok(_) => FileAtHand::Absent,
+            Err(_) => FileAtHand::Unknown,
+        }
+    }
+
+    fn read_text_file(&mut self, path: &str, roots: &[String]) -> Result<String, HostError> {
+        let real = real_path(path, roots)?;
+        String::from_utf8(read(&real)?).map_err(|_| HostError::failed(format!("{path} is no text")))
+    }
+
+    fn write_text_file(&mut self, path: &str, content: &str, roots: &[String]) -> Result<(), HostError> {
+        let real = real_path(path, roots)?;
+        std::fs::write(&real, content).map_err(|error| not_there(&real, &error))
+    }
+
+    fn start_terminal(&mut self, start: &TerminalStart, roots: &[String]) -> Result<(), HostError> {
+        let directory = real_path(&start.cwd, roots)?;
+        // Agents that give one line mean what a shell makes of it.
+        let mut command = if start.args.is_empty() && start.command.contains(char::is_whitespace) {
+            let mut shell = Command::new("/bin/sh");
+            shell.arg("-c").arg(&start.command);
+            shell
+        } else {
+            let mut command = Command::new(&start.command);
+            command.args(&start.args);
+            command
+        };
+        command
+            .envs(start.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child =
+            command.spawn().map_err(|error| HostError::failed(format!("{}: {error}", start.command)))?;
+        if let Some(group) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
+            self.running.insert(start.terminal_id.clone(), group);
+        }
+        let (output, errors) = (child.stdout.take(), child.stderr.take());
+        let (terminal_id, events) = (start.terminal_id.clone(), self.events.clone());
+        tokio::spawn(async move {
+            tokio::join!(pass_on(output, &terminal_id, &events), pass_on(errors, &terminal_id, &events));
+            let (code, signal) = match child.wait().await {
+                Ok(status) => {
+                    (status.code().map(i64::from), status.signal().map(|signal| format!("signal {signal}")))
+                }
+                Err(_) => (None, None),
+            };
+            // It fails when nobody listens any more.
+            let _ = events.send(TerminalEvent::Exited { terminal_id, code, signal }).await;
+        });
+        Ok(())
+    }
+
+    fn kill_terminal(&mut self, terminal_id: &str) {
+        if let Some(group) = self.running.remove(terminal_id) {
+            // It fails when the process has ended already.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+async fn pass_on(
+    output: Option<impl AsyncRead + Unpin>,
+    terminal_id: &str,
+    events: &mpsc::Sender<TerminalEvent>,
+) {
+    let Some(mut output) = output else { return };
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(count) = output.read(&mut buffer).await
+        && count > 0
+    {
+        let bytes = buffer[..count].to_vec();
+        if events.send(TerminalEvent::Output { terminal_id: terminal_id.to_owned(), bytes }).await.is_err() {
+            return;
+        }
+    }
+}

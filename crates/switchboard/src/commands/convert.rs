@@ -1,0 +1,287 @@
+//! `switchboard convert`: a recording in the other version.
+
+use std::io::{BufWriter, Write};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use switchboard_bridge::{
+    Error, Loss, Moment, Note, Policy, RecordingBridge, Severity, Side, Stateless, Version,
+};
+use switchboard_protocol::check::{Recorded, Sender};
+
+use crate::arguments::{InputArgument, Protocol};
+use crate::lines::{Line, Lines, MAX_LINE};
+use crate::outcome::{CommandError, Outcome, write_error};
+
+/// Translate a recorded conversation into the other version
+///
+/// Reads JSON lines as `check` does: whole messages, or recorded lines ({"dir":"client->agent","msg":{...}}), and
+/// writes them in the wanted version, in the same form. What cannot be carried over is listed on standard error,
+/// one JSON object a line. Exit code 1 when anything was lost.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  switchboard convert --to v1 session.jsonl >session-v1.jsonl")]
+pub(crate) struct Arguments {
+    /// The version to translate into
+    #[arg(long, value_enum)]
+    to: Protocol,
+
+    #[command(flatten)]
+    input: InputArgument,
+
+    /// Translate each message by itself, and fail where that cannot be done
+    #[arg(long)]
+    stateless: bool,
+
+    /// What to do about losses in the session itself
+    #[arg(long, value_enum, default_value = "visible", conflicts_with = "stateless")]
+    policy: PolicyArgument,
+}
+
+/// What to do about losses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PolicyArgument {
+    /// End the turn with an error
+    Strict,
+    /// Say so in the session where a person would notice
+    Visible,
+    /// Say nothing in the session
+    Quiet,
+}
+
+impl From<PolicyArgument> for Policy {
+    fn from(policy: PolicyArgument) -> Self {
+        match policy {
+            PolicyArgument::Strict => Policy::Strict,
+            PolicyArgument::Visible => Policy::Visible,
+            PolicyArgument::Quiet => Policy::Quiet,
+        }
+    }
+}
+
+impl From<Protocol> for Version {
+    fn from(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::V1 => Version::V1,
+            Protocol::V2 => Version::V2,
+        }
+    }
+}
+
+/// What is printed about a loss.
+#[derive(Serialize)]
+struct Report<'l> {
+    line: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<&'l str>,
+    message: &'l str,
+    element: &'l str,
+    reason: &'l str,
+    severity: Severity,
+}
+
+/// The keys of a recorded line beside the message.
+#[derive(Deserialize)]
+struct Envelope<'l> {
+    #[serde(borrow, default)]
+    t: Option<&'l RawValue>,
+}
+
+/// One line of the output.
+#[derive(Serialize)]
+struct Written<'l> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    t: Option<&'l RawValue>,
+    dir: &'static str,
+    msg: &'l RawValue,
+}
+
+struct Writer<W> {
+    output: W,
+    lost: bool,
+}
+
+impl<W: Write> Writer<W> {
+    fn line(&mut self, from: Option<Side>, text: &str, form: &Form<'_>) -> std::io::Result<()> {
+        if form.wrapped
+            && let Some(from) = from
+        {
+            let dir = match from {
+                Side::Client => "client->agent",
+                Side::Agent => "agent->client",
+            };
+            let msg = serde_json::from_str(text)?;
+            serde_json::to_writer(&mut self.output, &Written { t: form.time, dir, msg })?;
+        } else {
+            self.output.write_all(text.as_bytes())?;
+        }
+        self.output.write_all(b"\n")
+    }
+
+    fn report(&mut self, report: &Report<'_>) {
+        self.lost = true;
+        // Standard error that cannot be written to is no reason to stop.
+        let _ = serde_json::to_writer(std::io::stderr(), report);
+        let _ = writeln!(std::io::stderr());
+    }
+
+    fn loss(&mut self, line: u64, loss: &Loss) {
+        // What was inferred is not lost.
+        if loss.severity == Severity::Guess {
+            return;
+        }
+        self.report(&Report {
+            line,
+            session: loss.session.as_deref(),
+            message: &loss.message,
+            element: &loss.element,
+            reason: &loss.reason,
+            severity: loss.severity,
+        });
+    }
+
+    fn fault(&mut self, line: u64, reason: &str) {
+        let severity = Severity::Major;
+        self.report(&Report { line, session: None, message: "line", element: "line", reason, severity });
+    }
+}
+
+/// The form in which a line came.
+#[derive(Clone, Copy, Default)]
+struct Form<'l> {
+    wrapped: bool,
+    time: Option<&'l RawValue>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let mut lines = Lines::new(arguments.input.open()?);
+    let mut writer = Writer { output: BufWriter::new(std::io::stdout().lock()), lost: false };
+    let to = Version::from(arguments.to);
+    let mut converter = if arguments.stateless {
+        Converter::Stateless(Stateless::new(to))
+    } else {
+        let recording = RecordingBridge::with_policy(to, arguments.policy.into());
+        Converter::Stateful { recording: Box::new(recording), clock: 0, wrapped: false }
+    };
+    loop {
+        let number = lines.number() + 1;
+        let text = match lines.next() {
+            Ok(Some(Line::Text(bytes))) => match str::from_utf8(bytes) {
+                Ok(text) if text.trim().is_empty() => continue,
+                Ok(text) => text,
+                Err(error) => {
+                    writer.fault(number, &format!("not UTF-8: {error}"));
+                    continue;
+                }
+            },
+            Ok(Some(Line::TooLong { length })) => {
+                writer.fault(number, &format!("a line of {length} bytes, of at most {MAX_LINE}"));
+                continue;
+            }
+            Ok(None) => break,
+            Err(error) => {
+                let name = arguments.input.name();
+                return Err(CommandError::failed(format!("cannot read {name}: {error}")));
+            }
+        };
+        converter.line(text, number, &mut writer).map_err(write_error)?;
+    }
+    converter.finish(lines.number(), &mut writer).map_err(write_error)?;
+    writer.output.flush().map_err(write_error)?;
+    Ok(if writer.lost { Outcome::Problems } else { Outcome::Fine })
+}
+
+enum Converter {
+    Stateless(Stateless),
+    Stateful { recording: Box<RecordingBridge>, clock: u64, wrapped: bool },
+}
+
+impl Converter {
+    fn line(&mut self, text: &str, number: u64, writer: &mut Writer<impl Write>) -> std::io::Result<()> {
+        let recorded = match Recorded::parse(text) {
+            Ok(recorded) => recorded,
+            Err(error) => {
+                writer.fault(number, &error.to_string());
+                return Ok(());
+            }
+        };
+        let from = recorded.sender.map(|sender| match sender {
+            Sender::Client => Side::Client,
+            Sender::Agent => Side::Agent,
+        });
+        let time = recorded
+            .wrapped
+            .then(|| serde_json::from_str::<Envelope<'_>>(text).ok().and_then(|envelope| envelope.t))
+            .flatten();
+        let form = Form { wrapped: recorded.wrapped, time };
+        match self {
+            Converter::Stateless(stateless) => match stateless.convert(recorded.message, from) {
+                Ok(converted) => {
+                    for line in &converted.value {
+                        writer.line(from, line, &form)?;
+                    }
+                    for Note { element, reason, severity } in &converted.omitted {
+                        let severity = *severity;
+                        writer.report(&Report {
+                            line: number,
+                            session: None,
+                            message: "message",
+                            element,
+                            reason,
+                            severity,
+                        });
+                    }
+                }
+                Err(Error::Unrepresentable { element, reason }) => {
+                    let severity = Severity::Major;
+                    writer.report(&Report {
+                        line: number,
+                        session: None,
+                        message: "message",
+                        element: &element,
+                        reason: &reason,
+                        severity,
+                    });
+                }
+                Err(error) => writer.fault(number, &error.to_string()),
+            },
+            Converter::Stateful { recording, clock, wrapped } => {
+                *wrapped = form.wrapped;
+                *clock = milliseconds(time).unwrap_or(*clock + 10);
+                recording.take(from, recorded.message, Moment(*clock));
+                write_out(recording, number, &form, writer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, number: u64, writer: &mut Writer<impl Write>) -> std::io::Result<()> {
+        if let Converter::Stateful { recording, wrapped, .. } = self {
+            recording.finish();
+            let form = Form { wrapped: *wrapped, time: None };
+            write_out(recording, number, &form, writer)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_out(
+    recording: &mut RecordingBridge,
+    number: u64,
+    form: &Form<'_>,
+    writer: &mut Writer<impl Write>,
+) -> std::io::Result<()> {
+    for line in recording.drain() {
+        writer.line(Some(line.from), &line.text, form)?;
+    }
+    for loss in recording.take_losses() {
+        writer.loss(number, &loss);
+    }
+    Ok(())
+}
+
+/// The time of a recorded line, which is in seconds.
+fn milliseconds(time: Option<&RawValue>) -> Option<u64> {
+    let seconds: f64 = time?.get().parse().ok()?;
+    let milliseconds = seconds * 1000.0;
+    (milliseconds.is_finite() && milliseconds >= 0.0).then_some(milliseconds as u64)
+}

@@ -1,0 +1,159 @@
+//! `switchboard demo-agent`: an agent without a model, for trying out clients.
+
+mod edits;
+mod faults;
+mod messages;
+mod permissions;
+mod scenario;
+mod store;
+mod work;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use switchboard_peer::{
+    Agent, AgentSession, Introduction, Recalled, SessionLists, Turn, Versions, agent_connection_options,
+    serve_versions,
+};
+use switchboard_protocol::rpc::{RpcError, codes};
+use switchboard_protocol::v2;
+use switchboard_transport::{Caller, Connection};
+
+use crate::outcome::{CommandError, Outcome};
+use store::Store;
+
+/// Be an agent on standard input and output that plays scenarios, without a model.
+///
+/// What it does is named by the first word of the prompt; `help` lists all of it. The same prompt always leads to
+/// the same messages. Scenarios that edit do so in the folder `switchboard-demo` of the session's working directory.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Version of the protocol that it speaks
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    protocol: u8,
+
+    /// Time between two pieces of streamed text, in milliseconds
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 0)]
+    pace: u64,
+
+    /// Folder to keep sessions in, so that a later run can resume them
+    #[arg(long, value_name = "FOLDER")]
+    store: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let versions = if arguments.protocol == 1 { Versions::One } else { Versions::Two };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
+    let served = runtime.block_on(async {
+        let connection = Connection::new(tokio::io::stdin(), tokio::io::stdout(), agent_connection_options());
+        let agent = Demo {
+            caller: connection.caller.clone(),
+            pace: Duration::from_millis(arguments.pace),
+            store: arguments.store.clone().map(Store::new),
+        };
+        serve_versions(agent, connection, versions).await
+    });
+    // Reading of standard input cannot be stopped, and must not keep the program alive.
+    runtime.shutdown_background();
+    served.map(|()| Outcome::Fine).map_err(|error| CommandError::failed(error.to_string()))
+}
+
+struct Demo {
+    /// For what no well-behaved agent would send.
+    caller: Caller,
+    pace: Duration,
+    store: Option<Store>,
+}
+
+/// Why a scenario could not be played.
+#[derive(Debug)]
+struct Failure(String);
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure(error.to_string())
+    }
+}
+
+type Played = Result<v2::StopReason, Failure>;
+
+impl Agent for Demo {
+    fn introduce(&self) -> Introduction {
+        let mut introduction = Introduction::new("switchboard-demo", env!("CARGO_PKG_VERSION"));
+        introduction.info.title = Some("Switchboard's demo agent".into());
+        introduction
+    }
+
+    fn session_id(&self, number: u64) -> String {
+        let taken = self.store.as_ref().map_or(0, Store::highest);
+        format!("demo-{}", number + taken)
+    }
+
+    async fn open_session(
+        &self,
+        _session: &AgentSession,
+        _request: &v2::NewSessionRequest<'_>,
+    ) -> Result<SessionLists, RpcError<'static>> {
+        Ok(lists())
+    }
+
+    async fn recall_session(&self, id: &str) -> Option<Recalled> {
+        let (cwd, history) = self.store.as_ref()?.read(id)?;
+        Some(Recalled { cwd, history, lists: lists() })
+    }
+
+    async fn turn_ended(&self, session: &AgentSession) {
+        if let Some(store) = &self.store {
+            let history = session.history().await;
+            if let Err(error) = store.write(session.id(), session.cwd(), &history) {
+                eprintln!("switchboard demo-agent: cannot keep the session: {error}");
+            }
+        }
+    }
+
+    async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, RpcError<'static>> {
+        let text = turn.text();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let played = match words.split_first() {
+            Some((name, rest)) => {
+                let name = name.strip_prefix('/').unwrap_or(name).to_lowercase();
+                scenario::play(self, turn, &name, rest).await
+            }
+            None => turn.say("You said nothing. Try `help`.").await.map_err(Failure::from).map(|()| END),
+        };
+        played.map_err(|Failure(reason)| RpcError::new(codes::INTERNAL_ERROR, reason))
+    }
+
+    async fn set_config_option(
+        &self,
+        session: &AgentSession,
+        request: &v2::SetSessionConfigOptionRequest<'_>,
+    ) -> Result<Vec<v2::SessionConfigOption<'static>>, RpcError<'static>> {
+        messages::set_option(session, request).await
+    }
+}
+
+const END: v2::StopReason = v2::StopReason::EndTurn;
+
+/// What every session offers.
+fn lists() -> SessionLists {
+    SessionLists {
+        config_options: Some(messages::options("calm", false)),
+        commands: Some(scenario::commands()),
+    }
+}
+
+impl Demo {
+    /// The time between two pieces; a cancel ends it early.
+    async fn pause(&self, turn: &Turn) {
+        if !self.pace.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(self.pace) => {}
+                () = turn.cancelled() => {}
+            }
+        }
+    }
+}

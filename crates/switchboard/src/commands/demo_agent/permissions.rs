@@ -1,0 +1,117 @@
+//! Scenarios in which the user is asked.
+
+use switchboard_diff::{BuildOptions, build_from_bytes};
+use switchboard_peer::{Decision, Turn, diff_content};
+use switchboard_protocol::{Extra, Field, Raw, Revision, UnknownVariant, Wire, v2};
+
+use super::edits::Folder;
+use super::{END, Failure, Played};
+
+pub(super) async fn with_tool_call(turn: &Turn) -> Played {
+    let folder = Folder::prepare(turn)?;
+    let path = folder.path("config.json");
+    let old = std::fs::read(&path)?;
+    let new = b"{\n  \"debug\": true,\n  \"level\": 3\n}\n";
+    let built = build_from_bytes(&path, Some(&old), Some(new), &BuildOptions::default());
+    let shown = path.display().to_string();
+    let call = turn
+        .tool_call("Edit config.json")
+        .kind(v2::ToolKind::Edit)
+        .locations([shown.clone()])
+        .announce()
+        .await?;
+    let update = v2::ToolCallUpdate {
+        content: Field::Set(vec![v2::ToolCallContent::diff(diff_content(&built.diff))]),
+        ..v2::ToolCallUpdate::new(call.id().to_owned())
+    };
+    let decision = turn
+        .ask(&format!("Write to {shown}?"))
+        .description("It turns debugging on.")
+        .about_update(update)
+        .ask()
+        .await?;
+    if decision.is_allowed() {
+        call.begin().await?;
+        std::fs::write(&path, new)?;
+        call.complete().await?;
+        turn.say("Debugging is on.").await?;
+    } else {
+        call.fail("Not allowed.").await?;
+        turn.say("Debugging stays off.").await?;
+    }
+    Ok(END)
+}
+
+pub(super) async fn with_command(turn: &Turn) -> Played {
+    let (command, cwd) = ("rm -rf build && make", turn.session().cwd());
+    let decision = turn.ask("Run a command?").about_command(command, cwd).ask().await?;
+    match decision {
+        Decision::Allowed(option) => {
+            let call = turn.tool_call(command).kind(v2::ToolKind::Execute).begin().await?;
+            let terminal = call.terminal(command, cwd).await?;
+            terminal.output(b"make: nothing to be done (this is a demo)\n").await?;
+            terminal.exit(0).await?;
+            call.complete().await?;
+            turn.say(&format!("You chose \"{}\".", option.name)).await?;
+        }
+        Decision::Rejected(option) => turn.say(&format!("You chose \"{}\".", option.name)).await?,
+        Decision::Undecided => turn.say("You did not choose.").await?,
+    }
+    Ok(END)
+}
+
+pub(super) async fn without_subject(turn: &Turn) -> Played {
+    use v2::PermissionOptionKind as Kind;
+    let decision = turn
+        .ask("May I go on?")
+        .description("There is nothing in particular that I want to do.")
+        .option("yes", "Yes, go on", Kind::AllowOnce)
+        .option("no", "No, stop", Kind::RejectOnce)
+        .option("ask-later", "Ask me later", Kind::from("_demo_later"))
+        .ask()
+        .await?;
+    say(turn, &decision).await
+}
+
+pub(super) async fn with_unknown_subject(turn: &Turn) -> Played {
+    let mut entries = Extra::new();
+    entries.insert("spell", Raw::from(serde_json::json!("abracadabra")));
+    let subject = UnknownVariant { tag: "_demo_spell".into(), entries };
+    let decision =
+        turn.ask("Cast a spell?").subject(v2::RequestPermissionSubject::Unknown(subject)).ask().await?;
+    say(turn, &decision).await
+}
+
+async fn say(turn: &Turn, decision: &Decision) -> Played {
+    let words = match decision {
+        Decision::Allowed(_) => "Then I go on.",
+        Decision::Rejected(_) => "Then I stop.",
+        Decision::Undecided => "No answer is no permission.",
+    };
+    turn.say(words).await?;
+    Ok(END)
+}
+
+const FORM: &str = r#"{"type":"object","title":"A name","properties":{
+    "name":{"type":"string","title":"Your name","maxLength":40},
+    "colour":{"type":"string","enum":["red","green"],"default":"green"}},"required":["name"]}"#;
+
+pub(super) async fn form(turn: &Turn) -> Played {
+    let capabilities = turn.session().client_capabilities();
+    let can = capabilities.elicitation.as_ref().is_some_and(|modes| modes.form.is_some());
+    if !can {
+        turn.say("Your client cannot show forms.").await?;
+        return Ok(END);
+    }
+    let schema = v2::ElicitationSchema::decode(FORM, Revision::Any).map_err(Failure::from)?;
+    let mut form = v2::ElicitationFormMode::new("Who are you?", schema);
+    form.session_id = Some(turn.session().id().into());
+    let answer = turn.elicit(&v2::CreateElicitationRequest::Form(form)).await?;
+    let words = match &answer {
+        v2::CreateElicitationResponse::Accept(_) => format!("You sent {}.", answer.encode(Revision::Any)),
+        v2::CreateElicitationResponse::Decline(_) => "You would rather not say.".to_owned(),
+        _ => "No answer.".to_owned(),
+    };
+    turn.say(&words).await?;
+    Ok(END)
+}

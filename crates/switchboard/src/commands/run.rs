@@ -1,0 +1,258 @@
+//! `switchboard run`.
+
+mod conversation;
+mod entry_text;
+mod permissions;
+mod screen;
+mod view;
+
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use switchboard_transport::Program;
+
+use crate::configuration::Configuration;
+use crate::outcome::{CommandError, Outcome};
+
+/// Send one prompt to an agent and show what it does.
+///
+/// The prompt comes before the `--` of a command line: `switchboard run "Fix the build" -- my-agent --acp`. Without a
+/// prompt, standard input or --file has it. The agent `demo` is built in. Exit codes: 0 the agent finished, 1 it failed,
+/// 2 wrong usage, 3 timeout, 4 no session, 5 a permission was denied, 130 interrupted.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Name of a configured agent (see `switchboard agents`), unless a command line is given; then the prompt
+    #[arg(value_name = "AGENT")]
+    first: Option<String>,
+
+    /// What to tell the agent
+    #[arg(value_name = "PROMPT")]
+    second: Option<String>,
+
+    /// Command line that starts the agent
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+
+    /// Read the prompt from a file
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Working directory of the session, instead of the current one
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+
+    /// What to print: text for people, json for every update on a line, quiet for the last message alone
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+
+    /// Allow everything that the agent asks for
+    #[arg(long, conflicts_with_all = ["approve_reads", "deny_all"])]
+    approve_all: bool,
+
+    /// Allow tool calls that say that they only read or search
+    #[arg(long, conflicts_with = "deny_all")]
+    approve_reads: bool,
+
+    /// Deny everything that the agent asks for; so it is without a terminal to ask on
+    #[arg(long)]
+    deny_all: bool,
+
+    /// Give up after this time: seconds, or with a unit as in 90s, 5m, 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    timeout: Option<Duration>,
+
+    /// Go on with a session instead of opening one
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+
+    /// Set an option of the session before the prompt; may be repeated
+    #[arg(long, value_name = "ID=VALUE", value_parser = parse_setting)]
+    set: Vec<(String, String)>,
+}
+
+/// What is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    Text,
+    Json,
+    Quiet,
+}
+
+/// What happens when the agent asks for a permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policy {
+    ApproveAll,
+    ApproveReads,
+    DenyAll,
+    Ask,
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.find(|character: char| !character.is_ascii_digit() && character != '.') {
+        Some(place) => text.split_at(place),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("\"{unit}\" is no unit of time; use ms, s, m or h")),
+    };
+    let seconds: f64 = number.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds * factor).map_err(|_| "not a time".to_owned())
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (id, value) = text.split_once('=').ok_or("expected ID=VALUE")?;
+    if id.is_empty() {
+        return Err("the id is empty".to_owned());
+    }
+    Ok((id.to_owned(), value.to_owned()))
+}
+
+/// The longest prompt that is read.
+const MAX_PROMPT: u64 = 16 * 1024 * 1024;
+
+pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
+    let cwd = working_directory(arguments.cwd.as_ref())?;
+    let (program, argument) = program(&arguments, &cwd)?;
+    let prompt = prompt(&arguments, argument)?;
+    let policy = match (arguments.approve_all, arguments.approve_reads, arguments.deny_all) {
+        (true, ..) => Policy::ApproveAll,
+        (_, true, _) => Policy::ApproveReads,
+        (.., true) => Policy::DenyAll,
+        _ => Policy::Ask,
+    };
+    let task = conversation::Task {
+        program: program.working_directory(&cwd),
+        cwd: cwd.display().to_string(),
+        prompt,
+        format: arguments.format,
+        policy,
+        timeout: arguments.timeout,
+        session: arguments.session,
+        settings: arguments.set,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(conversation::run(task));
+    // A thread that waits for the keyboard must not keep the program alive.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn working_directory(asked: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
+    let path = match asked {
+        Some(path) => path.clone(),
+        None => PathBuf::from("."),
+    };
+    match path.canonicalize() {
+        Ok(path) if path.is_dir() => Ok(path),
+        Ok(path) => Err(CommandError::usage(format!("{} is not a folder", path.display()))),
+        Err(error) => Err(CommandError::usage(format!("cannot use the folder {}: {error}", path.display()))),
+    }
+}
+
+/// The agent's program, and the prompt where it is on the command line.
+fn program(arguments: &Arguments, cwd: &std::path::Path) -> Result<(Program, Option<String>), CommandError> {
+    let Arguments { first, second, command, .. } = arguments;
+    if let Some((program, rest)) = command.split_first() {
+        if second.is_some() {
+            return Err(CommandError::usage("either an agent's name or a command line, not both")
+                .hint("with `-- CMD`, only the prompt comes before it"));
+        }
+        return Ok((Program::new(absolute_program(program)).args(rest), first.clone()));
+    }
+    let Some(name) = first else {
+        return Err(CommandError::usage("which agent?")
+            .hint("name one that `switchboard agents` lists, or give a command line behind `--`")
+            .hint("`switchboard run demo help` shows what the built-in demo agent can do"));
+    };
+    let configuration = Configuration::read(cwd);
+    if let Some(agent) = configuration.find(name) {
+        return Ok((agent.program(), second.clone()));
+    }
+    if name == "demo" {
+        let ourselves = std::env::current_exe()
+            .map_err(|error| CommandError::failed(format!("cannot find this program: {error}")))?;
+        return Ok((Program::new(ourselves).args(["demo-agent"]), second.clone()));
+    }
+    let mut error = CommandError::usage(format!("no agent is called \"{name}\""));
+    error = match configuration.names()[..] {
+        [] => error.hint("no agents are configured; a command line goes behind `--`"),
+        ref names => error.hint(format!("configured are: {}", names.join(", "))),
+    };
+    for problem in &configuration.problems {
+        error = error.hint(problem);
+    }
+    Err(error)
+}
+
+/// A relative path of a program is meant from where the user is, not from the session's folder.
+fn absolute_program(program: &str) -> PathBuf {
+    if program.contains('/') {
+        std::path::absolute(program).unwrap_or_else(|_| program.into())
+    } else {
+        program.into()
+    }
+}
+
+fn prompt(arguments: &Arguments, argument: Option<String>) -> Result<String, CommandError> {
+    let read = |source: &mut dyn Read, name: &str| {
+        let mut text = String::new();
+        match source.take(MAX_PROMPT + 1).read_to_string(&mut text) {
+            Ok(_) if text.len() as u64 > MAX_PROMPT => {
+                Err(CommandError::usage(format!("the prompt in {name} is too long")))
+            }
+            Ok(_) => Ok(text),
+            Err(error) => Err(CommandError::usage(format!("cannot read the prompt from {name}: {error}"))),
+        }
+    };
+    let text = match (argument, &arguments.file) {
+        (Some(_), Some(_)) => return Err(CommandError::usage("a prompt and --file exclude each other")),
+        (Some(text), None) if text != "-" => text,
+        (None, Some(path)) if path.as_os_str() != "-" => {
+            let mut file = std::fs::File::open(path)
+                .map_err(|error| CommandError::usage(format!("cannot open {}: {error}", path.display())))?;
+            read(&mut file, &path.display().to_string())?
+        }
+        _ => {
+            let mut input = std::io::stdin();
+            if input.is_terminal() {
+                return Err(CommandError::usage("there is no prompt")
+                    .hint("put it on the command line, into --file or on standard input"));
+            }
+            read(&mut input, "standard input")?
+        }
+    };
+    if text.trim().is_empty() {
+        return Err(CommandError::usage("the prompt is empty"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_time("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_time("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_time("20ms"), Ok(Duration::from_millis(20)));
+        assert!(parse_time("5 days").is_err());
+        assert!(parse_time("-1").is_err());
+        assert!(parse_time("").is_err());
+    }
+
+    #[test]
+    fn settings_have_an_id_and_a_value() {
+        assert_eq!(parse_setting("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert!(parse_setting("a").is_err());
+        assert!(parse_setting("=b").is_err());
+    }
+}

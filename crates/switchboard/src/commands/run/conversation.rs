@@ -1,0 +1,559 @@
+//! One prompt, from the start of the agent to its end.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, PermissionQuestion, TurnEnd};
+use switchboard_protocol::rpc::{RpcError, codes};
+use switchboard_protocol::v2::{self, StopReason};
+use switchboard_transport::{Child, Program};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::permissions::{self, Keyboard, Verdict};
+use super::screen::Screen;
+use super::view::{JsonView, QuietView, View};
+use super::{Format, Policy};
+use crate::outcome::{CommandError, Outcome, write_error};
+use crate::terminal::text::{visible, visible_line};
+
+/// What is to be done.
+pub(super) struct Task {
+    pub(super) program: Program,
+    pub(super) cwd: String,
+    pub(super) prompt: String,
+    pub(super) format: Format,
+    pub(super) policy: Policy,
+    pub(super) timeout: Option<Duration>,
+    pub(super) session: Option<String>,
+    pub(super) settings: Vec<(String, String)>,
+}
+
+/// How long the agent may take to stop after it was told to.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
+/// How many odd things of the agent are told one by one.
+const TOLD_ODDITIES: usize = 3;
+
+/// Why the work is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    Interrupted,
+    Timeout,
+}
+
+impl From<Stop> for Outcome {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Interrupted => Outcome::Interrupted,
+            Stop::Timeout => Outcome::Timeout,
+        }
+    }
+}
+
+/// What ends the run before its time.
+enum Halt {
+    Stop(Stop),
+    Failed(CommandError),
+}
+
+impl From<CommandError> for Halt {
+    fn from(error: CommandError) -> Self {
+        Halt::Failed(error)
+    }
+}
+
+impl From<io::Error> for Halt {
+    fn from(error: io::Error) -> Self {
+        // A reader that has seen enough is no reason to complain, but the agent must be ended all the same.
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Halt::Stop(Stop::Interrupted)
+        } else {
+            Halt::Failed(write_error(error))
+        }
+    }
+}
+
+/// Interruptions by the user, and the end of the time.
+struct Clock {
+    interrupt: Signal,
+    terminate: Signal,
+    deadline: Option<Instant>,
+}
+
+impl Clock {
+    fn start(timeout: Option<Duration>) -> Result<Self, CommandError> {
+        let failed = |error: io::Error| CommandError::failed(format!("cannot listen for signals: {error}"));
+        Ok(Clock {
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+        })
+    }
+
+    async fn next(&mut self) -> Stop {
+        let deadline = self.deadline;
+        let passed = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => Stop::Interrupted,
+            _ = self.terminate.recv() => Stop::Interrupted,
+            () = passed => Stop::Timeout,
+        }
+    }
+}
+
+pub(super) async fn run(task: Task) -> Result<Outcome, CommandError> {
+    let mut clock = Clock::start(task.timeout)?;
+    let started = task.program.connect(Client::connection_options());
+    let (child, connection) = started.map_err(|error| CommandError::no_session(error.to_string()))?;
+    let options = ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"));
+    let connected = tokio::select! {
+        biased;
+        connected = Client::connect(connection, options) => connected,
+        stop = clock.next() => {
+            child.shut_down().await;
+            if stop == Stop::Timeout {
+                eprintln!("switchboard: the agent did not introduce itself in the time that it had");
+            }
+            return Ok(stop.into());
+        }
+    };
+    let client = match connected {
+        Ok(client) => client,
+        Err(error) => {
+            child.shut_down().await;
+            return Err(no_client(&error));
+        }
+    };
+    let mut runner = Runner::new(client, clock, &task);
+    let halted = runner.work(task).await;
+    let outcome = match halted {
+        Ok(outcome) => Ok(outcome),
+        Err(Halt::Stop(stop)) => Ok(stop.into()),
+        Err(Halt::Failed(error)) => Err(error),
+    };
+    let ended = runner.show_end();
+    drop(runner);
+    end(&child).await;
+    ended.map_err(write_error)?;
+    outcome
+}
+
+/// Ends the agent, at once when the user insists.
+async fn end(child: &Child) {
+    let interrupted = async {
+        match signal(SignalKind::interrupt()) {
+            Ok(mut interrupt) => drop(interrupt.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = child.shut_down() => {}
+        () = interrupted => {}
+    }
+}
+
+fn no_client(error: &Error) -> CommandError {
+    let failed = CommandError::no_session(visible(&error.to_string()));
+    match error {
+        Error::Transport(switchboard_transport::Error::DeadlinePassed { .. }) => {
+            failed.hint("the program runs, but does not answer as an agent should")
+        }
+        _ => failed,
+    }
+}
+
+struct Runner {
+    agent: AgentHandle,
+    feed: Feed,
+    view: Box<dyn View>,
+    clock: Clock,
+    policy: Policy,
+    /// Whether there is a terminal to ask on.
+    can_ask: bool,
+    keyboard: Option<Keyboard>,
+    questions: VecDeque<PermissionQuestion>,
+    session: Option<String>,
+    /// Whether a prompt is worked on, which can be cancelled.
+    prompted: bool,
+    stopping: Option<Stop>,
+    denied: bool,
+    oddities: usize,
+}
+
+impl Runner {
+    fn new(client: Client, clock: Clock, task: &Task) -> Self {
+        let view: Box<dyn View> = match task.format {
+            Format::Text => Box::new(Screen::new()),
+            Format::Json => Box::new(JsonView),
+            Format::Quiet => Box::new(QuietView),
+        };
+        Runner {
+            agent: client.agent,
+            feed: client.feed,
+            view,
+            clock,
+            policy: task.policy,
+            can_ask: io::stdin().is_terminal() && io::stderr().is_terminal(),
+            keyboard: None,
+            questions: VecDeque::new(),
+            session: None,
+            prompted: false,
+            stopping: None,
+            denied: false,
+            oddities: 0,
+        }
+    }
+
+    async fn work(&mut self, task: Task) -> Result<Outcome, Halt> {
+        let session = self.open(&task).await?;
+        self.session = Some(session.clone());
+        self.view.note(&format!("session {session} of {}", self.agent.description().name()))?;
+        for (id, value) in &task.settings {
+            self.set(&session, id, value).await?;
+        }
+        let agent = self.agent.clone();
+        let prompt = vec![v2::ContentBlock::text(task.prompt)];
+        self.prompted = true;
+        let inserted = {
+            let session = session.clone();
+            self.drive(async move { agent.prompt(&session, prompt).await }).await?
+        };
+        let mut turn = match inserted {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(_)) if self.stopping.is_some() => return Ok(self.outcome(None)),
+            Ok(Err(error)) => return Err(CommandError::failed(refusal("the prompt", &error)).into()),
+            Err(error) => return Err(lost(&error).into()),
+        };
+        let ended = self.drive(async move { turn.ended().await }).await?;
+        match ended {
+            Ok(end) => {
+                self.tell_end(&end)?;
+                Ok(self.outcome(Some(&end)))
+            }
+            Err(error) => Err(lost(&error).into()),
+        }
+    }
+
+    /// The session to work in: a new one, or the one that was asked for.
+    async fn open(&mut self, task: &Task) -> Result<String, Halt> {
+        let agent = self.agent.clone();
+        let (cwd, session) = (task.cwd.clone(), task.session.clone());
+        let opened = self
+            .drive(async move {
+                match session {
+                    None => {
+                        let request = v2::NewSessionRequest::new(cwd);
+                        let reply = agent.new_session(&request).await?;
+                        Ok(reply.map(|response| response.session_id.into_owned()))
+                    }
+                    Some(session) => {
+                        let request = v2::ResumeSessionRequest::new(session.clone(), cwd);
+                        Ok(agent.resume_session(&request).await?.map(|_| session))
+                    }
+                }
+            })
+            .await?;
+        match opened {
+            Ok(Ok(session)) => Ok(session),
+            Ok(Err(error)) => {
+                let mut failed = CommandError::no_session(refusal("a session", &error));
+                if error.code == codes::AUTHENTICATION_REQUIRED {
+                    for method in &self.agent.description().auth_methods {
+                        let name = match method {
+                            v2::AuthMethod::Agent(method) => method.name.clone(),
+                            v2::AuthMethod::Terminal(method) => method.name.clone(),
+                            v2::AuthMethod::Unknown(method) => method.text("name").unwrap_or_default(),
+                        };
+                        failed = failed.hint(format!("a way to log in: {}", visible_line(&name)));
+                    }
+                }
+                Err(failed.into())
+            }
+            Err(error @ Error::Transport(_)) => {
+                let failed = CommandError::no_session(visible(&error.to_string()));
+                Err(failed.into())
+            }
+            Err(error) => Err(CommandError::no_session(visible(&Error::to_string(&error))).into()),
+        }
+    }
+
+    /// Sets an option in the form that the session wants.
+    async fn set(&mut self, session: &str, id: &str, value: &str) -> Result<(), Halt> {
+        let sessions = self.feed.sessions();
+        let found = sessions.get(session, |session| {
+            let options = session.config_options();
+            let names: Vec<String> = options.iter().map(option_id).collect();
+            let is_boolean = options.iter().any(|option| {
+                matches!(option, v2::SessionConfigOption::Boolean(boolean) if boolean.config_id == id)
+            });
+            (names, is_boolean)
+        });
+        let (names, is_boolean) = found.unwrap_or_default();
+        let request = if is_boolean {
+            let value: bool = value.parse().map_err(|_| {
+                CommandError::usage(format!("the option {id} is true or false, not \"{value}\""))
+            })?;
+            v2::SetSessionConfigOptionRequest::Boolean(v2::SetConfigBoolean::new(
+                session.to_owned(),
+                id.to_owned(),
+                value,
+            ))
+        } else {
+            let (session, id, value) = (session.to_owned(), id.to_owned(), value.to_owned());
+            v2::SetSessionConfigOptionRequest::Id(v2::SetConfigId::new(session, id, value))
+        };
+        let agent = self.agent.clone();
+        match self.drive(async move { agent.set_config_option(&request).await }).await? {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => {
+                let mut failed = CommandError::usage(refusal(&format!("{id}={value}"), &error));
+                if !names.is_empty() {
+                    failed = failed.hint(format!("the session has: {}", names.join(", ")));
+                }
+                Err(failed.into())
+            }
+            Err(error) => Err(lost(&error).into()),
+        }
+    }
+
+    /// Drives the connection until a future is done. The first interruption cancels the work, the second ends it.
+    async fn drive<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Halt> {
+        tokio::pin!(future);
+        loop {
+            let asking = !self.questions.is_empty();
+            tokio::select! {
+                biased;
+                output = &mut future => return Ok(output),
+                stop = self.clock.next() => self.stop(stop).await?,
+                line = next_line(&mut self.keyboard), if asking => self.answer(line).await?,
+                event = self.feed.next() => match event {
+                    Some(event) => self.take(event).await?,
+                    None => return Ok(future.await),
+                },
+            }
+        }
+    }
+
+    async fn stop(&mut self, stop: Stop) -> Result<(), Halt> {
+        if let Some(first) = self.stopping {
+            return Err(Halt::Stop(first));
+        }
+        self.stopping = Some(stop);
+        let Some(session) = self.session.clone().filter(|_| self.prompted) else {
+            return Err(Halt::Stop(stop));
+        };
+        self.view.note(match stop {
+            Stop::Interrupted => "cancelling; interrupt again to end at once",
+            Stop::Timeout => "the time is over; cancelling",
+        })?;
+        self.questions.clear();
+        self.clock.deadline = Some(Instant::now() + CANCEL_PATIENCE);
+        // An agent that does not read any more is ended when the patience is over.
+        let _ = timeout(Duration::from_secs(1), self.agent.cancel(&session)).await;
+        Ok(())
+    }
+
+    async fn take(&mut self, event: Event) -> Result<(), Halt> {
+        match event {
+            Event::Update(update) => {
+                let Runner { feed, view, session, .. } = self;
+                if session.as_deref() == Some(&**update.session()) {
+                    let shown =
+                        feed.sessions().get(update.session(), |session| view.update(session, &update));
+                    shown.unwrap_or(Ok(()))?;
+                }
+            }
+            Event::Permission(question) => self.take_question(question).await?,
+            Event::Elicitation(question) => {
+                self.view.note("the agent asks for data, which cannot be given here")?;
+                let _ = question.dismiss();
+            }
+            Event::Withdrawn { id } => {
+                let before = self.questions.len();
+                let asked = self.questions.front().is_some_and(|question| *question.id() == id);
+                self.questions.retain(|question| *question.id() != id);
+                if self.questions.len() < before {
+                    if asked {
+                        self.view.answered("the agent took the question back")?;
+                    }
+                    self.ask_next(asked)?;
+                }
+            }
+            Event::Malformed { reason, .. } => self.odd(&format!("a message cannot be read: {reason}"))?,
+            Event::Anomaly(anomaly) => self.odd(&anomaly.to_string())?,
+            Event::TooManySessions => self.odd("the agent talks of too many sessions")?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Tells something odd that the agent did, but not without end.
+    fn odd(&mut self, words: &str) -> io::Result<()> {
+        self.oddities += 1;
+        match self.oddities {
+            count if count <= TOLD_ODDITIES => {
+                self.view.note(&format!("from the agent: {}", shortened(words)))
+            }
+            count if count == TOLD_ODDITIES + 1 => {
+                self.view.note("from the agent: more of that kind, not shown")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn take_question(&mut self, question: PermissionQuestion) -> Result<(), Halt> {
+        if self.stopping.is_some() {
+            let _ = question.dismiss();
+            return Ok(());
+        }
+        let title = visible_line(&question.request().title);
+        let sessions = self.feed.sessions();
+        let verdict = sessions
+            .get(question.session(), |session| {
+                permissions::judge(self.policy, self.can_ask, session, &question)
+            })
+            .unwrap_or(Verdict::Deny);
+        match verdict {
+            Verdict::Approve => match permissions::allowing(&question) {
+                Some(option) => {
+                    self.view.note(&format!("allowed: {title}"))?;
+                    choose(&question, &option.option_id, "policy").await;
+                }
+                None => self.deny(&question, &title).await?,
+            },
+            Verdict::Deny => self.deny(&question, &title).await?,
+            Verdict::AskUser => {
+                self.questions.push_back(question);
+                self.ask_next(self.questions.len() == 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn deny(&mut self, question: &PermissionQuestion, title: &str) -> Result<(), Halt> {
+        self.denied = true;
+        self.view.note(&format!("denied: {title}"))?;
+        match permissions::rejecting(question) {
+            Some(option) => choose(question, &option.option_id, "policy").await,
+            None => drop(question.dismiss()),
+        }
+        Ok(())
+    }
+
+    /// Shows the first question, when it has become the first.
+    fn ask_next(&mut self, is_new: bool) -> io::Result<()> {
+        let Some(question) = self.questions.front().filter(|_| is_new) else { return Ok(()) };
+        self.keyboard.get_or_insert_with(Keyboard::listen);
+        let view = &mut self.view;
+        let shown = self.feed.sessions().get(question.session(), |session| view.ask(session, question));
+        shown.unwrap_or(Ok(()))
+    }
+
+    /// The user typed something, or left.
+    async fn answer(&mut self, line: Option<String>) -> Result<(), Halt> {
+        let Some(question) = self.questions.front().cloned() else { return Ok(()) };
+        let Some(line) = line else {
+            // Nobody is there to be asked any more.
+            self.can_ask = false;
+            self.keyboard = None;
+            let title = visible_line(&question.request().title);
+            for question in std::mem::take(&mut self.questions) {
+                self.deny(&question, &title).await?;
+            }
+            return Ok(());
+        };
+        let Some(option) = permissions::chosen(&question, &line) else {
+            self.view.note("please type the number of an option")?;
+            self.ask_next(true)?;
+            return Ok(());
+        };
+        use v2::PermissionOptionKind as Kind;
+        if !matches!(option.kind, Kind::AllowOnce | Kind::AllowAlways) {
+            self.denied = true;
+        }
+        let name = visible_line(&option.name);
+        choose(&question, &option.option_id, "user").await;
+        self.questions.pop_front();
+        self.view.answered(&format!("answered: {name}"))?;
+        self.ask_next(true)?;
+        Ok(())
+    }
+
+    fn tell_end(&mut self, end: &TurnEnd) -> io::Result<()> {
+        let words = match (&end.stop_reason, &end.error) {
+            (Some(StopReason::EndTurn) | None, _) => return Ok(()),
+            (Some(StopReason::Error), Some(error)) => format!("the agent failed: {}", error.message),
+            (Some(StopReason::Error), None) => "the agent failed".to_owned(),
+            (Some(StopReason::Cancelled), _) => "cancelled".to_owned(),
+            (Some(StopReason::Refusal), _) => "the agent refused".to_owned(),
+            (Some(StopReason::MaxTokens), _) => "the agent ran out of tokens".to_owned(),
+            (Some(StopReason::MaxTurnRequests), _) => "the agent made too many requests".to_owned(),
+            (Some(other), _) => format!("the agent stopped: {other}"),
+        };
+        self.view.note(&words)
+    }
+
+    fn outcome(&self, end: Option<&TurnEnd>) -> Outcome {
+        if let Some(stop) = self.stopping {
+            return stop.into();
+        }
+        if self.denied {
+            return Outcome::PermissionDenied;
+        }
+        match end.map(|end| &end.stop_reason) {
+            Some(Some(StopReason::EndTurn) | None) => Outcome::Fine,
+            _ => Outcome::Problems,
+        }
+    }
+
+    fn show_end(&mut self) -> io::Result<()> {
+        let Runner { feed, view, session, .. } = self;
+        let shown =
+            session.as_ref().and_then(|id| feed.sessions().get(id, |session| view.end(Some(session))));
+        shown.unwrap_or_else(|| view.end(None))
+    }
+}
+
+async fn next_line(keyboard: &mut Option<Keyboard>) -> Option<String> {
+    match keyboard {
+        Some(keyboard) => keyboard.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn choose(question: &PermissionQuestion, option: &str, by: &str) {
+    // One that was taken back in this moment needs no answer, and an agent that does not read is noticed elsewhere.
+    let _ = timeout(Duration::from_secs(1), question.choose(option, by)).await;
+}
+
+fn option_id(option: &v2::SessionConfigOption<'_>) -> String {
+    let id = match option {
+        v2::SessionConfigOption::Select(select) => select.config_id.clone(),
+        v2::SessionConfigOption::Boolean(boolean) => boolean.config_id.clone(),
+        v2::SessionConfigOption::Unknown(unknown) => unknown.text("configId").unwrap_or_default(),
+    };
+    visible_line(&id)
+}
+
+fn refusal(what: &str, error: &RpcError<'_>) -> String {
+    format!("the agent refuses {what}: {}", visible(&error.to_string()))
+}
+
+fn lost(error: &Error) -> CommandError {
+    CommandError::failed(format!("the agent is gone: {}", visible(&error.to_string())))
+}
+
+fn shortened(words: &str) -> String {
+    const LONGEST: usize = 200;
+    if words.chars().count() <= LONGEST {
+        return words.to_owned();
+    }
+    words.chars().take(LONGEST).chain("...".chars()).collect()
+}

@@ -1,0 +1,187 @@
+//! Entries of a session as text for people.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use switchboard_protocol::v2;
+use switchboard_session::{Session, ToolCall};
+
+use crate::terminal::diff;
+use crate::terminal::style::{Role, Style};
+use crate::terminal::text::{terminal_output, visible, visible_line};
+
+/// How much of a long output is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Amount {
+    /// The last lines.
+    Tail,
+    /// All of it.
+    All,
+}
+
+const TAIL: usize = 12;
+
+/// The title to show for a tool call.
+pub(super) fn title(call: &ToolCall) -> String {
+    let title = call.title().or_else(|| call.name()).unwrap_or("A tool call without a title");
+    visible_line(title)
+}
+
+/// One line: how it stands, what it is, how long it took.
+pub(super) fn headline(call: &ToolCall, took: Option<Duration>, style: Style) -> String {
+    let (mark, role) = match call.status() {
+        v2::ToolCallStatus::Completed => ("✓", Role::Good),
+        v2::ToolCallStatus::Failed => ("✗", Role::Bad),
+        v2::ToolCallStatus::Cancelled => ("∅", Role::Doubtful),
+        _ => ("…", Role::Doubtful),
+    };
+    let mut line = format!("{} {}", style.paint(role, mark), style.paint(Role::Strong, title(call)));
+    let status = visible_line(call.status().as_str());
+    let details = match took {
+        Some(took) => format!("{status}, {}", duration(took)),
+        None => status,
+    };
+    let _ = write!(line, " {}", style.paint(Role::Faint, format!("({details})")));
+    line
+}
+
+fn duration(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds < 60.0 => format!("{seconds:.1} s"),
+        seconds => format!("{:.0} min {:02.0} s", (seconds / 60.0).floor(), seconds % 60.0),
+    }
+}
+
+/// What a tool call has produced.
+pub(super) fn content(session: &Session, call: &ToolCall, amount: Amount, style: Style) -> String {
+    let mut text = String::new();
+    let mut words = String::new();
+    for item in call.content().items() {
+        if let Some(more) = item.text() {
+            words.push_str(more);
+            continue;
+        }
+        push_words(&mut text, &mut words, amount);
+        match item.block() {
+            v2::ToolCallContent::Diff(content) => text.push_str(&diff::render(&content, style)),
+            v2::ToolCallContent::Terminal(terminal) => {
+                if let Some(terminal) = session.terminal(&terminal.terminal_id) {
+                    if let Some(command) = terminal.command() {
+                        let _ = writeln!(
+                            text,
+                            "{}",
+                            style.paint(Role::Faint, format!("$ {}", visible_line(command)))
+                        );
+                    }
+                    words = terminal_output(&terminal.output().to_vec());
+                    push_words(&mut text, &mut words, amount);
+                }
+            }
+            v2::ToolCallContent::Content(content) => {
+                let _ = writeln!(text, "{}", block(&content.content));
+            }
+            v2::ToolCallContent::Unknown(unknown) => {
+                let _ = writeln!(text, "[{}]", visible_line(&unknown.tag));
+            }
+        }
+    }
+    push_words(&mut text, &mut words, amount);
+    text
+}
+
+fn push_words(text: &mut String, words: &mut String, amount: Amount) {
+    let taken = std::mem::take(words);
+    let shown = visible(taken.trim_end_matches('\n'));
+    if shown.is_empty() {
+        return;
+    }
+    let lines: Vec<&str> = shown.lines().collect();
+    let skipped = if amount == Amount::Tail { lines.len().saturating_sub(TAIL) } else { 0 };
+    if skipped > 0 {
+        let _ = writeln!(text, "... {skipped} lines before");
+    }
+    for line in &lines[skipped..] {
+        text.push_str(line);
+        text.push('\n');
+    }
+}
+
+/// Content that is no plain text, in brackets.
+pub(super) fn block(block: &v2::ContentBlock<'_>) -> String {
+    match block {
+        v2::ContentBlock::Text(text) => visible(&text.text).into_owned(),
+        v2::ContentBlock::Image(image) => format!("[image, {}]", visible_line(&image.mime_type)),
+        v2::ContentBlock::Audio(audio) => format!("[audio, {}]", visible_line(&audio.mime_type)),
+        v2::ContentBlock::ResourceLink(link) => {
+            format!("[{}]({})", visible_line(&link.name), visible_line(&link.uri))
+        }
+        v2::ContentBlock::Resource(resource) => match &resource.resource {
+            v2::EmbeddedResourceResource::Text(text) => {
+                format!("[{}]\n{}", visible_line(&text.uri), visible(&text.text))
+            }
+            v2::EmbeddedResourceResource::Blob(blob) => format!("[{}]", visible_line(&blob.uri)),
+        },
+        v2::ContentBlock::Unknown(unknown) => format!("[{}]", visible_line(&unknown.tag)),
+    }
+}
+
+/// A plan on one line.
+pub(super) fn plan(content: &v2::PlanUpdateContent<'_>) -> Option<String> {
+    let v2::PlanUpdateContent::Items(items) = content else { return None };
+    let done = |entry: &&v2::PlanEntry<'_>| entry.status == v2::PlanEntryStatus::Completed;
+    let finished = items.entries.iter().filter(done).count();
+    let current = items.entries.iter().find(|entry| entry.status == v2::PlanEntryStatus::InProgress);
+    let current = current.map_or(String::new(), |entry| format!(": {}", visible_line(&entry.content)));
+    Some(format!("plan {finished}/{}{current}", items.entries.len()))
+}
+
+/// All that matters for the answer to a question.
+pub(super) fn question(
+    session: &Session,
+    request: &v2::RequestPermissionRequest<'_>,
+    style: Style,
+) -> String {
+    let mut text = format!(
+        "{} {}\n",
+        style.paint(Role::Doubtful, "?"),
+        style.paint(Role::Strong, visible_line(&request.title))
+    );
+    if let Some(description) = &request.description {
+        let _ = writeln!(text, "{}", visible(description));
+    }
+    match &request.subject {
+        Some(v2::RequestPermissionSubject::Command(subject)) => {
+            let _ = writeln!(text, "  command: {}", visible(&subject.command));
+            let _ = writeln!(text, "  in:      {}", visible_line(subject.cwd.as_str()));
+        }
+        Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
+            if let Some(call) = session.tool_call(&subject.tool_call.tool_call_id) {
+                let _ =
+                    writeln!(text, "  tool call: {} ({})", title(call), visible_line(call.kind().as_str()));
+                for location in call.locations() {
+                    let _ = writeln!(text, "  file: {}", visible_line(location.path.as_str()));
+                }
+                if let Some(input) = call.raw_input() {
+                    let _ = writeln!(text, "  input: {}", visible(input.as_str()));
+                }
+                text.push_str(&content(session, call, Amount::All, style));
+            }
+        }
+        Some(v2::RequestPermissionSubject::Unknown(subject)) => {
+            let _ = writeln!(text, "  {}:", visible_line(&subject.tag));
+            for (key, value) in subject.entries.iter() {
+                let _ = writeln!(text, "    {}: {}", visible_line(key), visible(value.as_str()));
+            }
+        }
+        None => {}
+    }
+    for (place, option) in request.options.iter().enumerate() {
+        let _ = writeln!(
+            text,
+            "  {} {}",
+            style.paint(Role::Place, format!("[{}]", place + 1)),
+            visible_line(&option.name)
+        );
+    }
+    text
+}

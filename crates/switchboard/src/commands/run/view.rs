@@ -1,0 +1,91 @@
+//! What is printed while the agent works.
+
+use std::io::{self, Write};
+
+use switchboard_peer::{PermissionQuestion, Update};
+use switchboard_protocol::{Revision, Wire};
+use switchboard_session::{EntryKind, Session};
+
+/// Shows a session as it goes on.
+pub(super) trait View {
+    /// An update has been applied.
+    fn update(&mut self, session: &Session, update: &Update) -> io::Result<()>;
+
+    /// Somebody is to be asked. All that matters for the answer must be shown.
+    fn ask(&mut self, session: &Session, question: &PermissionQuestion) -> io::Result<()>;
+
+    /// The question was answered, or taken back.
+    fn answered(&mut self, words: &str) -> io::Result<()>;
+
+    /// Something that a person should know.
+    fn note(&mut self, words: &str) -> io::Result<()>;
+
+    /// The work is over, or given up.
+    fn end(&mut self, session: Option<&Session>) -> io::Result<()>;
+}
+
+/// Every update on a line.
+pub(super) struct JsonView;
+
+impl View for JsonView {
+    fn update(&mut self, _session: &Session, update: &Update) -> io::Result<()> {
+        let Some(update) = update.read() else { return Ok(()) };
+        let mut line = update.encode(Revision::Any);
+        // A raw line break can only be white space between tokens.
+        if line.contains(['\n', '\r']) {
+            line = line.replace(['\n', '\r'], " ");
+        }
+        line.push('\n');
+        io::stdout().write_all(line.as_bytes())
+    }
+
+    fn ask(&mut self, _session: &Session, question: &PermissionQuestion) -> io::Result<()> {
+        super::permissions::ask_on_error(question)
+    }
+
+    fn answered(&mut self, words: &str) -> io::Result<()> {
+        self.note(words)
+    }
+
+    fn note(&mut self, words: &str) -> io::Result<()> {
+        eprintln!("switchboard: {words}");
+        Ok(())
+    }
+
+    fn end(&mut self, _session: Option<&Session>) -> io::Result<()> {
+        io::stdout().flush()
+    }
+}
+
+/// The last message alone.
+pub(super) struct QuietView;
+
+impl View for QuietView {
+    fn update(&mut self, _session: &Session, _update: &Update) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn ask(&mut self, _session: &Session, question: &PermissionQuestion) -> io::Result<()> {
+        super::permissions::ask_on_error(question)
+    }
+
+    fn answered(&mut self, _words: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn note(&mut self, _words: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn end(&mut self, session: Option<&Session>) -> io::Result<()> {
+        let Some(session) = session else { return Ok(()) };
+        let messages = session.entries().filter(|entry| entry.kind() == EntryKind::AgentMessage);
+        let texts = messages.filter_map(|entry| Some(entry.as_message()?.content().text()));
+        if let Some(text) = texts.filter(|text| !text.trim().is_empty()).last() {
+            let text = crate::terminal::text::visible(&text).into_owned();
+            let mut output = io::stdout().lock();
+            writeln!(output, "{}", text.trim_end_matches('\n'))?;
+        }
+        Ok(())
+    }
+}

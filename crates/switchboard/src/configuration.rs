@@ -1,0 +1,253 @@
+//! Which agents the user has, by the files that we and the editors keep.
+
+mod commented_json;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use switchboard_transport::Program;
+
+/// The agents that were found, and what could not be read.
+#[derive(Debug, Default)]
+pub(crate) struct Configuration {
+    /// In the order in which they count: of two with one name, the first is the one that is meant.
+    pub(crate) agents: Vec<ConfiguredAgent>,
+    pub(crate) problems: Vec<String>,
+}
+
+/// An agent of a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ConfiguredAgent {
+    pub(crate) name: String,
+    pub(crate) command: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) source: Source,
+    pub(crate) file: PathBuf,
+}
+
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Ours,
+    Project,
+    Zed,
+    JetBrains,
+    Acpx,
+}
+
+impl Source {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Source::Ours => "switchboard",
+            Source::Project => "project",
+            Source::Zed => "zed",
+            Source::JetBrains => "jetbrains",
+            Source::Acpx => "acpx",
+        }
+    }
+}
+
+impl ConfiguredAgent {
+    /// How to start it.
+    pub(crate) fn program(&self) -> Program {
+        let mut program = Program::new(&self.command).args(&self.args);
+        for (name, value) in &self.env {
+            program = program.env(name, value);
+        }
+        program
+    }
+}
+
+/// A file that is no larger than any configuration file.
+const MAX_FILE: u64 = 4 * 1024 * 1024;
+
+impl Configuration {
+    /// Reads all files that there are. The user's own come before those of the project, so that a foreign project
+    /// cannot put another program under a name that the user knows.
+    pub(crate) fn read(project: &Path) -> Self {
+        let mut configuration = Configuration::default();
+        for (source, file) in files(project) {
+            configuration.read_file(source, &file);
+        }
+        configuration
+    }
+
+    /// The agent that a name means.
+    pub(crate) fn find(&self, name: &str) -> Option<&ConfiguredAgent> {
+        self.agents.iter().find(|agent| agent.name == name)
+    }
+
+    /// All names, each once.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.agents.iter().map(|agent| &*agent.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    fn read_file(&mut self, source: Source, file: &Path) {
+        let Ok(metadata) = file.metadata() else { return };
+        if metadata.len() > MAX_FILE {
+            self.problems.push(format!("{} is too large", file.display()));
+            return;
+        }
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) => {
+                self.problems.push(format!("cannot read {}: {error}", file.display()));
+                return;
+            }
+        };
+        match commented_json::parse(&text) {
+            Ok(value) => self.take(source, file, &value),
+            Err(error) => self.problems.push(format!("{} is no JSON: {error}", file.display())),
+        }
+    }
+
+    fn take(&mut self, source: Source, file: &Path, value: &Value) {
+        let key = if source == Source::Acpx { "agents" } else { "agent_servers" };
+        let Some(servers) = value.get(key).and_then(Value::as_object) else { return };
+        for (name, server) in servers {
+            match agent(name, server, source, file) {
+                Ok(Some(agent)) => self.agents.push(agent),
+                // An entry that only changes settings of an agent which the editor installs itself.
+                Ok(None) => {}
+                Err(reason) => {
+                    self.problems.push(format!("{}: the agent \"{name}\" {reason}", file.display()));
+                }
+            }
+        }
+    }
+}
+
+fn agent(
+    name: &str,
+    server: &Value,
+    source: Source,
+    file: &Path,
+) -> Result<Option<ConfiguredAgent>, &'static str> {
+    let server = server.as_object().ok_or("is no object")?;
+    // Older settings have an object with a path here.
+    let (command, nested) = match server.get("command") {
+        Some(Value::String(command)) => (command.as_str(), None),
+        Some(Value::Object(command)) => {
+            let path = command.get("path").and_then(Value::as_str).ok_or("has a command without a path")?;
+            (path, Some(command))
+        }
+        Some(_) => return Err("has a command that is no text"),
+        None => return Ok(None),
+    };
+    let listed = server.get("args").or_else(|| nested?.get("args"));
+    let args = match listed {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(args)) => {
+            let texts = args.iter().map(|arg| arg.as_str().map(str::to_owned));
+            texts.collect::<Option<Vec<_>>>().ok_or("has an argument that is no text")?
+        }
+        Some(_) => return Err("has arguments that are no list"),
+    };
+    let mut env = BTreeMap::new();
+    if let Some(variables) = server.get("env").or_else(|| nested?.get("env")).and_then(Value::as_object) {
+        for (variable, value) in variables {
+            let value = value.as_str().ok_or("has a variable that is no text")?;
+            env.insert(variable.clone(), value.to_owned());
+        }
+    }
+    let mut words = if source == Source::Acpx && args.is_empty() {
+        // There the command is a whole command line.
+        split_words(command).ok_or("has a command with an open quote")?
+    } else {
+        vec![command.to_owned()]
+    };
+    if words.is_empty() || words[0].is_empty() {
+        return Err("has an empty command");
+    }
+    let mut command = with_home(&words.remove(0));
+    // A path in a project's file is meant from there.
+    if command.contains('/')
+        && let Some(folder) = file.parent()
+        && source == Source::Project
+    {
+        command = folder.join(&command).display().to_string();
+    }
+    words.extend(args);
+    let (name, file) = (name.to_owned(), file.to_owned());
+    Ok(Some(ConfiguredAgent { name, command, args: words, env, source, file }))
+}
+
+/// The words of a command line, as a shell would cut it, without anything else that a shell does.
+pub(crate) fn split_words(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            ' ' | '\t' | '\n' => words.extend(word.take()),
+            '\'' | '"' => {
+                let text = word.get_or_insert_default();
+                loop {
+                    match characters.next()? {
+                        quote if quote == character => break,
+                        '\\' if character == '"' => text.push(characters.next()?),
+                        other => text.push(other),
+                    }
+                }
+            }
+            '\\' => word.get_or_insert_default().push(characters.next()?),
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    Some(words)
+}
+
+fn home() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
+}
+
+fn with_home(command: &str) -> String {
+    match (command.strip_prefix("~/"), home()) {
+        (Some(rest), Some(home)) => home.join(rest).display().to_string(),
+        _ => command.to_owned(),
+    }
+}
+
+/// The folder for configuration files, by the XDG rules.
+fn configuration_folder() -> Option<PathBuf> {
+    let set = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    set.or_else(|| Some(home()?.join(".config")))
+}
+
+/// The files that may hold agents, the most important first.
+pub(crate) fn files(project: &Path) -> Vec<(Source, PathBuf)> {
+    let mut files = Vec::new();
+    let folder = configuration_folder();
+    if let Some(folder) = &folder {
+        files.push((Source::Ours, folder.join("switchboard").join("config.json")));
+    }
+    files.extend(project.ancestors().map(|folder| (Source::Project, folder.join(".switchboard.json"))));
+    if let Some(folder) = &folder {
+        files.push((Source::Zed, folder.join("zed").join("settings.json")));
+    }
+    if let Some(home) = home() {
+        files.push((Source::JetBrains, home.join(".jetbrains").join("acp.json")));
+        files.push((Source::Acpx, home.join(".acpx").join("config.json")));
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_words;
+
+    #[test]
+    fn a_command_line_is_cut_into_words() {
+        let words = |line: &str| split_words(line).unwrap();
+        assert_eq!(words("npx -y @scope/agent"), ["npx", "-y", "@scope/agent"]);
+        assert_eq!(words(r#" a "b c" 'd"e' f\ g "" "#), ["a", "b c", "d\"e", "f g", ""]);
+        assert_eq!(words(""), [""; 0]);
+        assert_eq!(split_words("a 'b"), None);
+    }
+}

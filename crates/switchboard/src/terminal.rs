@@ -1,0 +1,6 @@
+//! What a person sees in a terminal. All that an agent sends goes through [`text::visible`] first.
+
+pub(crate) mod diff;
+pub(crate) mod markdown;
+pub(crate) mod style;
+pub(crate) mod text;

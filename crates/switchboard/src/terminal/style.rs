@@ -1,0 +1,54 @@
+//! Colours, where they are wanted.
+
+use std::fmt::Display;
+use std::io::IsTerminal;
+
+/// Whether and how text is coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Style {
+    coloured: bool,
+}
+
+/// What text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Strong,
+    Faint,
+    Good,
+    Bad,
+    Doubtful,
+    Added,
+    Removed,
+    Place,
+}
+
+impl Style {
+    pub(crate) const PLAIN: Style = Style { coloured: false };
+
+    /// Colours for standard output when it is a terminal, unless the user does not want them.
+    pub(crate) fn of_output() -> Self {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Style { coloured: std::io::stdout().is_terminal() && !unwanted && !dumb }
+    }
+
+    pub(crate) fn is_coloured(self) -> bool {
+        self.coloured
+    }
+
+    /// The text in the colour of its role.
+    pub(crate) fn paint(self, role: Role, text: impl Display) -> String {
+        if !self.coloured {
+            return text.to_string();
+        }
+        let code = match role {
+            Role::Strong => "1",
+            Role::Faint => "2",
+            Role::Good | Role::Added => "32",
+            Role::Bad | Role::Removed => "31",
+            Role::Doubtful => "33",
+            Role::Place => "36",
+        };
+        format!("\u{1B}[{code}m{text}\u{1B}[0m")
+    }
+}

@@ -1,0 +1,82 @@
+//! Runs the program against agents, in a folder and with a home of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::program::Run;
+
+/// A working directory, and a home without any configuration.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["home", "work"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Place { folder }
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.folder.path().join("work").canonicalize().unwrap()
+    }
+
+    /// Writes a file below the folder.
+    pub(crate) fn write(&self, path: impl AsRef<Path>, text: &str) {
+        let path = self.folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_switchboard"));
+        command
+            .args(arguments)
+            .current_dir(self.work())
+            .env("HOME", self.home())
+            .env_remove("XDG_CONFIG_HOME")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the program; a run that does not end by itself is ended and fails the test.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Run {
+        self.run_command(self.command(arguments))
+    }
+
+    pub(crate) fn run_command(&self, mut command: Command) -> Run {
+        // The program ends its agents when it is told to terminate.
+        let child = command.spawn().unwrap();
+        let id = child.id();
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let guard = std::thread::spawn(move || {
+            let late = wait.recv_timeout(std::time::Duration::from_secs(60));
+            if late == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").arg(id.to_string()).status();
+            }
+            late
+        });
+        let output = child.wait_with_output().unwrap();
+        drop(done);
+        let late = guard.join().unwrap();
+        assert_ne!(late, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "{output:?}");
+        Run {
+            code: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// A prompt for the demo agent.
+    pub(crate) fn demo(&self, prompt: &str, more: &[&str]) -> Run {
+        self.run(&[&["run", "demo", prompt], more].concat())
+    }
+}

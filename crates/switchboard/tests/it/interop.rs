@@ -1,0 +1,171 @@
+//! Peers that we did not write: the official SDKs in Rust and TypeScript, as agent and as client, in both versions.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::agent_program::Place;
+use crate::program::Run;
+
+const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
+const VERSIONS: [&str; 2] = ["1", "2"];
+
+/// Where the peers are put: below the target folder.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("interop")
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("interop")
+}
+
+fn succeed(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The programs that are made with the Rust SDK.
+fn rust(name: &str) -> Vec<String> {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        succeed(
+            Command::new(env!("CARGO"))
+                .args(["build", "--locked", "--manifest-path"])
+                .arg(sources().join("Cargo.toml"))
+                .arg("--target-dir")
+                .arg(folder()),
+        );
+    });
+    vec![folder().join("debug").join(format!("official-{name}")).display().to_string()]
+}
+
+/// The programs that are made with the TypeScript SDK; `None` where there is no npm.
+fn typescript(name: &str) -> Option<Vec<String>> {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    let installed = INSTALLED.get_or_init(|| {
+        if !Command::new("npm").arg("--version").output().is_ok_and(|output| output.status.success()) {
+            println!("skipped: npm is not here, so the TypeScript SDK cannot be tried");
+            return false;
+        }
+        let folder = folder().join("npm");
+        std::fs::create_dir_all(&folder).unwrap();
+        if !folder.join("node_modules/@agentclientprotocol/sdk/package.json").exists() {
+            succeed(Command::new("npm").current_dir(&folder).args([
+                "install",
+                "--no-audit",
+                "--no-fund",
+                "@agentclientprotocol/sdk@2.4.0",
+            ]));
+        }
+        for script in ["agent.mjs", "client.mjs"] {
+            std::fs::copy(sources().join("typescript").join(script), folder.join(script)).unwrap();
+        }
+        true
+    });
+    let script = folder().join("npm").join(format!("{name}.mjs"));
+    installed.then(|| vec!["node".to_owned(), script.display().to_string()])
+}
+
+/// Our client runs a prompt with an official agent.
+fn drive_agent(agent: &[String]) {
+    for version in VERSIONS {
+        let place = Place::new();
+        let mut command: Vec<&str> = agent.iter().map(String::as_str).collect();
+        command.push(version);
+        let run = |policy: &str| place.run(&[&["run", "hi", policy, "--"], &command[..]].concat());
+        let allowed = run("--approve-all");
+        assert_eq!(allowed.code, 0, "version {version}: {}", allowed.stderr);
+        assert!(allowed.stdout.contains("✓ Write (completed"), "version {version}: {}", allowed.stdout);
+        assert!(allowed.stdout.ends_with("chosen: yes\n"), "version {version}: {}", allowed.stdout);
+        let denied = run("--deny-all");
+        assert_eq!(denied.code, 5, "version {version}: {}", denied.stderr);
+        assert!(denied.stdout.ends_with("chosen: no\n"), "version {version}: {}", denied.stdout);
+    }
+}
+
+fn run_client(place: &Place, client: &[String], version: &str, scenario: &str) -> Run {
+    let mut command = Command::new(&client[0]);
+    command
+        .args(&client[1..])
+        .args([version, scenario, SWITCHBOARD, "demo-agent", "--protocol", version])
+        .current_dir(place.work())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    place.run_command(command)
+}
+
+fn kinds(updates: &[Value]) -> Vec<&str> {
+    updates.iter().filter_map(|update| update["sessionUpdate"].as_str()).collect()
+}
+
+const SCENARIOS: [&str; 19] = [
+    "help",
+    "hello",
+    "thoughts",
+    "tool",
+    "terminal",
+    "edit",
+    "binary",
+    "symlink",
+    "permission",
+    "command",
+    "ask",
+    "mystery",
+    "redact",
+    "replace",
+    "metadata",
+    "clear",
+    "interleave",
+    "plan",
+    "notice",
+];
+
+/// An official client runs scenarios of our agent.
+fn serve_client(client: &[String]) {
+    let place = Place::new();
+    for scenario in SCENARIOS {
+        let ours = place.demo(scenario, &["--format", "json", "--approve-all"]);
+        let run = run_client(&place, client, "2", scenario);
+        assert_eq!(run.code, 0, "{scenario}: {}", run.stderr);
+        // What a lenient reader drops without a word would be missing here.
+        let (ours, theirs) = (ours.json_lines(), run.json_lines());
+        assert_eq!(kinds(&theirs), kinds(&ours), "{scenario}");
+        assert_eq!(theirs.last().unwrap()["stopReason"], "end_turn", "{scenario}");
+        let run = run_client(&place, client, "1", scenario);
+        assert_eq!(run.code, 0, "version 1, {scenario}: {}", run.stderr);
+        assert_eq!(run.json_lines().last().unwrap()["stopReason"], "end_turn", "version 1, {scenario}");
+    }
+    let diff = |version: &str| {
+        let run = run_client(&place, client, version, "edit").json_lines();
+        run.iter().map(Value::to_string).filter(|line| line.contains(r#""type":"diff""#)).collect::<Vec<_>>()
+    };
+    assert!(diff("2")[0].contains("git_patch") && diff("2")[0].contains("this letter has moved house."));
+    assert!(diff("1")[0].contains("\"newText\":"));
+}
+
+#[test]
+fn the_rust_sdk_as_agent() {
+    drive_agent(&rust("agent"));
+}
+
+#[test]
+fn the_rust_sdk_as_client() {
+    serve_client(&rust("client"));
+}
+
+#[test]
+fn the_typescript_sdk_as_agent() {
+    if let Some(agent) = typescript("agent") {
+        drive_agent(&agent);
+    }
+}
+
+#[test]
+fn the_typescript_sdk_as_client() {
+    if let Some(client) = typescript("client") {
+        serve_client(&client);
+    }
+}
