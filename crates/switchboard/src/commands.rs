@@ -9,6 +9,7 @@ mod diff;
 mod fold;
 mod run;
 mod schema;
+mod sessions;
 
 use crate::outcome::{CommandError, Outcome};
 
@@ -23,6 +24,7 @@ pub(crate) enum Command {
     Fold(fold::Arguments),
     Run(run::Arguments),
     Schema(schema::Arguments),
+    Sessions(sessions::Arguments),
 }
 
 pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
@@ -36,5 +38,6 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::Fold(arguments) => fold::run(&arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
+        Command::Sessions(arguments) => sessions::run(&arguments),
     }
 }

@@ -1,7 +1,7 @@
 //! `switchboard fold`: the sessions that a stream of updates amounts to.
 
 mod changes;
-mod text;
+pub(crate) mod text;
 
 use std::io::{BufWriter, Write};
 

@@ -14,6 +14,7 @@ mod interop;
 mod program;
 mod run;
 mod schema;
+mod sessions;
 
 #[test]
 fn every_test_file_is_a_module() {

@@ -220,7 +220,7 @@ fn indented(out: &mut impl Write, text: &str) -> io::Result<()> {
 
 /// Text that cannot do anything to a terminal: control characters are replaced by their pictures, and
 /// characters that turn the direction of writing by a mark.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let show = |character: char| match character {
         '\n' | '\t' => Some(character),
         '\r' => None,

@@ -1,0 +1,114 @@
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+
+/// What a fallible call of this crate gives.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Why the store could not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The file cannot be made, opened or locked.
+    #[error("cannot open the store {}: {reason}", path.display())]
+    Open {
+        /// The store's file.
+        path: PathBuf,
+        /// What stands in the way.
+        reason: String,
+    },
+    /// The file or its folder may only be read.
+    #[error("the store {} cannot be written: make the file and its folder writable, or name another store", path.display())]
+    ReadOnly {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// The disk, or the limit that was set for the store, is full. Nothing of the group was written.
+    #[error("no room in the store {}: free some space, prune old sessions or raise the limit", path.display())]
+    Full {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// The file is not a store, or was made by a later program.
+    #[error("{} is not a store that this program can read: {reason}", path.display())]
+    NotAStore {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Bytes on the disk are not those that were written.
+    #[error("the store {} is damaged: {reason}; export what can be read, then delete the session", path.display())]
+    Damaged {
+        /// The store's file.
+        path: PathBuf,
+        /// What does not fit.
+        reason: String,
+    },
+    /// Somebody else writes this session.
+    #[error("session {session} is being written by another recorder; close that one first")]
+    SessionInUse {
+        /// The session.
+        session: String,
+    },
+    /// There is no such session.
+    #[error("no session {session} in the store")]
+    UnknownSession {
+        /// What was asked for.
+        session: String,
+    },
+    /// The beginning of an id that several sessions share.
+    #[error("{prefix} may be any of {} sessions; write more of the id", candidates.len())]
+    AmbiguousSession {
+        /// What was asked for.
+        prefix: String,
+        /// Ids that begin with it.
+        candidates: Vec<String>,
+    },
+    /// An earlier append of this recorder failed, so later ones would leave a gap.
+    #[error("recording of session {session} has stopped at message {sequence}: {reason}")]
+    RecordingStopped {
+        /// The session.
+        session: String,
+        /// The first message that is not in the store.
+        sequence: u64,
+        /// The first failure.
+        reason: String,
+    },
+    /// A message over the limit.
+    #[error("a message of {length} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// Its length.
+        length: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A search that cannot be understood.
+    #[error("the search {query:?} has no words to look for")]
+    EmptySearch {
+        /// The search.
+        query: String,
+    },
+    /// Everything else that the database reports.
+    #[error("the database of the store {} reports: {reason}", path.display())]
+    Database {
+        /// The store's file.
+        path: PathBuf,
+        /// Its words.
+        reason: String,
+    },
+}
+
+/// An error of the database in terms of the store.
+pub(crate) fn database(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let path = path.to_owned();
+    let reason = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::Full { path },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { path },
+        Some(ErrorCode::CannotOpen) => StoreError::Open { path, reason },
+        Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, reason },
+        Some(ErrorCode::NotADatabase) => StoreError::NotAStore { path, reason },
+        _ => StoreError::Database { path, reason },
+    }
+}

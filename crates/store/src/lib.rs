@@ -1,0 +1,62 @@
+//! Every session kept: an append-only journal in one file, with the state at any moment and full-text search.
+//! What was acknowledged survives the end of the process and of the power; what was not leaves nothing behind.
+//! Several processes may write different sessions into one store, and read while others write.
+//!
+//! - [`Store`] is the file. It lists, reads, follows, searches and deletes sessions.
+//! - [`Recorder`] writes one session; each [`Receipt`] tells when its [`Record`] is durable.
+//! - [`Records`] and [`Tail`] read a session, and report what is missing as [`Item::Gap`].
+//! - [`State`] is what the messages amount to at some sequence number, folded by the session engine.
+//! - [`Search`] finds [`Hit`]s; [`Redaction`] takes secrets out of what leaves the store.
+//! - [`Journal`] is the little that recording needs, for other places to keep sessions in.
+//!
+//! ```
+//! use switchboard_store::{About, Channel, Record, Search, Store};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! let store = Store::open(folder.path().join("sessions.sqlite3"))?;
+//! let mut recorder = store.begin(&About { agent: Some("demo".into()), ..About::default() })?;
+//! let line = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":
+//!     {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"The build is green."}}}}"#;
+//! recorder.append(Record::new(Channel::ToClient, line))?.wait()?;
+//!
+//! let hits = store.search(&Search { query: "build green".into(), ..Search::default() })?;
+//! assert_eq!(hits[0].excerpt, "The build is green.");
+//! let state = store.state(recorder.id(), None)?;
+//! assert_eq!(state.conversation.session(Some("s-1")).unwrap().len(), 1);
+//! recorder.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod block;
+mod contents;
+mod error;
+mod exchange;
+mod journal;
+mod lock;
+mod observe;
+mod queue;
+mod read;
+mod record;
+mod recorder;
+mod redact;
+mod schema;
+mod search;
+mod signal;
+mod statistics;
+mod store;
+mod text;
+mod window;
+mod writer;
+
+pub use error::{Result, StoreError};
+pub use exchange::{LineError, parse_line, to_line};
+pub use journal::{Append, Journal};
+pub use read::{Records, Tail};
+pub use record::{About, Channel, Filter, Item, MAX_MESSAGE, Record, Summary, Time};
+pub use recorder::{Receipt, Recorder};
+pub use redact::{Redaction, Secret};
+pub use search::{Hit, Search};
+pub use statistics::{Share, Statistics};
+pub use store::{Repair, Settings, Sizes, Store};
+pub use text::{Text, TextKind, texts};
+pub use window::State;

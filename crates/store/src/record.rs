@@ -1,0 +1,258 @@
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The largest message that is kept: the same limit as on a connection, with room for noise.
+pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+
+/// A time in milliseconds since 1970. Clocks jump, so it never decides over the order of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// What the clock says.
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// What a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Channel {
+    /// A message from the client to the agent.
+    ToAgent,
+    /// A message from the agent to the client.
+    ToClient,
+    /// What the agent's process wrote to its standard error.
+    StandardError,
+    /// Something that happened to the agent's process: started, exited, killed.
+    Process,
+}
+
+impl Channel {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Channel::ToAgent => 0,
+            Channel::ToClient => 1,
+            Channel::StandardError => 2,
+            Channel::Process => 3,
+        }
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        [Channel::ToAgent, Channel::ToClient, Channel::StandardError, Channel::Process]
+            .into_iter()
+            .find(|channel| channel.code() == code)
+    }
+
+    /// Whether it is a message of the connection.
+    pub fn is_message(self) -> bool {
+        matches!(self, Channel::ToAgent | Channel::ToClient)
+    }
+}
+
+/// One thing that is kept, with its bytes as they came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its place in the session, counted from 0. The recorder gives it.
+    pub sequence: u64,
+    /// When it came.
+    pub time: Time,
+    /// What it is and which way it went.
+    pub channel: Channel,
+    /// Which connection it went over, where there are several: the name of whom it connects to.
+    pub peer: Arc<str>,
+    /// The version of the protocol that the connection had agreed on; 0 when not known yet.
+    pub protocol: u16,
+    /// The bytes, without the end of the line.
+    pub bytes: Vec<u8>,
+}
+
+impl Record {
+    /// A record of now.
+    pub fn new(channel: Channel, bytes: impl Into<Vec<u8>>) -> Self {
+        Record {
+            sequence: 0,
+            time: Time::now(),
+            channel,
+            peer: Arc::default(),
+            protocol: 0,
+            bytes: bytes.into(),
+        }
+    }
+
+    /// The same at another time.
+    #[must_use]
+    pub fn at(mut self, time: Time) -> Self {
+        self.time = time;
+        self
+    }
+
+    /// The same over a named connection.
+    #[must_use]
+    pub fn with_peer(mut self, peer: impl Into<Arc<str>>) -> Self {
+        self.peer = peer.into();
+        self
+    }
+
+    /// The same in a version of the protocol.
+    #[must_use]
+    pub fn with_protocol(mut self, protocol: u16) -> Self {
+        self.protocol = protocol;
+        self
+    }
+}
+
+/// What reading a session gives, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// A record.
+    Record(Record),
+    /// Records that should be there and are not readable.
+    Gap {
+        /// The first that is missing.
+        from: u64,
+        /// The first behind the gap.
+        to: u64,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Item {
+    /// The record, if it is one.
+    pub fn into_record(self) -> Option<Record> {
+        match self {
+            Item::Record(record) => Some(record),
+            Item::Gap { .. } => None,
+        }
+    }
+}
+
+/// What is known about a session when its recording begins. What is missing is read from its messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct About {
+    /// The agent's name.
+    pub agent: Option<String>,
+    /// The client's name.
+    pub client: Option<String>,
+    /// The folder that the session works in.
+    pub project: Option<String>,
+    /// A title.
+    pub title: Option<String>,
+}
+
+/// A session in the list of sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Its id in the store.
+    pub id: String,
+    /// The ids that it has on the wire, in the order in which they came up.
+    pub wire_ids: Vec<String>,
+    /// Who takes part and where.
+    pub about: About,
+    /// The version of the protocol; 0 when not known.
+    pub protocol: u16,
+    /// When it began.
+    pub began: Time,
+    /// The latest time of any record.
+    pub changed: Time,
+    /// How many records it has, which is also the next sequence number.
+    pub length: u64,
+    /// How many bytes its records had on the wire.
+    pub bytes: u64,
+    /// Whether its recorder said goodbye.
+    pub closed: bool,
+}
+
+/// Which sessions to list.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Part of the agent's name.
+    pub agent: Option<String>,
+    /// The project's folder or one above it.
+    pub project: Option<String>,
+    /// Part of the title.
+    pub title: Option<String>,
+    /// Changed at this time or later.
+    pub since: Option<Time>,
+    /// Begun before this time.
+    pub until: Option<Time>,
+    /// At most so many, the latest first.
+    pub limit: Option<usize>,
+}
+
+impl Time {
+    /// The date and the time of day, in UTC.
+    pub(crate) fn date_and_time(self) -> [String; 2] {
+        let seconds = self.0.div_euclid(1000);
+        let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        // Days since 1970 to a date, counting from the first of March of the year 0, after which leap days fall
+        // at the end of a year.
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        [
+            format!("{year:04}-{month:02}-{day:02}"),
+            format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60),
+        ]
+    }
+}
+
+impl Time {
+    /// A date and perhaps a time of day, in UTC: `2026-11-15` or `2026-11-15 04:18:43`, also with a `T` between
+    /// them and a `Z` at the end.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim().trim_end_matches('Z');
+        let (date, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00:00"));
+        let numbers = |text: &str, by: char| -> Option<Vec<i64>> {
+            text.split(by).map(|part| part.parse::<u32>().ok().map(i64::from)).collect()
+        };
+        let (date, time) = (numbers(date, '-')?, numbers(time, ':')?);
+        let (&[year, month, day], &[hour, minute, ref second @ ..]) = (&*date, &*time) else { return None };
+        let second = second.first().copied().unwrap_or(0);
+        let fits = (1..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+        if !fits || hour > 23 || minute > 59 || second > 59 || time.len() > 3 {
+            return None;
+        }
+        let (shifted, from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+        let (era, year_of_era) = (shifted.div_euclid(400), shifted.rem_euclid(400));
+        let day_of_era =
+            year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + (153 * from_march + 2) / 5 + day - 1;
+        let days = era * 146_097 + day_of_era - 719_468;
+        Some(Time((days * 86_400 + hour * 3600 + minute * 60 + second) * 1000))
+    }
+}
+
+/// Date and time in UTC, to the second.
+impl std::fmt::Display for Time {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [date, time] = self.date_and_time();
+        write!(formatter, "{date} {time}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Time;
+
+    #[test]
+    fn times_are_shown_as_dates() {
+        for (milliseconds, shown) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_399_999, "2000-02-28 23:59:59"),
+            (951_782_400_000, "2000-02-29 00:00:00"),
+            (1_794_716_323_000, "2026-11-15 04:18:43"),
+            (-1, "1969-12-31 23:59:59"),
+        ] {
+            assert_eq!(Time(milliseconds).to_string(), shown);
+            assert_eq!(Time::parse(shown), Some(Time(milliseconds.div_euclid(1000) * 1000)));
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Full-text search.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, Transaction, params, params_from_iter};
+
+use crate::error::{Result, StoreError};
+use crate::read::{self, Batch};
+use crate::record::{Filter, Record, Time};
+use crate::store::Store;
+use crate::text::{Text, TextKind, texts};
+
+/// How much of a text is shown on either side of what was found.
+const AROUND: usize = 60;
+/// With more sessions than this a filter on the agent is checked for each hit instead of in the index.
+const MAX_SCOPES: usize = 200;
+
+/// What to look for, and where.
+#[derive(Debug, Clone, Default)]
+pub struct Search {
+    /// Words that must all be there; words in quotation marks must follow each other; a word that ends with an
+    /// asterisk stands for all that begin so. Case and accents do not matter.
+    pub query: String,
+    /// Only in this session.
+    pub session: Option<String>,
+    /// Only with agents whose name has this in it.
+    pub agent: Option<String>,
+    /// Only these kinds of text; all when empty.
+    pub kinds: Vec<TextKind>,
+    /// Only what came at this time or later.
+    pub since: Option<Time>,
+    /// Only what came before this time.
+    pub until: Option<Time>,
+    /// At most so many, the latest first; 50 when not given.
+    pub limit: Option<usize>,
+}
+
+/// A place where something was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// The session's id.
+    pub session: String,
+    /// The first record of the text.
+    pub first: u64,
+    /// The last record of it, which is another one when it came in chunks.
+    pub last: u64,
+    /// When it came.
+    pub time: Time,
+    /// What it is.
+    pub kind: TextKind,
+    /// The words around what was found.
+    pub excerpt: String,
+}
+
+/// A text that is made of the chunks in one block.
+struct Gathered {
+    first: u64,
+    last: u64,
+    time: Time,
+    text: Text,
+}
+
+/// The texts of records, chunks of one thing put together.
+fn gather(records: &[Record]) -> Vec<Gathered> {
+    let mut gathered: Vec<Gathered> = Vec::new();
+    let mut runs: HashMap<(TextKind, String), usize> = HashMap::new();
+    for record in records {
+        for text in texts(record) {
+            // A prompt is one text, but the next prompt is another one.
+            if !text.run.is_empty() && text.run != "prompt" {
+                if let Some(&place) = runs.get(&(text.kind, text.run.clone())) {
+                    let run = &mut gathered[place];
+                    run.text.text.push_str(&text.text);
+                    run.last = record.sequence;
+                    continue;
+                }
+                runs.insert((text.kind, text.run.clone()), gathered.len());
+            }
+            gathered.push(Gathered {
+                first: record.sequence,
+                last: record.sequence,
+                time: record.time,
+                text,
+            });
+        }
+    }
+    gathered
+}
+
+/// Makes records searchable.
+pub(crate) fn index(transaction: &Transaction<'_>, session: i64, records: &[Record]) -> rusqlite::Result<()> {
+    for found in gather(records) {
+        transaction
+            .prepare_cached(
+                "INSERT INTO texts (session, first, last, kind, time) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![
+                session,
+                found.first as i64,
+                found.last as i64,
+                found.text.kind.code(),
+                found.time.0
+            ])?;
+        let number = transaction.last_insert_rowid();
+        put_words(transaction, number, session, &found.text)?;
+    }
+    Ok(())
+}
+
+fn put_words(connection: &Connection, number: i64, session: i64, text: &Text) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT INTO words (rowid, text, scope) VALUES (?1, ?2, ?3)")?
+        .execute(params![number, text.text, format!("s{session} k{}", text.kind.as_str())])?;
+    Ok(())
+}
+
+/// Makes a session's texts unsearchable.
+pub(crate) fn forget(transaction: &Transaction<'_>, session: i64) -> rusqlite::Result<()> {
+    transaction.execute(
+        "DELETE FROM words WHERE rowid IN (SELECT number FROM texts WHERE session = ?1)",
+        [session],
+    )?;
+    transaction.execute("DELETE FROM texts WHERE session = ?1", [session])?;
+    Ok(())
+}
+
+/// The words and phrases of a query.
+fn terms(query: &str) -> Vec<(String, bool)> {
+    let mut terms = Vec::new();
+    for (index, part) in query.split('"').enumerate() {
+        let phrases: Vec<&str> = if index % 2 == 1 { vec![part] } else { part.split_whitespace().collect() };
+        for phrase in phrases {
+            let prefix = index % 2 == 0 && phrase.ends_with('*');
+            let phrase = phrase.trim_end_matches('*').trim();
+            if phrase.chars().any(char::is_alphanumeric) {
+                terms.push((phrase.to_owned(), prefix));
+            }
+        }
+    }
+    terms
+}
+
+struct Plan {
+    expression: String,
+    sessions: Option<Vec<i64>>,
+    kinds: Vec<TextKind>,
+    since: i64,
+    until: i64,
+    limit: usize,
+}
+
+impl Store {
+    /// Looks for words in all sessions, the latest texts first. Records that are not in the index yet, since
+    /// their session is still being written, are looked through, too.
+    pub fn search(&self, search: &Search) -> Result<Vec<Hit>> {
+        let terms = terms(&search.query);
+        if terms.is_empty() {
+            return Err(StoreError::EmptySearch { query: search.query.clone() });
+        }
+        let mut expression = terms
+            .iter()
+            .map(|(term, prefix)| format!("text : \"{term}\"{}", if *prefix { " *" } else { "" }))
+            .collect::<Vec<_>>()
+            .join(" AND ");
+        if !search.kinds.is_empty() {
+            let kinds: Vec<_> = search.kinds.iter().map(|kind| format!("k{}", kind.as_str())).collect();
+            expression = format!("({expression}) AND (scope : ({}))", kinds.join(" OR "));
+        }
+        let mut sessions = match &search.session {
+            Some(session) => Some(vec![self.number(session)?.0]),
+            None => None,
+        };
+        if search.agent.is_some() {
+            let filter = Filter { agent: search.agent.clone(), ..Filter::default() };
+            let mut allowed = Vec::new();
+            for summary in self.sessions(&filter)? {
+                allowed.push(self.number(&summary.id)?.0);
+            }
+            sessions = Some(match sessions {
+                Some(named) => named.into_iter().filter(|number| allowed.contains(number)).collect(),
+                None => allowed,
+            });
+        }
+        if let Some(sessions) = &sessions {
+            if sessions.is_empty() {
+                return Ok(Vec::new());
+            }
+            if sessions.len() <= MAX_SCOPES {
+                let scopes: Vec<_> = sessions.iter().map(|number| format!("s{number}")).collect();
+                expression = format!("({expression}) AND (scope : ({}))", scopes.join(" OR "));
+            }
+        }
+        let plan = Plan {
+            expression,
+            sessions,
+            kinds: search.kinds.clone(),
+            since: search.since.map_or(i64::MIN, |time| time.0),
+            until: search.until.map_or(i64::MAX, |time| time.0),
+            limit: search.limit.unwrap_or(50),
+        };
+        let words: Vec<String> = terms.into_iter().map(|(term, _)| term).collect();
+        self.with_reader(|connection| {
+            let mut hits = unindexed(connection, &plan, &words)?;
+            hits.sort_by_key(|hit| std::cmp::Reverse((hit.time, hit.first)));
+            hits.truncate(plan.limit);
+            let left = plan.limit - hits.len();
+            if left > 0 {
+                hits.extend(indexed(connection, &plan, &words, left)?);
+            }
+            Ok(hits)
+        })
+    }
+}
+
+fn indexed(
+    connection: &Connection,
+    plan: &Plan,
+    words: &[String],
+    limit: usize,
+) -> rusqlite::Result<Vec<Hit>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT texts.session, first, last, kind, time, sessions.id FROM words
+         CROSS JOIN texts ON texts.number = words.rowid CROSS JOIN sessions ON sessions.number = texts.session
+         WHERE words MATCH ?1 AND time >= ?2 AND time < ?3 ORDER BY words.rowid DESC",
+    )?;
+    let mut rows = statement.query(params![plan.expression, plan.since, plan.until])?;
+    let mut hits = Vec::new();
+    while let Some(row) = rows.next()? {
+        let session: i64 = row.get(0)?;
+        if plan.sessions.as_ref().is_some_and(|sessions| !sessions.contains(&session)) {
+            continue;
+        }
+        let Some(kind) = TextKind::from_code(row.get(3)?) else { continue };
+        let (first, last) = (row.get::<_, i64>(1)?.unsigned_abs(), row.get::<_, i64>(2)?.unsigned_abs());
+        let records = match read::batch(connection, session, first, last + 1)? {
+            Batch::Records(records) => records,
+            Batch::Gap { .. } | Batch::End => Vec::new(),
+        };
+        let texts: Vec<_> = gather(&records)
+            .into_iter()
+            .filter(|found| found.first == first && found.text.kind == kind)
+            .collect();
+        let shown = texts.iter().find(|found| place(&found.text.text, words).is_some()).or(texts.first());
+        let excerpt = shown.map_or_else(String::new, |found| excerpt(&found.text.text, words));
+        hits.push(Hit { session: row.get(5)?, first, last, time: Time(row.get(4)?), kind, excerpt });
+        if hits.len() == limit {
+            break;
+        }
+    }
+    Ok(hits)
+}
+
+/// Looks through the records that wait for a block, with an index made for the occasion.
+fn unindexed(connection: &Connection, plan: &Plan, words: &[String]) -> rusqlite::Result<Vec<Hit>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT DISTINCT recent.session, sessions.id FROM recent JOIN sessions ON sessions.number = recent.session",
+    )?;
+    let live = statement
+        .query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut hits = Vec::new();
+    for (session, id) in live {
+        if plan.sessions.as_ref().is_some_and(|sessions| !sessions.contains(&session)) {
+            continue;
+        }
+        let Ok(records) = read::recent(connection, session, 0, u64::MAX)? else { continue };
+        let gathered = gather(&records);
+        let memory = Connection::open_in_memory()?;
+        memory.execute_batch(
+            "CREATE VIRTUAL TABLE words USING fts5 (text, scope, content='', tokenize=\"unicode61 remove_diacritics 2\")",
+        )?;
+        for (number, found) in gathered.iter().enumerate() {
+            put_words(&memory, number as i64, session, &found.text)?;
+        }
+        let mut statement = memory.prepare("SELECT rowid FROM words WHERE words MATCH ?1")?;
+        let numbers = statement
+            .query_map(params_from_iter([&plan.expression]), |row| row.get::<_, i64>(0))?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
+        for found in numbers.into_iter().filter_map(|number| gathered.get(usize::try_from(number).ok()?)) {
+            let kind = found.text.kind;
+            if (plan.since..plan.until).contains(&found.time.0)
+                && (plan.kinds.is_empty() || plan.kinds.contains(&kind))
+            {
+                hits.push(Hit {
+                    session: id.clone(),
+                    first: found.first,
+                    last: found.last,
+                    time: found.time,
+                    kind,
+                    excerpt: excerpt(&found.text.text, words),
+                });
+            }
+        }
+    }
+    Ok(hits)
+}
+
+/// Where the first of the words stands, as far as that can be told without the tokenizer.
+fn place(text: &str, words: &[String]) -> Option<usize> {
+    let lower = text.to_lowercase();
+    let found = words.iter().find_map(|word| lower.find(&word.to_lowercase()))?;
+    // Lower case may be longer or shorter; the excerpt is then a little beside.
+    Some(text.floor_char_boundary(found.min(text.len())))
+}
+
+fn excerpt(text: &str, words: &[String]) -> String {
+    let at = place(text, words).unwrap_or(0);
+    let start = text.floor_char_boundary(at.saturating_sub(AROUND));
+    let end = text.ceil_char_boundary((at + 2 * AROUND).min(text.len()));
+    let mut excerpt = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
+    if start > 0 {
+        excerpt.insert_str(0, "...");
+    }
+    if end < text.len() {
+        excerpt.push_str("...");
+    }
+    excerpt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{excerpt, terms};
+
+    #[test]
+    fn queries_fall_into_words_and_phrases() {
+        let shown = |query| {
+            terms(query).into_iter().map(|(term, prefix)| format!("{term}{}", if prefix { "*" } else { "" }))
+        };
+        assert_eq!(shown(r#"a "b c" d* -- e"#).collect::<Vec<_>>(), ["a", "b c", "d*", "e"]);
+        assert_eq!(shown("\" \" * '").count(), 0);
+    }
+
+    #[test]
+    fn an_excerpt_is_cut_at_characters() {
+        let text = format!("{}needle{}", "ä".repeat(100), "ß".repeat(200));
+        let excerpt = excerpt(&text, &["NEEDLE".to_owned()]);
+        assert!(excerpt.starts_with("...") && excerpt.contains("needle") && excerpt.ends_with("..."));
+    }
+}

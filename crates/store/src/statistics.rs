@@ -1,0 +1,128 @@
+//! How much of what goes over the wire is content.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::error::Result;
+use crate::record::{Filter, Item, Record};
+use crate::store::Store;
+use crate::text::texts;
+
+/// Tool calls of a session whose names are remembered.
+const MAX_CALLS: usize = 100_000;
+
+/// Bytes on the wire against bytes of content.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Share {
+    /// How many records.
+    pub records: u64,
+    /// Their bytes.
+    pub wire: u64,
+    /// The bytes of the texts in them.
+    pub content: u64,
+}
+
+impl Share {
+    /// How many bytes go over the wire for a byte of content.
+    pub fn amplification(&self) -> Option<f64> {
+        (self.content > 0).then(|| self.wire as f64 / self.content as f64)
+    }
+
+    fn add(&mut self, record: &Record, content: u64) {
+        self.records += 1;
+        self.wire += record.bytes.len() as u64;
+        self.content += content;
+    }
+}
+
+/// What all sessions together have, by agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// All of an agent's records.
+    pub agents: BTreeMap<String, Share>,
+    /// By agent and kind of message: the method, the kind of an update, or the kind of a tool.
+    pub kinds: BTreeMap<(String, String), Share>,
+}
+
+type Part<'a> = Option<&'a RawValue>;
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    method: Part<'a>,
+    #[serde(borrow)]
+    params: Part<'a>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(borrow)]
+    update: Part<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Update<'a> {
+    #[serde(borrow)]
+    session_update: Part<'a>,
+    #[serde(borrow)]
+    tool_call_id: Part<'a>,
+    #[serde(borrow)]
+    kind: Part<'a>,
+    #[serde(borrow)]
+    name: Part<'a>,
+}
+
+fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    text.trim_start().starts_with('{').then(|| serde_json::from_str(text).ok())?
+}
+
+fn string(part: Part<'_>) -> Option<String> {
+    serde_json::from_str(part?.get()).ok()
+}
+
+/// What a record counts as. `calls` remembers the tools of tool calls.
+fn kind(record: &Record, calls: &mut HashMap<String, String>) -> String {
+    if !record.channel.is_message() {
+        return "log".to_owned();
+    }
+    let Some(envelope) = std::str::from_utf8(&record.bytes).ok().and_then(object::<Envelope<'_>>) else {
+        return "noise".to_owned();
+    };
+    let Some(method) = string(envelope.method) else { return "answer".to_owned() };
+    let update = envelope
+        .params
+        .and_then(|params| object::<Params<'_>>(params.get()))
+        .and_then(|params| params.update);
+    let Some(update) = update.and_then(|update| object::<Update<'_>>(update.get())) else { return method };
+    let Some(id) = string(update.tool_call_id) else {
+        return string(update.session_update).unwrap_or(method);
+    };
+    if let Some(tool) = string(update.name).or_else(|| string(update.kind))
+        && calls.len() < MAX_CALLS
+    {
+        calls.insert(id.clone(), tool);
+    }
+    format!("tool {}", calls.get(&id).map_or("(no kind)", String::as_str))
+}
+
+impl Store {
+    /// Reads everything that fits, and adds up.
+    pub fn statistics(&self, filter: &Filter) -> Result<Statistics> {
+        let mut statistics = Statistics::default();
+        for session in self.sessions(filter)? {
+            let agent = session.about.agent.unwrap_or_else(|| "(unknown)".to_owned());
+            let mut calls = HashMap::new();
+            for item in self.read(&session.id, 0)? {
+                let Item::Record(record) = item? else { continue };
+                let content = texts(&record).iter().map(|text| text.text.len() as u64).sum();
+                statistics.agents.entry(agent.clone()).or_default().add(&record, content);
+                let kind = (agent.clone(), kind(&record, &mut calls));
+                statistics.kinds.entry(kind).or_default().add(&record, content);
+            }
+        }
+        Ok(statistics)
+    }
+}

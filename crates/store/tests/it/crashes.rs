@@ -1,0 +1,110 @@
+//! The process is killed at random points while it appends; nothing that was acknowledged may be missing.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use switchboard_session::{Conversation, Moment, Side};
+use switchboard_store::{About, Store};
+use switchboard_testkit::{TagPlace, stream};
+
+use crate::support::{records, update};
+
+/// Names the store of the child; the test that sees it is the child.
+const CHILD: &str = "SWITCHBOARD_STORE_CRASH_TEST";
+/// How many records the child appends before it waits.
+const STEP: &str = "SWITCHBOARD_STORE_CRASH_STEP";
+const KILLS: usize = 200;
+const LINES: usize = 1500;
+
+/// The child: appends for ever and prints what is acknowledged. For everybody else it does nothing.
+#[test]
+fn child_that_appends_until_it_is_killed() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    let step: usize = std::env::var(STEP).unwrap().parse().unwrap();
+    let store = Store::open(path).unwrap();
+    let lines = stream(LINES, TagPlace::First);
+    let mut recorder = store.begin(&About::default()).unwrap();
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "id {}", recorder.id()).unwrap();
+    let mut waiting = Vec::new();
+    for (number, line) in lines.iter().cycle().enumerate() {
+        waiting.push(recorder.append(update(line)).unwrap());
+        if number % step == step - 1 {
+            let last = waiting.pop().unwrap().wait().unwrap();
+            waiting.clear();
+            writeln!(output, "ok {last}").unwrap();
+            output.flush().unwrap();
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.sqlite3");
+    let lines = stream(LINES, TagPlace::First);
+    let mut numbers = 0x2545_f491_4f6c_dd1d_u64;
+    let (mut acknowledged_in_all, mut repaired) = (0, 0);
+    for kill in 0..KILLS {
+        // Groups of different sizes, so that rows, blocks and checkpoints all happen.
+        let step = [1, 7, 64, 1, 3, 900][kill % 6];
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "crashes::child_that_appends_until_it_is_killed", "--nocapture"])
+            .env(CHILD, &path)
+            .env(STEP, step.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        numbers ^= numbers << 13;
+        numbers ^= numbers >> 7;
+        numbers ^= numbers << 17;
+        let enough = numbers % if step > 100 { 4 } else { 12 };
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (mut id, mut acknowledged, mut seen) = (String::new(), None, 0);
+        for line in output.by_ref() {
+            let line = line.unwrap();
+            if let Some((_, found)) = line.split_once("id ") {
+                id = found.to_owned();
+            } else if let Some(number) = line.strip_prefix("ok ") {
+                acknowledged = Some(number.parse::<u64>().unwrap());
+                seen += 1;
+            }
+            if !id.is_empty() && seen >= enough {
+                break;
+            }
+        }
+        child.kill().unwrap();
+        // What it could still say before it died counts, too.
+        for line in output.map_while(Result::ok) {
+            if let Some(number) = line.strip_prefix("ok ").and_then(|number| number.parse().ok()) {
+                acknowledged = Some(number);
+            }
+        }
+        child.wait().unwrap();
+
+        let store = Store::open(&path).unwrap();
+        repaired += store.repairs().len();
+        assert!(store.repairs().iter().all(|repair| repair.problem.is_none()), "{:?}", store.repairs());
+        let found = records(&store, &id);
+        let expected = acknowledged.map_or(0, |last| last + 1);
+        assert!(found.len() as u64 >= expected, "kill {kill}: {} of {expected} are there", found.len());
+        acknowledged_in_all += expected;
+        for (record, line) in found.iter().zip(lines.iter().cycle()) {
+            assert_eq!(record.bytes, line.as_bytes(), "kill {kill}");
+        }
+        // The state is that of the same prefix, folded without a store.
+        if kill % 10 == 0 && !found.is_empty() {
+            let mut conversation = Conversation::new(switchboard_protocol::Revision::Any);
+            for (record, line) in found.iter().zip(lines.iter().cycle()) {
+                conversation.read(line, Some(Side::Agent), Moment(record.time.0.unsigned_abs())).unwrap();
+            }
+            let json = |conversation: &Conversation| {
+                conversation.sessions().map(|(id, session)| session.to_json(id)).collect::<Vec<_>>()
+            };
+            assert_eq!(json(&store.state(&id, None).unwrap().conversation), json(&conversation));
+        }
+        store.delete(&id).unwrap();
+    }
+    assert_eq!(repaired, KILLS);
+    println!("{acknowledged_in_all} acknowledged in {KILLS} lives");
+}

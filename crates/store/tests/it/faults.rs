@@ -1,0 +1,179 @@
+//! Disks that fail. Never a silent loss.
+
+use std::io::{Seek, SeekFrom, Write};
+
+use switchboard_store::{About, Item, Settings, Store, StoreError};
+
+use crate::support::{chunk, records, scratch};
+
+#[test]
+fn a_full_disk_is_reported_and_loses_nothing_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.sqlite3");
+    let settings = Settings { max_bytes: Some(400_000) };
+    let store = Store::open_with(&path, &settings).unwrap();
+    let mut recorder = store.begin(&About::default()).unwrap();
+    let id = recorder.id().to_owned();
+    let mut acknowledged = 0;
+    let error = loop {
+        // Noise, which cannot be made smaller.
+        let text: String = (0..4000_u64)
+            .map(|number| char::from(b'a' + (blake(acknowledged * 4001 + number) % 26) as u8))
+            .collect();
+        match recorder.append(chunk("m", &text)).and_then(|receipt| receipt.wait()) {
+            Ok(sequence) => acknowledged = sequence + 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, StoreError::Full { .. }), "{error}");
+    assert!(acknowledged > 10);
+    let refused = recorder.append(chunk("m", "x")).unwrap_err();
+    assert!(
+        matches!(&refused, StoreError::RecordingStopped { sequence, .. } if *sequence == acknowledged),
+        "{refused}"
+    );
+    drop(recorder);
+    assert_eq!(records(&store, &id).len() as u64, acknowledged);
+    drop(store);
+    // With more room it goes on where it stopped.
+    let store = Store::open(&path).unwrap();
+    assert_eq!(records(&store, &id).len() as u64, acknowledged);
+    let mut recorder = store.resume(&id).unwrap();
+    assert_eq!(recorder.append(chunk("m", "x")).unwrap().wait().unwrap(), acknowledged);
+}
+
+fn blake(number: u64) -> u64 {
+    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^= mixed >> 31;
+    mixed = mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ (mixed >> 29)
+}
+
+#[test]
+fn a_store_that_cannot_be_written_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    // A file where a folder should be, and on Linux a folder that nobody may write.
+    for path in [file.join("store.sqlite3"), "/proc/self/store.sqlite3".into()] {
+        let error = Store::open(&path).unwrap_err();
+        assert!(matches!(error, StoreError::Open { .. } | StoreError::ReadOnly { .. }), "{error}");
+    }
+    let error = Store::open_read_only(folder.path().join("none")).unwrap_err();
+    assert!(error.to_string().contains("no such file"), "{error}");
+    let reader = {
+        let scratch = scratch();
+        scratch.begin().close().unwrap();
+        let reader = Store::open_read_only(scratch.folder.path().join("store.sqlite3")).unwrap();
+        assert!(matches!(reader.begin(&About::default()), Err(StoreError::ReadOnly { .. })));
+        reader
+    };
+    drop(reader);
+}
+
+#[test]
+fn other_files_are_no_stores() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "no database, but long enough to look like one ".repeat(100)).unwrap();
+    assert!(matches!(Store::open(&text), Err(StoreError::NotAStore { .. })));
+    assert!(matches!(Store::open_read_only(&text), Err(StoreError::NotAStore { .. })));
+    let other = folder.path().join("other");
+    rusqlite::Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+    assert!(matches!(Store::open(&other), Err(StoreError::NotAStore { .. })));
+    assert!(matches!(Store::open_read_only(&other), Err(StoreError::NotAStore { .. })));
+}
+
+#[test]
+fn damaged_and_missing_records_are_gaps() {
+    let scratch = scratch();
+    let path = scratch.folder.path().join("store.sqlite3");
+    let mut recorder = scratch.begin();
+    let id = recorder.id().to_owned();
+    for number in 0..3000 {
+        let _ = recorder.append(chunk("m", &format!("{} {number}", blake(number)))).unwrap();
+    }
+    recorder.sync().unwrap();
+    let database = rusqlite::Connection::open(&path).unwrap();
+    let first: i64 = database
+        .query_row("SELECT first FROM blocks ORDER BY first LIMIT 1 OFFSET 1", [], |row| row.get(0))
+        .unwrap();
+    let count: i64 =
+        database.query_row("SELECT count FROM blocks WHERE first = ?1", [first], |row| row.get(0)).unwrap();
+    let rows: i64 = database.query_row("SELECT count(*) FROM recent", [], |row| row.get(0)).unwrap();
+    assert!(rows > 10, "{rows}");
+    // One block is changed in a few bytes, one row in its bytes, one row is gone.
+    database
+        .execute("UPDATE blocks SET data = CAST(substr(data, 1, 50) || x'0000' || substr(data, 53) AS BLOB) WHERE first = ?1", [first])
+        .unwrap();
+    database.execute("UPDATE recent SET bytes = CAST('{}' AS BLOB) WHERE sequence = 2995", []).unwrap();
+    database.execute("DELETE FROM recent WHERE sequence = 2997", []).unwrap();
+    let mut expected = 0;
+    let mut gaps = Vec::new();
+    for item in scratch.store.read(&id, 0).unwrap() {
+        match item.unwrap() {
+            Item::Record(record) => {
+                assert_eq!(record.sequence, expected);
+                expected += 1;
+            }
+            Item::Gap { from, to, .. } => {
+                assert_eq!(from, expected);
+                expected = to;
+                gaps.push((from as i64, to as i64));
+            }
+        }
+    }
+    assert_eq!(expected, 3000);
+    assert_eq!(gaps, [(first, first + count), (2995, 2996), (2997, 2998)]);
+    // A session that is cut off at its end.
+    database.execute("DELETE FROM recent WHERE sequence >= 2990", []).unwrap();
+    let last = scratch.store.read(&id, 2980).unwrap().last().unwrap().unwrap();
+    assert!(matches!(last, Item::Gap { from: 2990, to: 3000, .. }), "{last:?}");
+    let state = scratch.store.state(&id, None).unwrap();
+    assert_eq!(state.gaps.len(), 2);
+}
+
+#[test]
+fn a_corrupted_page_is_an_error_or_a_gap_and_never_other_bytes() {
+    let scratch = scratch();
+    let path = scratch.folder.path().join("store.sqlite3");
+    let mut recorder = scratch.begin();
+    let id = recorder.id().to_owned();
+    for number in 0..4000 {
+        let _ = recorder.append(chunk("m", &format!("{} {number}", blake(number)))).unwrap();
+    }
+    recorder.close().unwrap();
+    let expected = records(&scratch.store, &id);
+    scratch.store.shrink().unwrap();
+    let crate::support::Scratch { folder, store } = scratch;
+    drop(store);
+    let original = std::fs::read(&path).unwrap();
+    let mut noticed = 0;
+    for page in 1..original.len() / 4096 {
+        std::fs::write(&path, &original).unwrap();
+        let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.seek(SeekFrom::Start(page as u64 * 4096 + 512)).unwrap();
+        file.write_all(&[0xa5; 1024]).unwrap();
+        drop(file);
+        let read = Store::open_read_only(&path).and_then(|store| {
+            let mut next = 0;
+            for item in store.read(&id, 0)? {
+                match item? {
+                    Item::Record(record) => {
+                        assert_eq!(record, expected[next], "page {page}");
+                        next += 1;
+                    }
+                    Item::Gap { to, .. } => {
+                        noticed += 1;
+                        next = usize::try_from(to).unwrap();
+                    }
+                }
+            }
+            assert_eq!(next, expected.len(), "page {page}");
+            Ok(())
+        });
+        noticed += usize::from(read.is_err());
+    }
+    assert!(noticed > 5, "{noticed}");
+    drop(folder);
+}

@@ -1,0 +1,61 @@
+//! Recorded traffic of real peers, where it is at hand.
+
+use switchboard_session::{Conversation, Moment, Side};
+use switchboard_store::{About, Channel, Record, Store, Time, parse_line, to_line};
+use switchboard_testkit::recordings;
+
+use crate::support::{records, scratch};
+
+#[test]
+fn recordings_come_back_smaller_and_whole() {
+    let scratch = scratch();
+    let mut lines = 0;
+    let mut raw = 0;
+    for recording in recordings() {
+        let text = std::fs::read_to_string(&recording.path).unwrap();
+        raw += text.len() as u64;
+        let mut recorder = scratch.store.begin(&About::default()).unwrap();
+        let id = recorder.id().to_owned();
+        let mut expected = Vec::new();
+        for line in text.lines() {
+            let Some(record) = parse_line(line, Time(0)).unwrap() else { continue };
+            let again = to_line(&record, Time(0), true).unwrap();
+            assert_eq!(parse_line(&again, Time(0)).unwrap().as_ref(), Some(&record));
+            expected.push(record.clone());
+            let _ = recorder.append(record).unwrap();
+        }
+        recorder.close().unwrap();
+        let found = records(&scratch.store, &id);
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(
+                (&found.bytes, found.channel, found.time),
+                (&expected.bytes, expected.channel, expected.time)
+            );
+        }
+        lines += found.len();
+        same_fold(&scratch.store, &id, &expected);
+    }
+    if lines > 0 {
+        scratch.store.shrink().unwrap();
+        let sizes = scratch.store.sizes().unwrap();
+        println!("{lines} lines, {raw} bytes of JSON lines, {sizes:?}");
+        assert!(sizes.journal * 2 <= raw, "{sizes:?}");
+        assert!(sizes.file * 2 <= raw, "{sizes:?}");
+    }
+}
+
+fn same_fold(store: &Store, id: &str, expected: &[Record]) {
+    let mut conversation = Conversation::new(switchboard_protocol::Revision::Any);
+    for record in expected {
+        let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
+        let text = std::str::from_utf8(&record.bytes).unwrap();
+        // What cannot be understood is passed over in both.
+        drop(conversation.read(text, Some(side), Moment(record.time.0.unsigned_abs())));
+    }
+    let state = store.state(id, None).unwrap();
+    let shown = |conversation: &Conversation| {
+        conversation.sessions().map(|(id, session)| session.to_json(id)).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&state.conversation), shown(&conversation));
+}

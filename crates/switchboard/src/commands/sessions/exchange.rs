@@ -1,0 +1,132 @@
+use std::io::{BufWriter, Write};
+
+use switchboard_store::{About, Item, Redaction, Store, Time, parse_line, to_line};
+
+use super::store_error;
+use crate::arguments::InputArgument;
+use crate::commands::fold::text::shown;
+use crate::lines::{Line, Lines, MAX_LINE};
+use crate::outcome::{CommandError, Outcome, write_error};
+
+/// Print a session as recorded lines, which check, fold, convert and import read
+#[derive(Debug, clap::Args)]
+pub(super) struct ExportArguments {
+    /// The session
+    id: String,
+
+    /// Replace secrets: keys, tokens, authorization headers, values of environment variables
+    #[arg(long)]
+    redact: bool,
+
+    /// Print what --redact would replace, and nothing else
+    #[arg(long)]
+    preview: bool,
+
+    /// Also standard error, events of the process, and what was no JSON
+    #[arg(long)]
+    everything: bool,
+}
+
+pub(super) fn export(store: &Store, arguments: &ExportArguments) -> Result<Outcome, CommandError> {
+    let session = store.session(&arguments.id).map_err(store_error)?;
+    let mut output = BufWriter::new(std::io::stdout().lock());
+    let mut redaction = Redaction::new();
+    let (mut outcome, mut left_out) = (Outcome::Fine, 0_u64);
+    for item in store.read(&session.id, 0).map_err(store_error)? {
+        let mut record = match item.map_err(store_error)? {
+            Item::Record(record) => record,
+            Item::Gap { from, to, reason } => {
+                outcome = Outcome::Problems;
+                eprintln!("records {from} to {}: {reason}", to - 1);
+                continue;
+            }
+        };
+        if arguments.redact || arguments.preview {
+            record.bytes = redaction.redact(&record.bytes);
+        }
+        match to_line(&record, session.began, arguments.everything) {
+            Some(line) if !arguments.preview => writeln!(output, "{line}").map_err(write_error)?,
+            Some(_) => {}
+            None => left_out += 1,
+        }
+    }
+    if left_out > 0 && !arguments.preview {
+        eprintln!("{left_out} records are no messages and were left out; --everything takes them, too");
+    }
+    for secret in redaction.secrets() {
+        let line = format!("{:>6} x {}: {}", secret.count, secret.reason, shown(&secret.preview));
+        if arguments.preview {
+            writeln!(output, "{line}").map_err(write_error)?;
+        } else {
+            eprintln!("{line}");
+        }
+    }
+    output.flush().map_err(write_error)?;
+    Ok(outcome)
+}
+
+/// Put a recording into the store, and print the id of the session
+///
+/// Reads recorded lines ({"t":seconds,"dir":"client->agent"|"agent->client","msg":{...}}), as export writes them,
+/// and trace files of the official conductor. Lines that are neither are reported, and make the exit code 1.
+#[derive(Debug, clap::Args)]
+pub(super) struct ImportArguments {
+    #[command(flatten)]
+    input: InputArgument,
+
+    /// The agent's name, instead of what it calls itself
+    #[arg(long)]
+    agent: Option<String>,
+
+    /// A title
+    #[arg(long)]
+    title: Option<String>,
+}
+
+pub(super) fn import(store: &Store, arguments: &ImportArguments) -> Result<Outcome, CommandError> {
+    let mut lines = Lines::new(arguments.input.open()?);
+    // A recording has no date of its own: the file's is the best guess of its end, else it is now.
+    let began = arguments
+        .input
+        .file
+        .as_ref()
+        .and_then(|path| path.metadata().ok()?.modified().ok())
+        .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+        .and_then(|since| i64::try_from(since.as_millis()).ok())
+        .map_or_else(Time::now, Time);
+    let about = About { agent: arguments.agent.clone(), title: arguments.title.clone(), ..About::default() };
+    let mut recorder = store.begin_at(&about, began).map_err(store_error)?;
+    let mut outcome = Outcome::Fine;
+    loop {
+        let parsed = match lines.next() {
+            Ok(Some(Line::Text(line))) if line.trim_ascii().is_empty() => continue,
+            Ok(Some(Line::Text(line))) => std::str::from_utf8(line)
+                .map_err(|error| format!("expected UTF-8, {error}"))
+                .and_then(|line| parse_line(line, began).map_err(|error| error.to_string())),
+            Ok(Some(Line::TooLong { length })) => {
+                Err(format!("expected at most {MAX_LINE} bytes in a line, found {length}"))
+            }
+            Ok(None) => break,
+            Err(error) => {
+                let name = arguments.input.name();
+                return Err(CommandError::failed(format!("cannot read {name}: {error}")));
+            }
+        };
+        match parsed {
+            Ok(Some(record)) => drop(recorder.append(record).map_err(store_error)?),
+            Ok(None) => {}
+            Err(problem) => {
+                outcome = Outcome::Problems;
+                eprintln!("line {}: {problem}", lines.number());
+            }
+        }
+    }
+    let (id, length) = (recorder.id().to_owned(), recorder.length());
+    recorder.close().map_err(store_error)?;
+    if length == 0 {
+        store.delete(&id).map_err(store_error)?;
+        return Err(CommandError::failed(format!("{} has no recorded messages", arguments.input.name())));
+    }
+    println!("{id}");
+    Ok(outcome)
+}

@@ -1,0 +1,103 @@
+use std::io::{BufWriter, Write};
+
+use serde_json::json;
+use switchboard_store::{Filter, Store, Summary, Time};
+
+use super::{moment, size, store_error};
+use crate::commands::fold::text::shown;
+use crate::outcome::{CommandError, Outcome, write_error};
+
+/// Which sessions are meant.
+#[derive(Debug, clap::Args)]
+pub(super) struct FilterArguments {
+    /// Only of agents whose name has this in it
+    #[arg(long)]
+    agent: Option<String>,
+
+    /// Only in this folder or below it
+    #[arg(long, value_name = "FOLDER")]
+    project: Option<String>,
+
+    /// Only with this in the title
+    #[arg(long)]
+    title: Option<String>,
+
+    /// Only changed since a date (2026-11-15) or a length of time (12h, 30d)
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<Time>,
+
+    /// Only begun before then
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<Time>,
+}
+
+impl FilterArguments {
+    pub(super) fn filter(&self) -> Filter {
+        Filter {
+            agent: self.agent.clone(),
+            project: self.project.clone(),
+            title: self.title.clone(),
+            since: self.since,
+            until: self.until,
+            limit: None,
+        }
+    }
+}
+
+/// List sessions, the latest first
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    filter: FilterArguments,
+
+    /// At most so many
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<usize>,
+
+    /// Print a JSON object a session
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let filter = Filter { limit: arguments.limit, ..arguments.filter.filter() };
+    let mut output = BufWriter::new(std::io::stdout().lock());
+    for session in store.sessions(&filter).map_err(store_error)? {
+        let line = if arguments.json { to_json(&session) } else { to_text(&session) };
+        writeln!(output, "{line}").map_err(write_error)?;
+    }
+    output.flush().map_err(write_error)?;
+    Ok(Outcome::Fine)
+}
+
+fn to_json(session: &Summary) -> String {
+    json!({
+        "id": session.id,
+        "wireIds": session.wire_ids,
+        "agent": session.about.agent,
+        "client": session.about.client,
+        "project": session.about.project,
+        "title": session.about.title,
+        "protocolVersion": (session.protocol > 0).then_some(session.protocol),
+        "began": session.began.0,
+        "changed": session.changed.0,
+        "records": session.length,
+        "bytes": session.bytes,
+        "closed": session.closed,
+    })
+    .to_string()
+}
+
+fn to_text(session: &Summary) -> String {
+    let one_line = |text: &Option<String>| shown(text.as_deref().unwrap_or("-")).replace(['\n', '\t'], " ");
+    format!(
+        "{}  {}  {:>6} records {:>8}  {}  {}  {}",
+        session.id,
+        session.changed,
+        session.length,
+        size(session.bytes),
+        one_line(&session.about.agent),
+        one_line(&session.about.project),
+        one_line(&session.about.title),
+    )
+}

@@ -1,0 +1,176 @@
+use std::io::{BufWriter, Write};
+use std::time::Duration;
+
+use switchboard_store::{Channel, Item, Record, Store, StoreError, Summary, texts};
+
+use super::store_error;
+use crate::commands::fold::text::{self, shown};
+use crate::outcome::{CommandError, Outcome, write_error};
+
+/// Show a session
+///
+/// Prints the transcript. A session of version 1 is shown as the texts of its messages in their order.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The session
+    id: String,
+
+    /// Print the messages instead, with standard error and events of the process
+    #[arg(long)]
+    wire: bool,
+
+    /// As it was after this many records
+    #[arg(long, value_name = "NUMBER")]
+    at: Option<u64>,
+
+    /// Only the last entries (with --wire: the last records)
+    #[arg(long, value_name = "NUMBER")]
+    last: Option<usize>,
+
+    /// Print the session as JSON, as fold does
+    #[arg(long, conflicts_with = "wire")]
+    json: bool,
+
+    /// Go on with the records as they come, until interrupted
+    #[arg(long, requires = "wire")]
+    follow: bool,
+}
+
+pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let session = store.session(&arguments.id).map_err(store_error)?;
+    let mut output = BufWriter::new(std::io::stdout().lock());
+    let outcome = if arguments.wire {
+        wire(store, &session, arguments, &mut output)?
+    } else if session.protocol == 1 {
+        version_1(store, &session, arguments, &mut output)?
+    } else {
+        transcript(store, &session, arguments, &mut output)?
+    };
+    output.flush().map_err(write_error)?;
+    Ok(outcome)
+}
+
+fn transcript(
+    store: &Store,
+    session: &Summary,
+    arguments: &Arguments,
+    output: &mut impl Write,
+) -> Result<Outcome, CommandError> {
+    let state = match arguments.last {
+        Some(last) => store.window(&session.id, arguments.at, last),
+        None => store.state(&session.id, arguments.at),
+    }
+    .map_err(store_error)?;
+    let mut outcome = Outcome::Fine;
+    for (from, to, reason) in &state.gaps {
+        outcome = Outcome::Problems;
+        eprintln!("records {from} to {}: {reason}", to - 1);
+    }
+    if state.refused > 0 {
+        eprintln!("{} messages could not be understood; see them with --wire", state.refused);
+    }
+    for ((id, folded), hidden) in state.conversation.sessions().zip(&state.hidden) {
+        if *hidden > 0 {
+            eprintln!("{hidden} entries before these");
+        }
+        if arguments.json {
+            writeln!(output, "{}", folded.to_json(id)).map_err(write_error)?;
+        } else {
+            text::write(output, id, folded).map_err(write_error)?;
+        }
+    }
+    Ok(outcome)
+}
+
+fn version_1(
+    store: &Store,
+    session: &Summary,
+    arguments: &Arguments,
+    output: &mut impl Write,
+) -> Result<Outcome, CommandError> {
+    let id = session.wire_ids.first().map_or("(no id)", String::as_str);
+    writeln!(output, "== session {}, version 1 ==", shown(id)).map_err(write_error)?;
+    let end = arguments.at.unwrap_or(u64::MAX);
+    let mut outcome = Outcome::Fine;
+    let mut run = String::new();
+    for item in store.read(&session.id, 0).map_err(store_error)? {
+        let record = match item.map_err(store_error)? {
+            Item::Record(record) if record.sequence < end => record,
+            Item::Record(_) => break,
+            gap @ Item::Gap { .. } => {
+                outcome = report(&gap);
+                continue;
+            }
+        };
+        for text in texts(&record) {
+            // Chunks of one thing go on where the last one ended.
+            if text.run.is_empty() || text.run != run {
+                write!(output, "\n{}:\n", text.kind.as_str()).map_err(write_error)?;
+            }
+            run = text.run;
+            write!(output, "{}", shown(&text.text)).map_err(write_error)?;
+            if run.is_empty() {
+                writeln!(output).map_err(write_error)?;
+            }
+        }
+    }
+    writeln!(output).map_err(write_error)?;
+    Ok(outcome)
+}
+
+fn report(gap: &Item) -> Outcome {
+    if let Item::Gap { from, to, reason } = gap {
+        eprintln!("records {from} to {}: {reason}", to - 1);
+    }
+    Outcome::Problems
+}
+
+fn wire(
+    store: &Store,
+    session: &Summary,
+    arguments: &Arguments,
+    output: &mut impl Write,
+) -> Result<Outcome, CommandError> {
+    let end = arguments.at.unwrap_or(u64::MAX);
+    let start = arguments.last.map_or(0, |last| end.min(session.length).saturating_sub(last as u64));
+    let mut outcome = Outcome::Fine;
+    let mut next = start;
+    for item in store.read(&session.id, start).map_err(store_error)? {
+        match item.map_err(store_error)? {
+            Item::Record(record) if record.sequence < end => {
+                next = record.sequence + 1;
+                write_record(output, session, &record)?;
+            }
+            Item::Record(_) => break,
+            gap @ Item::Gap { .. } => outcome = report(&gap),
+        }
+    }
+    if arguments.follow {
+        let mut tail = store.follow(&session.id, next).map_err(store_error)?;
+        loop {
+            output.flush().map_err(write_error)?;
+            match tail.next(Duration::from_secs(3600)) {
+                Ok(Some(Item::Record(record))) => write_record(output, session, &record)?,
+                Ok(Some(gap)) => outcome = report(&gap),
+                Ok(None) => {}
+                // It was deleted: there is nothing more to come.
+                Err(StoreError::UnknownSession { .. }) => break,
+                Err(error) => return Err(store_error(error)),
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+fn write_record(output: &mut impl Write, session: &Summary, record: &Record) -> Result<(), CommandError> {
+    let arrow = match record.channel {
+        Channel::ToAgent => "client->agent",
+        Channel::ToClient => "agent->client",
+        Channel::StandardError => "stderr",
+        Channel::Process => "process",
+    };
+    let seconds = record.time.0.saturating_sub(session.began.0) as f64 / 1000.0;
+    let text = shown(&String::from_utf8_lossy(&record.bytes)).replace('\n', " ");
+    let peer = if record.peer.is_empty() { String::new() } else { format!(" ({})", shown(&record.peer)) };
+    writeln!(output, "{:>6} {seconds:>9.3} {arrow}{peer} {text}", record.sequence).map_err(write_error)
+}

@@ -1,0 +1,201 @@
+//! Recorded sessions: kept, shown, found, handed on.
+// Values made on the spot read better without an ampersand.
+#![allow(clippy::needless_pass_by_value)]
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::program::{Run, switchboard};
+
+struct Scratch {
+    folder: TempDir,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        Scratch { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn run(&self, arguments: &[&str], input: &str) -> Run {
+        let store = self.folder.path().join("store.sqlite3");
+        let all = [&["sessions", "--store", store.to_str().unwrap()], arguments].concat();
+        switchboard(&all, input.as_bytes())
+    }
+
+    fn import(&self, lines: &[Value]) -> String {
+        let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let run = self.run(&["import", "-"], &input);
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        run.stdout.trim().to_owned()
+    }
+}
+
+fn line(seconds: f64, from_agent: bool, message: Value) -> Value {
+    json!({"t": seconds, "dir": if from_agent { "agent->client" } else { "client->agent" }, "msg": message})
+}
+
+fn conversation() -> Vec<Value> {
+    let update = |update: Value| json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "wire-1", "update": update}});
+    vec![
+        line(
+            0.0,
+            false,
+            json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 2, "info": {"name": "editor", "version": "1"}, "capabilities": {}}}),
+        ),
+        line(
+            0.1,
+            true,
+            json!({"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": 2, "info": {"name": "demo-bot", "version": "1"}, "capabilities": {}}}),
+        ),
+        line(
+            0.2,
+            false,
+            json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/work/project", "mcpServers": [{"type": "stdio", "name": "x", "command": "/x", "args": [], "env": [{"name": "API", "value": "hunter2"}]}]}}),
+        ),
+        line(0.3, true, json!({"jsonrpc": "2.0", "id": 1, "result": {"sessionId": "wire-1"}})),
+        line(
+            0.4,
+            false,
+            json!({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": {"sessionId": "wire-1", "prompt": [{"type": "text", "text": "Fix the build"}]}}),
+        ),
+        line(
+            0.5,
+            true,
+            update(
+                json!({"sessionUpdate": "user_message", "messageId": "u", "content": [{"type": "text", "text": "Fix the build"}]}),
+            ),
+        ),
+        line(
+            0.6,
+            true,
+            update(
+                json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "Look"}}),
+            ),
+        ),
+        line(
+            0.7,
+            true,
+            update(
+                json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "ing \u{1b}[2J at it"}}),
+            ),
+        ),
+        line(
+            0.8,
+            true,
+            update(
+                json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Run cargo build", "kind": "execute", "status": "completed"}),
+            ),
+        ),
+    ]
+}
+
+#[test]
+fn a_recording_is_imported_listed_shown_and_exported() {
+    let scratch = Scratch::new();
+    let lines = conversation();
+    let id = scratch.import(&lines);
+    let list = scratch.run(&["list", "--json", "--agent", "demo", "--project", "/work"], "").json_lines();
+    assert_eq!(list.len(), 1);
+    assert_eq!(list[0]["id"], id.as_str());
+    assert_eq!(list[0]["wireIds"], json!(["wire-1"]));
+    assert_eq!((&list[0]["title"], &list[0]["records"]), (&json!("Fix the build"), &json!(9)));
+    assert_eq!(scratch.run(&["list", "--agent", "other"], "").stdout, "");
+    assert!(scratch.run(&["list"], "").stdout.contains("demo-bot  /work/project  Fix the build"));
+
+    let shown = scratch.run(&["show", "wire-1"], "");
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    assert_eq!(
+        shown.stdout,
+        "== session wire-1, idle ==\n\nuser:\n    Fix the build\n\nagent:\n    Looking ␛[2J at it\n\n\
+         tool: Run cargo build (execute) [completed]\n\n"
+    );
+    let early = scratch.run(&["show", &id, "--at", "7"], "").stdout;
+    assert!(early.ends_with("agent:\n    Look\n\n"), "{early}");
+    let wire = scratch.run(&["show", &id, "--wire", "--last", "1"], "").stdout;
+    assert!(wire.starts_with("     8     0.800 agent->client {\"jsonrpc\""), "{wire}");
+    let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let folded = switchboard(&["fold"], input.as_bytes()).json_lines();
+    assert_eq!(scratch.run(&["show", &id, "--json"], "").json_lines(), folded);
+
+    let exported = scratch.run(&["export", &id], "");
+    assert_eq!(exported.json_lines(), lines);
+    assert_eq!(switchboard(&["check"], exported.stdout.as_bytes()).code, 0);
+}
+
+#[test]
+fn secrets_are_shown_beforehand_and_replaced() {
+    let scratch = Scratch::new();
+    let id = scratch.import(&conversation());
+    let preview = scratch.run(&["export", &id, "--preview"], "").stdout;
+    assert_eq!(preview, "     1 x value of an environment variable: hun... (7 characters)\n");
+    let redacted = scratch.run(&["export", &id, "--redact"], "");
+    assert!(!redacted.stdout.contains("hunter2") && redacted.stdout.contains("[redacted]"));
+    assert_eq!(redacted.stderr, preview);
+    assert_eq!(redacted.json_lines().len(), 9);
+}
+
+#[test]
+fn texts_are_found() {
+    let scratch = Scratch::new();
+    let id = scratch.import(&conversation());
+    let hits = scratch.run(&["search", "looking", "--json"], "").json_lines();
+    assert_eq!(hits.len(), 1);
+    assert_eq!(
+        (&hits[0]["session"], &hits[0]["first"], &hits[0]["last"]),
+        (&json!(id), &json!(6), &json!(7))
+    );
+    let titles = scratch.run(&["search", "cargo", "--kind", "title", "--session", &id], "").stdout;
+    assert!(titles.ends_with(" title: Run cargo build\n"), "{titles}");
+    assert_eq!(scratch.run(&["search", "cargo", "--kind", "user"], "").code, 1);
+    assert_eq!(scratch.run(&["search", "cargo", "--kind", "nothing"], "").code, 2);
+    assert_eq!(scratch.run(&["search", "--", "--"], "").code, 2);
+}
+
+#[test]
+fn sessions_are_deleted_and_pruned() {
+    let scratch = Scratch::new();
+    let ids: Vec<_> = (0..3).map(|_| scratch.import(&conversation())).collect();
+    assert_eq!(scratch.run(&["delete", "2"], "").code, 2);
+    assert_eq!(scratch.run(&["delete", &ids[0]], "").stdout, format!("{}\n", ids[0]));
+    assert_eq!(scratch.run(&["prune", "--older-than", "30d"], "").stdout, "");
+    assert_eq!(
+        scratch.run(&["prune", "--older-than", "9999-01-01", "--dry-run"], "").stdout.lines().count(),
+        2
+    );
+    assert_eq!(scratch.run(&["list"], "").stdout.lines().count(), 2);
+    assert_eq!(scratch.run(&["prune", "--max-size", "1"], "").stdout.lines().count(), 2);
+    assert_eq!(scratch.run(&["list"], "").stdout, "");
+    assert_eq!(scratch.run(&["prune"], "").code, 2);
+}
+
+#[test]
+fn statistics_are_by_agent_and_tool() {
+    let scratch = Scratch::new();
+    scratch.import(&conversation());
+    let lines = scratch.run(&["stats", "--json"], "").json_lines();
+    let tool = lines.iter().find(|line| line["kind"] == "tool execute").unwrap();
+    assert_eq!(
+        (&tool["agent"], &tool["records"], &tool["content"]),
+        (&json!("demo-bot"), &json!(1), &json!(15))
+    );
+    assert_eq!(lines[0]["kind"], Value::Null);
+    assert_eq!(lines[0]["records"], json!(9));
+    assert!(scratch.run(&["stats"], "").stdout.contains("demo-bot"));
+}
+
+#[test]
+fn what_cannot_be_imported_is_reported() {
+    let scratch = Scratch::new();
+    let run = scratch.run(&["import", "-"], "nonsense\n{\"jsonrpc\":\"2.0\"}\n");
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("line 1: expected a recorded message"), "{}", run.stderr);
+    assert_eq!(scratch.run(&["list"], "").stdout, "");
+    let good = conversation()[0].to_string();
+    let run = scratch.run(&["import"], &format!("{good}\nnonsense\n"));
+    assert_eq!((run.code, run.stdout.lines().count()), (1, 1));
+    let other = scratch.folder.path().join("other");
+    std::fs::write(&other, "not a store at all ".repeat(500)).unwrap();
+    let run = switchboard(&["sessions", "list", "--store", other.to_str().unwrap()], b"");
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("is not a store"), "{}", run.stderr);
+}
