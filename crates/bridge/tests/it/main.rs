@@ -1,4 +1,8 @@
 //! Tests of the bridge, in one program.
+#![allow(clippy::unwrap_used)]
+#![allow(clippy::needless_pass_by_value, reason = "values are written in place")]
+// Tests hand `json!` values to small functions; a reference there would only be noise.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod hostile;
 mod properties;

@@ -25,7 +25,7 @@ async fn hostile(lines: Vec<String>) -> Client {
             std::mem::forget(request);
             match &*method {
                 "initialize" => {
-                    send(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{INITIALIZED}}}"#)).await
+                    send(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{INITIALIZED}}}"#)).await;
                 }
                 "session/new" => {
                     send(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"sessionId":"s"}}}}"#)).await;

@@ -43,7 +43,7 @@ pub(crate) fn switchboard(arguments: &[&str], input: &[u8]) -> Run {
 fn help_names_every_command() {
     let run = switchboard(&["--help"], b"");
     assert_eq!(run.code, 0);
-    for command in ["agents", "check", "demo-agent", "diff", "fold", "run", "schema"] {
+    for command in ["agents", "bridge", "check", "convert", "demo-agent", "diff", "fold", "run", "schema"] {
         assert!(run.stdout.contains(&format!("\n  {command}")), "{}", run.stdout);
     }
 }
