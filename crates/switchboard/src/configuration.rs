@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use crate::outcome::CommandError;
 use switchboard_transport::Program;
 
 /// The agents that were found, and what could not be read.
@@ -80,6 +81,27 @@ impl Configuration {
     }
 
     /// All names, each once.
+    /// The program of the agent of a name: a configured one, or the demo agent.
+    pub(crate) fn named_program(&self, name: &str) -> Result<Program, CommandError> {
+        if let Some(agent) = self.find(name) {
+            return Ok(agent.program());
+        }
+        if name == "demo" {
+            let ourselves = std::env::current_exe()
+                .map_err(|error| CommandError::failed(format!("cannot find this program: {error}")))?;
+            return Ok(Program::new(ourselves).args(["demo-agent"]));
+        }
+        let mut error = CommandError::usage(format!("no agent is called \"{name}\""));
+        error = match self.names()[..] {
+            [] => error.hint("no agents are configured; a command line goes behind `--`"),
+            ref names => error.hint(format!("configured are: {}", names.join(", "))),
+        };
+        for problem in &self.problems {
+            error = error.hint(problem);
+        }
+        Err(error)
+    }
+
     pub(crate) fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.agents.iter().map(|agent| &*agent.name).collect();
         names.sort_unstable();

@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 
 use self::host::{LocalHost, TerminalEvent};
 use super::convert::PolicyArgument;
+use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
 
 /// Be an agent on standard input and output, in front of another agent of any version
@@ -33,7 +34,7 @@ use crate::outcome::{CommandError, Outcome};
 #[command(after_help = "Example, in the configuration of an editor:\n  \
     \"command\": \"switchboard\", \"args\": [\"bridge\", \"--\", \"my-agent\", \"--acp\"]")]
 pub(crate) struct Arguments {
-    /// Name of an agent
+    /// Name of a configured agent (see `switchboard agents`), or `demo`
     #[arg(conflicts_with = "command", required_unless_present = "command")]
     agent: Option<String>,
 
@@ -95,12 +96,17 @@ const WAITING: usize = 256;
 const TURN: usize = 128;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let Some((program, rest)) = arguments.command.split_first() else {
-        let name = arguments.agent.as_deref().unwrap_or_default();
-        return Err(CommandError::usage(format!("there is no agent \"{name}\" in the configuration"))
-            .hint("give the agent's command line: switchboard bridge -- CMD..."));
+    let program = match (arguments.command.split_first(), &arguments.agent) {
+        (Some((program, rest)), None) => Program::new(program).args(rest.to_vec()),
+        (None, Some(name)) => Configuration::read(Path::new(".")).named_program(name)?,
+        (Some(_), Some(_)) => {
+            return Err(CommandError::usage("either an agent's name or a command line, not both"));
+        }
+        (None, None) => {
+            return Err(CommandError::usage("which agent?")
+                .hint("name one that `switchboard agents` lists, or give a command line behind `--`"));
+        }
     };
-    let program = Program::new(program).args(rest.to_vec());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -128,7 +134,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         agent_dialect: arguments.agent_dialect.map(Into::into),
         serve_files: arguments.serve_files,
         serve_terminals: arguments.serve_terminals,
-        agent_name: agent_name(&arguments.command),
+        agent_name: arguments.agent.clone().unwrap_or_else(|| agent_name(&arguments.command)),
         ..BridgeOptions::default()
     };
     let host = LocalHost::new(arguments.serve_files, events);

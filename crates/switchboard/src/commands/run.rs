@@ -172,24 +172,7 @@ fn program(arguments: &Arguments, cwd: &std::path::Path) -> Result<(Program, Opt
             .hint("name one that `switchboard agents` lists, or give a command line behind `--`")
             .hint("`switchboard run demo help` shows what the built-in demo agent can do"));
     };
-    let configuration = Configuration::read(cwd);
-    if let Some(agent) = configuration.find(name) {
-        return Ok((agent.program(), second.clone()));
-    }
-    if name == "demo" {
-        let ourselves = std::env::current_exe()
-            .map_err(|error| CommandError::failed(format!("cannot find this program: {error}")))?;
-        return Ok((Program::new(ourselves).args(["demo-agent"]), second.clone()));
-    }
-    let mut error = CommandError::usage(format!("no agent is called \"{name}\""));
-    error = match configuration.names()[..] {
-        [] => error.hint("no agents are configured; a command line goes behind `--`"),
-        ref names => error.hint(format!("configured are: {}", names.join(", "))),
-    };
-    for problem in &configuration.problems {
-        error = error.hint(problem);
-    }
-    Err(error)
+    Ok((Configuration::read(cwd).named_program(name)?, second.clone()))
 }
 
 /// A relative path of a program is meant from where the user is, not from the session's folder.
