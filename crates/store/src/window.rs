@@ -476,7 +476,7 @@ fn rest(session: &Session) -> Vec<Box<RawValue>> {
     for plan in session.plans() {
         let update =
             v2::PlanUpdate { meta: plan.meta().cloned(), ..v2::PlanUpdate::new(plan.content().clone()) };
-        updates.push(v2::SessionUpdate::PlanUpdate(update));
+        updates.push(v2::SessionUpdate::PlanUpdate(Box::new(update)));
     }
     let notices = session.notices();
     for notice in &notices[notices.len().saturating_sub(MAX_LISTED)..] {
