@@ -1,4 +1,38 @@
-//! Translation between the versions of ACP.
+//! Lets a client of one version of ACP work with an agent of the other, and two of version 2 whose dialects differ.
+//! What passes is translated with memory of what each side has seen, because one message of one version is often
+//! several of the other, or a part of one; what cannot be carried over is reported, thing by thing, and never
+//! dropped without a word. Nothing here does I/O or looks at a clock.
+//!
+//! - [`Bridge`] stands between two peers: [`Bridge::handle`] takes a line of either, [`Bridge::drain`] gives
+//!   [`Output`]: lines for either side, and each [`Loss`]. [`BridgeOptions`] say what is known of the peers and
+//!   what to do about losses ([`Policy`]); [`LossReport`] counts them.
+//! - [`Host`] is what surrounds a bridge: files and commands, for agents of version 1 that ask for them.
+//! - [`RecordingBridge`] translates a recorded conversation of both sides.
+//! - [`update_to_v1`], [`update_to_v2`] and [`Stateless`] translate one thing at a time, and fail with an
+//!   [`Error`] that names element and reason where that is not enough.
+//!
+//! ```
+//! use switchboard_bridge::{Bridge, BridgeOptions, Moment, Output, Side, Version};
+//!
+//! // An editor of version 1 with an agent of version 2.
+//! let mut bridge = Bridge::new(BridgeOptions::between(Version::V1, Version::V2));
+//! let update = |update: &str| {
+//!     format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{update}}}}}"#)
+//! };
+//! for line in [
+//!     update(r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"Hel"}}"#),
+//!     update(r#"{"sessionUpdate":"agent_message","messageId":"m","content":[{"type":"text","text":"Hello"}]}"#),
+//!     update(r#"{"sessionUpdate":"_weather","rain":true}"#),
+//! ] {
+//!     let _ = bridge.handle(Side::Agent, &line, Moment(0));
+//! }
+//! let output: Vec<Output> = bridge.drain().collect();
+//! // The second message repeats what was said and goes on: only the rest is sent.
+//! assert!(matches!(&output[1], Output::Line { to: Side::Client, line } if line.contains(r#""text":"lo""#)));
+//! // Version 1 has no updates of somebody's own.
+//! assert!(matches!(&output[2], Output::Loss(loss) if loss.message == "_weather"));
+//! assert_eq!(bridge.losses().total(), 1);
+//! ```
 
 mod bridge;
 mod calls;
@@ -6,6 +40,7 @@ mod elements;
 mod error;
 mod host;
 mod loss;
+mod metadata;
 mod options;
 mod passage;
 mod pieces;

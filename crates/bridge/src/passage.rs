@@ -9,6 +9,7 @@ use switchboard_protocol::{Meta, Raw, Revision, Text, Wire, v2};
 
 use crate::bridge::Handled;
 use crate::loss::Severity;
+use crate::metadata::Metadata;
 use crate::options::Dialect;
 use crate::shared::Shared;
 use crate::{BridgeOptions, Side, Version};
@@ -29,6 +30,7 @@ pub(crate) struct Passage {
     /// The user message that was last seen in a session, since its prompt.
     echoes: HashMap<String, String>,
     minted: u64,
+    metadata: Metadata,
     warned: HashSet<&'static str>,
 }
 
@@ -42,6 +44,7 @@ impl Passage {
             prompts: HashMap::new(),
             echoes: HashMap::new(),
             minted: 0,
+            metadata: Metadata::default(),
             warned: HashSet::new(),
         }
     }
@@ -74,8 +77,12 @@ impl Passage {
                 if spec_client && has(b"\"terminal_") {
                     self.warn_of_terminals(shared);
                 }
-                if has(b"\"git_patch\"") || has(b"\"availableCommands\"") {
-                    return rewrite(line, shared);
+                let options = &shared.options;
+                let differ = options.agent_dialect.is_some()
+                    && options.client_dialect.is_some()
+                    && options.agent_dialect != options.client_dialect;
+                if has(b"\"git_patch\"") || has(b"\"availableCommands\"") || (differ && has(b"\"_meta\"")) {
+                    return self.rewrite(line, differ, shared);
                 }
                 Handled::Forward
             }
@@ -141,37 +148,44 @@ impl Passage {
         Handled::Done
     }
 
+    /// Writes an update again in the client's dialect.
+    fn rewrite(&mut self, line: &str, differ: bool, shared: &mut Shared) -> Handled {
+        let revision = Dialect::writing(shared.options.client_dialect);
+        let Ok(message) = Message::decode(line, Revision::Any) else { return Handled::Forward };
+        match message {
+            Message::Notification(notification) if notification.method == "session/update" => {
+                let Ok(mut params) =
+                    v2::UpdateSessionNotification::decode(notification.params_text(), Revision::Any)
+                else {
+                    return Handled::Forward;
+                };
+                if let Some(client) = shared.options.client_dialect.filter(|_| differ)
+                    && let Some(first) = self.metadata.adjust(&params.session_id, &mut params.update, client)
+                {
+                    let first = v2::UpdateSessionNotification::new(params.session_id.clone(), first);
+                    shared.send_update(Side::Client, &first, revision);
+                }
+                shared.send_update(Side::Client, &params, revision);
+                Handled::Done
+            }
+            Message::Request(request) if request.method == "session/request_permission" => {
+                let Ok(params) = v2::RequestPermissionRequest::decode(request.params_text(), Revision::Any)
+                else {
+                    return Handled::Forward;
+                };
+                shared.request(Side::Client, &request.id, &request.method, &params.encode(revision));
+                Handled::Done
+            }
+            _ => Handled::Forward,
+        }
+    }
+
     fn warn_of_terminals(&mut self, shared: &mut Shared) {
         if self.warned.insert("terminals") {
             let reason =
                 "the client's dialect has no terminals; it keeps what it does not know and shows nothing";
             shared.lose(None, "terminal_update", "update", reason, Severity::Major, Side::Client);
         }
-    }
-}
-
-/// Writes an update again in the client's dialect.
-fn rewrite(line: &str, shared: &mut Shared) -> Handled {
-    let revision = Dialect::writing(shared.options.client_dialect);
-    let Ok(message) = Message::decode(line, Revision::Any) else { return Handled::Forward };
-    match message {
-        Message::Notification(notification) if notification.method == "session/update" => {
-            let Ok(params) = v2::UpdateSessionNotification::decode(notification.params_text(), Revision::Any)
-            else {
-                return Handled::Forward;
-            };
-            shared.send_update(Side::Client, &params, revision);
-            Handled::Done
-        }
-        Message::Request(request) if request.method == "session/request_permission" => {
-            let Ok(params) = v2::RequestPermissionRequest::decode(request.params_text(), Revision::Any)
-            else {
-                return Handled::Forward;
-            };
-            shared.request(Side::Client, &request.id, &request.method, &params.encode(revision));
-            Handled::Done
-        }
-        _ => Handled::Forward,
     }
 }
 

@@ -64,3 +64,8 @@ pub use client::{
 };
 pub use diff_content::diff_content;
 pub use error::Error;
+
+/// The examples of the guide are compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/agents-and-clients.md")]
+struct Guide;

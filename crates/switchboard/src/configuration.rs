@@ -109,6 +109,8 @@ impl Configuration {
     fn take(&mut self, source: Source, file: &Path, value: &Value) {
         let key = if source == Source::Acpx { "agents" } else { "agent_servers" };
         let Some(servers) = value.get(key).and_then(Value::as_object) else { return };
+        // By name, whichever way the JSON library was built to keep the keys of an object.
+        let servers: BTreeMap<_, _> = servers.iter().collect();
         for (name, server) in servers {
             match agent(name, server, source, file) {
                 Ok(Some(agent)) => self.agents.push(agent),

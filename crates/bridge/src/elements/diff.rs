@@ -55,25 +55,38 @@ fn change_to_wire(change: &diff::Change) -> v2::DiffChange<'static> {
     }
 }
 
-/// A structured diff as what version 1 can show of it. Also tells whether words had to stand in for a part.
+/// What a diff of version 1 does not say of a structured one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unsaid {
+    /// Words had to stand in for a part.
+    pub(crate) in_words: bool,
+    /// Only the lines around a change are shown, without their place in the file.
+    pub(crate) pieces: bool,
+}
+
+/// A structured diff as what version 1 can show of it.
 pub(crate) fn to_v1(
     wire: &v2::Diff<'_>,
     file_at_hand: impl FnMut(&str) -> FileAtHand<'static>,
-) -> (Vec<v1::ToolCallContent<'static>>, bool) {
+) -> (Vec<v1::ToolCallContent<'static>>, Unsaid) {
     let source = from_wire(wire);
-    let mut in_words = false;
+    let mut unsaid = Unsaid::default();
     let items = diff::to_text_items(&source, file_at_hand);
     let items = items
         .into_iter()
         .map(|item| match item {
-            TextItem::Whole(pair) | TextItem::Piece(pair) => v1::ToolCallContent::Diff(pair_to_wire(pair)),
+            TextItem::Whole(pair) => v1::ToolCallContent::Diff(pair_to_wire(pair)),
+            TextItem::Piece(pair) => {
+                unsaid.pieces = true;
+                v1::ToolCallContent::Diff(pair_to_wire(pair))
+            }
             TextItem::Words(words) => {
-                in_words = true;
+                unsaid.in_words = true;
                 v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::text(words)))
             }
         })
         .collect();
-    (items, in_words)
+    (items, unsaid)
 }
 
 fn pair_to_wire(pair: TextPair) -> v1::Diff<'static> {

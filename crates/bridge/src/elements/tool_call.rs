@@ -78,12 +78,15 @@ pub(crate) fn item_to_v1<'a>(
         v2::ToolCallContent::Diff(source) => {
             let reason = "version 1 has no structured diffs, only old and new texts";
             notes.require_state(at, reason)?;
-            let (items, in_words) = diff::to_v1(&source, |path| surroundings.file(path));
-            if in_words {
+            let (items, unsaid) = diff::to_v1(&source, |path| surroundings.file(path));
+            if unsaid.in_words {
                 let reason = "version 1 diffs cannot say all of this change; words stand in its place";
                 notes.lose(Severity::Major, at, reason)?;
             } else if source.changes.iter().any(|change| matches!(change, v2::DiffChange::Delete(_))) {
                 let reason = "version 1 shows a deleted file as an emptied one";
+                notes.lose(Severity::Minor, at, reason)?;
+            } else if unsaid.pieces {
+                let reason = "only the lines around the change are shown, without their place in the file";
                 notes.lose(Severity::Minor, at, reason)?;
             }
             Ok(items)

@@ -307,7 +307,7 @@ fn item_to_v2<'a>(item: v1::ToolCallContent<'a>, at: &At<'_>) -> Result<v2::Tool
     match item {
         v1::ToolCallContent::Content(item) => Ok(v2::ToolCallContent::Content(item)),
         v1::ToolCallContent::Diff(source) => {
-            Ok(v2::ToolCallContent::diff(diff::to_v2(&source, &FileAtHand::Unknown)))
+            Ok(v2::ToolCallContent::Diff(Box::new(diff::to_v2(&source, &FileAtHand::Unknown))))
         }
         v1::ToolCallContent::Terminal(_) => {
             Err(Error::unrepresentable(at, "a terminal of version 1 belongs to the client"))

@@ -118,6 +118,9 @@ impl Session {
                 if !self.plans.is_empty() {
                     let reason = "version 1 has one plan; several are shown one after the other";
                     self.lose(id, "plan_update", "plan.planId", reason, Severity::Minor, shared);
+                } else if plan_id != "main" {
+                    let reason = "version 1 has one plan, without an id";
+                    self.lose(id, "plan_update", "plan.planId", reason, Severity::Minor, shared);
                 }
                 self.plans.push((plan_id, entries));
             }

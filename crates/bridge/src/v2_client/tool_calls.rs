@@ -248,7 +248,7 @@ impl Session {
                         Side::Client,
                     );
                 }
-                Some(v2::ToolCallContent::diff(wire))
+                Some(v2::ToolCallContent::Diff(Box::new(wire)))
             }
             v1::ToolCallContent::Terminal(terminal) => {
                 if shared.options.client_dialect == Some(Dialect::Spec) {

@@ -1,4 +1,6 @@
 //! Tests of the bridge, in one program.
+#![allow(clippy::unwrap_used)]
+#![allow(clippy::needless_pass_by_value, reason = "values are written in place")]
 
 mod hostile;
 mod properties;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::support::{amounts_to, is_reported};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use switchboard_bridge::{Moment, RecordingBridge, Severity, Side, Version};
@@ -119,49 +120,7 @@ fn fold(lines: impl Iterator<Item = String>) -> BTreeMap<String, Value> {
     for line in lines {
         conversation.read(&line, Some(SessionSide::Agent), SessionMoment(0)).expect("an update");
     }
-    let mut state = BTreeMap::new();
-    let Some(session) = conversation.session(Some("s")) else { return state };
-    let session: Value = serde_json::from_str(&session.to_json(Some("s"))).expect("JSON");
-    let joined = |blocks: &Value, inside: bool| -> String {
-        let blocks = blocks.as_array().into_iter().flatten();
-        blocks
-            .map(|block| if inside { &block["content"] } else { block })
-            .map(|block| block["text"].as_str().map_or_else(|| block.to_string(), str::to_owned))
-            .collect()
-    };
-    for entry in session["entries"].as_array().into_iter().flatten() {
-        let kind = entry["type"].as_str().unwrap_or_default();
-        match kind {
-            "tool_call" => {
-                let title = entry["title"].as_str().filter(|title| !is_placeholder(title));
-                let value = json!({"title": title, "kind": entry["kind"], "status": entry["status"],
-                    "content": joined(&entry["content"], true), "locations": entry.get("locations"), "rawInput": entry.get("rawInput")});
-                state.insert(format!("tool_call {}", entry["toolCallId"]), value);
-            }
-            "user_message" | "agent_message" | "agent_thought" => {
-                let text = joined(&entry["content"], false);
-                if !text.is_empty() {
-                    state.insert(format!("{kind} {}", entry["messageId"]), json!(text));
-                }
-            }
-            _ => {}
-        }
-    }
-    for key in ["title", "usage", "plans", "commands"] {
-        state.insert(key.to_owned(), session.get(key).cloned().unwrap_or_default());
-    }
-    state
-}
-
-fn is_placeholder(title: &str) -> bool {
-    matches!(title, "Tool call" | "Read" | "Execute")
-}
-
-/// Whether the report says that something of this kind was lost.
-fn is_reported(key: &str, lost: &[String]) -> bool {
-    let kind = key.split(' ').next().unwrap_or_default();
-    lost.iter()
-        .any(|message| message.starts_with(kind) || (kind == "tool_call" && message.starts_with("terminal_")))
+    conversation.session(Some("s")).map(|session| amounts_to(&session.to_json(Some("s")))).unwrap_or_default()
 }
 
 proptest! {
@@ -193,7 +152,8 @@ proptest! {
         let after = fold(recording.take_back().into_iter().map(|line| line.text));
         for (key, value) in &before {
             let is_empty = value.is_null() || value == &json!([]);
-            if !is_reported(key, &lost) && !(is_empty && after.is_empty()) {
+            let is_gone = is_empty && after.is_empty();
+            if !is_gone && !is_reported(key, &lost) {
                 prop_assert_eq!(Some(value), after.get(key), "{} after {:?}, lost {:?}", key, updates, lost);
             }
         }

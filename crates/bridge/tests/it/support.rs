@@ -1,5 +1,7 @@
 //! A bridge with both its sides in hand.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Loss, Moment, Output, Severity, Side, Version};
 
@@ -103,4 +105,62 @@ impl Bench {
         let losses = self.losses.iter().filter(|loss| loss.severity != Severity::Guess);
         losses.map(|loss| format!("{} {}", loss.message, loss.element)).collect()
     }
+}
+
+/// What a session amounts to, by what it is about: the session engine's JSON, without how things are cut up.
+pub(crate) fn amounts_to(session: &str) -> BTreeMap<String, Value> {
+    let session: Value = serde_json::from_str(session).expect("JSON");
+    let mut state = BTreeMap::new();
+    let joined = |blocks: &Value, inside: bool| -> String {
+        let blocks = blocks.as_array().into_iter().flatten();
+        blocks
+            .map(|block| if inside && block["type"] == "content" { &block["content"] } else { block })
+            .map(|block| block["text"].as_str().map_or_else(|| block.to_string(), str::to_owned))
+            .collect()
+    };
+    for entry in session["entries"].as_array().into_iter().flatten() {
+        let kind = entry["type"].as_str().unwrap_or_default();
+        match kind {
+            "tool_call" => {
+                let title = entry["title"].as_str().filter(|title| !is_placeholder(title));
+                let value = json!({"title": title, "kind": entry["kind"], "status": entry["status"],
+                    "content": joined(&entry["content"], true), "locations": entry.get("locations"),
+                    "rawInput": entry.get("rawInput"), "rawOutput": entry.get("rawOutput")});
+                state.insert(format!("tool_call {}", entry["toolCallId"]), value);
+            }
+            "user_message" | "agent_message" | "agent_thought" => {
+                let text = joined(&entry["content"], false);
+                if !text.is_empty() {
+                    state.insert(format!("{kind} {}", entry["messageId"]), json!(text));
+                }
+            }
+            _ => {}
+        }
+    }
+    for key in ["title", "usage", "plans", "commands", "configOptions"] {
+        state.insert(key.to_owned(), session.get(key).cloned().unwrap_or_default());
+    }
+    state
+}
+
+/// A version 1 call must have a title, so that one without gets such a one.
+fn is_placeholder(title: &str) -> bool {
+    matches!(title, "Tool call" | "Read" | "Execute")
+}
+
+/// Whether the report says that something of this kind was lost.
+pub(crate) fn is_reported(key: &str, lost: &[String]) -> bool {
+    let kind = key.split(' ').next().unwrap_or_default();
+    lost.iter().any(|message| match kind {
+        "tool_call" => {
+            message.starts_with("tool_call")
+                || message.starts_with("terminal_")
+                || message == "session/request_permission"
+        }
+        "plans" => message == "plan_update",
+        "commands" => message == "available_commands_update",
+        "usage" => message == "usage_update",
+        "title" => message == "session_info_update",
+        kind => message.starts_with(kind),
+    })
 }

@@ -265,6 +265,28 @@ fn dialects_of_version_2_are_spelled_for_their_reader() {
 }
 
 #[test]
+fn metadata_means_the_same_in_both_dialects() {
+    let told = |client, agent| {
+        let options = BridgeOptions {
+            client_dialect: Some(client),
+            agent_dialect: Some(agent),
+            ..BridgeOptions::between(Version::V2, Version::V2)
+        };
+        let mut bench = Bench::new(options);
+        for meta in [json!({"a": 1, "b": 2}), json!({"b": null, "c": 3})] {
+            bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "_meta": meta}));
+        }
+        bench.take_updates().iter().map(|update| update["_meta"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(Dialect::Spec, Dialect::Newest), [json!({"a": 1, "b": 2}), json!({"a": 1, "c": 3})]);
+    assert_eq!(
+        told(Dialect::Newest, Dialect::Spec),
+        [json!({"a": 1, "b": 2}), Value::Null, json!({"b": null, "c": 3})]
+    );
+    assert_eq!(told(Dialect::Spec, Dialect::Spec), [json!({"a": 1, "b": 2}), json!({"b": null, "c": 3})]);
+}
+
+#[test]
 fn everyone_who_waits_is_told_when_the_agent_goes() {
     let mut bench = Bench::v1_client();
     bench.client(json!({"id": 7, "method": "session/list", "params": {}}));

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use switchboard_peer::{Decision, Error, Event};
 use switchboard_protocol::v2::{self, PermissionOptionKind as Kind, StopReason};
-use switchboard_session::{Activity, EntryKind};
+use switchboard_session::{Activity, EntryKind, Permission};
 
 use crate::support::{Test, bounded};
 
@@ -155,7 +155,7 @@ async fn a_permission_is_asked_and_decided() {
         let decisions = decisions.lock().unwrap();
         assert!(matches!(&decisions[..], [Decision::Allowed(_), Decision::Rejected(_), Decision::Undecided]));
         test.look(|session| {
-            let granted: Vec<_> = session.permissions().map(|permission| permission.is_granted()).collect();
+            let granted: Vec<_> = session.permissions().map(Permission::is_granted).collect();
             assert_eq!(granted, [true, false, false]);
         });
     })

@@ -1,11 +1,12 @@
 //! A client drives an agent.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use switchboard_peer::{Client, Error, Event};
 use switchboard_protocol::rpc::codes;
 use switchboard_protocol::v2::{self, StopReason};
-use switchboard_session::{Activity, EntryKind};
+use switchboard_session::{Activity, EntryKind, Session};
 use tokio::sync::Notify;
 
 use crate::support::{Test, bounded};
@@ -102,7 +103,7 @@ async fn sessions_are_listed_resumed_with_history_closed_and_deleted() {
         })
         .await;
         test.run("hello").await;
-        let before = test.look(|session| session.snapshot());
+        let before = test.look(Session::snapshot);
         let Client { agent, feed } = &mut test.client;
         let listed =
             feed.until(agent.list_sessions(&v2::ListSessionsRequest::new()), drop).await.unwrap().unwrap();
@@ -186,6 +187,42 @@ async fn the_halves_work_in_different_tasks() {
         assert_eq!((length, activity), (4, Activity::Idle));
         agent.caller().close().await;
         driver.await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_look_stops_the_agent() {
+    const PIECES: u64 = 30_000;
+    bounded(async {
+        let sent = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&sent);
+        let mut test = Test::scripted(move |turn| {
+            let count = Arc::clone(&count);
+            Box::pin(async move {
+                let message = turn.message();
+                for _ in 0..PIECES {
+                    message.text("piece ").await?;
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(StopReason::EndTurn)
+            })
+        })
+        .await;
+        let mut turn = test.prompt("go").await;
+        // Everything that can go on has gone on when nothing changes for many rounds of all tasks.
+        let (mut before, mut still) = (0, 0);
+        while still < 1000 {
+            tokio::task::yield_now().await;
+            let now = sent.load(Ordering::Relaxed);
+            still = if now == before { still + 1 } else { 0 };
+            before = now;
+        }
+        assert!(before < PIECES / 2, "{before} pieces are on their way");
+        test.ended(&mut turn, drop).await;
+        assert_eq!(sent.load(Ordering::Relaxed), PIECES);
+        let length = test.look(|session| session.entry(1).unwrap().as_message().unwrap().content().len());
+        assert_eq!(length as u64, PIECES);
     })
     .await;
 }

@@ -4,6 +4,7 @@
 
 mod emitter;
 mod handle;
+mod hostile;
 mod negotiation;
 mod support;
 

@@ -101,7 +101,7 @@ fn kinds(updates: &[Value]) -> Vec<&str> {
     updates.iter().filter_map(|update| update["sessionUpdate"].as_str()).collect()
 }
 
-const SCENARIOS: [&str; 19] = [
+const SCENARIOS: [&str; 21] = [
     "help",
     "hello",
     "thoughts",
@@ -121,6 +121,8 @@ const SCENARIOS: [&str; 19] = [
     "interleave",
     "plan",
     "notice",
+    "config",
+    "unknown",
 ];
 
 /// An official client runs scenarios of our agent.

@@ -1,9 +1,12 @@
 //! The program as its users run it, all tests in one binary.
-#![allow(clippy::unwrap_used)]
+// Tests hand `json!` values to small functions; a reference there would only be noise.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod agent_program;
 mod agents;
+mod bridge;
 mod check;
+mod convert;
 mod demo_agent;
 mod diff;
 mod fold;

@@ -119,7 +119,7 @@ async fn current(session: &AgentSession) -> (&'static str, bool) {
     for option in session.current_options().await {
         match option {
             v2::SessionConfigOption::Select(select) if select.current_value == "cheerful" => {
-                mood = "cheerful"
+                mood = "cheerful";
             }
             v2::SessionConfigOption::Boolean(boolean) => verbose = boolean.current_value,
             _ => {}

@@ -21,7 +21,7 @@ pub(super) async fn with_tool_call(turn: &Turn) -> Played {
         .announce()
         .await?;
     let update = v2::ToolCallUpdate {
-        content: Field::Set(vec![v2::ToolCallContent::diff(diff_content(&built.diff))]),
+        content: Field::Set(vec![v2::ToolCallContent::Diff(Box::new(diff_content(&built.diff)))]),
         ..v2::ToolCallUpdate::new(call.id().to_owned())
     };
     let decision = turn

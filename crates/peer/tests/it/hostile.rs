@@ -1,0 +1,159 @@
+//! Agents that misbehave: the caller gets an answer in bounded time, and nothing is left over.
+
+use std::time::Duration;
+
+use switchboard_peer::{Client, ClientOptions, Error, Event};
+use switchboard_protocol::v2::{self, StopReason};
+use switchboard_session::Activity;
+use switchboard_transport::{Connection, ConnectionOptions, Event as Incoming, SharedText};
+
+use crate::support::bounded;
+
+const INITIALIZED: &str =
+    r#"{"protocolVersion":2,"info":{"name":"hostile","version":"1"},"capabilities":{"session":{}}}"#;
+
+/// A client with session `s`, and an agent whose answers to prompts are these lines; `ID` in them is the request's.
+async fn hostile(lines: Vec<String>) -> Client {
+    let (near, mut far) = Connection::pair(Client::connection_options(), ConnectionOptions::default());
+    tokio::spawn(async move {
+        let caller = far.caller.clone();
+        let send = async |line: String| caller.forward(&SharedText::from(line)).await.unwrap();
+        while let Some(event) = far.inbox.next().await {
+            let Incoming::Request(request) = event else { continue };
+            let (id, method) = (request.id().to_string(), request.method().to_owned());
+            // These answers go by as lines, so that they may be anything.
+            std::mem::forget(request);
+            match &*method {
+                "initialize" => {
+                    send(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{INITIALIZED}}}"#)).await;
+                }
+                "session/new" => {
+                    send(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"sessionId":"s"}}}}"#)).await;
+                }
+                _ => {
+                    for line in &lines {
+                        send(line.replace("ID", &id)).await;
+                    }
+                }
+            }
+        }
+    });
+    let mut client = Client::connect(near, ClientOptions::new("test", "1")).await.unwrap();
+    let request = v2::NewSessionRequest::new("/w");
+    client.feed.until(client.agent.new_session(&request), drop).await.unwrap().unwrap();
+    client
+}
+
+fn update(session: &str, update: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{update}}}}}"#
+    )
+}
+
+const INSERTED: &str = r#"{"jsonrpc":"2.0","id":ID,"result":{"messageId":"u"}}"#;
+const RUNNING: &str = r#"{"sessionUpdate":"state_update","state":"running"}"#;
+const IDLE: &str = r#"{"sessionUpdate":"state_update","state":"idle"}"#;
+const DONE: &str = r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}"#;
+
+/// The stop reason and the number of events that were no updates.
+async fn run(lines: Vec<String>) -> (Option<StopReason>, usize) {
+    bounded(async {
+        let Client { agent, mut feed } = hostile(lines).await;
+        let mut odd = 0;
+        let mut count = |event: Event| odd += usize::from(!matches!(event, Event::Update(_)));
+        let prompt = vec![v2::ContentBlock::text("go")];
+        let mut turn = feed.until(agent.prompt("s", prompt), &mut count).await.unwrap().unwrap();
+        let end = feed.until(turn.ended(), &mut count).await.unwrap();
+        (end.stop_reason, odd)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_end_is_found_in_every_order() {
+    let end = Some(StopReason::EndTurn);
+    // As the protocol has it; the answer last; idle told before the work began; the state told twice.
+    let ways: [&[&str]; 4] = [
+        &[INSERTED, RUNNING, DONE],
+        &[RUNNING, DONE, INSERTED],
+        &[IDLE, INSERTED, IDLE, RUNNING, DONE],
+        &[RUNNING, RUNNING, INSERTED, DONE, DONE],
+    ];
+    for way in ways {
+        let line = |part: &&str| if part.contains("ID") { (*part).to_owned() } else { update("s", part) };
+        assert_eq!(run(way.iter().map(line).collect()).await, (end.clone(), 0), "{way:?}");
+    }
+    // Idle without a reason ends work that was under way.
+    let lines = vec![INSERTED.to_owned(), update("s", RUNNING), update("s", IDLE)];
+    assert_eq!(run(lines).await.0, None);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
+    let lines = vec![
+        INSERTED.to_owned(),
+        "no message".to_owned(),
+        update("s", r#"{"sessionUpdate":"tool_call_update"}"#),
+        update("s", "[]"),
+        r#"{"jsonrpc":"2.0","id":99,"result":{}}"#.to_owned(),
+        INSERTED.to_owned(),
+        r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s"}}"#
+            .to_owned(),
+        r#"{"jsonrpc":"2.0","id":2,"method":"fs/read_text_file","params":{"path":"/etc/passwd"}}"#.to_owned(),
+        update("s", RUNNING),
+        update("s", DONE),
+    ];
+    assert_eq!(run(lines).await, (Some(StopReason::EndTurn), 7));
+}
+
+#[tokio::test]
+async fn sessions_without_end_are_not_kept() {
+    let mut lines: Vec<String> =
+        (0..2000).map(|number| update(&format!("other-{number}"), RUNNING)).collect();
+    lines.extend([INSERTED.to_owned(), update("s", RUNNING), update("s", DONE)]);
+    // One place is taken by the session of the test.
+    assert_eq!(run(lines).await, (Some(StopReason::EndTurn), 2000 - 1023));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_never_introduces_itself_is_given_up() {
+    let (near, _far) = Connection::pair(Client::connection_options(), ConnectionOptions::default());
+    let mut options = ClientOptions::new("test", "1");
+    options.patience = Duration::from_secs(5);
+    let refused = Client::connect(near, options).await.unwrap_err();
+    assert!(matches!(refused, Error::Transport(switchboard_transport::Error::DeadlinePassed { .. })));
+}
+
+#[tokio::test]
+async fn a_question_that_is_taken_back_is_closed() {
+    bounded(async {
+        let ask = r#"{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s","title":"May I?","options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}}"#;
+        let lines = vec![
+            INSERTED.to_owned(),
+            update("s", RUNNING),
+            ask.to_owned(),
+            r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":7}}"#.to_owned(),
+            update("s", DONE),
+        ];
+        let Client { agent, mut feed } = hostile(lines).await;
+        let mut questions = Vec::new();
+        let mut withdrawn = 0;
+        let mut take = |event: Event| match event {
+            Event::Permission(question) => questions.push(question),
+            Event::Withdrawn { .. } => withdrawn += 1,
+            _ => {}
+        };
+        let prompt = vec![v2::ContentBlock::text("go")];
+        let mut turn = feed.until(agent.prompt("s", prompt), &mut take).await.unwrap().unwrap();
+        feed.until(turn.ended(), &mut take).await.unwrap();
+        assert_eq!((questions.len(), withdrawn), (1, 1));
+        let late = questions[0].choose("y", "test").await;
+        assert!(matches!(late, Err(Error::AlreadySettled { .. })), "{late:?}");
+        let (open, activity) = feed
+            .sessions()
+            .get("s", |session| (session.pending_permissions().count(), session.activity()))
+            .unwrap();
+        assert_eq!((open, activity), (0, Activity::Idle));
+    })
+    .await;
+}
