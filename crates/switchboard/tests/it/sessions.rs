@@ -199,3 +199,24 @@ fn what_cannot_be_imported_is_reported() {
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("is not a store"), "{}", run.stderr);
 }
+
+#[test]
+fn a_session_of_version_1_is_shown_translated() {
+    let scratch = Scratch::new();
+    let update = |update: Value| json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "old", "update": update}});
+    let id = scratch.import(&[
+        line(0.0, false, json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": {}}})),
+        line(0.1, true, json!({"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": 1, "agentCapabilities": {}, "authMethods": []}})),
+        line(0.2, false, json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/p", "mcpServers": []}})),
+        line(0.3, true, json!({"jsonrpc": "2.0", "id": 1, "result": {"sessionId": "old"}})),
+        line(0.4, false, json!({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": {"sessionId": "old", "prompt": [{"type": "text", "text": "Hello"}]}})),
+        line(0.5, true, update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Good day"}}))),
+        line(0.6, true, json!({"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "end_turn"}})),
+    ]);
+    let shown = scratch.run(&["show", &id], "");
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    assert_eq!(
+        shown.stdout,
+        "== session old, idle (end_turn) ==\n\nuser:\n    Hello\n\nagent:\n    Good day\n\n"
+    );
+}

@@ -1,7 +1,10 @@
 use std::io::{BufWriter, Write};
 use std::time::Duration;
 
-use switchboard_store::{Channel, Item, Record, Store, StoreError, Summary, texts};
+use switchboard_bridge::{Policy, RecordingBridge, Version};
+use switchboard_protocol::Revision;
+use switchboard_session::{Conversation, Moment, Side};
+use switchboard_store::{Channel, Item, Record, Store, StoreError, Summary};
 
 use super::store_error;
 use crate::commands::fold::text::{self, shown};
@@ -9,7 +12,7 @@ use crate::outcome::{CommandError, Outcome, write_error};
 
 /// Show a session
 ///
-/// Prints the transcript. A session of version 1 is shown as the texts of its messages in their order.
+/// Prints the transcript. A session of version 1 is translated into version 2 first, and shown whole.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The session
@@ -82,17 +85,25 @@ fn transcript(
     Ok(outcome)
 }
 
+/// A session of version 1, translated as `convert` does and then folded.
 fn version_1(
     store: &Store,
     session: &Summary,
     arguments: &Arguments,
     output: &mut impl Write,
 ) -> Result<Outcome, CommandError> {
-    let id = session.wire_ids.first().map_or("(no id)", String::as_str);
-    writeln!(output, "== session {}, version 1 ==", shown(id)).map_err(write_error)?;
     let end = arguments.at.unwrap_or(u64::MAX);
     let mut outcome = Outcome::Fine;
-    let mut run = String::new();
+    let mut bridge = RecordingBridge::with_policy(Version::V2, Policy::Quiet);
+    let mut conversation = Conversation::new(Revision::Any);
+    let mut fold = |bridge: &mut RecordingBridge, at| {
+        for line in bridge.drain() {
+            let side = if line.from == switchboard_bridge::Side::Client { Side::Client } else { Side::Agent };
+            // Nobody sent this line: what the engine refuses of it was not in the recording.
+            drop(conversation.read(&line.text, Some(side), Moment(at)));
+        }
+    };
+    let mut at = 0;
     for item in store.read(&session.id, 0).map_err(store_error)? {
         let record = match item.map_err(store_error)? {
             Item::Record(record) if record.sequence < end => record,
@@ -102,19 +113,25 @@ fn version_1(
                 continue;
             }
         };
-        for text in texts(&record) {
-            // Chunks of one thing go on where the last one ended.
-            if text.run.is_empty() || text.run != run {
-                write!(output, "\n{}:\n", text.kind.as_str()).map_err(write_error)?;
-            }
-            run = text.run;
-            write!(output, "{}", shown(&text.text)).map_err(write_error)?;
-            if run.is_empty() {
-                writeln!(output).map_err(write_error)?;
-            }
+        let from = match record.channel {
+            Channel::ToAgent => switchboard_bridge::Side::Client,
+            Channel::ToClient => switchboard_bridge::Side::Agent,
+            Channel::StandardError | Channel::Process => continue,
+        };
+        let Ok(text) = std::str::from_utf8(&record.bytes) else { continue };
+        at = record.time.0.unsigned_abs();
+        bridge.take(Some(from), text, switchboard_bridge::Moment(at));
+        fold(&mut bridge, at);
+    }
+    bridge.finish();
+    fold(&mut bridge, at);
+    for (id, folded) in conversation.sessions() {
+        if arguments.json {
+            writeln!(output, "{}", folded.to_json(id)).map_err(write_error)?;
+        } else {
+            text::write(output, id, folded).map_err(write_error)?;
         }
     }
-    writeln!(output).map_err(write_error)?;
     Ok(outcome)
 }
 
