@@ -5,8 +5,8 @@ mod commented_json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
 use crate::outcome::CommandError;
+use serde_json::Value;
 use switchboard_transport::Program;
 
 /// The agents that were found, and what could not be read.
