@@ -178,7 +178,7 @@ impl Feed {
 
     /// Takes one message; `Some(None)` when it was no event.
     async fn step(&mut self) -> Option<Option<Event>> {
-        if let Some(event) = self.shared.state().events.pop_front() {
+        if let Some(event) = self.shared.pop() {
             return Some(Some(event));
         }
         if self.closed {
@@ -187,8 +187,9 @@ impl Feed {
         let shared = &self.shared;
         let received = tokio::select! {
             biased;
-            () = shared.wake.notified() => return Some(None),
             received = self.inbox.frame_or(|line| take(shared, line)) => received,
+            // Asked last: what it would tell is looked for before every message anyway.
+            () = shared.wake.notified() => return Some(None),
         };
         match received {
             Some(Some(Received::Taken(event))) => Some(Some(event)),

@@ -1,6 +1,7 @@
 //! What the halves of a client share: the sessions, open questions, and calls whose answers change a session.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     gone: Option<Gone>,
     /// There are events that no message of the agent brought.
     pub(crate) wake: Notify,
+    /// Whether there may be some, so that the state need not be locked to see that there are none.
+    has_events: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -33,7 +36,9 @@ pub(crate) struct State {
     /// The session that the last update went to; the next one mostly goes there too.
     pub(crate) recent: Option<Arc<str>>,
     pub(crate) session_limit: usize,
-    pub(crate) events: VecDeque<Event>,
+    events: VecDeque<Event>,
+    /// Set with every event.
+    has_events: Arc<AtomicBool>,
     pub(crate) questions: HashMap<RequestId<'static>, Question>,
     calls: HashMap<RequestId<'static>, Watched>,
     unclaimed: VecDeque<(RequestId<'static>, SharedText)>,
@@ -83,6 +88,7 @@ pub(crate) enum Watched {
 
 impl Shared {
     pub(crate) fn new(caller: Caller, session_limit: usize, gone: Option<Gone>) -> Self {
+        let has_events = Arc::new(AtomicBool::new(false));
         Shared {
             caller,
             gone,
@@ -91,6 +97,7 @@ impl Shared {
                 recent: None,
                 session_limit,
                 events: VecDeque::new(),
+                has_events: Arc::clone(&has_events),
                 questions: HashMap::new(),
                 calls: HashMap::new(),
                 unclaimed: VecDeque::new(),
@@ -100,7 +107,19 @@ impl Shared {
                 closed: None,
             }),
             wake: Notify::new(),
+            has_events,
         }
+    }
+
+    /// The next event that no message of the agent brought.
+    pub(crate) fn pop(&self) -> Option<Event> {
+        if !self.has_events.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut state = self.state();
+        let event = state.events.pop_front();
+        self.has_events.store(!state.events.is_empty(), Ordering::Release);
+        event
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -225,6 +244,7 @@ impl State {
     pub(crate) fn note(&mut self, session: &Arc<str>, changes: Changes) {
         if !changes.is_empty() {
             self.events.push_back(Event::Changed { session: Arc::clone(session), changes });
+            self.has_events.store(true, Ordering::Release);
         }
     }
 

@@ -282,7 +282,11 @@ impl Service {
                     Ok(Some(frame)) => {
                         self.frame(Side::Agent, frame);
                         for _ in 0..TURN {
-                            let Some(frame) = from_agent.ready().filter(|_| self.to_client.has_room()) else { break };
+                            // First the room: a frame that was taken must not be dropped.
+                            if !self.to_client.has_room() {
+                                break;
+                            }
+                            let Some(frame) = from_agent.ready() else { break };
                             self.frame(Side::Agent, frame);
                         }
                     }

@@ -18,6 +18,14 @@ while read -r line; do
     *'"initialize"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":2,"info":{"name":"script","version":"1"},"capabilities":{"session":{}}}}' ;;
     *'"session/new"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"s"}}' ;;
     *crash*) echo 'out of luck' >&2; exit 7 ;;
+    *flood*)
+      say '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u"}}'
+      count=0
+      while [ $count -lt 20000 ]; do
+        update '{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"'$count'"}}'
+        count=$((count + 1))
+      done
+      update '{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}' ;;
     *'"session/prompt"'*)
       say '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u"}}'
       update '{"sessionUpdate":"state_update","state":"running"}'
@@ -106,6 +114,18 @@ fn a_version_1_client_talks_to_a_version_2_agent() {
     let directions: Vec<&str> =
         record.lines().map(|line| if line.contains("client->agent") { ">" } else { "<" }).collect();
     assert_eq!(directions.concat(), "><><><<");
+}
+
+#[test]
+fn a_client_that_is_slower_than_the_agent_gets_every_line() {
+    let mut client = Client::start(&[]);
+    client.open();
+    client.prompt("flood");
+    for number in 0..20_000 {
+        assert_eq!(client.hear()["params"]["update"]["content"]["text"], number.to_string());
+    }
+    assert_eq!(client.hear()["id"], 3);
+    assert_eq!(client.end().0, 0);
 }
 
 #[test]
