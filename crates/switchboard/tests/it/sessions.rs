@@ -50,7 +50,7 @@ fn conversation() -> Vec<Value> {
         line(
             0.2,
             false,
-            json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/work/project", "mcpServers": [{"type": "stdio", "name": "x", "command": "/x", "args": [], "env": [{"name": "API", "value": "hunter2"}]}]}}),
+            json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/home/user/project", "mcpServers": [{"type": "stdio", "name": "x", "command": "/x", "args": [], "env": [{"name": "API", "value": "hunter2"}]}]}}),
         ),
         line(0.3, true, json!({"jsonrpc": "2.0", "id": 1, "result": {"sessionId": "wire-1"}})),
         line(
@@ -100,7 +100,7 @@ fn a_recording_is_imported_listed_shown_and_exported() {
     assert_eq!(list[0]["wireIds"], json!(["wire-1"]));
     assert_eq!((&list[0]["title"], &list[0]["records"]), (&json!("Fix the build"), &json!(9)));
     assert_eq!(scratch.run(&["list", "--agent", "other"], "").stdout, "");
-    assert!(scratch.run(&["list"], "").stdout.contains("demo-bot  /work/project  Fix the build"));
+    assert!(scratch.run(&["list"], "").stdout.contains("demo-bot  /home/user/project  Fix the build"));
 
     let shown = scratch.run(&["show", "wire-1"], "");
     assert_eq!(shown.code, 0, "{}", shown.stderr);
