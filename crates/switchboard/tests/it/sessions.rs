@@ -94,7 +94,8 @@ fn a_recording_is_imported_listed_shown_and_exported() {
     let scratch = Scratch::new();
     let lines = conversation();
     let id = scratch.import(&lines);
-    let list = scratch.run(&["list", "--json", "--agent", "demo", "--project", "/work"], "").json_lines();
+    let list =
+        scratch.run(&["list", "--json", "--agent", "demo", "--project", "/home/user"], "").json_lines();
     assert_eq!(list.len(), 1);
     assert_eq!(list[0]["id"], id.as_str());
     assert_eq!(list[0]["wireIds"], json!(["wire-1"]));
