@@ -110,9 +110,9 @@ impl Clock {
 
 pub(super) async fn run(task: Task) -> Result<Outcome, CommandError> {
     let mut clock = Clock::start(task.timeout)?;
-    let started = task.program.connect(Client::connection_options());
-    let (child, connection) = started.map_err(|error| CommandError::no_session(error.to_string()))?;
     let options = ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"));
+    let started = task.program.connect(options.connection_options());
+    let (child, connection) = started.map_err(|error| CommandError::no_session(error.to_string()))?;
     let connected = tokio::select! {
         biased;
         connected = Client::connect(connection, options) => connected,
