@@ -6,6 +6,8 @@ mod commands;
 mod configuration;
 mod lines;
 mod outcome;
+mod recording;
+mod store_file;
 mod terminal;
 
 use std::process::ExitCode;

@@ -12,11 +12,13 @@ pub enum Direction {
     Received,
 }
 
+type See = dyn Fn(Direction, &str) + Send + Sync;
+
 /// Is shown every message of a connection as it is on the wire: received ones before anybody else sees them, sent
 /// ones in the order in which they are written. It is called in the middle of reading and sending, so it must be
 /// quick; what it waits for, the connection waits for.
 #[derive(Clone)]
-pub struct Tap(Arc<dyn Fn(Direction, &str) + Send + Sync>);
+pub struct Tap(Arc<See>);
 
 impl Tap {
     /// Shows messages to a function.
