@@ -7,6 +7,8 @@ mod configuration;
 mod lines;
 mod outcome;
 mod terminal;
+#[allow(dead_code, unused_imports, reason = "the server that shows these pages comes next")]
+mod web;
 
 use std::process::ExitCode;
 
