@@ -62,7 +62,7 @@ pub(super) fn indented(json: &str) -> String {
 }
 
 /// A value as a block of code.
-pub(super) fn block(json: &str) -> Markup {
+pub(crate) fn block(json: &str) -> Markup {
     let shown = cut(json, SHOWN_BYTES);
     html! {
         pre.json { code { (visible(&indented(shown))) } }
