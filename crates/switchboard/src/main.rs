@@ -10,6 +10,8 @@ mod recording;
 mod stdio;
 mod store_file;
 mod terminal;
+#[allow(dead_code, unused_imports, reason = "the server that shows these pages comes next")]
+mod web;
 
 use std::process::ExitCode;
 
