@@ -1,6 +1,5 @@
 //! A conversation written down while it goes on, into the store or a file.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -58,6 +57,8 @@ impl RecordArguments {
 #[derive(Debug, Clone)]
 pub(crate) struct Recording {
     sink: Arc<Mutex<Option<Sink>>>,
+    /// Where it goes, unless that is a file.
+    store: Option<Store>,
 }
 
 #[derive(Debug)]
@@ -84,7 +85,13 @@ enum Target {
 impl Recording {
     /// Records into the store.
     pub(crate) fn into_store(store: &Store, about: &About) -> Result<Self, CommandError> {
-        Ok(Recording::new(Target::Store(store.begin(about).map_err(store_file::store_error)?)))
+        let recorder = store.begin(about).map_err(store_file::store_error)?;
+        Ok(Recording { store: Some(store.clone()), ..Recording::new(Target::Store(recorder)) })
+    }
+
+    /// The store that it goes into.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
     }
 
     /// Records the messages into a file, as recorded lines.
@@ -96,7 +103,7 @@ impl Recording {
 
     fn new(target: Target) -> Self {
         let sink = Sink { target, versions: (0, 0), undecided: Vec::new(), is_translated: None };
-        Recording { sink: Arc::new(Mutex::new(Some(sink))) }
+        Recording { sink: Arc::new(Mutex::new(Some(sink))), store: None }
     }
 
     /// Records what a client sees.
@@ -116,6 +123,14 @@ impl Recording {
     /// Records something as it is now.
     pub(crate) fn record(&self, channel: Channel, text: &str) {
         self.with_sink(|sink| sink.append(Record::new(channel, text)));
+    }
+
+    /// Waits until everything is in the store, for who wants to read it there.
+    pub(crate) fn sync(&self) {
+        self.with_sink(|sink| match &sink.target {
+            Target::Store(recorder) => recorder.sync().map_err(|error| error.to_string()),
+            Target::File { .. } => Ok(()),
+        });
     }
 
     fn with_sink(&self, work: impl FnOnce(&mut Sink) -> Result<(), String>) {
@@ -233,11 +248,4 @@ fn on_other_side(mut record: Record) -> Record {
         channel => channel,
     };
     record
-}
-
-/// What to call an agent: as it is configured, or by the file of its program.
-pub(crate) fn agent_name(configured: Option<&str>, program: Option<&OsStr>) -> String {
-    let file =
-        || program.map(Path::new).and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    configured.map(str::to_owned).or_else(file).unwrap_or_else(|| "agent".to_owned())
 }
