@@ -9,6 +9,7 @@ mod outcome;
 mod recording;
 mod store_file;
 mod terminal;
+mod web;
 
 use std::process::ExitCode;
 

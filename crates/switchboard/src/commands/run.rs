@@ -159,7 +159,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
     outcome
 }
 
-fn working_directory(asked: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
+pub(super) fn working_directory(asked: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
     let path = match asked {
         Some(path) => path.clone(),
         None => PathBuf::from("."),
@@ -190,7 +190,7 @@ fn program(arguments: &Arguments, cwd: &std::path::Path) -> Result<(Program, Opt
 }
 
 /// A relative path of a program is meant from where the user is, not from the session's folder.
-fn absolute_program(program: &str) -> PathBuf {
+pub(super) fn absolute_program(program: &str) -> PathBuf {
     if program.contains('/') {
         std::path::absolute(program).unwrap_or_else(|_| program.into())
     } else {
