@@ -67,8 +67,7 @@ impl Server {
         let mut choices = opening.store.path().as_os_str().to_owned();
         choices.push(".choices.json");
         let remembered = Remembered::read(choices.into());
-        let app =
-            App::new(opening.store, opening.program, opening.agent_name, opening.folder, remembered);
+        let app = App::new(opening.store, opening.program, opening.agent_name, opening.folder, remembered);
         Ok(Server { listener, app: Arc::new(app), guard, recording: opening.recording })
     }
 

@@ -87,10 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     outcome
 }
 
-fn program(
-    arguments: &Arguments,
-    folder: &std::path::Path,
-) -> Result<(Program, String), CommandError> {
+fn program(arguments: &Arguments, folder: &std::path::Path) -> Result<(Program, String), CommandError> {
     match (&arguments.agent, arguments.command.split_first()) {
         (Some(_), Some(_)) => Err(CommandError::usage("either an agent's name or a command line, not both")),
         (None, Some((program, rest))) => {
@@ -132,15 +129,15 @@ async fn serve(opening: Opening, with_browser: bool) -> Result<Outcome, CommandE
 
 /// Whether there is a screen that a browser could come up on.
 fn has_desktop() -> bool {
-    cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
+    cfg!(target_os = "macos")
+        || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
 }
 
 /// Opens the link with what the desktop has for it. Where there is nothing, the printed link is enough.
 fn show(link: &str) {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = tokio::process::Command::new(opener);
-    let started =
-        command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let started = command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     if let Ok(mut child) = started {
         tokio::spawn(async move { child.wait().await });
     }

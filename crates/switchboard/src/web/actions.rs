@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use switchboard_protocol::{Revision, Wire, v2};
 
 use super::app::App;
-use super::live::{Failure, Live, refused};
 use super::lists;
+use super::live::{Failure, Live, refused};
 use super::request::{Action, File, Request};
 
 /// How much may go with one prompt, in bytes of base64.
@@ -94,15 +94,23 @@ fn prompt_content(
         let File { name, mime, data } = file;
         let mime = if mime.is_empty() { "application/octet-stream".to_owned() } else { mime };
         let block = if mime.starts_with("image/") {
-            takes.and_then(|takes| takes.image.as_ref()).map(|_| json!({"type": "image", "data": data, "mimeType": mime}))
+            takes
+                .and_then(|takes| takes.image.as_ref())
+                .map(|_| json!({"type": "image", "data": data, "mimeType": mime}))
         } else if mime.starts_with("audio/") {
-            takes.and_then(|takes| takes.audio.as_ref()).map(|_| json!({"type": "audio", "data": data, "mimeType": mime}))
+            takes
+                .and_then(|takes| takes.audio.as_ref())
+                .map(|_| json!({"type": "audio", "data": data, "mimeType": mime}))
         } else {
             let uri = format!("attachment:{}", name.replace([' ', '#', '?', '%'], "_"));
             let bytes = base64_bytes(&data).ok_or_else(|| format!("{name} is damaged"))?;
             takes.and_then(|takes| takes.embedded_context.as_ref()).map(|_| match String::from_utf8(bytes) {
-                Ok(text) => json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime, "text": text}}),
-                Err(_) => json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime, "blob": data}}),
+                Ok(text) => {
+                    json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime, "text": text}})
+                }
+                Err(_) => {
+                    json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime, "blob": data}})
+                }
             })
         };
         let block = block.ok_or_else(|| format!("the agent does not take {name} ({mime})"))?;
@@ -141,10 +149,6 @@ async fn configure(live: &Live, session: String, id: String, value: Value) -> Re
     let request = json!({"type": kind, "sessionId": session, "configId": id, "value": value}).to_string();
     let request = v2::SetSessionConfigOptionRequest::decode(&request, Revision::Any)
         .map_err(|reason| format!("this value cannot be set: {reason}"))?;
-    live.agent
-        .set_config_option(&request)
-        .await
-        .map_err(|error| error.to_string())?
-        .map_err(refused)?;
+    live.agent.set_config_option(&request).await.map_err(|error| error.to_string())?.map_err(refused)?;
     Ok(Value::Null)
 }

@@ -34,9 +34,10 @@ pub(crate) fn show(app: &App, session: &str, path: &str, line: Option<u32>) -> R
 
 /// Whether a tool call names a path.
 fn names(snapshot: &Snapshot, path: &str) -> bool {
-    snapshot.entries().filter_map(|entry| entry.as_tool_call()).any(|call| {
-        call.locations().iter().any(|location| location.path.as_str() == path)
-    })
+    snapshot
+        .entries()
+        .filter_map(|entry| entry.as_tool_call())
+        .any(|call| call.locations().iter().any(|location| location.path.as_str() == path))
 }
 
 /// Opens a file, if it is an ordinary one in a folder also after all links are followed.
@@ -57,7 +58,8 @@ fn inside(path: &Path, folder: &Path) -> Result<File, Failure> {
 
 fn listing(path: &str, bytes: &[u8], size: u64, line: Option<u32>) -> Markup {
     let heading = html! { h2 { (render::visible_line(path)) } };
-    let Ok(text) = std::str::from_utf8(bytes).or_else(|error| std::str::from_utf8(&bytes[..error.valid_up_to()]))
+    let Ok(text) =
+        std::str::from_utf8(bytes).or_else(|error| std::str::from_utf8(&bytes[..error.valid_up_to()]))
     else {
         return heading;
     };
@@ -104,6 +106,9 @@ mod tests {
     #[test]
     fn the_line_that_is_meant_is_marked_and_markup_is_text() {
         let shown = listing("/w/a.html", b"one\n<b>two</b>\n", 15, Some(2)).into_string();
-        assert!(shown.contains("&lt;b&gt;two") && shown.contains(r#"<li value="2" aria-current="true">"#), "{shown}");
+        assert!(
+            shown.contains("&lt;b&gt;two") && shown.contains(r#"<li value="2" aria-current="true">"#),
+            "{shown}"
+        );
     }
 }

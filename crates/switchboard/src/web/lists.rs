@@ -75,9 +75,9 @@ pub(crate) async fn sessions(app: &App, query: &str) -> Result<Markup, Failure> 
 fn open_sessions(live: &Live) -> Markup {
     let sessions: Vec<(String, Option<String>)> = {
         let trace = live.room.trace();
-        let named = trace.sessions().filter_map(|(id, session)| {
-            Some((id?.to_owned(), session.title().map(str::to_owned)))
-        });
+        let named = trace
+            .sessions()
+            .filter_map(|(id, session)| Some((id?.to_owned(), session.title().map(str::to_owned))));
         named.collect()
     };
     html! {

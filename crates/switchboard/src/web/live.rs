@@ -138,9 +138,10 @@ impl Live {
                     locked(&self.questions).remove(&id.encode(Revision::Any));
                 }
                 Event::Anomaly(anomaly) => self.recording.record(Channel::Diagnostic, &anomaly.to_string()),
-                Event::TooManySessions => self
-                    .recording
-                    .record(Channel::Diagnostic, "the agent talks of too many sessions; the update was dropped"),
+                Event::TooManySessions => self.recording.record(
+                    Channel::Diagnostic,
+                    "the agent talks of too many sessions; the update was dropped",
+                ),
                 Event::Closed(closure) => {
                     // There is one such event.
                     let _ = self.ended.set(closure.to_string());
@@ -155,8 +156,7 @@ impl Live {
 
     async fn take_permission(&self, question: PermissionQuestion) {
         let folder = self.folder(question.session());
-        let chosen =
-            self.remembered.answer(&self.name, &folder.display().to_string(), question.request());
+        let chosen = self.remembered.answer(&self.name, &folder.display().to_string(), question.request());
         if let Some(option) = chosen.map(str::to_owned) {
             // Where it fails, the question is open still and a person is asked.
             if question.choose(&option, "a choice for always").await.is_ok() {

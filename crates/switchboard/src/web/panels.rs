@@ -49,7 +49,9 @@ fn agent(app: &App, live: Option<&Live>) -> Markup {
                 span class="meta" { (render::visible_line(version)) " · ACP " (description.version) }
             }
         }
-        None => html! { strong { (render::visible_line(&app.agent_name)) } " " span class="meta" { "recording" } },
+        None => {
+            html! { strong { (render::visible_line(&app.agent_name)) } " " span class="meta" { "recording" } }
+        }
     }
 }
 

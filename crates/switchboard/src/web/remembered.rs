@@ -99,8 +99,7 @@ impl Remembered {
     ) -> Option<&'r str> {
         use v2::PermissionOptionKind as Kind;
         let subject = subject(request);
-        let allows =
-            self.choices().iter().find(|choice| choice.is_about(agent, folder, &subject))?.allows;
+        let allows = self.choices().iter().find(|choice| choice.is_about(agent, folder, &subject))?.allows;
         let kinds = if allows {
             [Kind::AllowAlways, Kind::AllowOnce]
         } else {
@@ -111,14 +110,12 @@ impl Remembered {
     }
 
     fn write(&self, choices: &[Choice]) {
-        let written = serde_json::to_vec_pretty(choices)
-            .map_err(std::io::Error::other)
-            .and_then(|text| {
-                let folder = self.file.parent().unwrap_or(std::path::Path::new("."));
-                let mut file = tempfile::NamedTempFile::new_in(folder)?;
-                std::io::Write::write_all(&mut file, &text)?;
-                file.persist(&self.file).map_err(|error| error.error)
-            });
+        let written = serde_json::to_vec_pretty(choices).map_err(std::io::Error::other).and_then(|text| {
+            let folder = self.file.parent().unwrap_or(std::path::Path::new("."));
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            std::io::Write::write_all(&mut file, &text)?;
+            file.persist(&self.file).map_err(|error| error.error)
+        });
         if let Err(error) = written {
             eprintln!("switchboard: choices for always are not kept: {}: {error}", self.file.display());
         }

@@ -17,42 +17,105 @@ pub(crate) enum Request {
     /// The last frame is on the screen.
     Shown,
     /// Looks at a session of a recording; without a recording, at the agent's.
-    Look { recording: Option<String>, session: Option<String> },
+    Look {
+        recording: Option<String>,
+        session: Option<String>,
+    },
     /// The entries that are in sight.
-    Window { from: usize, to: usize },
+    Window {
+        from: usize,
+        to: usize,
+    },
     /// The session as it stood after so many records; nothing: as it is.
-    At { rows: Option<usize> },
+    At {
+        rows: Option<usize>,
+    },
     /// A page of a long message before what is shown.
-    Earlier { position: usize, before: usize },
+    Earlier {
+        position: usize,
+        before: usize,
+    },
     /// The messages that are in sight; nothing: the inspector is closed.
-    Wire { window: Option<(usize, usize)>, #[serde(default)] filter: Filter },
+    Wire {
+        window: Option<(usize, usize)>,
+        #[serde(default)]
+        filter: Filter,
+    },
     /// One message in full.
-    Message { row: usize },
+    Message {
+        row: usize,
+    },
     /// The messages that made an entry.
-    MessagesOf { position: usize },
+    MessagesOf {
+        position: usize,
+    },
     /// Where a message stands in the filtered list.
-    Find { row: usize },
+    Find {
+        row: usize,
+    },
     /// Recorded sessions, and those of the agent.
-    Sessions { #[serde(default)] query: String },
-    Prompt { session: String, text: String, #[serde(default)] files: Vec<File> },
-    Cancel { session: String },
-    CancelToolCall { session: String, id: String },
-    CancelTerminal { session: String, id: String },
+    Sessions {
+        #[serde(default)]
+        query: String,
+    },
+    Prompt {
+        session: String,
+        text: String,
+        #[serde(default)]
+        files: Vec<File>,
+    },
+    Cancel {
+        session: String,
+    },
+    CancelToolCall {
+        session: String,
+        id: String,
+    },
+    CancelTerminal {
+        session: String,
+        id: String,
+    },
     /// Answers a permission.
-    Choose { id: String, option: String },
+    Choose {
+        id: String,
+        option: String,
+    },
     /// Answers a request for data.
-    Give { id: String, action: Action, #[serde(default)] content: serde_json::Map<String, serde_json::Value> },
-    Configure { session: String, id: String, value: serde_json::Value },
-    New { folder: Option<String> },
-    Resume { session: String, folder: String },
-    Login { method: String },
+    Give {
+        id: String,
+        action: Action,
+        #[serde(default)]
+        content: serde_json::Map<String, serde_json::Value>,
+    },
+    Configure {
+        session: String,
+        id: String,
+        value: serde_json::Value,
+    },
+    New {
+        folder: Option<String>,
+    },
+    Resume {
+        session: String,
+        folder: String,
+    },
+    Login {
+        method: String,
+    },
     /// Starts the agent again.
     Start,
     /// A file that a tool call names.
-    File { session: String, path: String, line: Option<u32> },
+    File {
+        session: String,
+        path: String,
+        line: Option<u32>,
+    },
     /// The choices for always.
     Choices,
-    Withdraw { place: usize, since: i64 },
+    Withdraw {
+        place: usize,
+        since: i64,
+    },
 }
 
 /// A file that goes with a prompt.

@@ -120,7 +120,8 @@ impl Room {
         }
         let mut conversation = conversation;
         for (row, text) in self.texts(start..rows) {
-            let Some((channel, time)) = self.trace().rows().get(row).map(|row| (row.channel, row.time)) else {
+            let Some((channel, time)) = self.trace().rows().get(row).map(|row| (row.channel, row.time))
+            else {
                 continue;
             };
             if let Some((side, false)) = sender(channel) {

@@ -82,7 +82,6 @@ impl Tab {
                     return;
                 }
                 std::future::pending().await
-
             };
             let went = tokio::select! {
                 message = self.socket.recv() => match message {

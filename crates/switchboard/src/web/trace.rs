@@ -286,11 +286,17 @@ impl Trace {
                         (row.method, row.session) = (asked.method, asked.session);
                     }
                 } else {
-                    self.fail(row, number, "an answer to a question that was not asked, or was answered before");
+                    self.fail(
+                        row,
+                        number,
+                        "an answer to a question that was not asked, or was answered before",
+                    );
                 }
                 if let Err(error) = &response.outcome {
                     self.fail(row, number, format!("error {}: {}", error.code, error.message));
-                } else if row.session == 0 && let Ok(result) = &response.outcome {
+                } else if row.session == 0
+                    && let Ok(result) = &response.outcome
+                {
                     // The answer to `session/new` is the first to name its session.
                     row.session = self.session_name(Some(result));
                 }
@@ -318,8 +324,7 @@ impl Trace {
         let lines: Vec<_> = translation.drain().collect();
         self.translation = Some(translation);
         for line in lines {
-            let side =
-                if line.from == switchboard_bridge::Side::Client { Side::Client } else { Side::Agent };
+            let side = if line.from == switchboard_bridge::Side::Client { Side::Client } else { Side::Agent };
             self.fold_line(row, number, side, &line.text, at);
         }
     }

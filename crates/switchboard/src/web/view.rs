@@ -177,8 +177,7 @@ impl View {
             (Some(wire), Some(room)) => wire.frame(room, &self.session),
             _ => None,
         };
-        let is_live =
-            live.as_ref().is_some_and(|live| live.ended().is_none()) && self.at.is_none();
+        let is_live = live.as_ref().is_some_and(|live| live.ended().is_none()) && self.at.is_none();
         Frame {
             r#type: "frame",
             recording: self.room.as_ref().map_or_else(String::new, |room| room.id.clone()),
@@ -237,9 +236,11 @@ impl View {
             for permission in permissions() {
                 let id = hash(&permission.id().encode(Revision::Any));
                 let prefix = format!("permission-{id:x}-");
-                parts.extend(render::permission(snapshot, permission, &app.cache).into_iter().map(|part| {
-                    Part { key: format!("{prefix}{}", part.key), ..part }
-                }));
+                parts.extend(
+                    render::permission(snapshot, permission, &app.cache)
+                        .into_iter()
+                        .map(|part| Part { key: format!("{prefix}{}", part.key), ..part }),
+                );
             }
             let known: HashMap<&str, u64> =
                 seen.into_iter().flat_map(|seen| &seen.parts).map(|(key, hash)| (&**key, *hash)).collect();

@@ -408,7 +408,9 @@ fn describe(change: &Change) -> String {
             format!("plan {}: {}", index + 1, if *created { "created" } else { "replaced" })
         }
         Change::Permission { index, event: what } => format!("permission {}: {}", index + 1, event(what)),
-        Change::Elicitation { index, event: what } => format!("request for data {}: {}", index + 1, event(what)),
+        Change::Elicitation { index, event: what } => {
+            format!("request for data {}: {}", index + 1, event(what))
+        }
         Change::Notice => "a notice".to_owned(),
         Change::Unknown { .. } => "an update of an unknown kind was kept".to_owned(),
         Change::Replayed => "the history took the place of the transcript".to_owned(),
