@@ -21,6 +21,7 @@ mod cache;
 mod content;
 mod diff;
 mod elicitation;
+mod icons;
 mod image;
 mod json;
 mod markdown;
@@ -96,7 +97,27 @@ pub(crate) fn entry(snapshot: &Snapshot, entry: &Entry, cache: &RenderCache) -> 
     match entry {
         Entry::Message(message) => message::message(message, cache),
         Entry::ToolCall(call) => tool_call::tool_call(snapshot, call, cache),
+        // It is shown with the tool call that it belongs to.
+        Entry::Terminal(terminal) if has_tool_call(snapshot, terminal.id()) => Vec::new(),
         Entry::Terminal(terminal) => vec![terminal::part("screen", terminal, cache)],
         Entry::Compaction(compaction) => message::compaction(compaction, cache),
     }
+}
+
+/// Whether a tool call near a terminal shows it. Those further away are not looked at: a session may have any number.
+fn has_tool_call(snapshot: &Snapshot, terminal: &str) -> bool {
+    const NEAR: usize = 32;
+    let Some(position) = snapshot.position(EntryKind::Terminal, terminal) else { return false };
+    let near = snapshot.entries_from(position.saturating_sub(NEAR)).take(2 * NEAR);
+    near.filter_map(Entry::as_tool_call).any(|call| call.terminal_ids().any(|id| id == terminal))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    mod allowed;
+    mod attacks;
+    mod entries;
+    mod pace;
+    mod sample;
 }
