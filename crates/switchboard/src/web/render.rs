@@ -38,7 +38,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
 use maud::Markup;
-use switchboard_session::{Entry, EntryKind, Snapshot};
+use switchboard_protocol::v2;
+use switchboard_session::{Entry, EntryKind, Item, Snapshot, ToolCall};
 
 pub(crate) use cache::RenderCache;
 pub(crate) use elicitation::elicitation;
@@ -104,16 +105,28 @@ pub(crate) fn entry(snapshot: &Snapshot, entry: &Entry, cache: &RenderCache) -> 
     }
 }
 
-/// Whether a tool call near a terminal shows it. Those further away are not looked at: a session may have any number.
+/// Whether a tool call near a terminal shows it. Neither all calls nor all content are looked at: there may be any
+/// number of them.
 fn has_tool_call(snapshot: &Snapshot, terminal: &str) -> bool {
     const NEAR: usize = 32;
+    const MOST_ITEMS: usize = 256;
     let Some(position) = snapshot.position(EntryKind::Terminal, terminal) else { return false };
     let near = snapshot.entries_from(position.saturating_sub(NEAR)).take(2 * NEAR);
-    near.filter_map(Entry::as_tool_call).any(|call| call.terminal_ids().any(|id| id == terminal))
+    let shows = |call: &ToolCall| {
+        let items = call.content().items().take(MOST_ITEMS).filter_map(Item::structured);
+        items
+            .filter_map(|item| match item {
+                v2::ToolCallContent::Terminal(shown) => Some(&*shown.terminal_id),
+                _ => None,
+            })
+            .any(|id| id == terminal)
+    };
+    near.filter_map(Entry::as_tool_call).any(shows)
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+// Tests hand `json!` values to small functions; a reference there would only be noise.
+#[allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 mod tests {
     mod allowed;
     mod attacks;
