@@ -100,7 +100,7 @@ fn bar() -> Markup {
                 p class="meta" { span id="agent" {} " " span id="state" {} }
             }
             span id="link-state" role="status" {}
-            button type="button" data-action="new" title="New session (Alt+N)" { "＋" span class="label" { " New" } }
+            button type="button" data-action="new" title="New session (Alt+N)" { "+" span class="label" { " New" } }
             button type="button" id="show-inspector" aria-controls="inspector" aria-expanded="false"
                 title="Inspector (Alt+I)" { "⇄" span class="label" { " Inspector" } }
         }
