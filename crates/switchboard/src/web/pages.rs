@@ -138,8 +138,8 @@ fn talk() -> Markup {
                 div id="after" {}
                 div id="notices" {}
             }
-            button type="button" id="to-end" hidden { "↓ Latest" }
             div id="foot" {
+                button type="button" id="to-end" hidden { "↓ Latest" }
                 div id="trouble" role="alert" {}
                 div id="questions" aria-label="Questions of the agent" {}
                 details id="plan-box" hidden { summary { "Plan" } div id="plans" {} }

@@ -172,12 +172,13 @@ impl View {
                 panels.insert(name, html);
             }
         }
-        let entries = snapshot.as_ref().map(|snapshot| self.entries(app, snapshot)).unwrap_or_default();
+        let is_live = live.as_ref().is_some_and(|live| live.ended().is_none()) && self.at.is_none();
+        let entries =
+            snapshot.as_ref().map(|snapshot| self.entries(app, snapshot, is_live)).unwrap_or_default();
         let wire = match (&mut self.wire, &self.room) {
             (Some(wire), Some(room)) => wire.frame(room, &self.session),
             _ => None,
         };
-        let is_live = live.as_ref().is_some_and(|live| live.ended().is_none()) && self.at.is_none();
         Frame {
             r#type: "frame",
             recording: self.room.as_ref().map_or_else(String::new, |room| room.id.clone()),
@@ -226,7 +227,7 @@ impl View {
         asked
     }
 
-    fn entries(&mut self, app: &App, snapshot: &Snapshot) -> Vec<EntryFrame> {
+    fn entries(&mut self, app: &App, snapshot: &Snapshot, is_live: bool) -> Vec<EntryFrame> {
         let mut asked = self.asked(snapshot);
         let mut entries = Vec::new();
         for position in self.window.start..self.window.end.min(snapshot.len()) {
@@ -256,10 +257,11 @@ impl View {
             let frame = render::frame(entry);
             let times = self.room.as_ref().map(|room| room.trace().times(&self.session, position));
             let times = times.unwrap_or_default();
-            let runs = entry.as_tool_call().is_some_and(|call| {
-                use switchboard_protocol::v2::ToolCallStatus as Status;
-                matches!(call.status(), Status::Pending | Status::InProgress)
-            });
+            let runs = is_live
+                && entry.as_tool_call().is_some_and(|call| {
+                    use switchboard_protocol::v2::ToolCallStatus as Status;
+                    matches!(call.status(), Status::Pending | Status::InProgress)
+                });
             entries.push(EntryFrame {
                 position,
                 class: frame.class,
