@@ -11,7 +11,6 @@ mod script;
 mod stdio;
 mod store_file;
 mod terminal;
-#[allow(dead_code, unused_imports, reason = "the server that shows these pages comes next")]
 mod web;
 
 use std::process::ExitCode;

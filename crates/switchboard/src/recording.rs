@@ -1,5 +1,6 @@
 //! A conversation written down while it goes on, into the store or a file.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -54,16 +55,17 @@ impl RecordArguments {
 
 /// Records one conversation. It is never in the conversation's way: a failure is reported once, and ends the
 /// recording. Clones write into the same one.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Recording {
     sink: Arc<Mutex<Option<Sink>>>,
     /// Where it goes, unless that is a file.
     store: Option<Store>,
 }
 
-#[derive(Debug)]
 struct Sink {
     target: Target,
+    /// Who is shown every record, also those that could not be kept.
+    listener: Option<Listener>,
     /// The versions of the messages and of those on the other side, once they are known.
     versions: (u16, u16),
     /// What an observed client and its agent say until they have agreed on a version, which tells whose side it is.
@@ -71,6 +73,8 @@ struct Sink {
     /// Whether the observed agent's own side is the other side of a translation, once that is known.
     is_translated: Option<bool>,
 }
+
+type Listener = Box<dyn FnMut(&Record) + Send>;
 
 #[derive(Debug)]
 enum Target {
@@ -80,6 +84,8 @@ enum Target {
         file: BufWriter<File>,
         began: Time,
     },
+    /// Nothing more can be kept.
+    Failed,
 }
 
 impl Recording {
@@ -102,8 +108,25 @@ impl Recording {
     }
 
     fn new(target: Target) -> Self {
-        let sink = Sink { target, versions: (0, 0), undecided: Vec::new(), is_translated: None };
+        let sink =
+            Sink { target, listener: None, versions: (0, 0), undecided: Vec::new(), is_translated: None };
         Recording { sink: Arc::new(Mutex::new(Some(sink))), store: None }
+    }
+
+    /// The recording's id in the store.
+    pub(crate) fn id(&self) -> Option<String> {
+        match self.sink.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.target {
+            Target::Store(ref recorder) => Some(recorder.id().to_owned()),
+            Target::File { .. } | Target::Failed => None,
+        }
+    }
+
+    /// Shows every record to a function, in the order in which they are kept.
+    pub(crate) fn heard_by(&self, listener: impl FnMut(&Record) + Send + 'static) {
+        self.with_sink(|sink| {
+            sink.listener = Some(Box::new(listener));
+            Ok(())
+        });
     }
 
     /// Records what a client sees.
@@ -129,15 +152,16 @@ impl Recording {
     pub(crate) fn sync(&self) {
         self.with_sink(|sink| match &sink.target {
             Target::Store(recorder) => recorder.sync().map_err(|error| error.to_string()),
-            Target::File { .. } => Ok(()),
+            Target::File { .. } | Target::Failed => Ok(()),
         });
     }
 
     fn with_sink(&self, work: impl FnOnce(&mut Sink) -> Result<(), String>) {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Err(reason)) = sink.as_mut().map(work) {
+        let Some(sink) = &mut *sink else { return };
+        if let Err(reason) = work(sink) {
             eprintln!("switchboard: the recording ends here: {reason}");
-            *sink = None;
+            sink.target = Target::Failed;
         }
     }
 
@@ -178,7 +202,7 @@ impl Recording {
         let result = match sink.map(|sink| sink.target) {
             Some(Target::Store(recorder)) => recorder.close().map_err(|error| error.to_string()),
             Some(Target::File { mut file, .. }) => file.flush().map_err(|error| error.to_string()),
-            None => Ok(()),
+            Some(Target::Failed) | None => Ok(()),
         };
         if let Err(reason) = result {
             eprintln!("switchboard: the recording is incomplete: {reason}");
@@ -190,7 +214,11 @@ impl Sink {
     fn append(&mut self, record: Record) -> Result<(), String> {
         let protocol = if record.channel.is_other_side() { self.versions.1 } else { self.versions.0 };
         let record = record.with_protocol(protocol);
+        if let Some(listener) = &mut self.listener {
+            listener(&record);
+        }
         match &mut self.target {
+            Target::Failed => Ok(()),
             Target::Store(recorder) => recorder.append(record).map(drop).map_err(|error| error.to_string()),
             Target::File { file, began } => match to_line(&record, *began, false) {
                 Some(line) => writeln!(file, "{line}").map_err(|error| error.to_string()),
@@ -248,4 +276,11 @@ fn on_other_side(mut record: Record) -> Record {
         channel => channel,
     };
     record
+}
+
+/// What to call an agent: as it is configured, or by the file of its program.
+pub(crate) fn agent_name(configured: Option<&str>, program: Option<&OsStr>) -> String {
+    let file =
+        || program.map(Path::new).and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    configured.map(str::to_owned).or_else(file).unwrap_or_else(|| "agent".to_owned())
 }

@@ -29,7 +29,7 @@ use self::host::{LocalHost, TerminalEvent};
 use super::convert::PolicyArgument;
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
-use crate::recording::{RecordArguments, Recording};
+use crate::recording::{RecordArguments, Recording, agent_name};
 use crate::stdio;
 
 /// Be an agent on standard input and output, in front of another agent of any version
@@ -146,7 +146,10 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         agent_dialect: arguments.agent_dialect.map(Into::into),
         serve_files: arguments.serve_files,
         serve_terminals: arguments.serve_terminals,
-        agent_name: arguments.agent.clone().unwrap_or_else(|| agent_name(&arguments.command)),
+        agent_name: agent_name(
+            arguments.agent.as_deref(),
+            arguments.command.first().map(OsString::as_os_str),
+        ),
         ..BridgeOptions::default()
     };
     let host = LocalHost::new(arguments.serve_files, events);
@@ -161,11 +164,6 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         terminal_events,
     };
     service.run(output, child).await
-}
-
-fn agent_name(command: &[OsString]) -> String {
-    let program = command.first().map(Path::new).and_then(Path::file_name);
-    program.map_or_else(|| "agent".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 async fn pass_on_standard_error(child: Child) {
