@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use switchboard_session::{Conversation, Moment};
-use switchboard_store::{Item, Record, Store, StoreError};
+use switchboard_store::{About, Item, Record, Store, StoreError};
 use tokio::sync::watch;
 
 use super::trace::{Trace, fold, sender};
@@ -21,8 +21,8 @@ pub(crate) struct Room {
     store: Store,
     trace: Mutex<Trace>,
     changed: watch::Sender<u64>,
-    /// The agent's name, as far as the store knows it.
-    pub(crate) agent: Option<String>,
+    /// Who takes part and where, as far as the store knows it.
+    pub(crate) about: About,
     /// Why no more can be read, where that is so.
     failure: Mutex<Option<String>>,
 }
@@ -30,16 +30,16 @@ pub(crate) struct Room {
 impl Room {
     /// A recording that is being made here.
     pub(crate) fn live(id: &str, store: &Store) -> Arc<Self> {
-        Arc::new(Room::new(id, store, 2, None))
+        Arc::new(Room::new(id, store, 2, About::default()))
     }
 
-    fn new(id: &str, store: &Store, protocol: u16, agent: Option<String>) -> Self {
+    fn new(id: &str, store: &Store, protocol: u16, about: About) -> Self {
         Room {
             id: id.to_owned(),
             store: store.clone(),
             trace: Mutex::new(Trace::new(protocol)),
             changed: watch::Sender::new(0),
-            agent,
+            about,
             failure: Mutex::new(None),
         }
     }
@@ -48,7 +48,7 @@ impl Room {
     /// until nobody looks any more.
     pub(crate) fn stored(id: &str, store: &Store) -> Result<Arc<Self>, StoreError> {
         let summary = store.session(id)?;
-        let room = Arc::new(Room::new(&summary.id, store, summary.protocol, summary.about.agent.clone()));
+        let room = Arc::new(Room::new(&summary.id, store, summary.protocol, summary.about.clone()));
         let (weak, store) = (Arc::downgrade(&room), store.clone());
         let spawned = std::thread::Builder::new().name("recording".to_owned()).spawn(move || {
             if let Err(error) = follow(&weak, &store, &summary.id)
@@ -198,5 +198,67 @@ fn sequence_after(item: &Item, batch: &mut Vec<Record>) -> u64 {
             }
             *to
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchboard_protocol::Revision;
+    use switchboard_store::Channel;
+
+    /// More records than lie between two checkpoints, so that both ways to the past are taken.
+    const RECORDS: usize = 5000;
+
+    fn chunk(number: usize) -> String {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","messageId":"m-{}","content":{{"type":"text","text":"{number} "}}}}}}}}"#,
+            number % 7
+        )
+    }
+
+    /// The session after so many records, folded from the beginning.
+    fn folded(records: usize) -> String {
+        let mut conversation = Conversation::new(Revision::Any);
+        for number in 0..records {
+            drop(fold(&mut conversation, switchboard_session::Side::Agent, &chunk(number), Moment(0)));
+        }
+        conversation.session(Some("s")).map(|session| session.to_json(Some("s"))).unwrap_or_default()
+    }
+
+    fn wait_for(room: &Room, rows: usize) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while room.trace().rows().len() < rows {
+            assert!(std::time::Instant::now() < deadline, "the recording is not read");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_stored_session_is_followed_and_can_be_seen_as_it_stood_at_any_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
+        let mut recorder = store.begin(&About::default()).unwrap();
+        let id = recorder.id().to_owned();
+        let mut record = |from: usize, to: usize| {
+            for number in from..to {
+                drop(recorder.append(Record::new(Channel::ToClient, chunk(number))).unwrap());
+            }
+            recorder.sync().unwrap();
+        };
+        record(0, RECORDS - 100);
+        let room = Room::stored(&id, &store).unwrap();
+        wait_for(&room, RECORDS - 100);
+        record(RECORDS - 100, RECORDS);
+        wait_for(&room, RECORDS);
+        for at in [0, 1, 2047, 2048, 2049, 4500, RECORDS] {
+            let shown = room.sessions_at(at);
+            let shown = shown.session(Some("s")).map(|session| session.to_json(Some("s")));
+            assert_eq!(shown.unwrap_or_default(), folded(at), "after {at}");
+        }
+        let texts = room.texts(4990..RECORDS);
+        assert_eq!(texts.len(), 10);
+        assert!(texts.iter().all(|(row, text)| **text == *chunk(*row)));
+        assert!(Room::stored("nothing", &store).is_err());
     }
 }
