@@ -55,14 +55,15 @@ impl RecordArguments {
 
 /// Records one conversation. It is never in the conversation's way: a failure is reported once, and ends the
 /// recording. Clones write into the same one.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Recording {
     sink: Arc<Mutex<Option<Sink>>>,
 }
 
-#[derive(Debug)]
 struct Sink {
     target: Target,
+    /// Who is shown every record, also those that could not be kept.
+    listener: Option<Listener>,
     /// The versions of the messages and of those on the other side, once they are known.
     versions: (u16, u16),
     /// What an observed client and its agent say until they have agreed on a version, which tells whose side it is.
@@ -70,6 +71,8 @@ struct Sink {
     /// Whether the observed agent's own side is the other side of a translation, once that is known.
     is_translated: Option<bool>,
 }
+
+type Listener = Box<dyn FnMut(&Record) + Send>;
 
 #[derive(Debug)]
 enum Target {
@@ -79,6 +82,8 @@ enum Target {
         file: BufWriter<File>,
         began: Time,
     },
+    /// Nothing more can be kept.
+    Failed,
 }
 
 impl Recording {
@@ -95,8 +100,25 @@ impl Recording {
     }
 
     fn new(target: Target) -> Self {
-        let sink = Sink { target, versions: (0, 0), undecided: Vec::new(), is_translated: None };
+        let sink =
+            Sink { target, listener: None, versions: (0, 0), undecided: Vec::new(), is_translated: None };
         Recording { sink: Arc::new(Mutex::new(Some(sink))) }
+    }
+
+    /// The recording's id in the store.
+    pub(crate) fn id(&self) -> Option<String> {
+        match self.sink.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.target {
+            Target::Store(ref recorder) => Some(recorder.id().to_owned()),
+            Target::File { .. } | Target::Failed => None,
+        }
+    }
+
+    /// Shows every record to a function, in the order in which they are kept.
+    pub(crate) fn heard_by(&self, listener: impl FnMut(&Record) + Send + 'static) {
+        self.with_sink(|sink| {
+            sink.listener = Some(Box::new(listener));
+            Ok(())
+        });
     }
 
     /// Records what a client sees.
@@ -120,9 +142,10 @@ impl Recording {
 
     fn with_sink(&self, work: impl FnOnce(&mut Sink) -> Result<(), String>) {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Err(reason)) = sink.as_mut().map(work) {
+        let Some(sink) = &mut *sink else { return };
+        if let Err(reason) = work(sink) {
             eprintln!("switchboard: the recording ends here: {reason}");
-            *sink = None;
+            sink.target = Target::Failed;
         }
     }
 
@@ -163,7 +186,7 @@ impl Recording {
         let result = match sink.map(|sink| sink.target) {
             Some(Target::Store(recorder)) => recorder.close().map_err(|error| error.to_string()),
             Some(Target::File { mut file, .. }) => file.flush().map_err(|error| error.to_string()),
-            None => Ok(()),
+            Some(Target::Failed) | None => Ok(()),
         };
         if let Err(reason) = result {
             eprintln!("switchboard: the recording is incomplete: {reason}");
@@ -175,7 +198,11 @@ impl Sink {
     fn append(&mut self, record: Record) -> Result<(), String> {
         let protocol = if record.channel.is_other_side() { self.versions.1 } else { self.versions.0 };
         let record = record.with_protocol(protocol);
+        if let Some(listener) = &mut self.listener {
+            listener(&record);
+        }
         match &mut self.target {
+            Target::Failed => Ok(()),
             Target::Store(recorder) => recorder.append(record).map(drop).map_err(|error| error.to_string()),
             Target::File { file, began } => match to_line(&record, *began, false) {
                 Some(line) => writeln!(file, "{line}").map_err(|error| error.to_string()),

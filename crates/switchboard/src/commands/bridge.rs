@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -20,8 +19,7 @@ use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Outbox, OutboxOptions, Program, SharedText,
     Spawned, StandardErrorLine,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::unix::pipe;
+use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -30,6 +28,7 @@ use super::convert::PolicyArgument;
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{RecordArguments, Recording, agent_name};
+use crate::stdio;
 
 /// Be an agent on standard input and output, in front of another agent of any version
 ///
@@ -152,7 +151,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
     let service = Service {
         bridge: Bridge::with_host(options, Box::new(host)),
         start: Instant::now(),
-        to_client: Way::new(Outbox::new(standard_output(), OutboxOptions::default())),
+        to_client: Way::new(Outbox::new(stdio::output(), OutboxOptions::default())),
         to_agent: Way::new(Outbox::new(input, OutboxOptions::default())),
         losses,
         record,
@@ -168,25 +167,6 @@ async fn pass_on_standard_error(child: Child) {
             StandardErrorLine::Line(line) => eprintln!("{line}"),
             StandardErrorLine::Missed(count) => eprintln!("switchboard: {count} lines of the agent missed"),
         }
-    }
-}
-
-/// Standard input, without a thread of its own where it is a pipe.
-fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
-    let pipe =
-        std::io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(pipe::Receiver::from_file);
-    match pipe {
-        Ok(pipe) => Box::new(pipe),
-        Err(_) => Box::new(tokio::io::stdin()),
-    }
-}
-
-fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
-    let pipe =
-        std::io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(pipe::Sender::from_file);
-    match pipe {
-        Ok(pipe) => Box::new(pipe),
-        Err(_) => Box::new(tokio::io::stdout()),
     }
 }
 
@@ -304,7 +284,7 @@ impl Service {
         output: impl AsyncRead + Send + Unpin + 'static,
         child: Child,
     ) -> Result<Outcome, CommandError> {
-        let mut from_client = LineReader::new(standard_input(), DEFAULT_MESSAGE_LIMIT);
+        let mut from_client = LineReader::new(stdio::input(), DEFAULT_MESSAGE_LIMIT);
         let mut from_agent = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
         let end = loop {
             self.to_client.send_ready();
@@ -339,7 +319,7 @@ impl Service {
                 () = self.to_client.send_first() => {}
                 () = self.to_agent.send_first() => {}
                 Some(event) = self.terminal_events.recv() => self.terminal_event(event),
-                () = sleep_until(deadline) => {
+                () = stdio::sleep_until(deadline) => {
                     let now = self.now();
                     self.bridge.tick(now);
                     self.collect();
@@ -514,12 +494,5 @@ fn report(bridge: &Bridge) {
             losses.entries().iter().find(|loss| loss.message == message && loss.severity != Severity::Guess);
         let why = why.map_or("", |loss| &loss.reason);
         eprintln!("  {count} x {message} {element}: {why}");
-    }
-}
-
-async fn sleep_until(deadline: Option<tokio::time::Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }

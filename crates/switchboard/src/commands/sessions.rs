@@ -3,9 +3,11 @@
 mod exchange;
 mod list;
 mod remove;
+mod replay;
 mod search;
 mod show;
 mod stats;
+mod version_2;
 
 use std::path::PathBuf;
 
@@ -38,6 +40,7 @@ enum SessionsCommand {
     Search(search::Arguments),
     Export(exchange::ExportArguments),
     Import(exchange::ImportArguments),
+    Replay(replay::Arguments),
     Delete(remove::DeleteArguments),
     Prune(remove::PruneArguments),
     Stats(stats::Arguments),
@@ -54,6 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         SessionsCommand::Search(arguments) => search::run(&read()?, arguments),
         SessionsCommand::Export(arguments) => exchange::export(&read()?, arguments),
         SessionsCommand::Import(arguments) => exchange::import(&write()?, arguments),
+        SessionsCommand::Replay(arguments) => replay::run(read, arguments),
         SessionsCommand::Delete(arguments) => remove::delete(&write()?, arguments),
         SessionsCommand::Prune(arguments) => remove::prune(&write()?, arguments),
         SessionsCommand::Stats(arguments) => stats::run(&read()?, arguments),

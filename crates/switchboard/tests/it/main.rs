@@ -12,6 +12,7 @@ mod diff;
 mod fold;
 mod interop;
 mod program;
+mod replay;
 mod run;
 mod schema;
 mod sessions;
