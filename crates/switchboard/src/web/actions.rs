@@ -38,12 +38,12 @@ pub(crate) async fn act(app: &App, request: Request) -> Result<Value, Failure> {
         Request::CancelTerminal { session, id } => reply(live.agent.cancel_terminal(&session, &id).await),
         Request::Choose { id, option } => live.choose(&id, &option).await.map(|()| Value::Null),
         Request::Give { id, action, content } => {
-            let response = elicitation_response(action, content)?;
+            let response = elicitation_response(action, &content)?;
             live.answer_elicitation(&id, &response).await.map(|()| Value::Null)
         }
         Request::Configure { session, id, value } => configure(&live, session, id, value).await,
         Request::New { folder } => {
-            let folder = usable_folder(folder.as_deref().map(Path::new).unwrap_or(&app.folder))?;
+            let folder = usable_folder(folder.as_deref().map_or(&*app.folder, Path::new))?;
             let session = live.new_session(&folder).await?;
             Ok(json!({"recording": live.room.id, "session": session}))
         }
@@ -63,7 +63,7 @@ pub(crate) async fn act(app: &App, request: Request) -> Result<Value, Failure> {
 }
 
 fn reply(reply: switchboard_peer::Reply<()>) -> Result<Value, Failure> {
-    reply.map_err(|error| error.to_string())?.map_err(refused)?;
+    reply.map_err(|error| error.to_string())?.map_err(|error| refused(&error))?;
     Ok(Value::Null)
 }
 
@@ -132,7 +132,7 @@ fn base64_bytes(data: &str) -> Option<Vec<u8>> {
 
 fn elicitation_response(
     action: Action,
-    content: serde_json::Map<String, Value>,
+    content: &serde_json::Map<String, Value>,
 ) -> Result<v2::CreateElicitationResponse<'static>, Failure> {
     let response = match action {
         Action::Accept => json!({"action": "accept", "content": content}),
@@ -149,6 +149,10 @@ async fn configure(live: &Live, session: String, id: String, value: Value) -> Re
     let request = json!({"type": kind, "sessionId": session, "configId": id, "value": value}).to_string();
     let request = v2::SetSessionConfigOptionRequest::decode(&request, Revision::Any)
         .map_err(|reason| format!("this value cannot be set: {reason}"))?;
-    live.agent.set_config_option(&request).await.map_err(|error| error.to_string())?.map_err(refused)?;
+    live.agent
+        .set_config_option(&request)
+        .await
+        .map_err(|error| error.to_string())?
+        .map_err(|error| refused(&error))?;
     Ok(Value::Null)
 }

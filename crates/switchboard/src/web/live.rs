@@ -182,7 +182,11 @@ impl Live {
     pub(crate) async fn new_session(&self, folder: &Path) -> Result<String, Failure> {
         let request = v2::NewSessionRequest::new(folder.display().to_string());
         let response = self.agent.new_session(&request).await;
-        let id = response.map_err(|error| error.to_string())?.map_err(refused)?.session_id.into_owned();
+        let id = response
+            .map_err(|error| error.to_string())?
+            .map_err(|error| refused(&error))?
+            .session_id
+            .into_owned();
         locked(&self.folders).insert(id.clone(), folder.to_owned());
         self.room.touch();
         Ok(id)
@@ -195,7 +199,9 @@ impl Live {
         // Before it answers, the agent may ask for something in it already.
         locked(&self.folders).insert(session.to_owned(), folder.to_owned());
         let response = self.agent.resume_session(&request).await;
-        let outcome = response.map_err(|error| error.to_string()).and_then(|reply| reply.map_err(refused));
+        let outcome = response
+            .map_err(|error| error.to_string())
+            .and_then(|reply| reply.map_err(|error| refused(&error)));
         if outcome.is_err() {
             locked(&self.folders).remove(session);
         }
@@ -210,7 +216,7 @@ impl Live {
         content: Vec<v2::ContentBlock<'_>>,
     ) -> Result<(), Failure> {
         let reply = self.agent.prompt(session, content).await.map_err(|error| error.to_string())?;
-        reply.map(drop).map_err(refused)
+        reply.map(drop).map_err(|error| refused(&error))
     }
 
     /// Answers a permission with an option that was offered.
@@ -267,6 +273,6 @@ impl Live {
 }
 
 /// An answer of the agent that is an error.
-pub(crate) fn refused(error: RpcError<'_>) -> Failure {
+pub(crate) fn refused(error: &RpcError<'_>) -> Failure {
     format!("the agent refuses: {} ({})", error.message, error.code)
 }

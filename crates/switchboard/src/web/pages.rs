@@ -100,7 +100,7 @@ fn bar() -> Markup {
                 p class="meta" { span id="agent" {} " " span id="state" {} }
             }
             span id="link-state" role="status" {}
-            button type="button" data-action="new" title="New session (Alt+N)" { "＋" span class="label" { " New" } }
+            button type="button" data-action="new" title="New session (Alt+N)" { "+" span class="label" { " New" } }
             button type="button" id="show-inspector" aria-controls="inspector" aria-expanded="false"
                 title="Inspector (Alt+I)" { "⇄" span class="label" { " Inspector" } }
         }
@@ -138,8 +138,8 @@ fn talk() -> Markup {
                 div id="after" {}
                 div id="notices" {}
             }
-            button type="button" id="to-end" hidden { "↓ Latest" }
             div id="foot" {
+                button type="button" id="to-end" hidden { "↓ Latest" }
                 div id="trouble" role="alert" {}
                 div id="questions" aria-label="Questions of the agent" {}
                 details id="plan-box" hidden { summary { "Plan" } div id="plans" {} }

@@ -19,7 +19,7 @@ pub(crate) fn all(
     snapshot: Option<&Snapshot>,
 ) -> Vec<(&'static str, String)> {
     let mut panels = vec![
-        ("agent", agent(app, live).into_string()),
+        ("agent", agent(app, room, live).into_string()),
         ("title", title(session, snapshot).into_string()),
         ("trouble", trouble(app, room, live).into_string()),
         ("questions", questions(app, live, snapshot).into_string()),
@@ -39,7 +39,7 @@ pub(crate) fn all(
     panels
 }
 
-fn agent(app: &App, live: Option<&Live>) -> Markup {
+fn agent(app: &App, room: Option<&Room>, live: Option<&Live>) -> Markup {
     match live {
         Some(live) => {
             let description = live.agent.description();
@@ -50,7 +50,11 @@ fn agent(app: &App, live: Option<&Live>) -> Markup {
             }
         }
         None => {
-            html! { strong { (render::visible_line(&app.agent_name)) } " " span class="meta" { "recording" } }
+            let name = room.map_or(&*app.agent_name, |room| room.agent.as_deref().unwrap_or("unknown agent"));
+            html! {
+                strong { (render::visible_line(name)) }
+                @if room.is_some() { " " span class="meta" { "recording" } }
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Room {
     store: Store,
     trace: Mutex<Trace>,
     changed: watch::Sender<u64>,
+    /// The agent's name, as far as the store knows it.
+    pub(crate) agent: Option<String>,
     /// Why no more can be read, where that is so.
     failure: Mutex<Option<String>>,
 }
@@ -28,15 +30,16 @@ pub(crate) struct Room {
 impl Room {
     /// A recording that is being made here.
     pub(crate) fn live(id: &str, store: &Store) -> Arc<Self> {
-        Arc::new(Room::new(id, store, 2))
+        Arc::new(Room::new(id, store, 2, None))
     }
 
-    fn new(id: &str, store: &Store, protocol: u16) -> Self {
+    fn new(id: &str, store: &Store, protocol: u16, agent: Option<String>) -> Self {
         Room {
             id: id.to_owned(),
             store: store.clone(),
             trace: Mutex::new(Trace::new(protocol)),
             changed: watch::Sender::new(0),
+            agent,
             failure: Mutex::new(None),
         }
     }
@@ -45,7 +48,7 @@ impl Room {
     /// until nobody looks any more.
     pub(crate) fn stored(id: &str, store: &Store) -> Result<Arc<Self>, StoreError> {
         let summary = store.session(id)?;
-        let room = Arc::new(Room::new(&summary.id, store, summary.protocol));
+        let room = Arc::new(Room::new(&summary.id, store, summary.protocol, summary.about.agent.clone()));
         let (weak, store) = (Arc::downgrade(&room), store.clone());
         let spawned = std::thread::Builder::new().name("recording".to_owned()).spawn(move || {
             if let Err(error) = follow(&weak, &store, &summary.id)

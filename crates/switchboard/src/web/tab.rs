@@ -81,7 +81,7 @@ impl Tab {
                 {
                     return;
                 }
-                std::future::pending().await
+                std::future::pending::<()>().await;
             };
             let went = tokio::select! {
                 message = self.socket.recv() => match message {

@@ -227,7 +227,7 @@ impl Trace {
             }
         }
         self.rows.push(row);
-        if self.rows.len() % CHECKPOINT == 0 && self.translation.is_none() {
+        if self.rows.len().is_multiple_of(CHECKPOINT) && self.translation.is_none() {
             self.checkpoints.push((self.rows.len(), self.conversation.clone()));
         }
     }

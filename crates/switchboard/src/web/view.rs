@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 use switchboard_protocol::{Revision, Wire};
-use switchboard_session::{EntryKind, Snapshot};
+use switchboard_session::{Elicitation, EntryKind, Permission, Session, Snapshot, Terminal, ToolCall};
 
 use super::app::App;
 use super::live::Live;
@@ -149,7 +149,7 @@ impl View {
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         match &self.at {
             Some((_, snapshot)) => Some(snapshot.clone()),
-            None => self.room.as_ref()?.trace().session(&self.session).map(|session| session.snapshot()),
+            None => self.room.as_ref()?.trace().session(&self.session).map(Session::snapshot),
         }
     }
 
@@ -172,12 +172,13 @@ impl View {
                 panels.insert(name, html);
             }
         }
-        let entries = snapshot.as_ref().map(|snapshot| self.entries(app, snapshot)).unwrap_or_default();
+        let is_live = live.as_ref().is_some_and(|live| live.ended().is_none()) && self.at.is_none();
+        let entries =
+            snapshot.as_ref().map(|snapshot| self.entries(app, snapshot, is_live)).unwrap_or_default();
         let wire = match (&mut self.wire, &self.room) {
             (Some(wire), Some(room)) => wire.frame(room, &self.session),
             _ => None,
         };
-        let is_live = live.as_ref().is_some_and(|live| live.ended().is_none()) && self.at.is_none();
         Frame {
             r#type: "frame",
             recording: self.room.as_ref().map_or_else(String::new, |room| room.id.clone()),
@@ -207,40 +208,42 @@ impl View {
         }
     }
 
-    fn entries(&mut self, app: &App, snapshot: &Snapshot) -> Vec<EntryFrame> {
-        let mut asked: HashMap<usize, Vec<usize>> = HashMap::new();
-        for (index, permission) in snapshot.permissions().enumerate() {
+    /// Questions of the agent that are settled, by the entry in sight that they belong to.
+    fn asked<'s>(&self, snapshot: &'s Snapshot) -> HashMap<usize, Vec<Asked<'s>>> {
+        let mut asked: HashMap<usize, Vec<Asked<'s>>> = HashMap::new();
+        for permission in snapshot.permissions().filter(|it| !it.settlement().is_pending()) {
             let by_call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
             let position = by_call.unwrap_or_else(|| permission.position().saturating_sub(1));
-            if self.window.contains(&position) && !permission.settlement().is_pending() {
-                asked.entry(position).or_default().push(index);
+            if self.window.contains(&position) {
+                asked.entry(position).or_default().push(Asked::Permission(permission));
             }
         }
+        for elicitation in snapshot.elicitations().filter(|it| !it.settlement().is_pending()) {
+            let position = elicitation.position().saturating_sub(1);
+            if self.window.contains(&position) {
+                asked.entry(position).or_default().push(Asked::Elicitation(elicitation));
+            }
+        }
+        asked
+    }
+
+    fn entries(&mut self, app: &App, snapshot: &Snapshot, is_live: bool) -> Vec<EntryFrame> {
+        let mut asked = self.asked(snapshot);
         let mut entries = Vec::new();
         for position in self.window.start..self.window.end.min(snapshot.len()) {
             let Some(entry) = snapshot.entry(position) else { break };
             let asked = asked.remove(&position).unwrap_or_default();
-            let permissions = || asked.iter().filter_map(|&index| snapshot.permission_at(index));
-            let terminals = entry.as_tool_call().into_iter().flat_map(|call| call.terminal_ids());
-            let inside = terminals
-                .filter_map(|id| snapshot.terminal(id))
-                .map(switchboard_session::Terminal::revision)
-                .max();
-            let answered = permissions().map(|permission| permission.revision()).max();
+            let terminals = entry.as_tool_call().into_iter().flat_map(ToolCall::terminal_ids);
+            let inside = terminals.filter_map(|id| snapshot.terminal(id)).map(Terminal::revision).max();
+            let answered = asked.iter().map(Asked::revision).max();
             let stamp = (entry.revision().max(inside.unwrap_or(0)), answered.unwrap_or(0));
             let seen = self.seen.get(&position);
             if seen.is_some_and(|seen| seen.stamp == stamp) {
                 continue;
             }
             let mut parts = render::entry(snapshot, entry, &app.cache);
-            for permission in permissions() {
-                let id = hash(&permission.id().encode(Revision::Any));
-                let prefix = format!("permission-{id:x}-");
-                parts.extend(
-                    render::permission(snapshot, permission, &app.cache)
-                        .into_iter()
-                        .map(|part| Part { key: format!("{prefix}{}", part.key), ..part }),
-                );
+            for question in &asked {
+                parts.extend(question.parts(snapshot, app));
             }
             let known: HashMap<&str, u64> =
                 seen.into_iter().flat_map(|seen| &seen.parts).map(|(key, hash)| (&**key, *hash)).collect();
@@ -254,10 +257,11 @@ impl View {
             let frame = render::frame(entry);
             let times = self.room.as_ref().map(|room| room.trace().times(&self.session, position));
             let times = times.unwrap_or_default();
-            let runs = entry.as_tool_call().is_some_and(|call| {
-                use switchboard_protocol::v2::ToolCallStatus as Status;
-                matches!(call.status(), Status::Pending | Status::InProgress)
-            });
+            let runs = is_live
+                && entry.as_tool_call().is_some_and(|call| {
+                    use switchboard_protocol::v2::ToolCallStatus as Status;
+                    matches!(call.status(), Status::Pending | Status::InProgress)
+                });
             entries.push(EntryFrame {
                 position,
                 class: frame.class,
@@ -271,5 +275,32 @@ impl View {
             self.seen.insert(position, Seen { stamp, parts });
         }
         entries
+    }
+}
+
+/// A question of the agent.
+enum Asked<'s> {
+    Permission(&'s Permission),
+    Elicitation(&'s Elicitation),
+}
+
+impl Asked<'_> {
+    fn revision(&self) -> u64 {
+        match self {
+            Asked::Permission(permission) => permission.revision(),
+            Asked::Elicitation(elicitation) => elicitation.revision(),
+        }
+    }
+
+    /// Its parts, with keys that no other question and no entry has.
+    fn parts(&self, snapshot: &Snapshot, app: &App) -> impl Iterator<Item = Part> {
+        let (id, parts) = match self {
+            Asked::Permission(permission) => {
+                (permission.id(), render::permission(snapshot, permission, &app.cache))
+            }
+            Asked::Elicitation(elicitation) => (elicitation.id(), render::elicitation(elicitation)),
+        };
+        let prefix = hash(&id.encode(Revision::Any));
+        parts.into_iter().map(move |part| Part { key: format!("asked-{prefix:x}-{}", part.key), ..part })
     }
 }

@@ -300,11 +300,9 @@ fn choices(trace: &Trace) -> [Vec<String>; 3] {
 
 /// The telling part of a message: what is behind the envelope.
 fn excerpt(text: &str) -> String {
-    let start = [r#""update":"#, r#""params":"#, r#""result":"#, r#""error":"#]
-        .iter()
-        .find_map(|key| text.find(key).map(|place| place + key.len()))
-        .unwrap_or(0);
-    let telling: String = text[start..].chars().take(EXCERPT).collect();
+    let keys = [r#""text":""#, r#""title":""#, r#""update":"#, r#""params":"#, r#""result":"#, r#""error":"#];
+    let start = keys.iter().find_map(|key| text.find(key).map(|place| place + key.len()));
+    let telling: String = text[start.unwrap_or(0)..].chars().take(EXCERPT).collect();
     crate::terminal::text::visible_line(&telling)
 }
 

@@ -184,12 +184,12 @@ export class Inspector {
     detail.hidden = false;
     detail.dataset.row = row;
     this.page.setHash(`#m${row}`);
-    if (scrolls) {
-      const place = await this.page.attempt({ type: "find", row });
-      if (place !== undefined && place !== null) {
-        this.follows = false;
-        this.view.scrollTop = (place * ROW) / this.scale - this.view.clientHeight / 3;
-      }
+    const place = await this.page.attempt({ type: "find", row });
+    if (typeof place === "number") {
+      const top = (place * ROW) / this.scale;
+      const { scrollTop, clientHeight } = this.view;
+      this.follows = false;
+      if (scrolls || top < scrollTop || top + ROW > scrollTop + clientHeight) this.view.scrollTop = top - clientHeight / 3;
     }
     this.draw();
   }
@@ -236,11 +236,7 @@ export class Inspector {
     const here = places.find(([, row]) => row.row === this.selected);
     const place = here ? here[0] + step : this.first();
     const row = this.shown.get(place);
-    if (!row) return;
-    this.showMessage(row.row, false);
-    const top = (place * ROW) / this.scale;
-    if (top < this.view.scrollTop) this.view.scrollTop = top;
-    if (top + ROW > this.view.scrollTop + this.view.clientHeight) this.view.scrollTop = top + ROW - this.view.clientHeight;
+    if (row) this.showMessage(row.row, false);
   }
 }
 

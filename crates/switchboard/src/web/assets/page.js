@@ -210,9 +210,9 @@ async function give(form, action) {
   const content = {};
   if (action === "accept") {
     if (!form.reportValidity()) return;
-    for (const field of form.querySelectorAll("[data-field]")) {
+    for (const field of form.querySelectorAll("[data-type]")) {
       const value = fieldValue(field);
-      if (value !== undefined) content[field.dataset.field] = value;
+      if (value !== undefined) content[field.dataset.name ?? field.name] = value;
     }
   }
   try {
@@ -225,12 +225,11 @@ async function give(form, action) {
 function fieldValue(field) {
   const kind = field.dataset.type;
   if (kind === "array") {
-    const chosen = [...field.querySelectorAll("input:checked, option:checked")].map((it) => it.value);
-    return chosen;
+    return [...field.querySelectorAll("input:checked")].map((it) => it.value);
   }
   if (kind === "boolean") return field.checked;
   if (field.value === "") return undefined;
-  if (kind === "integer" || kind === "number") return Number(field.value);
+  if (kind === "number") return Number(field.value);
   return field.value;
 }
 

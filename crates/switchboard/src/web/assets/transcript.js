@@ -74,6 +74,7 @@ export class Transcript {
     this.follows = true;
     this.asked = [0, 0];
     this.target = null;
+    this.last = [0, 0, 0];
     this.sizes = new ResizeObserver((records) => this.measured(records));
     scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
     new ResizeObserver(() => this.settle()).observe(scroller);
@@ -194,8 +195,16 @@ export class Transcript {
 
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
-    if (this.target === null) this.follows = scrollHeight - scrollTop - clientHeight < 60;
+    const [lastTop, lastHeight, lastRoom] = this.last;
+    // Content that grows and a window that shrinks move the end away too; only the user goes back.
+    const wentBack = scrollTop < lastTop - 1 && scrollHeight >= lastHeight && clientHeight === lastRoom;
+    if (this.target === null && wentBack) this.follows = false;
+    if (this.target === null && scrollHeight - scrollTop - clientHeight < 60) this.follows = true;
     this.settle();
+  }
+
+  noteScroll() {
+    this.last = [this.scroller.scrollTop, this.scroller.scrollHeight, this.scroller.clientHeight];
   }
 
   // Puts what is in sight into place, and asks for what is not there.
@@ -247,6 +256,7 @@ export class Transcript {
       this.scroller.scrollTop = this.scroller.scrollHeight;
     }
     this.toEnd.hidden = this.follows || this.length === 0;
+    this.noteScroll();
   }
 
   goTo(position, focuses = true) {
