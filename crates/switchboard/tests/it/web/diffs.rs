@@ -6,7 +6,7 @@ use super::talk::Talk;
 fn every_operation_has_its_badge_and_its_lines() {
     let talk = Talk::with_demo();
     talk.ask("edit");
-    let (page, files) = (&talk.page, "article.e-tool .file");
+    let (page, files) = (&talk.page, "article.e-tool .df");
     page.wait_for("article.e-tool :: 5 files");
     for (badge, path) in [
         (".op-add", "new.txt"),
@@ -34,14 +34,14 @@ fn lines_stand_one_below_the_other_or_side_by_side() {
     talk.ask("edit");
     let page = &talk.page;
     let boxes = "['del', 'ins'].map(tag => {
-        const box = find('article.e-tool .file:has(.op-mod) ' + tag)[0].getBoundingClientRect();
+        const box = find('article.e-tool .df:has(.op-mod) ' + tag)[0].getBoundingClientRect();
         return [box.left, box.top];
     })";
-    page.wait_for("article.e-tool .file ins");
+    page.wait_for("article.e-tool .df ins");
     let stacked = page.eval(boxes);
     assert_eq!(stacked[0][0], stacked[1][0], "{stacked}");
     assert!(stacked[0][1].as_f64() < stacked[1][1].as_f64(), "{stacked}");
-    page.click("button[aria-pressed], input[type=checkbox], label :: side by side");
+    page.click("article.e-tool label :: side by side");
     page.wait_until(&format!("(boxes => boxes[0][1] === boxes[1][1] && boxes[0][0] < boxes[1][0])({boxes})"));
     page.screenshot("diff-side-by-side");
     talk.all_is_well();
@@ -51,13 +51,12 @@ fn lines_stand_one_below_the_other_or_side_by_side() {
 fn binary_files_and_links_are_named_as_such() {
     let talk = Talk::with_demo();
     talk.ask("binary");
-    talk.page.wait_for("article.e-tool .file :: picture.bin");
-    talk.page.wait_for("article.e-tool .file :: binary");
-    talk.page.wait_for("article.e-tool .file :: Binary content is not shown.");
+    talk.page.wait_for("article.e-tool .df :: picture.bin");
+    talk.page.wait_for("article.e-tool .df :: binary");
     talk.ask("symlink");
-    talk.page.wait_for("article.e-tool .file :: symlink");
-    talk.page.wait_for("article.e-tool .file ins :: config.json");
-    talk.page.wait_for("article.e-tool .file del :: greeting.txt");
+    talk.page.wait_for("article.e-tool .df :: symlink");
+    talk.page.wait_for("article.e-tool .df ins :: config.json");
+    talk.page.wait_for("article.e-tool .df del :: greeting.txt");
     talk.page.screenshot("diff-symlink");
     talk.all_is_well();
 }

@@ -150,7 +150,7 @@ fn what_nobody_knows_is_shown_as_it_came() {
     talk.ask("unknown");
     let page = &talk.page;
     page.wait_for("article.e-agent :: _demo_map");
-    page.wait_for("article.e-agent :: 12.50");
+    page.wait_for("article.e-agent :: \"wind\": 12.5");
     page.wait_for("article.e-tool :: Look out of the window");
     page.wait_for("article.e-tool :: _demo_map");
     page.screenshot("unknown");

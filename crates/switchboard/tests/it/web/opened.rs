@@ -51,7 +51,7 @@ impl Opened {
         self.link.split_once("token=").unwrap().1
     }
 
-    /// Sends the lines of a request, and gives the whole answer, or its head if it is an upgrade.
+    /// Sends the lines of a request, and gives the answer; only its head where the connection stays open.
     pub(crate) fn ask(&self, lines: &[&str]) -> String {
         let mut stream = TcpStream::connect(self.host()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -59,7 +59,7 @@ impl Opened {
         let mut answer = Vec::new();
         let mut reader = BufReader::new(stream);
         while reader.read_until(b'\n', &mut answer).is_ok_and(|length| length > 2) {}
-        if !answer.starts_with(b"HTTP/1.1 101") {
+        if lines.contains(&"connection: close") {
             reader.read_to_end(&mut answer).unwrap();
         }
         String::from_utf8_lossy(&answer).into_owned()

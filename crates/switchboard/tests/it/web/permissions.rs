@@ -9,7 +9,7 @@ fn a_permission_shows_what_it_is_about() {
     talk.say("permission");
     page.wait_for("[data-question] h3 :: config.json?");
     page.wait_for("[data-question] :: It turns debugging on.");
-    page.wait_for("[data-question] .file .path :: config.json");
+    page.wait_for("[data-question] .df .path :: config.json");
     page.wait_for("[data-question] ins :: \"debug\": true");
     page.wait_for("#state :: waits for you");
     let config = talk.place.work().join("switchboard-demo/config.json");
@@ -128,7 +128,7 @@ fn an_option_of_an_unknown_kind_is_no_permission() {
     talk.say("ask");
     talk.page.wait_for("[data-question] button :: unknown meaning: _demo_later");
     talk.page.click("[data-question] button :: Ask me later");
-    talk.page.wait_for("article.e-agent :: No answer is no permission.");
+    talk.page.wait_for("article.e-agent :: Then I stop.");
     talk.all_is_well();
 }
 

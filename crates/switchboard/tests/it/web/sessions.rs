@@ -74,7 +74,8 @@ fn recorded_sessions_are_found_by_what_was_said() {
     talk.ask("a rare word: xylophone");
     talk.all_is_well();
     drop(std::mem::replace(&mut talk.opened, Opened::start(&talk.place, &[])));
-    let page = Browser::shared().visitor().open(&talk.opened.link);
+    let visitor = Browser::shared().visitor();
+    let page = visitor.open(&talk.opened.link);
     page.wait_until("document.body.dataset.activity === 'idle'");
     page.click("#show-sessions");
     page.type_into("#query", "xylophone");
