@@ -200,3 +200,65 @@ fn sequence_after(item: &Item, batch: &mut Vec<Record>) -> u64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchboard_protocol::Revision;
+    use switchboard_store::{About, Channel};
+
+    /// More records than lie between two checkpoints, so that both ways to the past are taken.
+    const RECORDS: usize = 5000;
+
+    fn chunk(number: usize) -> String {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","messageId":"m-{}","content":{{"type":"text","text":"{number} "}}}}}}}}"#,
+            number % 7
+        )
+    }
+
+    /// The session after so many records, folded from the beginning.
+    fn folded(records: usize) -> String {
+        let mut conversation = Conversation::new(Revision::Any);
+        for number in 0..records {
+            drop(fold(&mut conversation, switchboard_session::Side::Agent, &chunk(number), Moment(0)));
+        }
+        conversation.session(Some("s")).map(|session| session.to_json(Some("s"))).unwrap_or_default()
+    }
+
+    fn wait_for(room: &Room, rows: usize) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while room.trace().rows().len() < rows {
+            assert!(std::time::Instant::now() < deadline, "the recording is not read");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_stored_session_is_followed_and_can_be_seen_as_it_stood_at_any_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
+        let mut recorder = store.begin(&About::default()).unwrap();
+        let id = recorder.id().to_owned();
+        let mut record = |from: usize, to: usize| {
+            for number in from..to {
+                drop(recorder.append(Record::new(Channel::ToClient, chunk(number))).unwrap());
+            }
+            recorder.sync().unwrap();
+        };
+        record(0, RECORDS - 100);
+        let room = Room::stored(&id, &store).unwrap();
+        wait_for(&room, RECORDS - 100);
+        record(RECORDS - 100, RECORDS);
+        wait_for(&room, RECORDS);
+        for at in [0, 1, 2047, 2048, 2049, 4500, RECORDS] {
+            let shown = room.sessions_at(at);
+            let shown = shown.session(Some("s")).map(|session| session.to_json(Some("s")));
+            assert_eq!(shown.unwrap_or_default(), folded(at), "after {at}");
+        }
+        let texts = room.texts(4990..RECORDS);
+        assert_eq!(texts.len(), 10);
+        assert!(texts.iter().all(|(row, text)| **text == *chunk(*row)));
+        assert!(Room::stored("nothing", &store).is_err());
+    }
+}

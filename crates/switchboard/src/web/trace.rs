@@ -447,3 +447,91 @@ pub(crate) fn sender(channel: Channel) -> Option<(Side, bool)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchboard_store::Time;
+
+    fn record(channel: Channel, text: &str, time: i64) -> Record {
+        Record::new(channel, text).at(Time(time))
+    }
+
+    fn update(update: &str) -> String {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{update}}}}}"#
+        )
+    }
+
+    fn trace(records: &[(Channel, &str, i64)]) -> Trace {
+        let mut trace = Trace::new(2);
+        for (channel, text, time) in records {
+            trace.push(&record(*channel, text, *time));
+        }
+        trace
+    }
+
+    #[test]
+    fn questions_and_answers_are_paired_on_each_side_of_a_translation() {
+        let ask = r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}"#;
+        let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}"#;
+        let trace = trace(&[
+            (Channel::ToAgent, ask, 0),
+            (Channel::OtherToAgent, ask, 1),
+            (Channel::OtherToClient, answer, 31),
+            (Channel::ToClient, answer, 33),
+            (Channel::ToClient, answer, 40),
+        ]);
+        let partners: Vec<_> = trace.rows().iter().map(Row::partner).collect();
+        assert_eq!(partners, [Some(3), Some(2), Some(1), Some(0), None]);
+        let names: Vec<_> = trace.rows().iter().map(|row| trace.names().word(row.method)).collect();
+        assert_eq!(names, ["session/new", "session/new", "session/new", "session/new", ""]);
+        assert!(trace.problem(4).is_some_and(|problem| problem.contains("not asked")));
+    }
+
+    #[test]
+    fn an_entry_knows_its_messages_and_a_message_its_entry() {
+        let chunk = |id: &str, text: &str| {
+            update(&format!(
+                r#"{{"sessionUpdate":"agent_message_chunk","messageId":"{id}","content":{{"type":"text","text":"{text}"}}}}"#
+            ))
+        };
+        let (one, two, three) = (chunk("a", "x"), chunk("b", "y"), chunk("a", "z"));
+        let trace = trace(&[
+            (Channel::ToClient, &one, 10),
+            (Channel::ToClient, &two, 20),
+            (Channel::StandardError, "noise", 25),
+            (Channel::ToClient, &three, 30),
+        ]);
+        assert_eq!(trace.rows_of("s", EntryKind::AgentMessage, "a"), [0, 3]);
+        assert_eq!(trace.entry_of(1), Some(("s".to_owned(), 1)));
+        assert_eq!(trace.entry_of(2), None);
+        let times = trace.times("s", 0);
+        assert_eq!((times.first, times.last), (10, 30));
+    }
+
+    #[test]
+    fn what_is_malformed_is_a_problem_and_the_rest_of_it_counts() {
+        let partly =
+            update(r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"Read","locations":[7]}"#);
+        let wholly = update(r#"{"sessionUpdate":"tool_call_update","title":"Read"}"#);
+        let trace = trace(&[
+            (Channel::ToClient, &partly, 0),
+            (Channel::ToClient, &wholly, 0),
+            (Channel::ToClient, "{", 0),
+        ]);
+        assert!(trace.rows().iter().all(|row| row.is_problem));
+        assert!(trace.problem(0).is_some_and(|problem| problem.contains("locations")));
+        assert_eq!(trace.session("s").and_then(|session| session.tool_call("c")?.title()), Some("Read"));
+    }
+
+    #[test]
+    fn a_recording_of_version_one_is_shown_in_version_two() {
+        let mut trace = Trace::new(1);
+        let call = update(r#"{"sessionUpdate":"tool_call","toolCallId":"c","title":"Read","kind":"read"}"#);
+        trace.push(&record(Channel::ToClient, &call, 0));
+        assert!(trace.is_translated());
+        assert_eq!(trace.session("s").and_then(|session| session.tool_call("c")?.title()), Some("Read"));
+        assert_eq!(trace.entry_of(0), Some(("s".to_owned(), 0)));
+    }
+}
