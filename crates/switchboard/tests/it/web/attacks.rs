@@ -249,6 +249,9 @@ fn whatever_an_agent_sends_stays_text() {
     page.wait_for("article.e-tool");
     page.screenshot("hostile");
     is_harmless(&talk);
+    // Nor does it push away what the user needs.
+    let send = page.eval("(box => [box.left, box.top, innerWidth - box.right, innerHeight - box.bottom])(find('#send')[0].getBoundingClientRect())");
+    assert!(send.as_array().unwrap().iter().all(|distance| distance.as_f64() >= Some(0.0)), "{send}");
     // Every entry in turn, in case not all are in the page.
     for position in 0..page
         .eval("Math.max(...[...document.querySelectorAll('article')].map(it => +it.dataset.position))")

@@ -17,7 +17,7 @@ fn every_operation_has_its_badge_and_its_lines() {
     ] {
         page.wait_for(&format!("{files}:has({badge}) :: {path}"));
     }
-    page.wait_for(&format!("{files}:has(.op-mov) :: letter.txt →"));
+    page.wait_for(&format!("{files}:has(.op-mov) .path.dim :: switchboard-demo/letter.txt"));
     page.wait_for(&format!("{files} ins :: \"debug\": true"));
     page.wait_for(&format!("{files} del :: \"debug\": false"));
     // What changed within the line.

@@ -115,8 +115,11 @@ fn options_are_set_here_and_changed_by_the_agent() {
     let talk = Talk::with_demo();
     let page = &talk.page;
     page.wait_until("document.querySelector('[data-config=mood]').value === 'calm'");
+    page.eval("document.querySelector('[data-config=mood]').isOld = true");
     page.eval("document.querySelector('[data-config=mood]').focus()");
     page.press("ArrowDown");
+    // What the agent confirms takes the place of what was set.
+    page.wait_until("!document.querySelector('[data-config=mood]').isOld");
     page.wait_until("document.querySelector('[data-config=mood]').value === 'cheerful'");
     page.click("[data-config=verbose]");
     page.wait_until("document.querySelector('[data-config=verbose]').checked");

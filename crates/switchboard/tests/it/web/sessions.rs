@@ -113,7 +113,7 @@ fn links_lead_to_an_entry_and_to_a_message() {
     let page = talk.visitor.open(&format!("{address}#e1"));
     page.wait_until("document.querySelector('#e1')?.getBoundingClientRect().top >= 0");
     page.wait_until("document.querySelector('#e1').getBoundingClientRect().top < innerHeight");
-    let page = talk.visitor.open(&format!("{address}#m0"));
+    let page = talk.visitor.open(&format!("{address}#m1"));
     page.wait_for("#inspector #detail :: initialize");
     assert_eq!(page.complaints(), [""; 0]);
     talk.all_is_well();
