@@ -137,6 +137,7 @@ fn talk() -> Markup {
                 div id="transcript" role="feed" aria-label="Entries" {}
                 div id="after" {}
                 div id="notices" {}
+                div id="unknown" {}
             }
             div id="foot" {
                 button type="button" id="to-end" hidden { "↓ Latest" }

@@ -10,6 +10,9 @@ use super::live::Live;
 use super::render;
 use super::room::Room;
 
+/// So many of the latest updates of unknown kinds are shown.
+const MOST_UNKNOWN: usize = 20;
+
 /// All pieces, by the name of the place that they go to.
 pub(crate) fn all(
     app: &App,
@@ -21,7 +24,7 @@ pub(crate) fn all(
     let mut panels = vec![
         ("agent", agent(app, room, live).into_string()),
         ("title", title(session, snapshot).into_string()),
-        ("trouble", trouble(app, room, live).into_string()),
+        ("trouble", trouble(app, room, live, session).into_string()),
         ("questions", questions(app, live, snapshot).into_string()),
         ("takes", takes(live)),
         ("activity", activity(live, snapshot).to_owned()),
@@ -34,6 +37,7 @@ pub(crate) fn all(
             ("config", render::config_options(snapshot).into_string()),
             ("commands", render::commands(snapshot).into_string()),
             ("notices", render::notices(snapshot).into_string()),
+            ("unknown", unknown(snapshot).into_string()),
         ]);
     }
     panels
@@ -50,7 +54,8 @@ fn agent(app: &App, room: Option<&Room>, live: Option<&Live>) -> Markup {
             }
         }
         None => {
-            let name = room.map_or(&*app.agent_name, |room| room.agent.as_deref().unwrap_or("unknown agent"));
+            let name =
+                room.map_or(&*app.agent_name, |room| room.about.agent.as_deref().unwrap_or("unknown agent"));
             html! {
                 strong { (render::visible_line(name)) }
                 @if room.is_some() { " " span class="meta" { "recording" } }
@@ -76,7 +81,7 @@ fn activity(live: Option<&Live>, snapshot: Option<&Snapshot>) -> &'static str {
 }
 
 /// What is in the way, and what can be done about it.
-fn trouble(app: &App, room: Option<&Room>, live: Option<&Live>) -> Markup {
+fn trouble(app: &App, room: Option<&Room>, live: Option<&Live>, session: &str) -> Markup {
     let failure = room.and_then(Room::failure);
     html! {
         @if let Some(failure) = failure { p { "The recording cannot be read on: " (render::visible(&failure)) } }
@@ -93,10 +98,21 @@ fn trouble(app: &App, room: Option<&Room>, live: Option<&Live>) -> Markup {
             (None, AgentState::Running(running)) => {
                 @if live.is_some() && running.room.trace().sessions().next().is_none() {
                     (logins(&running))
+                } @else if let (None, Some(room), Some(folder)) = (live, room, room.and_then(project)) {
+                    @if !session.is_empty() && room.about.agent.as_deref() == Some(&*app.agent_name) {
+                        p class="meta" { "This is a recording." }
+                        button type="button" data-action="resume" data-session=(session) data-folder=(folder) {
+                            "Go on with this session"
+                        }
+                    }
                 }
             }
         }
     }
+}
+
+fn project(room: &Room) -> Option<&str> {
+    room.about.project.as_deref()
 }
 
 /// Ways to log in, for an agent that has opened no session.
@@ -168,6 +184,21 @@ fn loose_elicitation(question: &ElicitationQuestion) -> Vec<render::Part> {
     let mut session = Session::new(Revision::Any);
     session.open_elicitation(question.id(), question.request(), Moment(0));
     session.elicitation(question.id()).map(render::elicitation).unwrap_or_default()
+}
+
+/// Updates of kinds that nobody here knows, the last ones in full.
+fn unknown(snapshot: &Snapshot) -> Markup {
+    let count = snapshot.unknown().count();
+    html! {
+        @if count > 0 {
+            details class="raw" {
+                summary { (count) " updates of unknown kinds" }
+                @for update in snapshot.unknown().skip(count.saturating_sub(MOST_UNKNOWN)) {
+                    (render::json_block(&v2::SessionUpdate::Unknown(update.clone()).encode(Revision::Any)))
+                }
+            }
+        }
+    }
 }
 
 /// What can go with a prompt, for the picker of files.

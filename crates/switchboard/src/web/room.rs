@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use switchboard_session::{Conversation, Moment};
-use switchboard_store::{Item, Record, Store, StoreError};
+use switchboard_store::{About, Item, Record, Store, StoreError};
 use tokio::sync::watch;
 
 use super::trace::{Trace, fold, sender};
@@ -21,8 +21,8 @@ pub(crate) struct Room {
     store: Store,
     trace: Mutex<Trace>,
     changed: watch::Sender<u64>,
-    /// The agent's name, as far as the store knows it.
-    pub(crate) agent: Option<String>,
+    /// Who takes part and where, as far as the store knows it.
+    pub(crate) about: About,
     /// Why no more can be read, where that is so.
     failure: Mutex<Option<String>>,
 }
@@ -30,16 +30,16 @@ pub(crate) struct Room {
 impl Room {
     /// A recording that is being made here.
     pub(crate) fn live(id: &str, store: &Store) -> Arc<Self> {
-        Arc::new(Room::new(id, store, 2, None))
+        Arc::new(Room::new(id, store, 2, About::default()))
     }
 
-    fn new(id: &str, store: &Store, protocol: u16, agent: Option<String>) -> Self {
+    fn new(id: &str, store: &Store, protocol: u16, about: About) -> Self {
         Room {
             id: id.to_owned(),
             store: store.clone(),
             trace: Mutex::new(Trace::new(protocol)),
             changed: watch::Sender::new(0),
-            agent,
+            about,
             failure: Mutex::new(None),
         }
     }
@@ -48,7 +48,7 @@ impl Room {
     /// until nobody looks any more.
     pub(crate) fn stored(id: &str, store: &Store) -> Result<Arc<Self>, StoreError> {
         let summary = store.session(id)?;
-        let room = Arc::new(Room::new(&summary.id, store, summary.protocol, summary.about.agent.clone()));
+        let room = Arc::new(Room::new(&summary.id, store, summary.protocol, summary.about.clone()));
         let (weak, store) = (Arc::downgrade(&room), store.clone());
         let spawned = std::thread::Builder::new().name("recording".to_owned()).spawn(move || {
             if let Err(error) = follow(&weak, &store, &summary.id)
@@ -205,7 +205,7 @@ fn sequence_after(item: &Item, batch: &mut Vec<Record>) -> u64 {
 mod tests {
     use super::*;
     use switchboard_protocol::Revision;
-    use switchboard_store::{About, Channel};
+    use switchboard_store::Channel;
 
     /// More records than lie between two checkpoints, so that both ways to the past are taken.
     const RECORDS: usize = 5000;

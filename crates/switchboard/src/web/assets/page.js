@@ -116,14 +116,10 @@ function panel(name, html) {
     case "plans":
       at("plan-box").hidden = html === "";
       break;
-    case "config":
-      // A menu that is open must not close under the hand.
-      if (at("config").contains(document.activeElement) && document.activeElement.tagName === "SELECT") {
-        document.activeElement.blur();
-      }
-      break;
   }
+  const held = at(name).contains(document.activeElement) ? document.activeElement.dataset.config : undefined;
   at(name).innerHTML = html;
+  if (held !== undefined) at(name).querySelector(`[data-config="${CSS.escape(held)}"]`)?.focus();
 }
 
 let lastActivity = "";

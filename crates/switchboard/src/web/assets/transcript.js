@@ -125,6 +125,7 @@ export class Transcript {
     const { article, parts } = entry;
     if (article.className !== frame.class) article.className = frame.class;
     article.setAttribute("aria-label", frame.label);
+    article.setAttribute("aria-setsize", this.length);
     Object.assign(entry, { first: frame.first, last: frame.last, runs: frame.runs });
     const wanted = new Set(frame.parts.map(([key]) => key));
     for (const [key, element] of parts) {
