@@ -10,6 +10,7 @@ mod convert;
 mod demo_agent;
 mod diff;
 mod fold;
+mod history;
 mod interop;
 mod program;
 mod replay;
