@@ -7,6 +7,7 @@ mod configuration;
 mod lines;
 mod outcome;
 mod recording;
+mod script;
 mod stdio;
 mod store_file;
 mod terminal;

@@ -58,6 +58,8 @@ impl RecordArguments {
 #[derive(Clone)]
 pub(crate) struct Recording {
     sink: Arc<Mutex<Option<Sink>>>,
+    /// Where it goes, unless that is a file.
+    store: Option<Store>,
 }
 
 struct Sink {
@@ -89,7 +91,13 @@ enum Target {
 impl Recording {
     /// Records into the store.
     pub(crate) fn into_store(store: &Store, about: &About) -> Result<Self, CommandError> {
-        Ok(Recording::new(Target::Store(store.begin(about).map_err(store_file::store_error)?)))
+        let recorder = store.begin(about).map_err(store_file::store_error)?;
+        Ok(Recording { store: Some(store.clone()), ..Recording::new(Target::Store(recorder)) })
+    }
+
+    /// The store that it goes into.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
     }
 
     /// Records the messages into a file, as recorded lines.
@@ -102,7 +110,7 @@ impl Recording {
     fn new(target: Target) -> Self {
         let sink =
             Sink { target, listener: None, versions: (0, 0), undecided: Vec::new(), is_translated: None };
-        Recording { sink: Arc::new(Mutex::new(Some(sink))) }
+        Recording { sink: Arc::new(Mutex::new(Some(sink))), store: None }
     }
 
     /// The recording's id in the store.
@@ -138,6 +146,14 @@ impl Recording {
     /// Records something as it is now.
     pub(crate) fn record(&self, channel: Channel, text: &str) {
         self.with_sink(|sink| sink.append(Record::new(channel, text)));
+    }
+
+    /// Waits until everything is in the store, for who wants to read it there.
+    pub(crate) fn sync(&self) {
+        self.with_sink(|sink| match &sink.target {
+            Target::Store(recorder) => recorder.sync().map_err(|error| error.to_string()),
+            Target::File { .. } | Target::Failed => Ok(()),
+        });
     }
 
     fn with_sink(&self, work: impl FnOnce(&mut Sink) -> Result<(), String>) {

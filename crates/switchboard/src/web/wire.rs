@@ -354,7 +354,11 @@ pub(crate) fn message(room: &Room, number: usize) -> Option<Markup> {
         @if !changed.is_empty() {
             ul class="changed" aria-label="What it changed" { @for line in &changed { li { (line) } } }
         }
-        (render::json_block(&text))
+        @if row.channel.is_message() {
+            (render::json_block(&text))
+        } @else {
+            pre { code { (render::visible(&text)) } }
+        }
     })
 }
 
