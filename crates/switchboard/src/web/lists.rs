@@ -1,14 +1,19 @@
 //! Lists beside the session: sessions of now and of earlier, and choices for always.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use maud::{Markup, html};
 use switchboard_protocol::v2;
 use switchboard_store::{Filter, Search, Summary, Time};
+use tokio::time::timeout;
 
 use super::app::App;
 use super::live::{Failure, Live};
 use super::render;
+
+/// How long the agent may take to list its sessions; the recorded ones wait for it.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How many sessions are listed.
 const MAX_SESSIONS: usize = 100;
@@ -95,7 +100,9 @@ fn open_sessions(live: &Live) -> Markup {
 }
 
 async fn agent_sessions(live: &Live) -> Result<Vec<v2::SessionInfo<'static>>, Failure> {
-    let reply = live.agent.list_sessions(&v2::ListSessionsRequest::new()).await;
+    let request = v2::ListSessionsRequest::new();
+    let reply =
+        timeout(PATIENCE, live.agent.list_sessions(&request)).await.map_err(|_| "it does not answer")?;
     let response = reply.map_err(|error| error.to_string())?.map_err(|error| error.message.into_owned())?;
     Ok(response.sessions.into_iter().take(MAX_SESSIONS).collect())
 }

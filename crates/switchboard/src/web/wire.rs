@@ -300,9 +300,14 @@ fn choices(trace: &Trace) -> [Vec<String>; 3] {
 
 /// The telling part of a message: what is behind the envelope.
 fn excerpt(text: &str) -> String {
-    let keys = [r#""text":""#, r#""title":""#, r#""update":"#, r#""params":"#, r#""result":"#, r#""error":"#];
-    let start = keys.iter().find_map(|key| text.find(key).map(|place| place + key.len()));
-    let telling: String = text[start.unwrap_or(0)..].chars().take(EXCERPT).collect();
+    let behind = |key: &&str| text.find(*key).map(|place| &text[place + key.len()..]);
+    let words = [r#""text":""#, r#""title":""#].iter().find_map(behind);
+    let value = [r#""update":"#, r#""params":"#, r#""result":"#, r#""error":"#].iter().find_map(behind);
+    let telling: String = match (words, value) {
+        // Up to the quote at the end, or to one inside: this is only a taste.
+        (Some(words), _) => words.chars().take_while(|&character| character != '"').take(EXCERPT).collect(),
+        (None, value) => value.unwrap_or(text).chars().take(EXCERPT).collect(),
+    };
     crate::terminal::text::visible_line(&telling)
 }
 
@@ -349,7 +354,11 @@ pub(crate) fn message(room: &Room, number: usize) -> Option<Markup> {
         @if !changed.is_empty() {
             ul class="changed" aria-label="What it changed" { @for line in &changed { li { (line) } } }
         }
-        (render::json_block(&text))
+        @if row.channel.is_message() {
+            (render::json_block(&text))
+        } @else {
+            pre { code { (render::visible(&text)) } }
+        }
     })
 }
 

@@ -17,6 +17,7 @@ mod replay;
 mod run;
 mod schema;
 mod sessions;
+mod web;
 
 #[test]
 fn every_test_file_is_a_module() {

@@ -89,6 +89,7 @@ function show(frame) {
   at("then").hidden = frame.at === null;
   if (frame.at !== null) at("then-words").textContent = `The session as it stood after message ${frame.at} of ${frame.rows}.`;
   inspector.apply(frame);
+  if (frame.fresh) followHash();
   if (pendingRow !== null && frame.rows > pendingRow) {
     const row = pendingRow;
     pendingRow = null;
@@ -127,7 +128,8 @@ function activity(word) {
   at("cancel").hidden = word !== "running" && word !== "requires-action";
   const closed = word === "recording" || word === "gone";
   at("composer").hidden = closed;
-  const words = { idle: "The agent is done.", "requires-action": "The agent waits for you.", gone: "The agent is gone." };
+  // What it waits for is announced with the question.
+  const words = { idle: "The agent is done.", gone: "The agent is gone." };
   if (lastActivity && word !== lastActivity && words[word]) announce(words[word]);
   lastActivity = word;
 }
