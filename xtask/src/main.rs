@@ -1,5 +1,6 @@
 //! Chores of the repository: `cargo xtask test` installs what the tests need and runs all of them.
 
+mod bench;
 mod fuzz;
 mod setup;
 
@@ -11,6 +12,7 @@ use std::time::Instant;
 const HELP: &str = "\
 cargo xtask test          install what the tests need, then run formatting, lints, tests, docs and fuzzing
 cargo xtask fuzz SECONDS  run each fuzz target for so long
+cargo xtask bench-bridge  compare `switchboard bridge` with a pipe and the official conductor
 cargo xtask schema        write the JSON Schema files anew";
 
 fn main() -> ExitCode {
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["test"] => test(),
         ["fuzz", seconds] => seconds.parse().map_err(|_| HELP.to_owned()).and_then(fuzz::run),
+        ["bench-bridge"] => bench::bridge(),
         ["schema"] => write_schemas(),
         _ => Err(HELP.to_owned()),
     };
@@ -67,6 +70,11 @@ fn write_schemas() -> Result<(), String> {
 /// The root of the repository.
 fn root() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), ".."].iter().collect()
+}
+
+/// Where cargo puts what it builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), String> {

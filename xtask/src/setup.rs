@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::{root, run};
+use crate::{root, run, target};
 
 /// A program that must be there, and the Debian package that has it.
 const PROGRAMS: [(&str, &str); 2] = [("git", "git"), ("c++", "g++")];
@@ -27,8 +27,8 @@ pub(crate) fn install() -> Result<(), String> {
     Ok(())
 }
 
-/// The official SDKs, which tests talk to: the Rust one is built, the TypeScript one installed where there is npm. The
-/// tests do the same where something is missing; this keeps the time out of them.
+/// The official SDKs and `acpx`, which tests talk to: what is made with Rust is built, the rest installed where there is
+/// npm. The tests do the same where something is missing; this keeps the time out of them.
 fn install_official_sdks() -> Result<(), String> {
     if !exists("npm", &["--version"]) && exists("apt-get", &["--version"]) {
         // Without it, the tests that need it say that they were skipped.
@@ -40,20 +40,24 @@ fn install_official_sdks() -> Result<(), String> {
             "npm",
         ]));
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-    let folder = target.join("interop");
+    let folder = target().join("interop");
     run(Command::new("cargo")
         .args(["build", "--locked", "--manifest-path", "crates/interop/Cargo.toml", "--target-dir"])
         .arg(&folder))?;
     let npm = folder.join("npm");
-    if exists("npm", &["--version"]) && !npm.join("node_modules").exists() {
-        std::fs::create_dir_all(&npm).map_err(|error| format!("cannot make {}: {error}", npm.display()))?;
-        run(Command::new("npm").current_dir(&npm).args([
-            "install",
-            "--no-audit",
-            "--no-fund",
-            "@agentclientprotocol/sdk@2.4.0",
-        ]))?;
+    let (wanted, present) = (root().join("crates/interop/typescript/package.json"), npm.join("package.json"));
+    let is_current = std::fs::read(&wanted).ok() == std::fs::read(&present).ok();
+    if exists("npm", &["--version"]) && !is_current {
+        std::fs::create_dir_all(&npm)
+            .and_then(|()| std::fs::copy(&wanted, &present))
+            .map_err(|error| format!("cannot make {}: {error}", npm.display()))?;
+        let installed =
+            run(Command::new("npm").current_dir(&npm).args(["install", "--no-audit", "--no-fund"]));
+        if installed.is_err() {
+            // So that the next run tries again.
+            let _ = std::fs::remove_file(&present);
+        }
+        installed?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use switchboard_protocol::{DecodeError, Raw, Revision, Wire};
 use crate::host::{Host, NoHost};
 use crate::loss::Severity;
 use crate::passage::Passage;
-use crate::shared::{Output, Shared};
+use crate::shared::{Output, Peers, Shared};
 use crate::v1_client::V1Client;
 use crate::v2_client::V2Client;
 use crate::{BridgeOptions, LossReport, Moment, Side, Version};
@@ -28,7 +28,7 @@ enum Mode {
     /// The handshake is not over.
     Opening(Option<Opening>),
     /// Both sides speak the same version.
-    Same(Passage),
+    Same(Box<Passage>),
     V1Client(Box<V1Client>),
     V2Client(Box<V2Client>),
 }
@@ -63,6 +63,7 @@ impl Bridge {
     /// A bridge whose host has files or commands to offer.
     pub fn with_host(options: BridgeOptions, host: Box<dyn Host + Send>) -> Self {
         let shared = Shared {
+            peers: Peers::new(&options),
             options,
             host,
             output: Vec::new(),
@@ -73,7 +74,7 @@ impl Bridge {
         let mode = match (shared.options.client_version, shared.options.agent_version) {
             (Some(Version::V1), Some(Version::V2)) => Mode::V1Client(Box::new(V1Client::new(&shared))),
             (Some(Version::V2), Some(Version::V1)) => Mode::V2Client(Box::new(V2Client::new(&shared))),
-            (Some(version), Some(_)) => Mode::Same(Passage::new(version, &shared.options)),
+            (Some(version), Some(_)) => Mode::Same(Box::new(Passage::new(version))),
             _ => Mode::Opening(None),
         };
         Bridge { shared, mode }
@@ -157,6 +158,9 @@ impl Bridge {
         };
         let client =
             self.shared.options.client_version.unwrap_or_else(|| version_of_request(request.params.as_ref()));
+        if client == Version::V2 {
+            self.shared.peers.learn_from_client(&request);
+        }
         match (client, self.shared.options.agent_version) {
             (Version::V1, Some(Version::V2)) => self.translate_for_v1(line),
             (Version::V2, Some(Version::V1)) => self.translate_for_v2(line),
@@ -191,10 +195,10 @@ impl Bridge {
             (Ok(result), client) => {
                 let agent = version_of_answer(result);
                 match (client, agent) {
-                    (Version::V1, Version::V2) => self.opened_for_v1(opening, response),
+                    (Version::V1, Version::V2) => self.opened_for_v1(opening, &response),
                     (Version::V2, Version::V1) => self.opened_for_v2(opening, &response),
                     _ => {
-                        self.mode = Mode::Same(Passage::new(client, &self.shared.options));
+                        self.mode = Mode::Same(Box::new(Passage::new(client)));
                         Handled::Forward
                     }
                 }
@@ -206,7 +210,7 @@ impl Bridge {
         }
     }
 
-    fn opened_for_v1(&mut self, opening: &Opening, response: Response<'_>) -> Handled {
+    fn opened_for_v1(&mut self, opening: &Opening, response: &Response<'_>) -> Handled {
         let mut translation = V1Client::new(&self.shared);
         if let Ok(Message::Request(request)) = Message::decode(&opening.line, Revision::Any) {
             translation.opened(request.params_text(), response, &mut self.shared);
