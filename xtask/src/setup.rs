@@ -4,12 +4,23 @@ use std::process::{Command, Stdio};
 
 use crate::{root, run, target};
 
-/// A program that must be there, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 2] = [("git", "git"), ("c++", "g++")];
+/// A program that must be there, by any of its names, and the Debian package that has it.
+const PROGRAMS: [(&[&str], &str); 3] = [
+    (&["git"], "git"),
+    (&["c++"], "g++"),
+    (&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"], "chromium"),
+];
 
 /// Installs what is missing.
 pub(crate) fn install() -> Result<(), String> {
-    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !exists(program, &["--version"])).collect();
+    let missing: Vec<_> = PROGRAMS
+        .iter()
+        .filter(|(names, package)| {
+            // The browser may be anywhere.
+            let named = *package == "chromium" && std::env::var_os("CHROMIUM").is_some();
+            !named && !names.iter().any(|name| exists(name, &["--version"]))
+        })
+        .collect();
     if !missing.is_empty() {
         let packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
         if !exists("apt-get", &["--version"]) {

@@ -118,12 +118,15 @@ pub struct Content<B> {
     sealed: SharedVec<Arc<Segment<B>>>,
     tail: Segment<B>,
     length: usize,
+    text_length: usize,
 }
 
 #[derive(Debug, Clone)]
 struct Segment<B> {
     /// The number of items before this segment.
     first: usize,
+    /// The number of bytes of text before this segment.
+    first_byte: usize,
     text: String,
     /// Where the text of each item ends.
     ends: Vec<u32>,
@@ -206,7 +209,7 @@ impl<B: Block> PartialEq for Item<'_, B> {
 
 impl<B> Default for Segment<B> {
     fn default() -> Self {
-        Segment { first: 0, text: String::new(), ends: Vec::new(), odd: Vec::new() }
+        Segment { first: 0, first_byte: 0, text: String::new(), ends: Vec::new(), odd: Vec::new() }
     }
 }
 
@@ -257,7 +260,7 @@ impl<'c, B> Iterator for SegmentItems<'c, B> {
 
 impl<B> Default for Content<B> {
     fn default() -> Self {
-        Content { sealed: SharedVec::default(), tail: Segment::default(), length: 0 }
+        Content { sealed: SharedVec::default(), tail: Segment::default(), length: 0, text_length: 0 }
     }
 }
 
@@ -272,6 +275,11 @@ impl<B: Block> Content<B> {
         self.length == 0
     }
 
+    /// The number of bytes of [`Content::text`], without making it.
+    pub fn text_len(&self) -> usize {
+        self.text_length
+    }
+
     fn segments(&self) -> impl Iterator<Item = &Segment<B>> {
         self.sealed.iter().map(|segment| &**segment).chain([&self.tail])
     }
@@ -281,21 +289,39 @@ impl<B: Block> Content<B> {
         self.segments().flat_map(Segment::items)
     }
 
+    /// The item that holds a byte of [`Content::text`], and how many bytes of text come before that item. Past
+    /// the end it is the place for the next item. Takes no walk over the items before it.
+    pub fn item_at_byte(&self, byte: usize) -> (usize, usize) {
+        let in_tail = byte >= self.tail.first_byte;
+        let sealed =
+            if in_tail { None } else { self.sealed.get(self.segment_of(|it| it.first_byte <= byte)) };
+        let segment = sealed.map_or(&self.tail, |segment| &**segment);
+        let (mut item, mut start) = (segment.first, segment.first_byte);
+        for length in segment.items().map(|item| item.text().map_or(0, str::len)) {
+            if start + length > byte {
+                break;
+            }
+            (item, start) = (item + 1, start + length);
+        }
+        (item, start)
+    }
+
     /// The items from one on, without a walk over those before it. After a change that appended N items,
     /// `items_from(len() - N)` are the new ones.
     pub fn items_from(&self, start: usize) -> impl Iterator<Item = Item<'_, B>> {
-        let sealed = if start >= self.tail.first { self.sealed.len() } else { self.segment_of(start) };
+        let in_tail = start >= self.tail.first;
+        let sealed = if in_tail { self.sealed.len() } else { self.segment_of(|it| it.first <= start) };
         let skipped = self.sealed.get(sealed).map_or(self.tail.first, |segment| segment.first);
         let segments = self.sealed.iter_from(sealed).map(|segment| &**segment).chain([&self.tail]);
         segments.flat_map(Segment::items).skip(start - skipped)
     }
 
-    /// The sealed segment that holds an item.
-    fn segment_of(&self, item: usize) -> usize {
+    /// The last sealed segment that begins early enough.
+    fn segment_of(&self, is_early: impl Fn(&Segment<B>) -> bool) -> usize {
         let (mut low, mut high) = (0, self.sealed.len());
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
-            if self.sealed.get(middle).is_some_and(|segment| segment.first <= item) {
+            if self.sealed.get(middle).is_some_and(|segment| is_early(segment)) {
                 low = middle;
             } else {
                 high = middle;
@@ -336,8 +362,10 @@ impl<B: Block> Content<B> {
             self.seal();
         }
         let tail = &mut self.tail;
+        self.text_length += length;
         if text.is_none() || chunk_meta.is_some() || !chunk_extra.is_empty() {
             let block = text.is_none().then(|| Arc::new(block.clone().into_owned()));
+            self.text_length += block.as_deref().and_then(B::any_text).map_or(0, str::len);
             let chunk = (chunk_meta.is_some() || !chunk_extra.is_empty()).then(|| {
                 let meta = chunk_meta.map(|meta| meta.clone().into_owned());
                 Arc::new(ChunkData { meta, extra: chunk_extra.clone().into_owned() })
@@ -371,6 +399,7 @@ impl<B: Block> Content<B> {
     fn seal(&mut self) {
         let next = Segment {
             first: self.length,
+            first_byte: self.text_length,
             text: String::with_capacity(SEGMENT_BYTES),
             ends: Vec::with_capacity(self.tail.ends.len().clamp(4, SEGMENT_ITEMS)),
             odd: Vec::new(),
@@ -507,5 +536,13 @@ mod tests {
         }
         let text: String = expected.iter().filter(|text| !text.starts_with('!')).cloned().collect();
         assert_eq!(grown.text(), text);
+        assert_eq!(grown.text_len(), text.len());
+        for byte in [0, 1, 500, 991, 992, 993, 30_000, text.len() - 25_000, text.len() - 1, text.len()] {
+            let (item, start) = grown.item_at_byte(byte);
+            let before: usize = grown.items().take(item).filter_map(Item::text).map(str::len).sum();
+            let length = grown.items_from(item).next().and_then(Item::text).map_or(0, str::len);
+            assert_eq!(start, before, "{byte}");
+            assert!(start <= byte && (byte < start + length || byte == text.len()), "{byte}");
+        }
     }
 }

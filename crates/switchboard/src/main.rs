@@ -6,7 +6,11 @@ mod commands;
 mod configuration;
 mod lines;
 mod outcome;
+mod recording;
+mod store_file;
 mod terminal;
+#[allow(dead_code, unused_imports, reason = "the server that shows these pages comes next")]
+mod web;
 
 use std::process::ExitCode;
 

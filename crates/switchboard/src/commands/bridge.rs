@@ -5,14 +5,17 @@ mod host;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Handled, Loss, Moment, Output, Severity, Side};
+use switchboard_bridge::{
+    Bridge, BridgeOptions, Dialect, Handled, Loss, Moment, Output, Severity, Side, Version,
+};
+use switchboard_store::{About, Channel};
 use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Outbox, OutboxOptions, Program, SharedText,
     Spawned, StandardErrorLine,
@@ -20,11 +23,13 @@ use switchboard_transport::{
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use self::host::{LocalHost, TerminalEvent};
 use super::convert::PolicyArgument;
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
+use crate::recording::{RecordArguments, Recording, agent_name};
 
 /// Be an agent on standard input and output, in front of another agent of any version
 ///
@@ -54,9 +59,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     losses: Option<PathBuf>,
 
-    /// Record what the client sends and gets to this file, one JSON object a line
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
+    #[command(flatten)]
+    record: RecordArguments,
 
     /// Show messages of a version 2 agent to a version 1 client only when the agent rests, so that what it takes back
     /// is never shown
@@ -128,10 +132,17 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
             .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))
     };
     let losses = arguments.losses.as_deref().map(create).transpose()?;
-    let record = arguments.record.as_deref().map(create).transpose()?.map(BufWriter::new);
+    let program_file = arguments.command.first().map(OsString::as_os_str);
+    let agent_name = agent_name(arguments.agent.as_deref(), program_file);
+    let recording = arguments.record.begin(&About { agent: Some(agent_name.clone()), ..About::default() })?;
     let Spawned { child, input, output } =
         program.spawn().map_err(|error| CommandError::failed(error.to_string()))?;
     tokio::spawn(pass_on_standard_error(child.clone()));
+    let record = recording.map(|recording| Recorded {
+        watch: recording.watch(&child),
+        recording,
+        side: if arguments.record.is_file() { Some(Side::Client) } else { None },
+    });
     let (events, terminal_events) = mpsc::channel(64);
     let options = BridgeOptions {
         policy: arguments.policy.into(),
@@ -140,7 +151,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         hold_messages: arguments.hold_messages,
         serve_files: arguments.serve_files,
         serve_terminals: arguments.serve_terminals,
-        agent_name: arguments.agent.clone().unwrap_or_else(|| agent_name(&arguments.command)),
+        agent_name,
         ..BridgeOptions::default()
     };
     let host = LocalHost::new(arguments.serve_files, events);
@@ -154,11 +165,6 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         terminal_events,
     };
     service.run(output, child).await
-}
-
-fn agent_name(command: &[OsString]) -> String {
-    let program = command.first().map(Path::new).and_then(Path::file_name);
-    program.map_or_else(|| "agent".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 async fn pass_on_standard_error(child: Child) {
@@ -253,8 +259,41 @@ struct Service {
     to_client: Way,
     to_agent: Way,
     losses: Option<File>,
-    record: Option<BufWriter<File>>,
+    record: Option<Recorded>,
     terminal_events: mpsc::Receiver<TerminalEvent>,
+}
+
+/// What is recorded: the side that speaks version 2, and the other one beside it. A file gets what the client
+/// sends and sees.
+struct Recorded {
+    recording: Recording,
+    watch: JoinHandle<()>,
+    /// The side whose messages are those of the session, where it is settled.
+    side: Option<Side>,
+}
+
+impl Recorded {
+    /// Records a line that one side sent or got.
+    fn line(&mut self, at: Side, from: Side, line: &str, versions: Option<(Version, Version)>) {
+        if let (None, Some((client, agent))) = (self.side, versions) {
+            if client == Version::V1 && agent == Version::V2 {
+                self.side = Some(Side::Agent);
+                self.recording.versions(agent.number(), client.number());
+            } else {
+                self.side = Some(Side::Client);
+                self.recording.versions(client.number(), agent.number());
+            }
+        }
+        // Before that nothing is translated: both sides are the same.
+        let side = self.side.unwrap_or(Side::Client);
+        let channel = match (from, at == side) {
+            (Side::Client, true) => Channel::ToAgent,
+            (Side::Agent, true) => Channel::ToClient,
+            (Side::Client, false) => Channel::OtherToAgent,
+            (Side::Agent, false) => Channel::OtherToClient,
+        };
+        self.recording.record(channel, line);
+    }
 }
 
 /// Why the service ends.
@@ -339,15 +378,13 @@ impl Service {
                 return;
             }
         };
-        if from == Side::Client {
-            self.write_record(Side::Client, &line);
-        }
         let handled = self.bridge.handle(from, &line, self.now());
+        if handled == Handled::Done {
+            self.record(from, from, &line);
+        }
         self.collect();
         if handled == Handled::Forward {
-            if from == Side::Agent {
-                self.write_record(Side::Agent, &line);
-            }
+            self.record_forwarded(from, &line);
             self.way(from.other()).waiting.push_back(Waiting::Forwarded(line));
         }
     }
@@ -378,9 +415,7 @@ impl Service {
         for output in outputs {
             match output {
                 Output::Line { to, line } => {
-                    if to == Side::Client {
-                        self.write_record(Side::Agent, &line);
-                    }
+                    self.record(to, to.other(), &line);
                     self.way(to).waiting.push_back(Waiting::Made(line));
                 }
                 Output::Loss(loss) => self.write_loss(&loss),
@@ -389,30 +424,32 @@ impl Service {
     }
 
     fn write_loss(&mut self, loss: &Loss) {
+        let Ok(line) = serde_json::to_string(loss) else { return };
+        if let Some(recorded) = &self.record {
+            recorded.recording.record(Channel::Diagnostic, &line);
+        }
         if loss.severity == Severity::Guess {
             return;
         }
         if let Some(file) = &mut self.losses
-            && let Ok(mut line) = serde_json::to_vec(loss)
+            && let Err(error) = writeln!(file, "{line}")
         {
-            line.push(b'\n');
-            if let Err(error) = file.write_all(&line) {
-                eprintln!("switchboard: losses are no longer written: {error}");
-                self.losses = None;
-            }
+            eprintln!("switchboard: losses are no longer written: {error}");
+            self.losses = None;
         }
     }
 
-    fn write_record(&mut self, from: Side, message: &str) {
-        let Some(file) = &mut self.record else { return };
-        let direction = match from {
-            Side::Client => "client->agent",
-            Side::Agent => "agent->client",
-        };
-        let time = self.start.elapsed().as_secs_f64();
-        if let Err(error) = writeln!(file, r#"{{"t":{time:.3},"dir":"{direction}","msg":{message}}}"#) {
-            eprintln!("switchboard: the recording ends here: {error}");
-            self.record = None;
+    fn record(&mut self, at: Side, from: Side, line: &str) {
+        if let Some(recorded) = &mut self.record {
+            recorded.line(at, from, line, self.bridge.versions());
+        }
+    }
+
+    /// A line that is the same on both sides is recorded once.
+    fn record_forwarded(&mut self, from: Side, line: &str) {
+        if let Some(recorded) = &mut self.record {
+            let side = recorded.side.unwrap_or(Side::Client);
+            recorded.line(side, from, line, self.bridge.versions());
         }
     }
 
@@ -443,11 +480,9 @@ impl Service {
         let Service { to_agent, to_client, record, losses, bridge, .. } = self;
         drop(to_agent);
         drop(to_client);
-        child.shut_down().await;
-        if let Some(mut record) = record
-            && let Err(error) = record.flush()
-        {
-            eprintln!("switchboard: the recording is incomplete: {error}");
+        let exit = child.shut_down().await;
+        if let Some(recorded) = record {
+            recorded.recording.finish(recorded.watch, exit).await;
         }
         if losses.is_none() {
             report(&bridge);

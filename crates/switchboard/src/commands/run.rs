@@ -6,14 +6,17 @@ mod permissions;
 mod screen;
 mod view;
 
+use std::ffi::OsStr;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use switchboard_store::About;
 use switchboard_transport::Program;
 
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
+use crate::recording::{RecordArguments, agent_name};
 
 /// Send one prompt to an agent and show what it does.
 ///
@@ -69,6 +72,9 @@ pub(crate) struct Arguments {
     /// Set an option of the session before the prompt; may be repeated
     #[arg(long, value_name = "ID=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
+
+    #[command(flatten)]
+    record: RecordArguments,
 }
 
 /// What is printed.
@@ -125,9 +131,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
         (.., true) => Policy::DenyAll,
         _ => Policy::Ask,
     };
+    let configured = arguments.first.as_deref().filter(|_| arguments.command.is_empty());
+    let about = About {
+        agent: Some(agent_name(configured, arguments.command.first().map(OsStr::new))),
+        client: Some("switchboard run".to_owned()),
+        project: Some(cwd.display().to_string()),
+        title: None,
+    };
     let task = conversation::Task {
         program: program.working_directory(&cwd),
         cwd: cwd.display().to_string(),
+        recording: arguments.record.begin(&about)?,
         prompt,
         format: arguments.format,
         policy,

@@ -8,7 +8,8 @@ use std::time::Duration;
 use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, PermissionQuestion, TurnEnd};
 use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::{self, StopReason};
-use switchboard_transport::{Child, Program};
+use switchboard_store::Channel;
+use switchboard_transport::{Child, Connection, Program};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -17,6 +18,7 @@ use super::screen::Screen;
 use super::view::{JsonView, QuietView, View};
 use super::{Format, Policy};
 use crate::outcome::{CommandError, Outcome, write_error};
+use crate::recording::Recording;
 use crate::terminal::text::{visible, visible_line};
 
 /// What is to be done.
@@ -29,6 +31,7 @@ pub(super) struct Task {
     pub(super) timeout: Option<Duration>,
     pub(super) session: Option<String>,
     pub(super) settings: Vec<(String, String)>,
+    pub(super) recording: Option<Recording>,
 }
 
 /// How long the agent may take to stop after it was told to.
@@ -108,11 +111,40 @@ impl Clock {
     }
 }
 
-pub(super) async fn run(task: Task) -> Result<Outcome, CommandError> {
-    let mut clock = Clock::start(task.timeout)?;
-    let started = task.program.connect(Client::connection_options());
-    let (child, connection) = started.map_err(|error| CommandError::no_session(error.to_string()))?;
-    let options = ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"));
+pub(super) async fn run(mut task: Task) -> Result<Outcome, CommandError> {
+    let clock = Clock::start(task.timeout)?;
+    let recording = task.recording.take();
+    let options = ClientOptions {
+        observer: recording.as_ref().map(Recording::observer),
+        ..ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"))
+    };
+    let (child, connection) = match task.program.connect(options.connection_options()) {
+        Ok(started) => started,
+        Err(error) => {
+            let reason = error.to_string();
+            if let Some(recording) = recording {
+                recording.record(Channel::Process, &reason);
+                recording.close();
+            }
+            return Err(CommandError::no_session(reason));
+        }
+    };
+    let watch = recording.as_ref().map(|recording| recording.watch(&child));
+    let outcome = converse(task, clock, &child, connection, options).await;
+    if let (Some(recording), Some(watch)) = (recording, watch) {
+        recording.finish(watch, child.exit()).await;
+    }
+    outcome
+}
+
+/// The conversation with an agent that has started; it has ended afterwards.
+async fn converse(
+    task: Task,
+    mut clock: Clock,
+    child: &Child,
+    connection: Connection,
+    options: ClientOptions,
+) -> Result<Outcome, CommandError> {
     let connected = tokio::select! {
         biased;
         connected = Client::connect(connection, options) => connected,
@@ -140,7 +172,7 @@ pub(super) async fn run(task: Task) -> Result<Outcome, CommandError> {
     };
     let ended = runner.show_end();
     drop(runner);
-    end(&child).await;
+    end(child).await;
     ended.map_err(write_error)?;
     outcome
 }

@@ -6,9 +6,9 @@ use switchboard_protocol::Revision;
 use switchboard_session::{Conversation, Moment, Side};
 use switchboard_store::{Channel, Item, Record, Store, StoreError, Summary};
 
-use super::store_error;
 use crate::commands::fold::text::{self, shown};
 use crate::outcome::{CommandError, Outcome, write_error};
+use crate::store_file::store_error;
 
 /// Show a session
 ///
@@ -18,7 +18,8 @@ pub(super) struct Arguments {
     /// The session
     id: String,
 
-    /// Print the messages instead, with standard error and events of the process
+    /// Print the messages instead, with standard error, events of the process, losses, and the other side where
+    /// they were translated
     #[arg(long)]
     wire: bool,
 
@@ -116,7 +117,7 @@ fn version_1(
         let from = match record.channel {
             Channel::ToAgent => switchboard_bridge::Side::Client,
             Channel::ToClient => switchboard_bridge::Side::Agent,
-            Channel::StandardError | Channel::Process => continue,
+            _ => continue,
         };
         let Ok(text) = std::str::from_utf8(&record.bytes) else { continue };
         at = record.time.0.unsigned_abs();
@@ -185,6 +186,9 @@ fn write_record(output: &mut impl Write, session: &Summary, record: &Record) -> 
         Channel::ToClient => "agent->client",
         Channel::StandardError => "stderr",
         Channel::Process => "process",
+        Channel::OtherToAgent => "client->agent, other side",
+        Channel::OtherToClient => "agent->client, other side",
+        Channel::Diagnostic => "diagnostic",
     };
     let seconds = record.time.0.saturating_sub(session.began.0) as f64 / 1000.0;
     let text = shown(&String::from_utf8_lossy(&record.bytes)).replace('\n', " ");

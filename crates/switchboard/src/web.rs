@@ -1,0 +1,3 @@
+//! The session in a browser.
+
+pub(crate) mod render;
