@@ -47,6 +47,7 @@ struct Words {
     commands: Finder<'static>,
     metadata: Finder<'static>,
     terminal: Finder<'static>,
+    tool_call: Finder<'static>,
 }
 
 impl Words {
@@ -59,6 +60,7 @@ impl Words {
             commands: Finder::new("\"availableCommands\""),
             metadata: Finder::new("\"_meta\""),
             terminal: Finder::new("\"terminal"),
+            tool_call: Finder::new("\"tool_call_update\""),
         }
     }
 }
@@ -125,11 +127,10 @@ impl Passage {
         let differ = peers.agent_dialect.is_some()
             && peers.client_dialect.is_some()
             && peers.agent_dialect != peers.client_dialect;
-        let spec_client = peers.client_dialect == Some(Dialect::Spec);
-        if spelled
-            || (differ && has(line, &self.words.metadata))
-            || (spec_client && (has(line, &self.words.terminal)))
-        {
+        let about_terminals = peers.client_dialect == Some(Dialect::Spec)
+            && (has(line, &self.words.terminal)
+                || (!self.terminals.is_empty() && has(line, &self.words.tool_call)));
+        if spelled || about_terminals || (differ && has(line, &self.words.metadata)) {
             return self.rewrite(line, differ, shared);
         }
         Handled::Forward

@@ -121,7 +121,9 @@ impl Client {
         let output = BufReader::with_capacity(64 * 1024, child.stdout.take().expect("a pipe"));
         let initialize = match client {
             Version::One => r#"{"protocolVersion":1,"clientInfo":{"name":"counter","version":"1"}}"#,
-            Version::Two => r#"{"protocolVersion":2,"info":{"name":"counter","version":"1"},"capabilities":{}}"#,
+            Version::Two => {
+                r#"{"protocolVersion":2,"info":{"name":"counter","version":"1"},"capabilities":{}}"#
+            }
         };
         write_request(&mut input, 1, "initialize", initialize);
         write_request(&mut input, 2, "session/new", r#"{"cwd":"/","mcpServers":[]}"#);
@@ -207,10 +209,7 @@ fn write_request(input: &mut impl Write, id: u64, method: &str, params: &str) {
 
 /// A turn behind each of `contenders`, several times in turn so that whatever else the machine does slows all of them;
 /// the fastest of each, in messages a second.
-fn contest<const N: usize>(
-    programs: &Programs,
-    contenders: [(Between, [Version; 2], u64); N],
-) -> [f64; N] {
+fn contest<const N: usize>(programs: &Programs, contenders: [(Between, [Version; 2], u64); N]) -> [f64; N] {
     let mut best = [0.0_f64; N];
     for _ in 0..ROUNDS {
         for (best, (between, versions, count)) in best.iter_mut().zip(contenders) {
@@ -263,7 +262,9 @@ fn compare(programs: &Programs) {
     println!("  plain pipe / same version          {:>10.2} (wanted: at most 3)", pipe / ours);
     println!("  translation / conductor            {:>10.1} (wanted: at least 20)", down.min(up) / conductor);
 
-    println!("\n{ROUND_TRIPS} round trips of a small request, microseconds added to those without anything in between");
+    println!(
+        "\n{ROUND_TRIPS} round trips of a small request, microseconds added to those without anything in between"
+    );
     let trips = |between| {
         let rounds = (0..ROUNDS).map(|_| {
             let mut client = Client::start(programs, between, [Two, Two], "words", 0);
@@ -293,6 +294,11 @@ fn compare(programs: &Programs) {
     let last = format!("{:0TOOL_CHUNK$}", TOOL_CHUNKS - 1);
     let is_complete = memmem::find_iter(&turn.longest, &format!("{:0TOOL_CHUNK$}", 0)).count() == 1
         && memmem::find(&turn.longest, last.as_bytes()).is_some();
-    println!("  {} bytes in {} lines, {:.1} times the content (wanted: at most 20)", turn.bytes, turn.lines, turn.bytes as f64 / content as f64);
+    println!(
+        "  {} bytes in {} lines, {:.1} times the content (wanted: at most 20)",
+        turn.bytes,
+        turn.lines,
+        turn.bytes as f64 / content as f64
+    );
     println!("  the last state is {}", if is_complete { "complete" } else { "INCOMPLETE" });
 }

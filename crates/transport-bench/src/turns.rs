@@ -27,7 +27,7 @@ fn answer(
 ) -> std::io::Result<()> {
     let request: serde_json::Value = serde_json::from_str(request).expect("a message");
     let Some(id) = request.get("id") else { return Ok(()) };
-    let mut respond = |output: &mut dyn Write, outcome: &str| {
+    let respond = |output: &mut dyn Write, outcome: &str| {
         writeln!(output, r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#)
     };
     match (request["method"].as_str(), version) {
@@ -81,7 +81,10 @@ fn flood(output: &mut impl Write, job: &str, count: u64) -> std::io::Result<()> 
         }
         return Ok(());
     }
-    update(output, r#""sessionUpdate":"tool_call_update","toolCallId":"c-1","title":"Build","status":"in_progress""#)?;
+    update(
+        output,
+        r#""sessionUpdate":"tool_call_update","toolCallId":"c-1","title":"Build","status":"in_progress""#,
+    )?;
     for number in 0..count {
         let text = format!("{number:0TOOL_CHUNK$}");
         let chunk = r#""sessionUpdate":"tool_call_content_chunk","toolCallId":"c-1","content""#;

@@ -29,11 +29,11 @@ pub(crate) fn request_to_v2<'a>(request: v1::InitializeRequest<'a>) -> v2::Initi
             (wire.form, wire.url, wire.meta) = (elicitation.form, elicitation.url, elicitation.meta);
             wire
         });
-        (capabilities.meta, capabilities.extra) = (offered.meta, offered.extra);
+        capabilities.meta = offered.meta;
     }
     let mut wire = v2::InitializeRequest::new(2u16, info);
     wire.capabilities = Some(capabilities);
-    (wire.meta, wire.extra) = (request.meta, request.extra);
+    wire.meta = request.meta;
     wire
 }
 
@@ -68,11 +68,10 @@ pub(crate) fn request_to_v1<'a>(
     // Agents that run commands themselves then tell what they put out.
     let yes = switchboard_protocol::Raw::from(serde_json::Value::Bool(true));
     capabilities.meta = Some(crate::elements::meta::with_entry(offered.meta, "terminal_output", &yes));
-    capabilities.extra = offered.extra;
     let mut wire = v1::InitializeRequest::new(1u16);
     wire.client_capabilities = Some(capabilities);
     wire.client_info = Some(request.info);
-    (wire.meta, wire.extra) = (request.meta, request.extra);
+    wire.meta = request.meta;
     wire
 }
 
@@ -107,7 +106,7 @@ pub(crate) fn response_to_v1<'a>(
     methods.additional_directories = session.additional_directories;
     methods.meta = session.meta;
     capabilities.session_capabilities = Some(methods);
-    (capabilities.meta, capabilities.extra) = (offered.meta, offered.extra);
+    capabilities.meta = offered.meta;
     let mut auth_methods = Vec::new();
     let at = At::key("authMethods");
     for (index, method) in response.auth_methods.unwrap_or_default().into_iter().enumerate() {
@@ -147,7 +146,7 @@ pub(crate) fn response_to_v1<'a>(
     wire.agent_capabilities = Some(capabilities);
     wire.auth_methods = Some(auth_methods);
     wire.agent_info = Some(response.info);
-    (wire.meta, wire.extra) = (response.meta, response.extra);
+    wire.meta = response.meta;
     Ok(wire)
 }
 
@@ -185,7 +184,7 @@ pub(crate) fn response_to_v2<'a>(
     }
     let mut capabilities = v2::AgentCapabilities::new();
     capabilities.session = Some(session);
-    (capabilities.meta, capabilities.extra) = (offered.meta, offered.extra);
+    capabilities.meta = offered.meta;
     let mut auth_methods = Vec::new();
     for method in response.auth_methods.unwrap_or_default() {
         match method {
@@ -225,6 +224,6 @@ pub(crate) fn response_to_v2<'a>(
     let mut wire = v2::InitializeResponse::new(2u16, info);
     wire.capabilities = Some(capabilities);
     wire.auth_methods = Some(auth_methods);
-    (wire.meta, wire.extra) = (response.meta, response.extra);
+    wire.meta = response.meta;
     Ok(wire)
 }

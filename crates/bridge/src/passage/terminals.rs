@@ -14,6 +14,10 @@ use crate::terminals::{Changed, Terminal};
 pub(super) struct TerminalsAsText(HashMap<(String, String), Terminal>);
 
 impl TerminalsAsText {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes an update in and gives what the client is told instead; `None`: the update as it is.
     pub(super) fn replace(
         &mut self,

@@ -144,7 +144,7 @@ fn text_in(call: &str, updates: &[Value]) -> String {
     for update in updates.iter().filter(|update| update["toolCallId"] == call) {
         match &update["content"] {
             Value::Array(items) => {
-                text = items.iter().map(|item| item["content"]["text"].as_str().unwrap()).collect()
+                text = items.iter().map(|item| item["content"]["text"].as_str().unwrap()).collect();
             }
             item if item.is_object() => text.push_str(item["content"]["text"].as_str().unwrap()),
             _ => {}

@@ -211,6 +211,36 @@ fn a_version_1_client_meets_an_agent_that_only_speaks_2() {
 }
 
 #[test]
+fn what_a_client_says_before_the_handshake_is_answered_follows_it() {
+    let new = json!({"id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": [{"name": "m", "command": "/m", "args": [], "env": []}]}});
+    let opened = || {
+        let mut bench = Bench::new(BridgeOptions::default());
+        bench.client(hello_v1());
+        bench.client(new.clone());
+        assert_eq!(bench.take_agent().len(), 1, "only the handshake");
+        bench
+    };
+    let mut bench = opened();
+    bench.agent(json!({"id": 0, "error": {"code": -32022, "message": "no"}}));
+    let sent = bench.take_agent();
+    assert_eq!(sent[0]["params"]["protocolVersion"], 2);
+    assert_eq!(sent[1]["params"]["mcpServers"][0]["type"], "stdio", "in the agent's version");
+
+    let mut bench = opened();
+    bench.agent(json!({"id": 0, "result": {"protocolVersion": 1, "agentCapabilities": {}}}));
+    let mut expected = new.clone();
+    expected["jsonrpc"] = json!("2.0");
+    assert_eq!(bench.take_agent(), [expected]);
+    assert_eq!(bench.take_client()[0]["id"], 0);
+
+    let mut bench = opened();
+    bench.bridge.close(Side::Agent, "it crashed");
+    bench.collect();
+    let failed: Vec<_> = bench.take_client().iter().map(|answer| answer["id"].clone()).collect();
+    assert_eq!(failed, [0, 1]);
+}
+
+#[test]
 fn the_shape_of_the_answer_tells_the_version() {
     let mut bench = Bench::new(BridgeOptions::default());
     bench.client(hello_v2());
