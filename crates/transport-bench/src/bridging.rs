@@ -126,8 +126,9 @@ impl Client {
             }
         };
         write_request(&mut input, 1, "initialize", initialize);
-        write_request(&mut input, 2, "session/new", r#"{"cwd":"/","mcpServers":[]}"#);
         let mut client = Client { child, input, output, line: Vec::new(), version: client };
+        client.read_until_answer(1);
+        write_request(&mut client.input, 2, "session/new", r#"{"cwd":"/","mcpServers":[]}"#);
         client.read_until_answer(2);
         client
     }
