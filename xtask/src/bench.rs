@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::{cargo, root, run, target};
+use crate::setup::target;
+use crate::{cargo, root, run};
 
 /// The official conductor, and the features that it needs for version 2.
 const CONDUCTOR: [&str; 3] = ["agent-client-protocol-conductor@5.0.0", "--features", "unstable_protocol_v2"];

@@ -13,7 +13,8 @@ const HELP: &str = "\
 cargo xtask test          install what the tests need, then run formatting, lints, tests, docs and fuzzing
 cargo xtask fuzz SECONDS  run each fuzz target for so long
 cargo xtask bench-bridge  compare `switchboard bridge` with a pipe and the official conductor
-cargo xtask schema        write the JSON Schema files anew";
+cargo xtask schema        write the JSON Schema files anew
+cargo xtask screenshots   take the pictures of the README anew";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         ["fuzz", seconds] => seconds.parse().map_err(|_| HELP.to_owned()).and_then(fuzz::run),
         ["bench-bridge"] => bench::bridge(),
         ["schema"] => write_schemas(),
+        ["screenshots"] => take_screenshots(),
         _ => Err(HELP.to_owned()),
     };
     match outcome {
@@ -67,14 +69,22 @@ fn write_schemas() -> Result<(), String> {
     Ok(())
 }
 
+/// A test takes them, so that they show what is there.
+fn take_screenshots() -> Result<(), String> {
+    setup::install_programs()?;
+    cargo(["test", "--package", "switchboard", "--test", "it", "--locked", "--", "web::readme"])?;
+    let images = root().join("docs/images");
+    for name in ["talk.png", "inspector.png"] {
+        let taken = setup::target().join("screenshots/readme").join(name);
+        std::fs::copy(&taken, images.join(name))
+            .map_err(|error| format!("cannot copy {} to {}: {error}", taken.display(), images.display()))?;
+    }
+    Ok(())
+}
+
 /// The root of the repository.
 fn root() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), ".."].iter().collect()
-}
-
-/// Where cargo puts what it builds.
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), String> {

@@ -289,16 +289,16 @@ impl<B: Block> Content<B> {
         self.segments().flat_map(Segment::items)
     }
 
-    /// The item that holds a byte of [`Content::text`], and how many bytes of text come before that item. Past
-    /// the end it is the place for the next item. Takes no walk over the items before it.
+    /// The first item that begins with a byte of [`Content::text`] or holds it, and how many bytes of text come
+    /// before that item. Past the end it is the place for the next item. Takes no walk over the items before it.
     pub fn item_at_byte(&self, byte: usize) -> (usize, usize) {
-        let in_tail = byte >= self.tail.first_byte;
-        let sealed =
-            if in_tail { None } else { self.sealed.get(self.segment_of(|it| it.first_byte <= byte)) };
+        // Of segments without text several begin with the same byte.
+        let in_tail = byte > self.tail.first_byte;
+        let sealed = if in_tail { None } else { self.sealed.get(self.segment_of(|it| it.first_byte < byte)) };
         let segment = sealed.map_or(&self.tail, |segment| &**segment);
         let (mut item, mut start) = (segment.first, segment.first_byte);
         for length in segment.items().map(|item| item.text().map_or(0, str::len)) {
-            if start + length > byte {
+            if start == byte || start + length > byte {
                 break;
             }
             (item, start) = (item + 1, start + length);
@@ -538,11 +538,18 @@ mod tests {
         assert_eq!(grown.text(), text);
         assert_eq!(grown.text_len(), text.len());
         for byte in [0, 1, 500, 991, 992, 993, 30_000, text.len() - 25_000, text.len() - 1, text.len()] {
-            let (item, start) = grown.item_at_byte(byte);
-            let before: usize = grown.items().take(item).filter_map(Item::text).map(str::len).sum();
-            let length = grown.items_from(item).next().and_then(Item::text).map_or(0, str::len);
-            assert_eq!(start, before, "{byte}");
-            assert!(start <= byte && (byte < start + length || byte == text.len()), "{byte}");
+            let lengths: Vec<usize> = grown.items().map(|item| item.text().map_or(0, str::len)).collect();
+            let starts =
+                lengths.iter().scan(0, |start, length| Some(std::mem::replace(start, *start + length)));
+            let is_it =
+                |(_, (start, length)): &(usize, (usize, &usize))| *start == byte || start + *length > byte;
+            let expected =
+                starts.zip(&lengths).enumerate().find(is_it).map(|(item, (start, _))| (item, start));
+            assert_eq!(grown.item_at_byte(byte), expected.unwrap_or((lengths.len(), text.len())), "{byte}");
         }
+        let mut odd = content(&["!a", "!b", "c", "!d"]);
+        assert_eq!([0, 1, 2].map(|byte| odd.item_at_byte(byte)), [(0, 0), (3, 1), (4, 1)]);
+        (0..1000).for_each(|_| push(&mut odd, "!e"));
+        assert_eq!([0, 1, 2].map(|byte| odd.item_at_byte(byte)), [(0, 0), (3, 1), (1004, 1)]);
     }
 }

@@ -1,12 +1,12 @@
 //! `switchboard bridge`: an agent for any client, whatever the agent behind it speaks.
 
+mod history;
 mod host;
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -20,16 +20,17 @@ use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Outbox, OutboxOptions, Program, SharedText,
     Spawned, StandardErrorLine,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::unix::pipe;
+use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use self::history::{History, Step};
 use self::host::{LocalHost, TerminalEvent};
 use super::convert::PolicyArgument;
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{RecordArguments, Recording, agent_name};
+use crate::stdio;
 
 /// Be an agent on standard input and output, in front of another agent of any version
 ///
@@ -132,9 +133,9 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
             .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))
     };
     let losses = arguments.losses.as_deref().map(create).transpose()?;
-    let program_file = arguments.command.first().map(OsString::as_os_str);
-    let agent_name = agent_name(arguments.agent.as_deref(), program_file);
-    let recording = arguments.record.begin(&About { agent: Some(agent_name.clone()), ..About::default() })?;
+    let recording = arguments.record.begin(&About { agent: arguments.agent.clone(), ..About::default() })?;
+    let history =
+        recording.as_ref().and_then(|recording| History::new(recording.clone(), arguments.agent.clone()));
     let Spawned { child, input, output } =
         program.spawn().map_err(|error| CommandError::failed(error.to_string()))?;
     tokio::spawn(pass_on_standard_error(child.clone()));
@@ -151,17 +152,21 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         hold_messages: arguments.hold_messages,
         serve_files: arguments.serve_files,
         serve_terminals: arguments.serve_terminals,
-        agent_name,
+        agent_name: agent_name(
+            arguments.agent.as_deref(),
+            arguments.command.first().map(OsString::as_os_str),
+        ),
         ..BridgeOptions::default()
     };
     let host = LocalHost::new(arguments.serve_files, events);
     let service = Service {
         bridge: Bridge::with_host(options, Box::new(host)),
         start: Instant::now(),
-        to_client: Way::new(Outbox::new(standard_output(), OutboxOptions::default())),
+        to_client: Way::new(Outbox::new(stdio::output(), OutboxOptions::default())),
         to_agent: Way::new(Outbox::new(input, OutboxOptions::default())),
         losses,
         record,
+        history,
         terminal_events,
     };
     service.run(output, child).await
@@ -174,25 +179,6 @@ async fn pass_on_standard_error(child: Child) {
             StandardErrorLine::Line(line) => eprintln!("{line}"),
             StandardErrorLine::Missed(count) => eprintln!("switchboard: {count} lines of the agent missed"),
         }
-    }
-}
-
-/// Standard input, without a thread of its own where it is a pipe.
-fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
-    let pipe =
-        std::io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(pipe::Receiver::from_file);
-    match pipe {
-        Ok(pipe) => Box::new(pipe),
-        Err(_) => Box::new(tokio::io::stdin()),
-    }
-}
-
-fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
-    let pipe =
-        std::io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(pipe::Sender::from_file);
-    match pipe {
-        Ok(pipe) => Box::new(pipe),
-        Err(_) => Box::new(tokio::io::stdout()),
     }
 }
 
@@ -260,6 +246,7 @@ struct Service {
     to_agent: Way,
     losses: Option<File>,
     record: Option<Recorded>,
+    history: Option<History>,
     terminal_events: mpsc::Receiver<TerminalEvent>,
 }
 
@@ -310,7 +297,7 @@ impl Service {
         output: impl AsyncRead + Send + Unpin + 'static,
         child: Child,
     ) -> Result<Outcome, CommandError> {
-        let mut from_client = LineReader::new(standard_input(), DEFAULT_MESSAGE_LIMIT);
+        let mut from_client = LineReader::new(stdio::input(), DEFAULT_MESSAGE_LIMIT);
         let mut from_agent = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
         let end = loop {
             self.to_client.send_ready();
@@ -345,7 +332,7 @@ impl Service {
                 () = self.to_client.send_first() => {}
                 () = self.to_agent.send_first() => {}
                 Some(event) = self.terminal_events.recv() => self.terminal_event(event),
-                () = sleep_until(deadline) => {
+                () = stdio::sleep_until(deadline) => {
                     let now = self.now();
                     self.bridge.tick(now);
                     self.collect();
@@ -369,30 +356,63 @@ impl Service {
             Frame::Message(line) => line,
             Frame::Noise(noise) | Frame::Unfinished(noise) => {
                 if !noise.excerpt.trim().is_empty() {
-                    eprintln!("switchboard: {} sent {noise}", name_of(from));
+                    self.complain(from, &noise.to_string());
                 }
                 return;
             }
             Frame::TooLong(long) => {
-                eprintln!("switchboard: {} sent {long}; it was dropped", name_of(from));
+                self.complain(from, &format!("{long}; it was dropped"));
                 return;
             }
         };
-        let handled = self.bridge.handle(from, &line, self.now());
-        if handled == Handled::Done {
-            self.record(from, from, &line);
-        }
-        self.collect();
-        if handled == Handled::Forward {
-            self.record_forwarded(from, &line);
-            self.way(from.other()).waiting.push_back(Waiting::Forwarded(line));
+        let history = self.history.as_mut().filter(|_| from == Side::Agent);
+        match history.and_then(|history| history.take_of_agent(&line)) {
+            Some(steps) => self.follow(steps),
+            None => self.line(from, Waiting::Forwarded(line)),
         }
     }
 
-    fn way(&mut self, to: Side) -> &mut Way {
+    /// Tells of something that is no message.
+    fn complain(&self, from: Side, what: &str) {
+        eprintln!("switchboard: {} sent {what}", name_of(from));
+        if let Some(recorded) = &self.record {
+            let fault = serde_json::json!({"from": from, "noise": what});
+            recorded.recording.record(Channel::Diagnostic, &fault.to_string());
+        }
+    }
+
+    /// Takes a line that came from one side.
+    fn line(&mut self, from: Side, line: Waiting) {
+        let handled = self.bridge.handle(from, line.text(), self.now());
+        if handled == Handled::Done {
+            self.record(from, from, line.text());
+        }
+        self.collect();
+        if handled == Handled::Forward {
+            self.record_forwarded(from, line.text());
+            self.send(from.other(), line);
+        }
+    }
+
+    /// Does what history wants instead of passing a line on.
+    fn follow(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::ToAgent(line) => self.to_agent.waiting.push_back(Waiting::Made(line)),
+                Step::FromAgent(line) => self.line(Side::Agent, Waiting::Made(line)),
+            }
+        }
+    }
+
+    fn send(&mut self, to: Side, line: Waiting) {
         match to {
-            Side::Client => &mut self.to_client,
-            Side::Agent => &mut self.to_agent,
+            Side::Client => self.to_client.waiting.push_back(line),
+            Side::Agent => {
+                match self.history.as_mut().and_then(|history| history.take_for_agent(line.text())) {
+                    Some(steps) => self.follow(steps),
+                    None => self.to_agent.waiting.push_back(line),
+                }
+            }
         }
     }
 
@@ -416,7 +436,7 @@ impl Service {
             match output {
                 Output::Line { to, line } => {
                     self.record(to, to.other(), &line);
-                    self.way(to).waiting.push_back(Waiting::Made(line));
+                    self.send(to, Waiting::Made(line));
                 }
                 Output::Loss(loss) => self.write_loss(&loss),
             }
@@ -520,12 +540,5 @@ fn report(bridge: &Bridge) {
             losses.entries().iter().find(|loss| loss.message == message && loss.severity != Severity::Guess);
         let why = why.map_or("", |loss| &loss.reason);
         eprintln!("  {count} x {message} {element}: {why}");
-    }
-}
-
-async fn sleep_until(deadline: Option<tokio::time::Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }

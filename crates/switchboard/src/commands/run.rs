@@ -1,22 +1,22 @@
 //! `switchboard run`.
 
-mod conversation;
+pub(crate) mod conversation;
 mod entry_text;
 mod permissions;
 mod screen;
 mod view;
 
-use std::ffi::OsStr;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use switchboard_protocol::v2;
 use switchboard_store::About;
 use switchboard_transport::Program;
 
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
-use crate::recording::{RecordArguments, agent_name};
+use crate::recording::RecordArguments;
 
 /// Send one prompt to an agent and show what it does.
 ///
@@ -133,7 +133,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
     };
     let configured = arguments.first.as_deref().filter(|_| arguments.command.is_empty());
     let about = About {
-        agent: Some(agent_name(configured, arguments.command.first().map(OsStr::new))),
+        agent: configured.map(str::to_owned),
         client: Some("switchboard run".to_owned()),
         project: Some(cwd.display().to_string()),
         title: None,
@@ -142,24 +142,18 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
         program: program.working_directory(&cwd),
         cwd: cwd.display().to_string(),
         recording: arguments.record.begin(&about)?,
-        prompt,
+        sessions: vec![vec![vec![v2::ContentBlock::text(prompt)]]],
         format: arguments.format,
         policy,
+        answers: None,
         timeout: arguments.timeout,
         session: arguments.session,
         settings: arguments.set,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
-    let outcome = runtime.block_on(conversation::run(task));
-    // A thread that waits for the keyboard must not keep the program alive.
-    runtime.shutdown_background();
-    outcome
+    conversation::run_to_end(task)
 }
 
-fn working_directory(asked: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
+pub(crate) fn working_directory(asked: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
     let path = match asked {
         Some(path) => path.clone(),
         None => PathBuf::from("."),
@@ -190,7 +184,7 @@ fn program(arguments: &Arguments, cwd: &std::path::Path) -> Result<(Program, Opt
 }
 
 /// A relative path of a program is meant from where the user is, not from the session's folder.
-fn absolute_program(program: &str) -> PathBuf {
+pub(crate) fn absolute_program(program: &str) -> PathBuf {
     if program.contains('/') {
         std::path::absolute(program).unwrap_or_else(|_| program.into())
     } else {

@@ -21,6 +21,7 @@ mod cache;
 mod content;
 mod diff;
 mod elicitation;
+mod icons;
 mod image;
 mod json;
 mod markdown;
@@ -37,7 +38,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
 use maud::Markup;
-use switchboard_session::{Entry, EntryKind, Snapshot};
+use switchboard_protocol::v2;
+use switchboard_session::{Entry, EntryKind, Item, Snapshot, ToolCall};
 
 pub(crate) use cache::RenderCache;
 pub(crate) use elicitation::elicitation;
@@ -96,7 +98,39 @@ pub(crate) fn entry(snapshot: &Snapshot, entry: &Entry, cache: &RenderCache) -> 
     match entry {
         Entry::Message(message) => message::message(message, cache),
         Entry::ToolCall(call) => tool_call::tool_call(snapshot, call, cache),
+        // It is shown with the tool call that it belongs to.
+        Entry::Terminal(terminal) if has_tool_call(snapshot, terminal.id()) => Vec::new(),
         Entry::Terminal(terminal) => vec![terminal::part("screen", terminal, cache)],
         Entry::Compaction(compaction) => message::compaction(compaction, cache),
     }
+}
+
+/// Whether a tool call near a terminal shows it. Neither all calls nor all content are looked at: there may be any
+/// number of them.
+fn has_tool_call(snapshot: &Snapshot, terminal: &str) -> bool {
+    const NEAR: usize = 32;
+    const MOST_ITEMS: usize = 256;
+    let Some(position) = snapshot.position(EntryKind::Terminal, terminal) else { return false };
+    let near = snapshot.entries_from(position.saturating_sub(NEAR)).take(2 * NEAR);
+    let shows = |call: &ToolCall| {
+        let items = call.content().items().take(MOST_ITEMS).filter_map(Item::structured);
+        items
+            .filter_map(|item| match item {
+                v2::ToolCallContent::Terminal(shown) => Some(&*shown.terminal_id),
+                _ => None,
+            })
+            .any(|id| id == terminal)
+    };
+    near.filter_map(Entry::as_tool_call).any(shows)
+}
+
+#[cfg(test)]
+// Tests hand `json!` values to small functions; a reference there would only be noise.
+#[allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
+mod tests {
+    mod allowed;
+    mod attacks;
+    mod entries;
+    mod pace;
+    mod sample;
 }

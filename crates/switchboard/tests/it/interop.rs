@@ -177,6 +177,25 @@ fn the_rust_sdk_as_client() {
 }
 
 #[test]
+fn the_rust_sdk_as_client_of_a_recording() {
+    let (place, client) = (Place::new(), rust("client"));
+    let store = place.work().join("store.sqlite3").display().to_string();
+    for scenario in ["hello", "thoughts", "tool", "edit", "permission", "plan"] {
+        let ours =
+            place.demo(scenario, &["--format", "json", "--approve-all", "--record", "--store", &store]);
+        let list = place.run(&["sessions", "--store", &store, "list", "--json"]).json_lines();
+        let id = list[0]["id"].as_str().unwrap();
+        let replay = [SWITCHBOARD, "sessions", "--store", &store, "replay", id, "--instant"];
+        let run = run_with_agent(&place, &client, &["2", scenario], &replay);
+        assert_eq!(run.code, 0, "{scenario}: {}", run.stderr);
+        assert_eq!(kinds(&run.json_lines()), kinds(&ours.json_lines()), "{scenario}");
+        let run = run_with_agent(&place, &client, &["1", scenario], &replay);
+        assert_eq!(run.code, 0, "version 1, {scenario}: {}", run.stderr);
+        assert_eq!(run.json_lines().last().unwrap()["stopReason"], "end_turn", "version 1, {scenario}");
+    }
+}
+
+#[test]
 fn the_typescript_sdk_as_agent() {
     if let Some(agent) = typescript("agent") {
         drive_agent(&agent);

@@ -21,17 +21,24 @@ use crate::outcome::{CommandError, Outcome, write_error};
 use crate::recording::Recording;
 use crate::terminal::text::{visible, visible_line};
 
+/// One prompt.
+pub(crate) type Prompt = Vec<v2::ContentBlock<'static>>;
+
 /// What is to be done.
-pub(super) struct Task {
-    pub(super) program: Program,
-    pub(super) cwd: String,
-    pub(super) prompt: String,
-    pub(super) format: Format,
-    pub(super) policy: Policy,
-    pub(super) timeout: Option<Duration>,
-    pub(super) session: Option<String>,
-    pub(super) settings: Vec<(String, String)>,
-    pub(super) recording: Option<Recording>,
+pub(crate) struct Task {
+    pub(crate) program: Program,
+    pub(crate) cwd: String,
+    /// The prompts, session by session.
+    pub(crate) sessions: Vec<Vec<Prompt>>,
+    pub(crate) format: Format,
+    pub(crate) policy: Policy,
+    /// The options to choose when the agent asks, one after the other, instead of the policy.
+    pub(crate) answers: Option<VecDeque<Option<String>>>,
+    pub(crate) timeout: Option<Duration>,
+    /// A session to go on with instead of opening the first one.
+    pub(crate) session: Option<String>,
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) recording: Option<Recording>,
 }
 
 /// How long the agent may take to stop after it was told to.
@@ -111,7 +118,19 @@ impl Clock {
     }
 }
 
-pub(super) async fn run(mut task: Task) -> Result<Outcome, CommandError> {
+/// Does it, and waits for the end.
+pub(crate) fn run_to_end(task: Task) -> Result<Outcome, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(run(task));
+    // A thread that waits for the keyboard must not keep the program alive.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn run(mut task: Task) -> Result<Outcome, CommandError> {
     let clock = Clock::start(task.timeout)?;
     let recording = task.recording.take();
     let options = ClientOptions {
@@ -139,7 +158,7 @@ pub(super) async fn run(mut task: Task) -> Result<Outcome, CommandError> {
 
 /// The conversation with an agent that has started; it has ended afterwards.
 async fn converse(
-    task: Task,
+    mut task: Task,
     mut clock: Clock,
     child: &Child,
     connection: Connection,
@@ -163,7 +182,7 @@ async fn converse(
             return Err(no_client(&error));
         }
     };
-    let mut runner = Runner::new(client, clock, &task);
+    let mut runner = Runner::new(client, clock, &mut task);
     let halted = runner.work(task).await;
     let outcome = match halted {
         Ok(outcome) => Ok(outcome),
@@ -207,6 +226,7 @@ struct Runner {
     view: Box<dyn View>,
     clock: Clock,
     policy: Policy,
+    answers: Option<VecDeque<Option<String>>>,
     /// Whether there is a terminal to ask on.
     can_ask: bool,
     keyboard: Option<Keyboard>,
@@ -220,7 +240,7 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(client: Client, clock: Clock, task: &Task) -> Self {
+    fn new(client: Client, clock: Clock, task: &mut Task) -> Self {
         let view: Box<dyn View> = match task.format {
             Format::Text => Box::new(Screen::new()),
             Format::Json => Box::new(JsonView),
@@ -232,6 +252,7 @@ impl Runner {
             view,
             clock,
             policy: task.policy,
+            answers: task.answers.take(),
             can_ask: io::stdin().is_terminal() && io::stderr().is_terminal(),
             keyboard: None,
             questions: VecDeque::new(),
@@ -243,20 +264,33 @@ impl Runner {
         }
     }
 
-    async fn work(&mut self, task: Task) -> Result<Outcome, Halt> {
-        let session = self.open(&task).await?;
-        self.session = Some(session.clone());
-        self.view.note(&format!("session {session} of {}", self.agent.description().name()))?;
-        for (id, value) in &task.settings {
-            self.set(&session, id, value).await?;
+    async fn work(&mut self, mut task: Task) -> Result<Outcome, Halt> {
+        let mut outcome = Outcome::Fine;
+        for prompts in std::mem::take(&mut task.sessions) {
+            let session = self.open(&task).await?;
+            task.session = None;
+            self.session = Some(session.clone());
+            self.view.note(&format!("session {session} of {}", self.agent.description().name()))?;
+            for (id, value) in &task.settings {
+                self.set(&session, id, value).await?;
+            }
+            for prompt in prompts {
+                let ended = self.prompt(&session, prompt).await?;
+                if ended != Outcome::Fine {
+                    outcome = ended;
+                }
+                if self.stopping.is_some() {
+                    return Ok(outcome);
+                }
+            }
         }
+        Ok(outcome)
+    }
+
+    async fn prompt(&mut self, session: &str, prompt: Prompt) -> Result<Outcome, Halt> {
         let agent = self.agent.clone();
-        let prompt = vec![v2::ContentBlock::text(task.prompt)];
         self.prompted = true;
-        let inserted = {
-            let session = session.clone();
-            self.drive(async move { agent.prompt(&session, prompt).await }).await?
-        };
+        let inserted = self.drive(async move { agent.prompt(session, prompt).await }).await?;
         let mut turn = match inserted {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) if self.stopping.is_some() => return Ok(self.outcome(None)),
@@ -446,6 +480,23 @@ impl Runner {
             return Ok(());
         }
         let title = visible_line(&question.request().title);
+        if let Some(answers) = &mut self.answers {
+            let chosen = answers.pop_front().flatten();
+            let option = question
+                .request()
+                .options
+                .iter()
+                .find(|option| Some(&*option.option_id) == chosen.as_deref());
+            return match option {
+                Some(option) => {
+                    self.view
+                        .note(&format!("answered as recorded: {}: {title}", visible_line(&option.name)))?;
+                    choose(&question, &option.option_id, "recording").await;
+                    Ok(())
+                }
+                None => self.deny(&question, &title).await,
+            };
+        }
         let sessions = self.feed.sessions();
         let verdict = sessions
             .get(question.session(), |session| {

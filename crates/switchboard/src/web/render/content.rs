@@ -5,7 +5,7 @@ use switchboard_protocol::{Base64, ByteSize, Revision, Wire, v2};
 
 use super::markdown::is_safe_link;
 use super::text::{cut, prose, size, visible, visible_line};
-use super::{Part, RenderCache, image, json, markdown};
+use super::{Part, RenderCache, icons, image, json, markdown};
 
 /// More of a resource's text than this is not shown.
 const RESOURCE_BYTES: usize = 256 << 10;
@@ -27,10 +27,10 @@ const SOUNDS: [&str; 10] = [
 
 /// A block as a part of its own.
 pub(super) fn part(key: &str, block: &v2::ContentBlock<'static>, cache: &RenderCache) -> Part {
-    cache.part(key, block, || html! { div.p.block data-part=(key) { (self::block(block)) } })
+    cache.part(key, block, || html! { div.p.block data-part=(key) { (self::block(key, block)) } })
 }
 
-pub(super) fn block(block: &v2::ContentBlock<'_>) -> Markup {
+fn block(key: &str, block: &v2::ContentBlock<'_>) -> Markup {
     match block {
         v2::ContentBlock::Text(text) => html! { div.md { (markdown::whole(&text.text)) } },
         v2::ContentBlock::Image(image) => picture(&image.mime_type, &image.data, image.uri.as_deref()),
@@ -38,7 +38,7 @@ pub(super) fn block(block: &v2::ContentBlock<'_>) -> Markup {
         v2::ContentBlock::ResourceLink(link) => resource_link(link),
         v2::ContentBlock::Resource(resource) => match &resource.resource {
             v2::EmbeddedResourceResource::Text(text) => {
-                text_resource(&text.uri, text.mime_type.as_deref(), &text.text)
+                text_resource(key, &text.uri, text.mime_type.as_deref(), &text.text)
             }
             v2::EmbeddedResourceResource::Blob(blob) => {
                 let mime_type = blob.mime_type.as_deref().unwrap_or("unknown type");
@@ -102,7 +102,7 @@ fn sound(mime_type: &str, data: &Base64<'_>) -> Markup {
 fn attachment(name: &str, mime_type: &str, bytes: usize, reason: Option<&str>) -> Markup {
     html! {
         p.file-chip {
-            span aria-hidden="true" { "📎 " }
+            (icons::attachment()) " "
             span.path { (visible_line(name)) }
             " " span.dim { (visible_line(mime_type)) ", " (size(bytes)) }
             @if let Some(reason) = reason {
@@ -116,7 +116,7 @@ fn resource_link(link: &v2::ResourceLink<'_>) -> Markup {
     let title = link.title.as_deref().unwrap_or(&link.name);
     html! {
         div.file-chip {
-            span aria-hidden="true" { "🔗 " }
+            (icons::link()) " "
             @if is_safe_link(&link.uri) {
                 a href=(link.uri) title=(crate::terminal::text::visible_line(&link.uri))
                     rel="noopener noreferrer nofollow" target="_blank" { (visible_line(title)) }
@@ -137,10 +137,10 @@ fn resource_link(link: &v2::ResourceLink<'_>) -> Markup {
     }
 }
 
-fn text_resource(uri: &str, mime_type: Option<&str>, text: &str) -> Markup {
+fn text_resource(key: &str, uri: &str, mime_type: Option<&str>, text: &str) -> Markup {
     let shown = cut(text, RESOURCE_BYTES);
     html! {
-        details.raw data-keep="resource" {
+        details.raw data-keep={ (key) "resource" } {
             summary {
                 span.path { (visible_line(uri)) }
                 " " span.dim { @if let Some(kind) = mime_type { (visible_line(kind)) ", " } (size(text.len())) }

@@ -27,11 +27,11 @@ const SHOWN_BYTES: usize = 256 << 10;
 /// A diff as a part.
 pub(super) fn part(key: &str, diff: &v2::Diff<'static>, cache: &RenderCache) -> Part {
     cache.part(key, ("diff", diff), || {
-        html! { section.p.diff data-part=(key) aria-label="Changes to files" { (render(diff)) } }
+        html! { section.p.diff data-part=(key) aria-label="Changes to files" { (render(key, diff)) } }
     })
 }
 
-fn render(wire: &v2::Diff<'_>) -> Markup {
+fn render(key: &str, wire: &v2::Diff<'_>) -> Markup {
     let diff = Diff::from(wire);
     let text = diff.patch.as_ref().map_or("", |patch| &patch.text);
     let is_known = diff.patch.as_ref().is_none_or(|patch| patch.format == PatchFormat::GitPatch);
@@ -45,14 +45,14 @@ fn render(wire: &v2::Diff<'_>) -> Markup {
     html! {
         (summary(&diff, &patch))
         @for (number, (change, section)) in diff.changes.iter().zip(&sections).take(MOST_FILES).enumerate() {
-            (file(number, &Named::listed(change), section.map(|place| &patch.files[place]), &mut budget))
+            (file(&format!("{key}f{number}"), &Named::listed(change), section.map(|place| &patch.files[place]), &mut budget))
         }
         @if diff.changes.len() > MOST_FILES {
             p.note.bad { (diff.changes.len() - MOST_FILES) " more files are not listed." }
         }
         @for place in unlisted.into_iter().take(MOST_FILES) {
             @let section = &patch.files[place];
-            (file(diff.changes.len() + place, &Named::unlisted(section), Some(section), &mut budget))
+            (file(&format!("{key}u{place}"), &Named::unlisted(section), Some(section), &mut budget))
         }
         @if budget.left_out() > 0 {
             p.note.bad { (budget.left_out()) " more lines of the patch are not shown." }
@@ -73,7 +73,7 @@ fn render(wire: &v2::Diff<'_>) -> Markup {
             p.note { "The patch is in the format " code { (visible_line(format)) } ", which is not known here." }
         }
         @if !patch.faults.is_empty() || !is_known {
-            (as_text(text))
+            (as_text(key, text))
         }
     }
 }
@@ -83,10 +83,10 @@ fn is_worth_saying(remark: &Disagreement) -> bool {
     !matches!(remark, Disagreement::PatchPathNotAbsolute { .. } | Disagreement::FileType { .. })
 }
 
-fn as_text(text: &str) -> Markup {
+fn as_text(key: &str, text: &str) -> Markup {
     let shown = cut(text, SHOWN_BYTES);
     html! {
-        details.raw data-keep="text" open {
+        details.raw data-keep={ (key) "text" } open {
             summary { "The patch as text, " (size(text.len())) }
             pre { code { (visible(shown)) } }
             @if shown.len() < text.len() {
@@ -103,7 +103,10 @@ fn summary(diff: &Diff, patch: &ParsedPatch<'_>) -> Markup {
     html! {
         p.diff-sum {
             @if files == 1 { "1 file" } @else { (files) " files" }
-            @if !patch.files.is_empty() { " " (self::counts(added, removed)) }
+            @if !patch.files.is_empty() {
+                " " (self::counts(added, removed))
+                label.sbs { input type="checkbox"; " side by side" }
+            }
         }
     }
 }
@@ -150,14 +153,14 @@ impl<'a> Named<'a> {
     }
 }
 
-fn file(number: usize, named: &Named<'_>, section: Option<&FilePatch<'_>>, budget: &mut Lines) -> Markup {
+fn file(keep: &str, named: &Named<'_>, section: Option<&FilePatch<'_>>, budget: &mut Lines) -> Markup {
     let heading = heading(named, section);
     let Some(section) = section else {
         return html! { div.df.df-bare { (heading) } };
     };
     let count: usize = section.hunks().iter().map(|hunk| hunk.lines.len()).sum();
     html! {
-        details.df data-keep={ "f" (number) } open[count <= LONG_FILE] {
+        details.df data-keep=(keep) open[count <= LONG_FILE] {
             summary { (heading) @if count > LONG_FILE { span.dim { " " (count) " lines" } } }
             (modes(section.old_mode, section.new_mode))
             @match &section.body {
@@ -167,7 +170,7 @@ fn file(number: usize, named: &Named<'_>, section: Option<&FilePatch<'_>>, budge
                         p.note { "The content is as it was." }
                     }
                 },
-                Body::Hunks(hunks) => (lines::hunks(number, hunks, budget)),
+                Body::Hunks(hunks) => (lines::hunks(keep, hunks, budget)),
             }
         }
     }

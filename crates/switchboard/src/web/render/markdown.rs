@@ -221,7 +221,7 @@ impl Writer {
             Tag::Strikethrough => self.open("<del>", "</del>"),
             Tag::Link { link_type, dest_url, .. } => self.link("", &dest_url, link_type),
             // Nothing is loaded from elsewhere: a picture is a link to itself.
-            Tag::Image { link_type, dest_url, .. } => self.link("🖼 ", &dest_url, link_type),
+            Tag::Image { link_type, dest_url, .. } => self.link("Image: ", &dest_url, link_type),
             // Not asked for, so they do not come.
             Tag::FootnoteDefinition(_)
             | Tag::DefinitionList

@@ -1,6 +1,6 @@
 //! What the agent asks to be allowed.
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Revision, Wire, v2};
 use switchboard_session::{Permission, Settlement, Side, Snapshot};
@@ -8,42 +8,42 @@ use switchboard_session::{Permission, Settlement, Side, Snapshot};
 use super::text::{prose, visible, visible_line};
 use super::{Part, RenderCache, content, json, terminal, tool_call};
 
-/// A permission in full: pending with its buttons, settled with what became of it.
+/// A permission in full: pending with its buttons, settled folded with what became of it.
 pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, cache: &RenderCache) -> Vec<Part> {
-    let is_pending = permission.settlement().is_pending();
-    let mut parts = vec![Part::new("head", head(permission))];
+    let mut parts = Vec::new();
     if let Some(description) = permission.description() {
         parts.push(Part::new("about", html! { p.p.said data-part="about" { (prose(description)) } }));
     }
     parts.extend(subject(snapshot, permission, cache));
-    if is_pending {
+    if permission.settlement().is_pending() {
+        let head = html! {
+            header.p.head data-part="head" {
+                span.icon aria-hidden="true" { "?" }
+                h3.title { (visible_line(permission.title())) }
+            }
+        };
+        parts.insert(0, Part::new("head", head));
         parts.push(Part::new("options", options(permission)));
-    } else {
-        parts.push(Part::new("options", offered(permission)));
+        return parts;
     }
-    parts
+    let html = html! {
+        div.p.asked data-part="asked" {
+            details data-keep="asked" {
+                summary {
+                    span.title { "Permission: " (visible_line(permission.title())) }
+                    (settled(permission))
+                }
+                @for part in &parts { (PreEscaped(&part.html)) }
+                (offered(permission))
+            }
+        }
+    };
+    vec![Part::new("asked", html)]
 }
 
 /// The id of a request as the page gives it back: as JSON.
 pub(super) fn request_id(id: &RequestId<'_>) -> String {
     id.encode(Revision::Any)
-}
-
-fn head(permission: &Permission) -> Markup {
-    let title = html! { h3.title { (visible_line(permission.title())) } };
-    html! {
-        header.p.head data-part="head" {
-            @match permission.settlement() {
-                Settlement::Pending => {
-                    span.icon aria-hidden="true" { "?" }
-                    (title)
-                },
-                _ => details.fold data-keep="fold" {
-                    summary { (title) (settled(permission)) }
-                },
-            }
-        }
-    }
 }
 
 fn settled(permission: &Permission) -> Markup {
@@ -175,7 +175,7 @@ fn options(permission: &Permission) -> Markup {
 fn offered(permission: &Permission) -> Markup {
     let chosen = permission.chosen().map(|option| &*option.option_id);
     html! {
-        ul.p.offered data-part="options" aria-label="Options" {
+        ul.offered aria-label="Options" {
             @for option in permission.options() {
                 li {
                     @if chosen == Some(&*option.option_id) { strong { (visible_line(&option.name)) " (chosen)" } }

@@ -195,34 +195,18 @@ impl Look {
             push_visible(out, text);
             return;
         }
-        out.push_str("<span class=\"");
-        let mut first = true;
-        let mut class = |out: &mut String, prefix: &str, number: Option<u8>| {
-            if !std::mem::take(&mut first) {
-                out.push(' ');
-            }
-            out.push_str(prefix);
-            if let Some(number) = number {
-                let _ = write!(out, "{number}");
-            }
+        let numbered = |prefix: char, color: Option<u8>| color.map(|color| format!("{prefix}{color}"));
+        let (text_color, ground) = if self.inverse {
+            // The default colours change places too.
+            let or_other = |class: Option<String>, other: &str| class.or_else(|| Some(other.to_owned()));
+            (or_other(numbered('f', self.background), "fx"), or_other(numbered('k', self.foreground), "kx"))
+        } else {
+            (numbered('f', self.foreground), numbered('k', self.background))
         };
-        if let Some(color) = self.foreground {
-            class(out, "f", Some(color));
-        }
-        if let Some(color) = self.background {
-            class(out, "k", Some(color));
-        }
-        let marks = [
-            (self.bold, "tb"),
-            (self.dim, "td"),
-            (self.italic, "ti"),
-            (self.underline, "tu"),
-            (self.inverse, "tr"),
-        ];
-        for (_, name) in marks.iter().filter(|(is_set, _)| *is_set) {
-            class(out, name, None);
-        }
-        out.push_str("\">");
+        let marks = [(self.bold, "tb"), (self.dim, "td"), (self.italic, "ti"), (self.underline, "tu")];
+        let marks = marks.into_iter().filter(|(is_set, _)| *is_set).map(|(_, class)| class.to_owned());
+        let classes: Vec<String> = text_color.into_iter().chain(ground).chain(marks).collect();
+        let _ = write!(out, "<span class=\"{}\">", classes.join(" "));
         push_visible(out, text);
         out.push_str("</span>");
     }

@@ -7,7 +7,7 @@ use switchboard_session::{Snapshot, ToolCall};
 use super::message::earlier_part;
 use super::pages::{Pages, Run, last_pages};
 use super::text::{visible, visible_line};
-use super::{Part, RenderCache, content, diff, json, markdown, terminal};
+use super::{Part, RenderCache, content, diff, icons, json, markdown, terminal};
 
 /// More locations than this are not listed.
 const MOST_LOCATIONS: usize = 50;
@@ -80,12 +80,12 @@ fn item(snapshot: &Snapshot, key: &str, item: &v2::ToolCallContent<'static>, cac
 }
 
 fn head(call: &ToolCall) -> Markup {
-    let (icon, word) = kind(call.kind());
+    let (icon, word) = icons::of_kind(call.kind());
     let can_cancel = call.capabilities().is_some_and(|capabilities| capabilities.cancel.is_some());
     html! {
         header.p.head data-part="head" {
-            span.icon aria-hidden="true" { (icon) }
-            h3.title { span.sr { (word) ": " } (visible_line(title(call))) }
+            (icon)
+            h3.title { span.sr { (visible_line(word)) ": " } (visible_line(title(call))) }
             @if let (Some(name), true) = (call.name(), call.title().is_some()) {
                 code.dim { (visible_line(name)) }
             }
@@ -110,23 +110,6 @@ pub(super) fn status(status: &v2::ToolCallStatus) -> Markup {
         v2::ToolCallStatus::Unknown(word) => ("st st-off", "?", &**word),
     };
     html! { span class=(class) { span aria-hidden="true" { (mark) " " } (visible_line(words)) } }
-}
-
-fn kind(kind: &v2::ToolKind) -> (&'static str, Markup) {
-    let (icon, word) = match kind {
-        v2::ToolKind::Read => ("📄", "Read"),
-        v2::ToolKind::Edit => ("✏️", "Edit"),
-        v2::ToolKind::Delete => ("🗑️", "Delete"),
-        v2::ToolKind::Move => ("➡️", "Move"),
-        v2::ToolKind::Search => ("🔍", "Search"),
-        v2::ToolKind::Execute => ("⌨️", "Execute"),
-        v2::ToolKind::Think => ("💭", "Think"),
-        v2::ToolKind::Fetch => ("🌐", "Fetch"),
-        v2::ToolKind::SwitchMode => ("🔀", "Switch mode"),
-        v2::ToolKind::Other => ("🔧", "Tool"),
-        v2::ToolKind::Unknown(word) => ("🔧", &**word),
-    };
-    (icon, visible_line(word))
 }
 
 fn locations(call: &ToolCall) -> Markup {

@@ -46,7 +46,7 @@ impl Lines {
 }
 
 /// The hunks of one file.
-pub(super) fn hunks(file: usize, hunks: &[Hunk<'_>], budget: &mut Lines) -> Markup {
+pub(super) fn hunks(keep: &str, hunks: &[Hunk<'_>], budget: &mut Lines) -> Markup {
     let mut out = String::from("<div class=\"hunks\">");
     for (number, hunk) in hunks.iter().enumerate() {
         let count = budget.take(hunk.lines.len());
@@ -65,7 +65,7 @@ pub(super) fn hunks(file: usize, hunks: &[Hunk<'_>], budget: &mut Lines) -> Mark
             out: &mut out,
             lines: &hunk.lines[..count],
             ranges: &ranges,
-            fold: format!("f{file}h{number}"),
+            fold: format!("{keep}h{number}"),
         };
         writer.hunk();
     }
