@@ -22,10 +22,12 @@ mod input;
 mod media;
 mod observed;
 mod page;
+mod site;
 mod visitor;
 
 pub use chromium::Browser;
 pub use media::{ColorScheme, Named, screenshots_folder};
 pub use observed::Request;
 pub use page::Page;
+pub use site::serve;
 pub use visitor::Visitor;

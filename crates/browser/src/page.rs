@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// In every script: the visible elements of a selector that show a text or are named by it.
 const FIND: &str = "
     const named = element => ['aria-label', 'title', 'placeholder'].map(name => element.getAttribute(name) ?? '');
-    const shows = (element, text) => [element.innerText ?? '', element.textContent, element.value ?? '', ...named(element)]
+    const shows = (element, text) => [element.innerText ?? element.textContent, element.value ?? '', ...named(element)]
         .some(shown => String(shown).includes(text));
     const find = (selector, text) => [...document.querySelectorAll(selector)].filter(element =>
         element.checkVisibility({ visibilityProperty: true }) && (text === undefined || shows(element, text)));";

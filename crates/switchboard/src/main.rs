@@ -7,10 +7,11 @@ mod configuration;
 mod lines;
 mod outcome;
 mod recording;
+mod script;
 mod stdio;
 mod store_file;
 mod terminal;
-#[allow(dead_code, unused_imports, reason = "the server that shows these pages comes next")]
+mod units;
 mod web;
 
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use switchboard_peer::{Observed, Observer, WireSide};
-use switchboard_store::{About, Channel, Record, Recorder, Store, Time, to_line};
+use switchboard_store::{About, Channel, Record, Recorder, Store, Time, to_first_line, to_line};
 use switchboard_transport::{Child, Direction, Exit, StandardErrorLine};
 use tokio::task::JoinHandle;
 
@@ -40,7 +40,7 @@ impl RecordArguments {
             Some(Some(file)) => Recording::into_file(file).map(Some),
             Some(None) => {
                 let begun = store_file::place(self.store.as_ref())
-                    .and_then(store_file::open)
+                    .and_then(store_file::open_to_record)
                     .and_then(|store| Recording::into_store(&store, about));
                 Ok(begun.inspect_err(|error| eprintln!("switchboard: nothing is recorded: {error}")).ok())
             }
@@ -55,14 +55,17 @@ impl RecordArguments {
 
 /// Records one conversation. It is never in the conversation's way: a failure is reported once, and ends the
 /// recording. Clones write into the same one.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Recording {
     sink: Arc<Mutex<Option<Sink>>>,
+    /// Where it goes, unless that is a file.
+    store: Option<Store>,
 }
 
-#[derive(Debug)]
 struct Sink {
     target: Target,
+    /// Who is shown every record, also those that could not be kept.
+    listener: Option<Listener>,
     /// The versions of the messages and of those on the other side, once they are known.
     versions: (u16, u16),
     /// What an observed client and its agent say until they have agreed on a version, which tells whose side it is.
@@ -71,6 +74,8 @@ struct Sink {
     is_translated: Option<bool>,
 }
 
+type Listener = Box<dyn FnMut(&Record) + Send>;
+
 #[derive(Debug)]
 enum Target {
     Store(Recorder),
@@ -78,25 +83,51 @@ enum Target {
     File {
         file: BufWriter<File>,
         began: Time,
+        is_empty: bool,
     },
+    /// Nothing more can be kept.
+    Failed,
 }
 
 impl Recording {
     /// Records into the store.
     pub(crate) fn into_store(store: &Store, about: &About) -> Result<Self, CommandError> {
-        Ok(Recording::new(Target::Store(store.begin(about).map_err(store_file::store_error)?)))
+        let recorder = store.begin(about).map_err(store_file::store_error)?;
+        Ok(Recording { store: Some(store.clone()), ..Recording::new(Target::Store(recorder)) })
+    }
+
+    /// The store that it goes into.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
     }
 
     /// Records the messages into a file, as recorded lines.
     pub(crate) fn into_file(path: &Path) -> Result<Self, CommandError> {
         let file = File::create(path)
             .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))?;
-        Ok(Recording::new(Target::File { file: BufWriter::new(file), began: Time::now() }))
+        Ok(Recording::new(Target::File { file: BufWriter::new(file), began: Time::now(), is_empty: true }))
     }
 
     fn new(target: Target) -> Self {
-        let sink = Sink { target, versions: (0, 0), undecided: Vec::new(), is_translated: None };
-        Recording { sink: Arc::new(Mutex::new(Some(sink))) }
+        let sink =
+            Sink { target, listener: None, versions: (0, 0), undecided: Vec::new(), is_translated: None };
+        Recording { sink: Arc::new(Mutex::new(Some(sink))), store: None }
+    }
+
+    /// The recording's id in the store.
+    pub(crate) fn id(&self) -> Option<String> {
+        match self.sink.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.target {
+            Target::Store(ref recorder) => Some(recorder.id().to_owned()),
+            Target::File { .. } | Target::Failed => None,
+        }
+    }
+
+    /// Shows every record to a function, in the order in which they are kept.
+    pub(crate) fn heard_by(&self, listener: impl FnMut(&Record) + Send + 'static) {
+        self.with_sink(|sink| {
+            sink.listener = Some(Box::new(listener));
+            Ok(())
+        });
     }
 
     /// Records what a client sees.
@@ -118,11 +149,20 @@ impl Recording {
         self.with_sink(|sink| sink.append(Record::new(channel, text)));
     }
 
+    /// Waits until everything is in the store, for who wants to read it there.
+    pub(crate) fn sync(&self) {
+        self.with_sink(|sink| match &sink.target {
+            Target::Store(recorder) => recorder.sync().map_err(|error| error.to_string()),
+            Target::File { .. } | Target::Failed => Ok(()),
+        });
+    }
+
     fn with_sink(&self, work: impl FnOnce(&mut Sink) -> Result<(), String>) {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Err(reason)) = sink.as_mut().map(work) {
+        let Some(sink) = &mut *sink else { return };
+        if let Err(reason) = work(sink) {
             eprintln!("switchboard: the recording ends here: {reason}");
-            *sink = None;
+            sink.target = Target::Failed;
         }
     }
 
@@ -163,7 +203,7 @@ impl Recording {
         let result = match sink.map(|sink| sink.target) {
             Some(Target::Store(recorder)) => recorder.close().map_err(|error| error.to_string()),
             Some(Target::File { mut file, .. }) => file.flush().map_err(|error| error.to_string()),
-            None => Ok(()),
+            Some(Target::Failed) | None => Ok(()),
         };
         if let Err(reason) = result {
             eprintln!("switchboard: the recording is incomplete: {reason}");
@@ -175,12 +215,18 @@ impl Sink {
     fn append(&mut self, record: Record) -> Result<(), String> {
         let protocol = if record.channel.is_other_side() { self.versions.1 } else { self.versions.0 };
         let record = record.with_protocol(protocol);
+        if let Some(listener) = &mut self.listener {
+            listener(&record);
+        }
         match &mut self.target {
+            Target::Failed => Ok(()),
             Target::Store(recorder) => recorder.append(record).map(drop).map_err(|error| error.to_string()),
-            Target::File { file, began } => match to_line(&record, *began, false) {
-                Some(line) => writeln!(file, "{line}").map_err(|error| error.to_string()),
-                None => Ok(()),
-            },
+            Target::File { file, began, is_empty } => {
+                let to_line = if *is_empty { to_first_line } else { to_line };
+                let Some(line) = to_line(&record, *began, false) else { return Ok(()) };
+                *is_empty = false;
+                writeln!(file, "{line}").map_err(|error| error.to_string())
+            }
         }
     }
 

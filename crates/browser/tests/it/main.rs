@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod page;
-mod server;
 
 #[test]
 fn every_test_file_is_a_module() {

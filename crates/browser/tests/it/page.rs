@@ -2,9 +2,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use serde_json::json;
-use switchboard_browser::{Browser, ColorScheme, Named, Page, Visitor};
-
-use crate::server::serve;
+use switchboard_browser::{Browser, ColorScheme, Named, Page, Visitor, serve};
 
 const PAGE: &str = r#"<!doctype html><html lang="en"><title>Small</title>
 <style>

@@ -1,5 +1,6 @@
 //! `switchboard bridge`: an agent for any client, whatever the agent behind it speaks.
 
+mod history;
 mod host;
 
 use std::collections::VecDeque;
@@ -23,6 +24,7 @@ use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use self::history::{History, Step};
 use self::host::{LocalHost, TerminalEvent};
 use super::convert::PolicyArgument;
 use crate::configuration::Configuration;
@@ -126,9 +128,9 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
             .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))
     };
     let losses = arguments.losses.as_deref().map(create).transpose()?;
-    let program_file = arguments.command.first().map(OsString::as_os_str);
-    let agent_name = agent_name(arguments.agent.as_deref(), program_file);
-    let recording = arguments.record.begin(&About { agent: Some(agent_name.clone()), ..About::default() })?;
+    let recording = arguments.record.begin(&About { agent: arguments.agent.clone(), ..About::default() })?;
+    let history =
+        recording.as_ref().and_then(|recording| History::new(recording.clone(), arguments.agent.clone()));
     let Spawned { child, input, output } =
         program.spawn().map_err(|error| CommandError::failed(error.to_string()))?;
     tokio::spawn(pass_on_standard_error(child.clone()));
@@ -144,7 +146,10 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         agent_dialect: arguments.agent_dialect.map(Into::into),
         serve_files: arguments.serve_files,
         serve_terminals: arguments.serve_terminals,
-        agent_name,
+        agent_name: agent_name(
+            arguments.agent.as_deref(),
+            arguments.command.first().map(OsString::as_os_str),
+        ),
         ..BridgeOptions::default()
     };
     let host = LocalHost::new(arguments.serve_files, events);
@@ -155,6 +160,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         to_agent: Way::new(Outbox::new(input, OutboxOptions::default())),
         losses,
         record,
+        history,
         terminal_events,
     };
     service.run(output, child).await
@@ -234,6 +240,7 @@ struct Service {
     to_agent: Way,
     losses: Option<File>,
     record: Option<Recorded>,
+    history: Option<History>,
     terminal_events: mpsc::Receiver<TerminalEvent>,
 }
 
@@ -343,30 +350,63 @@ impl Service {
             Frame::Message(line) => line,
             Frame::Noise(noise) | Frame::Unfinished(noise) => {
                 if !noise.excerpt.trim().is_empty() {
-                    eprintln!("switchboard: {} sent {noise}", name_of(from));
+                    self.complain(from, &noise.to_string());
                 }
                 return;
             }
             Frame::TooLong(long) => {
-                eprintln!("switchboard: {} sent {long}; it was dropped", name_of(from));
+                self.complain(from, &format!("{long}; it was dropped"));
                 return;
             }
         };
-        let handled = self.bridge.handle(from, &line, self.now());
-        if handled == Handled::Done {
-            self.record(from, from, &line);
-        }
-        self.collect();
-        if handled == Handled::Forward {
-            self.record_forwarded(from, &line);
-            self.way(from.other()).waiting.push_back(Waiting::Forwarded(line));
+        let history = self.history.as_mut().filter(|_| from == Side::Agent);
+        match history.and_then(|history| history.take_of_agent(&line)) {
+            Some(steps) => self.follow(steps),
+            None => self.line(from, Waiting::Forwarded(line)),
         }
     }
 
-    fn way(&mut self, to: Side) -> &mut Way {
+    /// Tells of something that is no message.
+    fn complain(&self, from: Side, what: &str) {
+        eprintln!("switchboard: {} sent {what}", name_of(from));
+        if let Some(recorded) = &self.record {
+            let fault = serde_json::json!({"from": from, "noise": what});
+            recorded.recording.record(Channel::Diagnostic, &fault.to_string());
+        }
+    }
+
+    /// Takes a line that came from one side.
+    fn line(&mut self, from: Side, line: Waiting) {
+        let handled = self.bridge.handle(from, line.text(), self.now());
+        if handled == Handled::Done {
+            self.record(from, from, line.text());
+        }
+        self.collect();
+        if handled == Handled::Forward {
+            self.record_forwarded(from, line.text());
+            self.send(from.other(), line);
+        }
+    }
+
+    /// Does what history wants instead of passing a line on.
+    fn follow(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::ToAgent(line) => self.to_agent.waiting.push_back(Waiting::Made(line)),
+                Step::FromAgent(line) => self.line(Side::Agent, Waiting::Made(line)),
+            }
+        }
+    }
+
+    fn send(&mut self, to: Side, line: Waiting) {
         match to {
-            Side::Client => &mut self.to_client,
-            Side::Agent => &mut self.to_agent,
+            Side::Client => self.to_client.waiting.push_back(line),
+            Side::Agent => {
+                match self.history.as_mut().and_then(|history| history.take_for_agent(line.text())) {
+                    Some(steps) => self.follow(steps),
+                    None => self.to_agent.waiting.push_back(line),
+                }
+            }
         }
     }
 
@@ -390,7 +430,7 @@ impl Service {
             match output {
                 Output::Line { to, line } => {
                     self.record(to, to.other(), &line);
-                    self.way(to).waiting.push_back(Waiting::Made(line));
+                    self.send(to, Waiting::Made(line));
                 }
                 Output::Loss(loss) => self.write_loss(&loss),
             }

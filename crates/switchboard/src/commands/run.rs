@@ -6,7 +6,6 @@ mod permissions;
 mod screen;
 mod view;
 
-use std::ffi::OsStr;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use switchboard_transport::Program;
 
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
-use crate::recording::{RecordArguments, agent_name};
+use crate::recording::RecordArguments;
 
 /// Send one prompt to an agent and show what it does.
 ///
@@ -134,7 +133,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
     };
     let configured = arguments.first.as_deref().filter(|_| arguments.command.is_empty());
     let about = About {
-        agent: Some(agent_name(configured, arguments.command.first().map(OsStr::new))),
+        agent: configured.map(str::to_owned),
         client: Some("switchboard run".to_owned()),
         project: Some(cwd.display().to_string()),
         title: None,

@@ -137,7 +137,7 @@ fn both_sides_are_recorded_into_the_store() {
     let list = sessions(&["list", "--json"]).json_lines();
     assert_eq!(
         (&list[0]["agent"], &list[0]["protocolVersion"], &list[0]["title"]),
-        (&json!("sh"), &json!(2), &json!("hi"))
+        (&json!("script"), &json!(2), &json!("hi"))
     );
     let id = list[0]["id"].as_str().unwrap().to_owned();
     let lines = sessions(&["export", "--everything", &id]).json_lines();

@@ -210,7 +210,7 @@ fn conversations_are_recorded_into_the_store_whatever_the_agent_speaks() {
         let list = place.run(&["sessions", "list", "--json"]).json_lines();
         let session = &list[0];
         assert_eq!(session["title"], "hello");
-        assert_eq!(session["agent"], "switchboard");
+        assert_eq!(session["agent"], "switchboard-demo");
         assert_eq!(session["protocolVersion"], 2);
         assert_eq!(session["project"].as_str(), place.work().to_str());
         let id = session["id"].as_str().unwrap();

@@ -3,7 +3,6 @@
 mod drive;
 mod faults;
 mod player;
-mod script;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,11 +13,11 @@ use switchboard_transport::{DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, Ou
 
 use self::faults::{Fault, Faults, Part};
 use self::player::Player;
-use self::script::{Reader, Script};
 use super::version_2::Translation;
 use crate::commands::run::Format;
 use crate::lines::{Line, Lines};
 use crate::outcome::{CommandError, Outcome};
+use crate::script::{Reader, Script};
 use crate::stdio;
 use crate::store_file::store_error;
 

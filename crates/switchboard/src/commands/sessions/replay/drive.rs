@@ -6,11 +6,11 @@ use std::path::Path;
 use switchboard_protocol::{Revision, Wire, v2};
 use switchboard_transport::Program;
 
-use super::script::{Action, Script};
 use crate::commands::run::conversation::{self, Prompt, Task};
 use crate::commands::run::{Format, Policy, absolute_program, working_directory};
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
+use crate::script::{Action, Script};
 
 /// Who is to be driven.
 pub(super) struct Agent<'a> {

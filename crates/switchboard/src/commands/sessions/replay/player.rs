@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
 use switchboard_protocol::{Raw, Revision, Wire};
 
-use super::script::{Action, Outcome, Script, SessionScript};
+use crate::script::{Action, Outcome, Script, SessionScript, update_line, wants_history};
 
 /// What a client is told that asks for more than was recorded.
 const NO_MORE: &str = "the recording ends here; it has no more turns";
@@ -99,7 +99,7 @@ impl Player {
         let steps = &self.script.sessions[session].steps;
         let Some(step) = steps.get(playing.place) else { return self.at_the_end(session) };
         match &step.action {
-            Action::AwaitOpening { request } => {
+            Action::AwaitOpening { request, .. } => {
                 if let Some(id) = playing.opening.take() {
                     playing.requests.insert(*request, id);
                     playing.is_open = true;
@@ -194,10 +194,7 @@ impl Player {
                 self.ready.push_back(answer(request.id, Ok(json!({ "sessions": sessions }).into())));
             }
             ("session/load" | "session/resume", Some(session)) => {
-                let is_replayed = request.method == "session/load"
-                    || params
-                        .and_then(|params| params.get("replayFrom"))
-                        .is_some_and(|from| from.is_object());
+                let is_replayed = wants_history(&request);
                 let playing = &self.playing[session];
                 let steps = &self.script.sessions[session].steps;
                 // As it was recorded, where it was; else as an agent would that remembers everything.
@@ -251,7 +248,7 @@ impl Player {
         let script = &self.script.sessions[session];
         *playing = Playing { is_open: true, place: script.steps.len(), ..Playing::default() };
         if is_replayed {
-            self.ready.extend(history(script, self.version));
+            self.ready.extend(script.history(self.version));
         }
         if self.version != 1 {
             self.say_state(session, &json!({"state": "idle"}));
@@ -327,11 +324,6 @@ fn answer(id: RequestId<'static>, outcome: Outcome) -> String {
     Message::response(id, outcome).encode(Revision::Any)
 }
 
-fn update_line(session: &str, update: &Value) -> String {
-    let params = json!({"sessionId": session, "update": update});
-    Message::notification("session/update", params.into()).encode(Revision::Any)
-}
-
 /// For recordings without a handshake.
 fn introduction(version: u16) -> Raw<'static> {
     let info = json!({"name": "recording", "version": env!("CARGO_PKG_VERSION")});
@@ -355,41 +347,10 @@ fn listed(session: &SessionScript, cwd: Option<&str>) -> Option<Value> {
     cwd.is_none_or(|cwd| cwd == own).then(|| json!({"sessionId": session.id, "cwd": own}))
 }
 
-/// All updates of a session. Agents of version 1 do not repeat what the user says while it is new, so it is put
-/// where it belongs.
-fn history(session: &SessionScript, version: u16) -> Vec<String> {
-    let is_update = |notification: &Notification<'_>| notification.method == "session/update";
-    let mut lines = Vec::new();
-    for (place, step) in session.steps.iter().enumerate() {
-        match &step.action {
-            Action::Notify(notification) if is_update(notification) => {
-                lines.push(Message::Notification(notification.clone()).encode(Revision::Any));
-            }
-            Action::AwaitPrompt { prompt: Some(prompt), .. } if version == 1 => {
-                let turn = session.steps[place + 1..].iter().take_while(|step| !step.action.is_gate());
-                let is_repeated = turn.into_iter().any(|step| {
-                    matches!(&step.action, Action::Notify(notification)
-                        if notification.params_text().contains("\"user_message_chunk\""))
-                });
-                if !is_repeated && let Value::Array(blocks) = prompt.to_value() {
-                    lines.extend(blocks.iter().map(|block| {
-                        update_line(
-                            &session.id,
-                            &json!({"sessionUpdate": "user_message_chunk", "content": block}),
-                        )
-                    }));
-                }
-            }
-            _ => {}
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::script::Reader;
     use super::*;
+    use crate::script::Reader;
     use switchboard_store::{Channel, Time, parse_line};
 
     fn script() -> Script {

@@ -3,41 +3,42 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError};
 use switchboard_protocol::{Raw, Revision, Wire};
 use switchboard_store::{Channel, Record, Time};
 
 /// The result of a request, or its error.
-pub(super) type Outcome = Result<Raw<'static>, RpcError<'static>>;
+pub(crate) type Outcome = Result<Raw<'static>, RpcError<'static>>;
 
 /// What a recorded agent said, and what it waited for.
 #[derive(Debug, Default)]
-pub(super) struct Script {
+pub(crate) struct Script {
     /// Its answer to `initialize`, if there was one.
-    pub(super) introduction: Option<Outcome>,
-    pub(super) sessions: Vec<SessionScript>,
+    pub(crate) introduction: Option<Outcome>,
+    pub(crate) sessions: Vec<SessionScript>,
     /// Its answers to requests that neither open a session nor are prompts, by their methods.
-    pub(super) answers: HashMap<String, VecDeque<Outcome>>,
+    pub(crate) answers: HashMap<String, VecDeque<Outcome>>,
 }
 
 #[derive(Debug)]
-pub(super) struct SessionScript {
-    pub(super) id: String,
-    pub(super) cwd: Option<String>,
-    pub(super) steps: Vec<Step>,
+pub(crate) struct SessionScript {
+    pub(crate) id: String,
+    pub(crate) cwd: Option<String>,
+    pub(crate) steps: Vec<Step>,
 }
 
 #[derive(Debug)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// How long after the step before.
-    pub(super) pause: Duration,
-    pub(super) action: Action,
+    pub(crate) pause: Duration,
+    pub(crate) action: Action,
 }
 
 #[derive(Debug)]
-pub(super) enum Action {
-    /// Wait until the client opens the session.
-    AwaitOpening { request: usize },
+pub(crate) enum Action {
+    /// Wait until the client opens the session, perhaps with its history.
+    AwaitOpening { request: usize, with_history: bool },
     /// Wait for a prompt.
     AwaitPrompt { request: usize, prompt: Option<Raw<'static>> },
     /// Answer a request that was waited for.
@@ -54,9 +55,73 @@ pub(super) enum Action {
 
 impl Action {
     /// Whether it is the client's turn.
-    pub(super) fn is_gate(&self) -> bool {
+    pub(crate) fn is_gate(&self) -> bool {
         matches!(self, Action::AwaitOpening { .. } | Action::AwaitPrompt { .. })
     }
+}
+
+/// What marks an update that is about the moment, and no part of the history.
+pub(crate) const MOMENTARY: &str = "switchboard/momentary";
+
+impl SessionScript {
+    /// All updates of the session, as its agent would give its history. Agents of version 1 do not repeat what the
+    /// user says while it is new, so it is put where it belongs.
+    pub(crate) fn history(&self, version: u16) -> Vec<String> {
+        // What was given as history once has in it what was before.
+        let start = self.steps.iter().rposition(|step| match &step.action {
+            Action::AwaitOpening { request, with_history: true } => self.steps.iter().any(|step| {
+                matches!(&step.action, Action::Answer { request: answered, outcome: Ok(_) } if answered == request)
+            }),
+            _ => false,
+        });
+        let steps = &self.steps[start.unwrap_or(0)..];
+        let mut lines = Vec::new();
+        for (place, step) in steps.iter().enumerate() {
+            match &step.action {
+                Action::Notify(notification) if is_history(notification) => {
+                    lines.push(Message::Notification(notification.clone()).encode(Revision::Any));
+                }
+                Action::AwaitPrompt { prompt: Some(prompt), .. } if version == 1 => {
+                    let mut turn = steps[place + 1..].iter().take_while(|step| !step.action.is_gate());
+                    let is_repeated = turn.any(|step| {
+                        matches!(&step.action, Action::Notify(notification)
+                            if notification.params_text().contains("\"user_message_chunk\""))
+                    });
+                    if !is_repeated && let Value::Array(blocks) = prompt.to_value() {
+                        lines.extend(blocks.iter().map(|block| {
+                            update_line(
+                                &self.id,
+                                &json!({"sessionUpdate": "user_message_chunk", "content": block}),
+                            )
+                        }));
+                    }
+                }
+                _ => {}
+            }
+        }
+        lines
+    }
+}
+
+/// Whether it is an update that stays true.
+fn is_history(notification: &Notification<'_>) -> bool {
+    let update = notification.params.as_ref().and_then(|params| params.get("update"));
+    let kind = update.as_ref().and_then(|update| Some(update.get("sessionUpdate")?.as_text()?.into_owned()));
+    notification.method == "session/update"
+        && !matches!(kind.as_deref(), Some("notice" | "state_update"))
+        && !notification.params_text().contains(MOMENTARY)
+}
+
+/// Whether a request to open a session wants its history: `session/load` of version 1 always.
+pub(crate) fn wants_history(request: &Request<'_>) -> bool {
+    let replay = request.params.as_ref().and_then(|params| params.get("replayFrom"));
+    request.method == "session/load" || replay.is_some_and(|from| from.is_object())
+}
+
+/// An update of a session.
+pub(crate) fn update_line(session: &str, update: &Value) -> String {
+    let params = json!({"sessionId": session, "update": update});
+    Message::notification("session/update", params.into()).encode(Revision::Any)
 }
 
 /// A request of the recording whose answer has not come yet.
@@ -78,7 +143,7 @@ enum Open {
 
 /// Reads records into a script.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     script: Script,
     /// When the last step of each session was.
     times: Vec<Time>,
@@ -95,7 +160,7 @@ fn text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
 
 impl Reader {
     /// Takes the next record; what is no message of the session is passed over.
-    pub(super) fn take(&mut self, record: &Record) {
+    pub(crate) fn take(&mut self, record: &Record) {
         let Ok(line) = std::str::from_utf8(&record.bytes) else { return };
         let Ok(message) = Message::decode(line, Revision::Any) else { return };
         let (message, at) = (message.into_owned(), record.time);
@@ -120,7 +185,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn finish(self) -> Script {
+    pub(crate) fn finish(self) -> Script {
         self.script
     }
 
@@ -161,14 +226,14 @@ impl Reader {
         match new {
             Some((key, asked_at, cwd, request)) => {
                 let session = self.open(id, cwd, asked_at);
-                self.step(session, asked_at, Action::AwaitOpening { request });
+                self.step(session, asked_at, Action::AwaitOpening { request, with_history: false });
                 self.asked.insert(key, Open::Gate { session, request });
                 session
             }
             None => {
-                let answer = Raw::from(serde_json::json!({ "sessionId": id }));
+                let answer = Raw::from(json!({ "sessionId": id }));
                 let (session, request) = (self.open(id, None, at), self.number());
-                self.step(session, at, Action::AwaitOpening { request });
+                self.step(session, at, Action::AwaitOpening { request, with_history: false });
                 self.step(session, at, Action::Answer { request, outcome: Ok(answer) });
                 session
             }
@@ -184,7 +249,8 @@ impl Reader {
             "session/load" | "session/resume" => {
                 let Some(id) = text(params, "sessionId") else { return };
                 let session = self.find(&id).unwrap_or_else(|| self.open(id, text(params, "cwd"), at));
-                self.step(session, at, Action::AwaitOpening { request: number });
+                let with_history = wants_history(&request);
+                self.step(session, at, Action::AwaitOpening { request: number, with_history });
                 Open::Gate { session, request: number }
             }
             "session/prompt" => {
@@ -211,7 +277,7 @@ impl Reader {
                 match id {
                     Some(id) => {
                         let session = self.open(id, cwd, asked_at);
-                        self.step(session, asked_at, Action::AwaitOpening { request });
+                        self.step(session, asked_at, Action::AwaitOpening { request, with_history: false });
                         self.step(session, at, Action::Answer { request, outcome });
                     }
                     None => self.keep_answer("session/new", outcome),
