@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
-
 use url::Url;
 
 use super::text::{push_attribute, push_prose, push_visible, visible};

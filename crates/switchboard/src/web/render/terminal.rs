@@ -369,6 +369,7 @@ mod tests {
             starts.push(skipped);
         }
         starts.dedup();
-        assert_eq!(starts.len(), 1 + (300_000 - SHOWN_BYTES).div_ceil(STEP), "{starts:?}");
+        let length = session.terminal("t").map_or(0, |terminal| terminal.output().len());
+        assert!((10..=length / STEP).contains(&starts.len()), "{starts:?}");
     }
 }

@@ -114,7 +114,7 @@ fn a_tool_call_is_a_card() {
     <summary>Raw input</summary>
     <pre class="json">
     <code>{
-      &quot;n&quot;: 1.0
+      "n": 1.0
     }</code></pre></details></div>
     "#);
 }
@@ -339,8 +339,8 @@ fn what_is_unknown_is_shown_as_it_came() {
     <p class="note">Unknown content: <code>_chart</code></p>
     <pre class="json">
     <code>{
-      &quot;type&quot;: &quot;_chart&quot;,
-      &quot;points&quot;: [
+      "type": "_chart",
+      "points": [
         1
       ]
     }</code></pre></div></div>
