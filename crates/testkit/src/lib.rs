@@ -15,6 +15,6 @@ mod contest;
 mod recordings;
 mod stream;
 
-pub use contest::Contest;
+pub use contest::{Contest, thread_time};
 pub use recordings::{Recorded, Recording, recordings};
 pub use stream::{TagPlace, stream};
