@@ -2,6 +2,7 @@
 
 mod conversation;
 mod entry_text;
+mod form;
 mod permissions;
 mod screen;
 mod view;

@@ -15,6 +15,7 @@ mod program;
 mod run;
 mod schema;
 mod sessions;
+mod terminal;
 
 #[test]
 fn every_test_file_is_a_module() {

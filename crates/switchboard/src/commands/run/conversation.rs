@@ -5,13 +5,17 @@ use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, PermissionQuestion, TurnEnd};
+use switchboard_peer::{
+    AgentHandle, Client, ClientOptions, ElicitationQuestion, Error, Event, Feed, PermissionQuestion, TurnEnd,
+};
+use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::{self, StopReason};
 use switchboard_transport::{Child, Program};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::form::{Form, Typed};
 use super::permissions::{self, Keyboard, Verdict};
 use super::screen::Screen;
 use super::view::{JsonView, QuietView, View};
@@ -112,7 +116,15 @@ pub(super) async fn run(task: Task) -> Result<Outcome, CommandError> {
     let mut clock = Clock::start(task.timeout)?;
     let started = task.program.connect(Client::connection_options());
     let (child, connection) = started.map_err(|error| CommandError::no_session(error.to_string()))?;
-    let options = ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"));
+    let mut options = ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"));
+    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if can_ask {
+        options.capabilities.elicitation = Some(v2::ElicitationCapabilities {
+            form: Some(v2::Marker::new()),
+            url: Some(v2::Marker::new()),
+            ..v2::ElicitationCapabilities::new()
+        });
+    }
     let connected = tokio::select! {
         biased;
         connected = Client::connect(connection, options) => connected,
@@ -131,7 +143,7 @@ pub(super) async fn run(task: Task) -> Result<Outcome, CommandError> {
             return Err(no_client(&error));
         }
     };
-    let mut runner = Runner::new(client, clock, &task);
+    let mut runner = Runner::new(client, clock, &task, can_ask);
     let halted = runner.work(task).await;
     let outcome = match halted {
         Ok(outcome) => Ok(outcome),
@@ -169,6 +181,21 @@ fn no_client(error: &Error) -> CommandError {
     }
 }
 
+/// What the user is asked.
+enum Question {
+    Permission(PermissionQuestion),
+    Data(ElicitationQuestion, Form),
+}
+
+impl Question {
+    fn id(&self) -> &RequestId<'static> {
+        match self {
+            Question::Permission(question) => question.id(),
+            Question::Data(question, _) => question.id(),
+        }
+    }
+}
+
 struct Runner {
     agent: AgentHandle,
     feed: Feed,
@@ -178,7 +205,7 @@ struct Runner {
     /// Whether there is a terminal to ask on.
     can_ask: bool,
     keyboard: Option<Keyboard>,
-    questions: VecDeque<PermissionQuestion>,
+    questions: VecDeque<Question>,
     session: Option<String>,
     /// Whether a prompt is worked on, which can be cancelled.
     prompted: bool,
@@ -188,7 +215,7 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(client: Client, clock: Clock, task: &Task) -> Self {
+    fn new(client: Client, clock: Clock, task: &Task, can_ask: bool) -> Self {
         let view: Box<dyn View> = match task.format {
             Format::Text => Box::new(Screen::new()),
             Format::Json => Box::new(JsonView),
@@ -200,7 +227,7 @@ impl Runner {
             view,
             clock,
             policy: task.policy,
-            can_ask: io::stdin().is_terminal() && io::stderr().is_terminal(),
+            can_ask,
             keyboard: None,
             questions: VecDeque::new(),
             session: None,
@@ -371,10 +398,16 @@ impl Runner {
                 }
             }
             Event::Permission(question) => self.take_question(question).await?,
-            Event::Elicitation(question) => {
-                self.view.note("the agent asks for data, which cannot be given here")?;
-                let _ = question.dismiss();
-            }
+            Event::Elicitation(question) => match Form::of(question.request()) {
+                Some(form) if self.can_ask && self.stopping.is_none() => {
+                    self.questions.push_back(Question::Data(question, form));
+                    self.ask_next(self.questions.len() == 1)?;
+                }
+                _ => {
+                    self.view.note("the agent asks for data, which cannot be given here")?;
+                    let _ = question.dismiss();
+                }
+            },
             Event::Withdrawn { id } => {
                 let before = self.questions.len();
                 let asked = self.questions.front().is_some_and(|question| *question.id() == id);
@@ -430,7 +463,7 @@ impl Runner {
             },
             Verdict::Deny => self.deny(&question, &title).await?,
             Verdict::AskUser => {
-                self.questions.push_back(question);
+                self.questions.push_back(Question::Permission(question));
                 self.ask_next(self.questions.len() == 1)?;
             }
         }
@@ -452,22 +485,47 @@ impl Runner {
         let Some(question) = self.questions.front().filter(|_| is_new) else { return Ok(()) };
         self.keyboard.get_or_insert_with(Keyboard::listen);
         let view = &mut self.view;
-        let shown = self.feed.sessions().get(question.session(), |session| view.ask(session, question));
-        shown.unwrap_or(Ok(()))
+        match question {
+            Question::Permission(question) => {
+                let shown =
+                    self.feed.sessions().get(question.session(), |session| view.ask(session, question));
+                shown.unwrap_or(Ok(()))
+            }
+            Question::Data(_, form) => view.ask_for_data(form),
+        }
     }
 
     /// The user typed something, or left.
     async fn answer(&mut self, line: Option<String>) -> Result<(), Halt> {
-        let Some(question) = self.questions.front().cloned() else { return Ok(()) };
         let Some(line) = line else {
             // Nobody is there to be asked any more.
             self.can_ask = false;
             self.keyboard = None;
-            let title = visible_line(&question.request().title);
             for question in std::mem::take(&mut self.questions) {
-                self.deny(&question, &title).await?;
+                match question {
+                    Question::Permission(question) => {
+                        let title = visible_line(&question.request().title);
+                        self.deny(&question, &title).await?;
+                    }
+                    Question::Data(question, _) => drop(question.dismiss()),
+                }
             }
             return Ok(());
+        };
+        let question = match self.questions.front_mut() {
+            Some(Question::Permission(question)) => question.clone(),
+            Some(Question::Data(question, form)) => {
+                let question = question.clone();
+                return match form.take(&line) {
+                    Typed::Wrong(reason) => {
+                        self.view.note(&reason)?;
+                        Ok(self.ask_next(true)?)
+                    }
+                    Typed::Next => Ok(self.ask_next(true)?),
+                    Typed::Done(answer) => self.give(&question, &answer).await,
+                };
+            }
+            None => return Ok(()),
         };
         let Some(option) = permissions::chosen(&question, &line) else {
             self.view.note("please type the number of an option")?;
@@ -484,6 +542,23 @@ impl Runner {
         self.view.answered(&format!("answered: {name}"))?;
         self.ask_next(true)?;
         Ok(())
+    }
+
+    /// Gives the data that the agent asked for, or declines to.
+    async fn give(
+        &mut self,
+        question: &ElicitationQuestion,
+        answer: &v2::CreateElicitationResponse<'static>,
+    ) -> Result<(), Halt> {
+        // As with permissions: one that was taken back in this moment needs no answer.
+        let _ = timeout(Duration::from_secs(1), question.answer(answer, "user")).await;
+        self.questions.pop_front();
+        self.view.answered(match answer {
+            v2::CreateElicitationResponse::Accept(_) => "sent",
+            v2::CreateElicitationResponse::Decline(_) => "declined",
+            _ => "cancelled",
+        })?;
+        Ok(self.ask_next(true)?)
     }
 
     fn tell_end(&mut self, end: &TurnEnd) -> io::Result<()> {
