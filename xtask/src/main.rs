@@ -11,7 +11,8 @@ use std::time::Instant;
 const HELP: &str = "\
 cargo xtask test          install what the tests need, then run formatting, lints, tests, docs and fuzzing
 cargo xtask fuzz SECONDS  run each fuzz target for so long
-cargo xtask schema        write the JSON Schema files anew";
+cargo xtask schema        write the JSON Schema files anew
+cargo xtask screenshots   take the pictures of the README anew";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["fuzz", seconds] => seconds.parse().map_err(|_| HELP.to_owned()).and_then(fuzz::run),
         ["schema"] => write_schemas(),
+        ["screenshots"] => take_screenshots(),
         _ => Err(HELP.to_owned()),
     };
     match outcome {
@@ -60,6 +62,19 @@ fn write_schemas() -> Result<(), String> {
         let path = root().join("schema").join(file);
         std::fs::write(&path, output.stdout)
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// A test takes them, so that they show what is there.
+fn take_screenshots() -> Result<(), String> {
+    setup::install_programs()?;
+    cargo(["test", "--package", "switchboard", "--test", "it", "--locked", "--", "web::readme"])?;
+    let images = root().join("docs/images");
+    for name in ["talk.png", "inspector.png"] {
+        let taken = setup::target().join("screenshots/readme").join(name);
+        std::fs::copy(&taken, images.join(name))
+            .map_err(|error| format!("cannot copy {} to {}: {error}", taken.display(), images.display()))?;
     }
     Ok(())
 }

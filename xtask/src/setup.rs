@@ -1,15 +1,36 @@
 //! What the tests need beside Rust and a C compiler.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::{root, run};
 
-/// A program that must be there, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 2] = [("git", "git"), ("c++", "g++")];
+/// A program that must be there, by any of its names, and the Debian package that has it.
+const PROGRAMS: [(&[&str], &str); 3] = [
+    (&["git"], "git"),
+    (&["c++"], "g++"),
+    (&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"], "chromium"),
+];
 
 /// Installs what is missing.
 pub(crate) fn install() -> Result<(), String> {
-    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !exists(program, &["--version"])).collect();
+    install_programs()?;
+    install_official_sdks()?;
+    if !exists("cargo", &["fuzz", "--version"]) {
+        run(Command::new("cargo").args(["install", "cargo-fuzz", "--locked"]))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn install_programs() -> Result<(), String> {
+    let missing: Vec<_> = PROGRAMS
+        .iter()
+        .filter(|(names, package)| {
+            // The browser may be anywhere.
+            let named = *package == "chromium" && std::env::var_os("CHROMIUM").is_some();
+            !named && !names.iter().any(|name| exists(name, &["--version"]))
+        })
+        .collect();
     if !missing.is_empty() {
         let packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
         if !exists("apt-get", &["--version"]) {
@@ -20,11 +41,12 @@ pub(crate) fn install() -> Result<(), String> {
             .args(["install", "--quiet", "--yes", "--no-install-recommends"])
             .args(packages))?;
     }
-    install_official_sdks()?;
-    if !exists("cargo", &["fuzz", "--version"]) {
-        run(Command::new("cargo").args(["install", "cargo-fuzz", "--locked"]))?;
-    }
     Ok(())
+}
+
+/// Cargo's target folder.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
 /// The official SDKs, which tests talk to: the Rust one is built, the TypeScript one installed where there is npm. The
@@ -40,8 +62,7 @@ fn install_official_sdks() -> Result<(), String> {
             "npm",
         ]));
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-    let folder = target.join("interop");
+    let folder = target().join("interop");
     run(Command::new("cargo")
         .args(["build", "--locked", "--manifest-path", "crates/interop/Cargo.toml", "--target-dir"])
         .arg(&folder))?;

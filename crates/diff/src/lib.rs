@@ -66,7 +66,7 @@ pub use patch::{
     BinaryHunk, BinaryMethod, Body, FaultKind, FilePatch, Header, Hunk, Index, Line, LineKind, Mode,
     ParsedPatch, PatchFault, Similarity, parse_patch, write_patch,
 };
-pub use stat::{FileStat, stat};
+pub use stat::{FileStat, sections, stat};
 pub use texts::{FileAtHand, TextItem, TextPair, from_text_pair, to_text_items};
 
 /// Runs the examples of the guide.

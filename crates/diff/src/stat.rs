@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::location::Location;
-use crate::model::{Diff, Operation, PatchFormat};
+use crate::model::{Change, Diff, Operation, PatchFormat};
 use crate::patch::{Body, FilePatch, parse_patch};
 
 /// How much one change changes.
@@ -19,29 +19,36 @@ pub struct FileStat {
     pub lines: Option<(usize, usize)>,
 }
 
+/// Finds the section of the patch that shows each change of a diff: its place among `files`, which are those of the
+/// diff's own patch. A section shows one change at most.
+pub fn sections(diff: &Diff, files: &[FilePatch<'_>]) -> Vec<Option<usize>> {
+    let location = Location::new(diff, files);
+    let mut places: HashMap<String, Vec<usize>> = HashMap::new();
+    for (place, file) in files.iter().enumerate().rev() {
+        places.entry(location.place(file.path())).or_default().push(place);
+    }
+    let find = |change: &Change| {
+        let is_deletion = change.operation == Operation::Delete;
+        let places = places.get_mut(&change.path)?;
+        let fits = |place: &usize| (files[*place].operation == Operation::Delete) == is_deletion;
+        let at = places.iter().rposition(fits)?;
+        Some(places.remove(at))
+    };
+    diff.changes.iter().map(find).collect()
+}
+
 /// Counts the changed lines of every change in a diff.
 pub fn stat(diff: &Diff) -> Vec<FileStat> {
     let text = diff.patch.as_ref().filter(|patch| patch.format == PatchFormat::GitPatch);
     let parsed = text.map(|patch| parse_patch(patch.text.as_bytes())).unwrap_or_default();
-    let location = Location::new(diff, &parsed.files);
-    let mut sections: HashMap<String, Vec<&FilePatch<'_>>> = HashMap::new();
-    for file in parsed.files.iter().rev() {
-        sections.entry(location.place(file.path())).or_default().push(file);
-    }
-    let mut stats = Vec::with_capacity(diff.changes.len());
-    for change in &diff.changes {
-        let is_deletion = change.operation == Operation::Delete;
-        let lines = sections.get_mut(&change.path).and_then(|files| {
-            let at = files.iter().rposition(|file| (file.operation == Operation::Delete) == is_deletion)?;
-            let file = files.remove(at);
-            matches!(file.body, Body::Hunks(_)).then(|| file.counts())
-        });
-        stats.push(FileStat {
+    let stat = |(change, section): (&Change, Option<usize>)| {
+        let file = section.map(|place| &parsed.files[place]);
+        FileStat {
             operation: change.operation.clone(),
             path: change.path.clone(),
             old_path: change.old_path.clone(),
-            lines,
-        });
-    }
-    stats
+            lines: file.filter(|file| matches!(file.body, Body::Hunks(_))).map(FilePatch::counts),
+        }
+    };
+    diff.changes.iter().zip(sections(diff, &parsed.files)).map(stat).collect()
 }

@@ -3,6 +3,7 @@
 mod feed;
 mod handle;
 mod negotiation;
+mod observer;
 mod question;
 mod state;
 mod turn;
@@ -10,6 +11,7 @@ mod turn;
 pub use feed::{Event, Feed, Sessions, Update};
 pub use handle::{AgentHandle, Reply};
 pub use negotiation::AgentDescription;
+pub use observer::{Observed, Observer, WireSide};
 pub use question::{ElicitationQuestion, PermissionQuestion};
 pub use turn::{PromptTurn, TurnEnd};
 
@@ -33,6 +35,8 @@ pub struct ClientOptions {
     pub patience: Duration,
     /// How many sessions the agent may talk of at once; updates for more are dropped and reported. 1024.
     pub session_limit: usize,
+    /// Who is shown everything that is said. `None`: nobody.
+    pub observer: Option<Observer>,
 }
 
 impl ClientOptions {
@@ -43,7 +47,14 @@ impl ClientOptions {
             capabilities: v2::ClientCapabilities::new(),
             patience: Duration::from_secs(60),
             session_limit: 1024,
+            observer: None,
         }
+    }
+
+    /// The options for a connection to an agent: methods that a client does not have are refused by themselves, and
+    /// the observer is shown what is said.
+    pub fn connection_options(&self) -> ConnectionOptions {
+        observer::observed(Client::connection_options(), self.observer.as_ref(), WireSide::Agent)
     }
 }
 
@@ -71,10 +82,15 @@ impl Client {
     pub async fn connect(mut connection: Connection, options: ClientOptions) -> Result<Self, Error> {
         let mut description = negotiation::initialize(&mut connection, &options).await?;
         let mut gone = None;
+        if let Some(observer) = &options.observer {
+            observer.see(Observed::Version(description.version));
+        }
         if description.version == 1 {
             let (name, answer) = (description.name().to_owned(), description.answer.clone());
+            let observer = options.observer.clone();
+            let near = observer::observed(Self::connection_options(), observer.as_ref(), WireSide::Canonical);
             let (mut translated, closure) =
-                translation::to_version_one_agent(connection, Self::connection_options(), &name, answer);
+                translation::to_version_one_agent(connection, near, &name, answer, observer);
             description = negotiation::initialize_translated(&mut translated, &options).await?;
             connection = translated;
             gone = Some(closure);
@@ -88,7 +104,7 @@ impl Client {
 
     /// Starts an agent's program and opens the conversation with it.
     pub async fn start(program: &Program, options: ClientOptions) -> Result<(Child, Self), Error> {
-        let (child, connection) = program.connect(Self::connection_options())?;
+        let (child, connection) = program.connect(options.connection_options())?;
         match Self::connect(connection, options).await {
             Ok(client) => Ok((child, client)),
             Err(error) => {
@@ -98,7 +114,7 @@ impl Client {
         }
     }
 
-    /// The options for a connection to an agent: methods that a client does not have are refused by themselves.
+    /// The options for a connection to an agent that nobody observes.
     pub fn connection_options() -> ConnectionOptions {
         ConnectionOptions::default().knows(|method| KNOWN.contains(&method))
     }

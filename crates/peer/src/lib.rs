@@ -59,8 +59,8 @@ pub use agent::{
     ToolCallStart, Turn, Versions, agent_connection_options, serve, serve_versions,
 };
 pub use client::{
-    AgentDescription, AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed,
-    PermissionQuestion, PromptTurn, Reply, Sessions, TurnEnd, Update,
+    AgentDescription, AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, Observed,
+    Observer, PermissionQuestion, PromptTurn, Reply, Sessions, TurnEnd, Update, WireSide,
 };
 pub use diff_content::diff_content;
 pub use error::Error;

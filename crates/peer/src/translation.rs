@@ -10,6 +10,8 @@ use switchboard_protocol::{Revision, Wire};
 use switchboard_transport::{Closure, Connection, ConnectionOptions, Event, Inbox, Received, SharedText};
 use tokio::time::{Instant, sleep_until};
 
+use crate::client::{Observed, Observer};
+
 /// Why the peer behind a translation is gone, once it is.
 pub(crate) type Gone = Arc<OnceLock<Arc<Closure>>>;
 
@@ -20,6 +22,7 @@ pub(crate) fn to_version_one_agent(
     options: ConnectionOptions,
     agent_name: &str,
     answer: String,
+    observer: Option<Observer>,
 ) -> (Connection, Gone) {
     let (near, far) = Connection::pair(options, ConnectionOptions::default());
     let gone = Gone::default();
@@ -31,6 +34,7 @@ pub(crate) fn to_version_one_agent(
         agent,
         client: far,
         handshake: Some(Handshake { answer, id: None }),
+        observer,
         gone: Arc::clone(&gone),
     };
     tokio::spawn(translation.run(None));
@@ -51,6 +55,7 @@ pub(crate) fn to_version_one_client(
         agent: far,
         client,
         handshake: None,
+        observer: None,
         gone: Gone::default(),
     };
     tokio::spawn(translation.run(first));
@@ -63,6 +68,7 @@ struct Translation {
     agent: Connection,
     client: Connection,
     handshake: Option<Handshake>,
+    observer: Option<Observer>,
     gone: Gone,
 }
 
@@ -138,14 +144,21 @@ impl Translation {
     async fn send(&mut self) -> Option<()> {
         let output: Vec<Output> = self.bridge.drain().collect();
         for output in output {
-            // What could not be carried over is said in the session by the bridge itself.
-            if let Output::Line { to, line } = output {
-                if to == Side::Agent
-                    && let Some(handshake) = &mut self.handshake
-                {
-                    handshake.note(&line);
+            match output {
+                Output::Line { to, line } => {
+                    if to == Side::Agent
+                        && let Some(handshake) = &mut self.handshake
+                    {
+                        handshake.note(&line);
+                    }
+                    self.to(to, SharedText::from(line)).await?;
                 }
-                self.to(to, SharedText::from(line)).await?;
+                // What a person would miss is said in the session by the bridge itself.
+                Output::Loss(loss) => {
+                    if let Some(observer) = &self.observer {
+                        observer.see(Observed::Loss(&loss));
+                    }
+                }
             }
         }
         Some(())

@@ -118,12 +118,15 @@ pub struct Content<B> {
     sealed: SharedVec<Arc<Segment<B>>>,
     tail: Segment<B>,
     length: usize,
+    text_length: usize,
 }
 
 #[derive(Debug, Clone)]
 struct Segment<B> {
     /// The number of items before this segment.
     first: usize,
+    /// The number of bytes of text before this segment.
+    first_byte: usize,
     text: String,
     /// Where the text of each item ends.
     ends: Vec<u32>,
@@ -226,7 +229,7 @@ impl<B: Block> PartialEq for Item<'_, B> {
 
 impl<B> Default for Segment<B> {
     fn default() -> Self {
-        Segment { first: 0, text: String::new(), ends: Vec::new(), odd: Vec::new() }
+        Segment { first: 0, first_byte: 0, text: String::new(), ends: Vec::new(), odd: Vec::new() }
     }
 }
 
@@ -277,7 +280,7 @@ impl<'c, B> Iterator for SegmentItems<'c, B> {
 
 impl<B> Default for Content<B> {
     fn default() -> Self {
-        Content { sealed: SharedVec::default(), tail: Segment::default(), length: 0 }
+        Content { sealed: SharedVec::default(), tail: Segment::default(), length: 0, text_length: 0 }
     }
 }
 
@@ -292,6 +295,11 @@ impl<B: Block> Content<B> {
         self.length == 0
     }
 
+    /// The number of bytes of [`Content::text`], without making it.
+    pub fn text_len(&self) -> usize {
+        self.text_length
+    }
+
     fn segments(&self) -> impl Iterator<Item = &Segment<B>> {
         self.sealed.iter().map(|segment| &**segment).chain([&self.tail])
     }
@@ -301,21 +309,39 @@ impl<B: Block> Content<B> {
         self.segments().flat_map(Segment::items)
     }
 
+    /// The first item that begins with a byte of [`Content::text`] or holds it, and how many bytes of text come
+    /// before that item. Past the end it is the place for the next item. Takes no walk over the items before it.
+    pub fn item_at_byte(&self, byte: usize) -> (usize, usize) {
+        // Of segments without text several begin with the same byte.
+        let in_tail = byte > self.tail.first_byte;
+        let sealed = if in_tail { None } else { self.sealed.get(self.segment_of(|it| it.first_byte < byte)) };
+        let segment = sealed.map_or(&self.tail, |segment| &**segment);
+        let (mut item, mut start) = (segment.first, segment.first_byte);
+        for length in segment.items().map(|item| item.text().map_or(0, str::len)) {
+            if start == byte || start + length > byte {
+                break;
+            }
+            (item, start) = (item + 1, start + length);
+        }
+        (item, start)
+    }
+
     /// The items from one on, without a walk over those before it. After a change that appended N items,
     /// `items_from(len() - N)` are the new ones.
     pub fn items_from(&self, start: usize) -> impl Iterator<Item = Item<'_, B>> {
-        let sealed = if start >= self.tail.first { self.sealed.len() } else { self.segment_of(start) };
+        let in_tail = start >= self.tail.first;
+        let sealed = if in_tail { self.sealed.len() } else { self.segment_of(|it| it.first <= start) };
         let skipped = self.sealed.get(sealed).map_or(self.tail.first, |segment| segment.first);
         let segments = self.sealed.iter_from(sealed).map(|segment| &**segment).chain([&self.tail]);
         segments.flat_map(Segment::items).skip(start - skipped)
     }
 
-    /// The sealed segment that holds an item.
-    fn segment_of(&self, item: usize) -> usize {
+    /// The last sealed segment that begins early enough.
+    fn segment_of(&self, is_early: impl Fn(&Segment<B>) -> bool) -> usize {
         let (mut low, mut high) = (0, self.sealed.len());
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
-            if self.sealed.get(middle).is_some_and(|segment| segment.first <= item) {
+            if self.sealed.get(middle).is_some_and(|segment| is_early(segment)) {
                 low = middle;
             } else {
                 high = middle;
@@ -356,9 +382,11 @@ impl<B: Block> Content<B> {
             self.seal();
         }
         let tail = &mut self.tail;
+        self.text_length += length;
         let chunk = Attached::of(chunk_meta, chunk_extra);
         if text.is_none() || chunk.is_some() {
             let block = text.is_none().then(|| Arc::new(block.clone().into_owned()));
+            self.text_length += block.as_deref().and_then(B::any_text).map_or(0, str::len);
             tail.odd.push(Odd { item: tail.ends.len() as u32, block, chunk });
         }
         tail.make_room(length);
@@ -388,6 +416,7 @@ impl<B: Block> Content<B> {
     fn seal(&mut self) {
         let next = Segment {
             first: self.length,
+            first_byte: self.text_length,
             text: String::with_capacity(SEGMENT_BYTES),
             ends: Vec::with_capacity(self.tail.ends.len().clamp(4, SEGMENT_ITEMS)),
             odd: Vec::new(),
@@ -524,5 +553,20 @@ mod tests {
         }
         let text: String = expected.iter().filter(|text| !text.starts_with('!')).cloned().collect();
         assert_eq!(grown.text(), text);
+        assert_eq!(grown.text_len(), text.len());
+        for byte in [0, 1, 500, 991, 992, 993, 30_000, text.len() - 25_000, text.len() - 1, text.len()] {
+            let lengths: Vec<usize> = grown.items().map(|item| item.text().map_or(0, str::len)).collect();
+            let starts =
+                lengths.iter().scan(0, |start, length| Some(std::mem::replace(start, *start + length)));
+            let is_it =
+                |(_, (start, length)): &(usize, (usize, &usize))| *start == byte || start + *length > byte;
+            let expected =
+                starts.zip(&lengths).enumerate().find(is_it).map(|(item, (start, _))| (item, start));
+            assert_eq!(grown.item_at_byte(byte), expected.unwrap_or((lengths.len(), text.len())), "{byte}");
+        }
+        let mut odd = content(&["!a", "!b", "c", "!d"]);
+        assert_eq!([0, 1, 2].map(|byte| odd.item_at_byte(byte)), [(0, 0), (3, 1), (4, 1)]);
+        (0..1000).for_each(|_| push(&mut odd, "!e"));
+        assert_eq!([0, 1, 2].map(|byte| odd.item_at_byte(byte)), [(0, 0), (3, 1), (1004, 1)]);
     }
 }

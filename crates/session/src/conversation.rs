@@ -16,7 +16,7 @@ use crate::session::Session;
 /// The sessions that the messages of one connection amount to, in the order in which they first appear.
 ///
 /// It takes what either side sends, so it can stand between the two or read a recording. Messages that have
-/// nothing to do with a session are passed over.
+/// nothing to do with a session are passed over. A copy shares what the two have in common, and is cheap.
 ///
 /// ```
 /// use switchboard_protocol::Revision;
@@ -29,7 +29,7 @@ use crate::session::Session;
 /// assert_eq!(conversation.session(Some("s-1")).unwrap().title(), Some("Fix the build"));
 /// # Ok::<(), switchboard_session::ConversationError>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Conversation {
     dialect: Revision,
     sessions: Vec<(Option<Arc<str>>, Session)>,

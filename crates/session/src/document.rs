@@ -259,9 +259,7 @@ impl Store {
     }
 
     fn plan(&self, plan: &Plan) -> PlanDocument {
-        let mut update = v2::PlanUpdate::new(plan.content.clone());
-        (update.meta, update.extra) = Attached::parts(plan.attached());
-        PlanDocument { update: self.raw(&update), revision: plan.revision }
+        PlanDocument { update: self.raw(&plan.to_update()), revision: plan.revision }
     }
 }
 

@@ -90,6 +90,13 @@ impl Plan {
         &self.content
     }
 
+    /// The update that makes this plan.
+    pub fn to_update(&self) -> v2::PlanUpdate<'static> {
+        let mut update = v2::PlanUpdate::new(self.content.clone());
+        (update.meta, update.extra) = Attached::parts(self.attached());
+        update
+    }
+
     /// What the update that brought it has beside it.
     pub fn attached(&self) -> Option<&Attached> {
         self.attached.as_deref()

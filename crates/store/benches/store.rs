@@ -149,7 +149,7 @@ fn large(folder: &Path) {
     {
         let mut best = Duration::MAX;
         let mut entries = 0;
-        for _ in 0..5 {
+        for _ in 0..10 {
             let begin = Instant::now();
             let store = Store::open_read_only(&path).unwrap();
             let state = store.window(&id, at, 200).unwrap();
@@ -177,7 +177,7 @@ fn large(folder: &Path) {
     ] {
         let mut best = Duration::MAX;
         let mut hits = 0;
-        for _ in 0..5 {
+        for _ in 0..20 {
             let begin = Instant::now();
             hits = store.search(&search).unwrap().len();
             best = best.min(begin.elapsed());

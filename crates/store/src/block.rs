@@ -1,5 +1,6 @@
 //! Records compressed together. A block is one zstd frame with a checksum, so that damage shows.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::record::{Channel, Record, Time};
@@ -55,18 +56,16 @@ pub(crate) fn pack(records: &[Record], pieces: &[Vec<Piece<'_>>]) -> std::io::Re
     compress(&plain)
 }
 
-/// Unpacks a block that begins at a sequence number. `content` gives the contents that stand elsewhere.
+/// The wanted records of a decompressed block whose first record has a sequence number, and how many the block has.
+/// `content` gives the contents that stand elsewhere.
 pub(crate) fn unpack<E>(
-    data: &[u8],
+    plain: &[u8],
     first: u64,
+    wanted: &Range<u64>,
     mut content: impl FnMut(u64) -> Result<Vec<u8>, E>,
-) -> Result<Result<Vec<Record>, String>, E> {
-    let plain = match decompress(data) {
-        Ok(plain) => plain,
-        Err(error) => return Ok(Err(error.to_string())),
-    };
+) -> Result<Result<(Vec<Record>, u64), String>, E> {
     let broken = || Ok(Err("its parts do not fit together".to_owned()));
-    let mut start = Input(&plain);
+    let mut start = Input(plain);
     let Some(mut head) = start.number().and_then(|length| start.take(length)).map(Input) else {
         return broken();
     };
@@ -88,20 +87,28 @@ pub(crate) fn unpack<E>(
             Some((channel, protocol, Arc::clone(peers.get(place)?), head.number()?))
         };
         let Some((channel, protocol, peer, pieces)) = next() else { return broken() };
+        let is_wanted = wanted.contains(&(first + index));
         let mut bytes = Vec::new();
         for _ in 0..pieces {
             let Some(piece) = head.number() else { return broken() };
             if piece & 1 == 1 {
-                bytes.extend_from_slice(&content(piece >> 1)?);
+                if is_wanted {
+                    bytes.extend_from_slice(&content(piece >> 1)?);
+                }
             } else if let Some(part) = body.take(piece >> 1) {
-                bytes.extend_from_slice(part);
+                if is_wanted {
+                    bytes.extend_from_slice(part);
+                }
             } else {
                 return broken();
             }
         }
+        if !is_wanted {
+            continue;
+        }
         records.push(Record { sequence: first + index, time: Time(time), channel, peer, protocol, bytes });
     }
-    Ok(Ok(records))
+    Ok(Ok((records, count)))
 }
 
 pub(crate) fn compress(plain: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -163,11 +170,11 @@ mod tests {
 
     #[test]
     fn a_block_gives_back_what_was_packed() {
-        let mut records: Vec<Record> = (0..5_u64)
+        let mut records: Vec<Record> = (0..7_u64)
             .map(|number| Record {
                 sequence: 40 + number,
                 time: Time(1_000_000 - 77 * number as i64 * i64::from(number as u32 % 2)),
-                channel: Channel::from_code((number % 4) as u8).unwrap(),
+                channel: Channel::from_code(number as u8).unwrap(),
                 peer: if number % 2 == 0 { "a".into() } else { "".into() },
                 protocol: number as u16,
                 bytes: vec![b'x'; number as usize],
@@ -178,20 +185,24 @@ mod tests {
             .map(|record| vec![Piece::Bytes(&record.bytes), Piece::Content(7), Piece::Bytes(b"end")])
             .collect();
         let data = pack(&records, &pieces).unwrap();
-        let unpacked = unpack::<()>(&data, 40, |number| Ok(vec![number as u8])).unwrap().unwrap();
+        let unpacked = |data: &[u8], wanted: Range<u64>| {
+            let plain = decompress(data).map_err(|error| error.to_string())?;
+            unpack::<()>(&plain, 40, &wanted, |number| Ok(vec![number as u8])).unwrap()
+        };
         for record in &mut records {
             record.bytes.extend_from_slice(b"\x07end");
         }
-        assert_eq!(unpacked, records);
+        assert_eq!(unpacked(&data, 0..u64::MAX), Ok((records.clone(), 7)));
+        assert_eq!(unpacked(&data, 42..45), Ok((records[2..5].to_vec(), 7)));
         for cut in 0..data.len() {
-            assert!(unpack::<()>(&data[..cut], 0, |_| Ok(Vec::new())).unwrap().is_err());
+            assert!(unpacked(&data[..cut], 0..u64::MAX).is_err());
         }
         for place in 0..data.len() {
             let mut damaged = data.clone();
             damaged[place] ^= 0x10;
             // Some bits of the frame's header mean nothing.
-            let unpacked = unpack::<()>(&damaged, 40, |number| Ok(vec![number as u8])).unwrap();
-            assert!(unpacked.is_err() || unpacked.as_ref() == Ok(&records), "{place}");
+            let found = unpacked(&damaged, 0..u64::MAX);
+            assert!(found.is_err() || found == Ok((records.clone(), 7)), "{place}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Recorded lines: the form in which sessions leave a store and come into it.
 //!
 //! `{"t":1.25,"dir":"agent->client","msg":{...}}` is a message; `check`, `fold` and `convert` read it.
-//! `{"t":1.25,"stderr":"..."}`, `{"t":1.25,"process":"..."}` and, for what is no JSON,
+//! `{"t":1.25,"stderr":"..."}`, `{"t":1.25,"process":"..."}`, `{"t":1.25,"diagnostic":{...}}`, for the other side of
+//! a translation `{"t":1.25,"other":{"dir":...,"msg":...}}` and, for what is no JSON,
 //! `{"t":1.25,"dir":...,"noise":"..."}` are the rest. Trace files of the official conductor are read, too.
 
 use serde::Deserialize;
@@ -28,21 +29,27 @@ pub fn to_line(record: &Record, began: Time, everything: bool) -> Option<String>
     );
     let text = String::from_utf8_lossy(&record.bytes);
     let quoted = || serde_json::Value::from(&*text).to_string();
-    let direction = match record.channel {
-        Channel::ToAgent => "client->agent",
-        Channel::ToClient => "agent->client",
-        Channel::StandardError => {
-            return everything.then(|| format!(r#"{{"t":{time},"stderr":{}}}"#, quoted()));
-        }
-        Channel::Process => return everything.then(|| format!(r#"{{"t":{time},"process":{}}}"#, quoted())),
-    };
-    if serde_json::from_slice::<&RawValue>(&record.bytes).is_err() {
-        return everything.then(|| format!(r#"{{"t":{time},"dir":"{direction}","noise":{}}}"#, quoted()));
-    }
+    let is_json = serde_json::from_slice::<&RawValue>(&record.bytes).is_ok();
     // In valid JSON an end of line can only be white space.
-    let message = text.trim().replace(['\n', '\r'], " ");
-    Some(format!(r#"{{"t":{time},"dir":"{direction}","msg":{message}}}"#))
+    let json = || text.trim().replace(['\n', '\r'], " ");
+    let message = |direction: &str| {
+        let (key, value) = if is_json { ("msg", json()) } else { ("noise", quoted()) };
+        format!(r#""dir":"{direction}","{key}":{value}"#)
+    };
+    let rest = match record.channel {
+        Channel::ToAgent => message(TO_AGENT),
+        Channel::ToClient => message(TO_CLIENT),
+        Channel::StandardError => format!(r#""stderr":{}"#, quoted()),
+        Channel::Process => format!(r#""process":{}"#, quoted()),
+        Channel::OtherToAgent => format!(r#""other":{{{}}}"#, message(TO_AGENT)),
+        Channel::OtherToClient => format!(r#""other":{{{}}}"#, message(TO_CLIENT)),
+        Channel::Diagnostic => format!(r#""diagnostic":{}"#, if is_json { json() } else { quoted() }),
+    };
+    (everything || (record.channel.is_message() && is_json)).then(|| format!(r#"{{"t":{time},{rest}}}"#))
 }
+
+const TO_AGENT: &str = "client->agent";
+const TO_CLIENT: &str = "agent->client";
 
 type Part<'a> = Option<&'a RawValue>;
 
@@ -58,6 +65,10 @@ struct Line<'a> {
     stderr: Option<String>,
     process: Option<String>,
     noise: Option<String>,
+    #[serde(borrow)]
+    other: Part<'a>,
+    #[serde(borrow)]
+    diagnostic: Part<'a>,
     // What the conductor writes.
     ts: Option<f64>,
     #[serde(borrow, rename = "type")]
@@ -102,15 +113,30 @@ pub fn parse_line(line: &str, began: Time) -> Result<Option<Record>, LineError> 
     if let Some(text) = &parsed.process {
         return record(Channel::Process, text);
     }
+    if let Some(diagnostic) = parsed.diagnostic {
+        return record(Channel::Diagnostic, diagnostic.get());
+    }
+    if let Some(other) = parsed.other {
+        let Ok(Some(mut record)) = parse_line(other.get(), began) else {
+            return Err(wrong("\"other\" without a message"));
+        };
+        record.time = time;
+        record.channel = match record.channel {
+            Channel::ToAgent => Channel::OtherToAgent,
+            Channel::ToClient => Channel::OtherToClient,
+            _ => return Err(wrong("\"other\" without a message")),
+        };
+        return Ok(Some(record));
+    }
     if parsed.kind.is_some() && parsed.ts.is_some() {
         return trace_event(&parsed)
             .map(|found| found.map(|(channel, message)| Record::new(channel, message).at(time)));
     }
-    let channel = match parsed.dir.map(RawValue::get) {
-        Some("\"client->agent\"") => Channel::ToAgent,
-        Some("\"agent->client\"") => Channel::ToClient,
-        Some(other) => return Err(wrong(&format!("the direction {other}"))),
-        None => return Err(wrong("a line without \"dir\"")),
+    let Some(direction) = parsed.dir else { return Err(wrong("a line without \"dir\"")) };
+    let channel = match direction.get().trim_matches('"') {
+        TO_AGENT => Channel::ToAgent,
+        TO_CLIENT => Channel::ToClient,
+        _ => return Err(wrong(&format!("the direction {}", direction.get()))),
     };
     match (parsed.msg, &parsed.noise) {
         (Some(message), _) => record(channel, message.get()),
@@ -163,6 +189,9 @@ mod tests {
             (Channel::ToClient, "Warning: not JSON", false),
             (Channel::StandardError, "oh\nno \"x\"", false),
             (Channel::Process, "exited with code 1", false),
+            (Channel::OtherToAgent, r#"{"id":1}"#, false),
+            (Channel::OtherToClient, "noise on the other side", false),
+            (Channel::Diagnostic, r#"{"lost":"x"}"#, false),
         ] {
             let record = Record::new(channel, bytes).at(Time(4900));
             assert_eq!(to_line(&record, began, false).is_some(), message);
@@ -217,6 +246,8 @@ mod tests {
             r#"{"jsonrpc":"2.0","msg":1,"dir":"client->agent"}"#,
             r#"{"dir":"x","msg":1}"#,
             "{}",
+            r#"{"other":{"stderr":"x"}}"#,
+            r#"{"other":1}"#,
         ] {
             assert!(parse_line(line, Time(0)).is_err(), "{line}");
         }

@@ -28,6 +28,8 @@ pub(crate) struct Observed {
 enum Call {
     Initialize,
     New,
+    /// An old session, by its id.
+    Old(Option<String>),
 }
 
 /// Watches one session.
@@ -143,15 +145,20 @@ impl Observer {
                 Some(Call::Initialize)
             }
             "session/new" => Some(Call::New),
+            "session/load" | "session/resume" => Some(Call::Old(string(params.session_id))),
             _ => None,
         };
+        let is_old = matches!(call, Some(Call::Old(_)));
         if let (Some(call), Some(id)) = (call, envelope.id)
             && self.calls.len() < MAX_OPEN
         {
             self.calls.insert(id.get().to_owned(), call);
         }
         if method.starts_with("session/") {
-            self.wire_id(string(params.session_id), observed);
+            // An old one may not be there.
+            if !is_old {
+                self.wire_id(string(params.session_id), observed);
+            }
             observed.about.project = string(params.cwd).or_else(|| observed.about.project.take());
         }
         if method == "session/prompt" && !self.has_title {
@@ -182,6 +189,7 @@ impl Observer {
                 observed.about.agent = info.and_then(|info| string(info.name));
             }
             Call::New => self.wire_id(string(result.session_id), observed),
+            Call::Old(id) => self.wire_id(id, observed),
         }
     }
 

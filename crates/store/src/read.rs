@@ -1,6 +1,7 @@
 //! Reading a session from a sequence number on.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
@@ -78,32 +79,19 @@ pub(crate) fn batch(connection: &Connection, session: i64, from: u64, end: u64) 
     if from >= end {
         return Ok(Batch::End);
     }
-    let place = |row: &rusqlite::Row<'_>| {
-        Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()))
-    };
-    let covering = snapshot
-        .prepare_cached(
-            "SELECT first, count FROM blocks WHERE session = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1",
-        )?
-        .query_row([session, from as i64], place)
-        .optional()?
-        .filter(|(first, count)| first + count > from);
-    if let Some((first, count)) = covering {
-        let records = match unpack(snapshot, session, first) {
-            Ok(records) => records,
-            Err(error) if is_damage(&error) => Err(error.to_string()),
-            Err(error) => return Err(error),
+    if let Some((first, count)) = covering(snapshot, session, from)? {
+        let to = (first + count).min(end);
+        let records = match Block::load(snapshot, session, first, count) {
+            Ok(Ok(block)) => block.records(snapshot, from..to),
+            Ok(Err(reason)) => Ok(Err(reason)),
+            Err(error) => Err(error),
         };
-        return Ok(match records {
-            Ok(records) if records.len() as u64 == count => Batch::Records(
-                records.into_iter().filter(|record| (from..end).contains(&record.sequence)).collect(),
-            ),
-            Ok(records) => Batch::Gap {
-                to: (first + count).min(end),
-                reason: format!("a block has {} records instead of {count}", records.len()),
-            },
-            Err(reason) => Batch::Gap { to: (first + count).min(end), reason },
-        });
+        return match records {
+            Ok(Ok(records)) => Ok(Batch::Records(records)),
+            Ok(Err(reason)) => Ok(Batch::Gap { to, reason }),
+            Err(error) if is_damage(&error) => Ok(Batch::Gap { to, reason: error.to_string() }),
+            Err(error) => Err(error),
+        };
     }
     let rows = match recent(snapshot, session, from, ROWS.min(end - from)) {
         Ok(rows) => rows,
@@ -141,28 +129,78 @@ pub(crate) fn batch(connection: &Connection, session: i64, from: u64, end: u64) 
     Ok(Batch::Gap { to, reason: reason.to_owned() })
 }
 
-fn unpack(
-    connection: &Connection,
-    session: i64,
-    first: u64,
-) -> rusqlite::Result<std::result::Result<Vec<Record>, String>> {
-    let data: Vec<u8> = connection
-        .prepare_cached("SELECT data FROM blocks WHERE session = ?1 AND first = ?2")?
-        .query_row([session, first as i64], |row| row.get(0))?;
-    enum Failure {
-        Database(rusqlite::Error),
-        Content(String),
-    }
-    let load = |number| match contents::load(connection, number) {
-        Ok(Ok(content)) => Ok(content),
-        Ok(Err(reason)) => Err(Failure::Content(reason)),
-        Err(error) => Err(Failure::Database(error)),
+/// The block that a record is in: its first record and how many there are.
+fn covering(connection: &Connection, session: i64, at: u64) -> rusqlite::Result<Option<(u64, u64)>> {
+    let place = |row: &rusqlite::Row<'_>| {
+        Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()))
     };
-    match block::unpack(&data, first, load) {
-        Ok(Ok(records)) => Ok(Ok(records)),
-        Ok(Err(reason)) => Ok(Err(format!("a block cannot be unpacked: {reason}"))),
-        Err(Failure::Content(reason)) => Ok(Err(reason)),
-        Err(Failure::Database(error)) => Err(error),
+    let found = connection
+        .prepare_cached(
+            "SELECT first, count FROM blocks WHERE session = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1",
+        )?
+        .query_row([session, at as i64], place)
+        .optional()?;
+    Ok(found.filter(|(first, count)| first + count > at))
+}
+
+/// A block whose records can be taken out.
+pub(crate) struct Block {
+    first: u64,
+    count: u64,
+    plain: Vec<u8>,
+}
+
+impl Block {
+    /// The block that a record is in; `None` where there is none that can be read.
+    pub(crate) fn around(connection: &Connection, session: i64, at: u64) -> rusqlite::Result<Option<Self>> {
+        let Some((first, count)) = covering(connection, session, at)? else { return Ok(None) };
+        match Block::load(connection, session, first, count) {
+            Ok(block) => Ok(block.ok()),
+            Err(error) if is_damage(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn load(
+        connection: &Connection,
+        session: i64,
+        first: u64,
+        count: u64,
+    ) -> rusqlite::Result<std::result::Result<Self, String>> {
+        let data: Vec<u8> = connection
+            .prepare_cached("SELECT data FROM blocks WHERE session = ?1 AND first = ?2")?
+            .query_row([session, first as i64], |row| row.get(0))?;
+        let plain = block::decompress(&data).map_err(|error| format!("a block cannot be unpacked: {error}"));
+        Ok(plain.map(|plain| Block { first, count, plain }))
+    }
+
+    /// Whether a range of records is in it.
+    pub(crate) fn has(&self, range: &Range<u64>) -> bool {
+        range.start >= self.first && range.end <= self.first + self.count
+    }
+
+    /// Some of its records, or what is wrong with it.
+    pub(crate) fn records(
+        &self,
+        connection: &Connection,
+        range: Range<u64>,
+    ) -> rusqlite::Result<std::result::Result<Vec<Record>, String>> {
+        enum Failure {
+            Database(rusqlite::Error),
+            Content(String),
+        }
+        let load = |number| match contents::load(connection, number) {
+            Ok(Ok(content)) => Ok(content),
+            Ok(Err(reason)) => Err(Failure::Content(reason)),
+            Err(error) => Err(Failure::Database(error)),
+        };
+        match block::unpack(&self.plain, self.first, &range, load) {
+            Ok(Ok((records, count))) if count == self.count => Ok(Ok(records)),
+            Ok(Ok((_, count))) => Ok(Err(format!("a block has {count} records instead of {}", self.count))),
+            Ok(Err(reason)) => Ok(Err(format!("a block cannot be unpacked: {reason}"))),
+            Err(Failure::Content(reason)) => Ok(Err(reason)),
+            Err(Failure::Database(error)) => Err(error),
+        }
     }
 }
 

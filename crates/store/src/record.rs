@@ -17,6 +17,9 @@ impl Time {
 }
 
 /// What a record is.
+///
+/// Where the traffic was translated on its way, the side that spoke version 2 has the messages of the session, and
+/// what went over the other side is kept beside them: it is shown, but neither folded nor searched nor counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Channel {
     /// A message from the client to the agent.
@@ -27,6 +30,12 @@ pub enum Channel {
     StandardError,
     /// Something that happened to the agent's process: started, exited, killed.
     Process,
+    /// A message to the agent, as it was on the other side of a translation.
+    OtherToAgent,
+    /// A message to the client, as it was on the other side of a translation.
+    OtherToClient,
+    /// A loss or a fault that was found while the session went on, as JSON.
+    Diagnostic,
 }
 
 impl Channel {
@@ -36,18 +45,27 @@ impl Channel {
             Channel::ToClient => 1,
             Channel::StandardError => 2,
             Channel::Process => 3,
+            Channel::OtherToAgent => 4,
+            Channel::OtherToClient => 5,
+            Channel::Diagnostic => 6,
         }
     }
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        [Channel::ToAgent, Channel::ToClient, Channel::StandardError, Channel::Process]
+        use Channel::*;
+        [ToAgent, ToClient, StandardError, Process, OtherToAgent, OtherToClient, Diagnostic]
             .into_iter()
             .find(|channel| channel.code() == code)
     }
 
-    /// Whether it is a message of the connection.
+    /// Whether it is a message of the session.
     pub fn is_message(self) -> bool {
         matches!(self, Channel::ToAgent | Channel::ToClient)
+    }
+
+    /// Whether it is a message as it was on the other side of a translation.
+    pub fn is_other_side(self) -> bool {
+        matches!(self, Channel::OtherToAgent | Channel::OtherToClient)
     }
 }
 

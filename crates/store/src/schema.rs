@@ -80,6 +80,7 @@ const TABLES: &str = "
         kind INTEGER NOT NULL, time INTEGER NOT NULL
     );
     CREATE INDEX texts_by_session ON texts (session);
+    CREATE INDEX texts_by_time ON texts (time);
     CREATE VIRTUAL TABLE words USING fts5 (
         text, scope, content='', contentless_delete=1, tokenize=\"unicode61 remove_diacritics 2\"
     );

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, Transaction, params, params_from_iter};
 
 use crate::error::{Result, StoreError};
-use crate::read::{self, Batch};
+use crate::read::{self, Block};
 use crate::record::{Filter, Record, Time};
 use crate::store::Store;
 use crate::text::{Text, TextKind, texts};
@@ -218,13 +218,27 @@ fn indexed(
     words: &[String],
     limit: usize,
 ) -> rusqlite::Result<Vec<Hit>> {
+    // Texts come nearly in the order of their times, so the times bound the numbers well.
+    let all = (i64::MIN, i64::MAX);
+    let (lowest, highest) = if (plan.since, plan.until) == all {
+        all
+    } else {
+        let bounds = connection
+            .prepare_cached("SELECT min(number), max(number) FROM texts WHERE time >= ?1 AND time < ?2")?
+            .query_row([plan.since, plan.until], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (Some(lowest), Some(highest)) = bounds else { return Ok(Vec::new()) };
+        (lowest, highest)
+    };
     let mut statement = connection.prepare_cached(
         "SELECT texts.session, first, last, kind, time, sessions.id FROM words
          CROSS JOIN texts ON texts.number = words.rowid CROSS JOIN sessions ON sessions.number = texts.session
-         WHERE words MATCH ?1 AND time >= ?2 AND time < ?3 ORDER BY words.rowid DESC",
+         WHERE words MATCH ?1 AND words.rowid >= ?4 AND words.rowid <= ?5 AND time >= ?2 AND time < ?3
+         ORDER BY words.rowid DESC",
     )?;
-    let mut rows = statement.query(params![plan.expression, plan.since, plan.until])?;
+    let mut rows = statement.query(params![plan.expression, plan.since, plan.until, lowest, highest])?;
     let mut hits = Vec::new();
+    // Hits that follow each other are often in one block.
+    let mut cached: Option<(i64, Block)> = None;
     while let Some(row) = rows.next()? {
         let session: i64 = row.get(0)?;
         if plan.sessions.as_ref().is_some_and(|sessions| !sessions.contains(&session)) {
@@ -232,9 +246,14 @@ fn indexed(
         }
         let Some(kind) = TextKind::from_code(row.get(3)?) else { continue };
         let (first, last) = (row.get::<_, i64>(1)?.unsigned_abs(), row.get::<_, i64>(2)?.unsigned_abs());
-        let records = match read::batch(connection, session, first, last + 1)? {
-            Batch::Records(records) => records,
-            Batch::Gap { .. } | Batch::End => Vec::new(),
+        let range = first..last + 1;
+        if !cached.as_ref().is_some_and(|(of, block)| *of == session && block.has(&range)) {
+            cached = Block::around(connection, session, first)?.map(|block| (session, block));
+        }
+        // What is damaged is found all the same, without an excerpt.
+        let records = match &cached {
+            Some((_, block)) => block.records(connection, range)?.unwrap_or_default(),
+            None => Vec::new(),
         };
         let texts: Vec<_> = gather(&records)
             .into_iter()

@@ -117,6 +117,9 @@ impl Store {
             let mut calls = HashMap::new();
             for item in self.read(&session.id, 0)? {
                 let Item::Record(record) = item? else { continue };
+                if record.channel.is_other_side() {
+                    continue;
+                }
                 let content = texts(&record).iter().map(|text| text.text.len() as u64).sum();
                 statistics.agents.entry(agent.clone()).or_default().add(&record, content);
                 let kind = (agent.clone(), kind(&record, &mut calls));

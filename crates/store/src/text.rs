@@ -193,6 +193,9 @@ fn items(part: Part<'_>) -> Vec<&RawValue> {
 /// All texts of a record.
 pub fn texts(record: &Record) -> Vec<Text> {
     let mut found = Found::default();
+    if record.channel.is_other_side() {
+        return found.texts;
+    }
     if !record.channel.is_message() {
         found.put(TextKind::Log, "", Some(String::from_utf8_lossy(&record.bytes).into_owned()));
         return found.texts;

@@ -7,6 +7,7 @@ mod convert;
 mod demo_agent;
 mod diff;
 mod fold;
+mod open;
 mod run;
 mod schema;
 mod sessions;
@@ -22,6 +23,7 @@ pub(crate) enum Command {
     DemoAgent(demo_agent::Arguments),
     Diff(Box<diff::Arguments>),
     Fold(fold::Arguments),
+    Open(open::Arguments),
     Run(run::Arguments),
     Schema(schema::Arguments),
     Sessions(sessions::Arguments),
@@ -36,6 +38,7 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::DemoAgent(arguments) => demo_agent::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Fold(arguments) => fold::run(&arguments),
+        Command::Open(arguments) => open::run(&arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Sessions(arguments) => sessions::run(&arguments),

@@ -6,7 +6,12 @@ mod commands;
 mod configuration;
 mod lines;
 mod outcome;
+mod recording;
+mod script;
+mod stdio;
+mod store_file;
 mod terminal;
+mod web;
 
 use std::process::ExitCode;
 

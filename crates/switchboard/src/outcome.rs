@@ -48,6 +48,12 @@ pub(crate) struct CommandError {
     hints: Vec<String>,
 }
 
+impl Display for CommandError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
 impl CommandError {
     /// The command ran and met a problem that ends it: exit code 1.
     pub(crate) fn failed(message: impl Into<String>) -> Self {

@@ -16,7 +16,7 @@ use crate::process::Child;
 use crate::text::on_one_line;
 use crate::{
     Closure, ClosureCause, DEFAULT_MESSAGE_LIMIT, Error, Inbox, Json, LineReader, Outbox, OutboxOptions,
-    RequestTable, SharedText,
+    RequestTable, SharedText, Tap,
 };
 
 /// Tells which methods are known here.
@@ -48,6 +48,8 @@ pub struct ConnectionOptions {
     pub batch_limit: usize,
     /// The methods that are events, see [`ConnectionOptions::knows`]. `None`: all.
     pub known: Option<KnownMethods>,
+    /// Who is shown the messages. `None`: nobody.
+    pub tap: Option<Tap>,
 }
 
 impl Default for ConnectionOptions {
@@ -61,6 +63,7 @@ impl Default for ConnectionOptions {
             request_limit: 4096,
             batch_limit: 1024,
             known: None,
+            tap: None,
         }
     }
 }
@@ -116,7 +119,7 @@ impl Connection {
         process: Option<Child>,
     ) -> Self {
         let lines = LineReader::new(Box::new(reader) as Box<_>, options.message_limit);
-        let outbox = Outbox::new(writer, options.outbox.clone());
+        let outbox = Outbox::with_tap(writer, options.outbox.clone(), options.tap.clone());
         if let Some(process) = &process {
             process.attach_input(outbox.closer());
         }

@@ -14,8 +14,8 @@ use crate::connection::{CANCEL_REQUEST, Shared, Waiter, error_line, failure, met
 use crate::envelope::{BatchFault, Envelope, Glimpse, Unreadable, batch_entries};
 use crate::incoming::{BatchAnswers, Cancellation};
 use crate::{
-    Anomaly, Answer, ClosureCause, Error, Event, Frame, IncomingNotification, IncomingRequest, LineReader,
-    Match, Noise, NoiseKind, SharedText, TooLong,
+    Anomaly, Answer, ClosureCause, Direction, Error, Event, Frame, IncomingNotification, IncomingRequest,
+    LineReader, Match, Noise, NoiseKind, SharedText, TooLong,
 };
 
 /// The stream that an inbox reads.
@@ -157,10 +157,13 @@ impl Inbox {
         }
         match self.lines.0.next().await {
             Ok(Some(frame)) => {
-                if let Frame::Message(line) = &frame
-                    && let Some(taken) = take(line)
-                {
-                    return Step::Taken(taken);
+                if let Frame::Message(line) = &frame {
+                    if let Some(tap) = &self.shared.options.tap {
+                        tap.see(Direction::Received, line);
+                    }
+                    if let Some(taken) = take(line) {
+                        return Step::Taken(taken);
+                    }
                 }
                 return self.take_frame(frame).map_or(Step::Nothing, Step::Event);
             }

@@ -52,6 +52,7 @@ mod outbox;
 mod process;
 mod reader;
 mod requests;
+mod tap;
 mod text;
 
 pub use call::{Answer, Deadline, PendingCall};
@@ -64,4 +65,5 @@ pub use outbox::{Outbox, OutboxOptions};
 pub use process::{Child, ChildOutput, Exit, Grace, Program, Spawned, StandardErrorLine, StandardErrorLines};
 pub use reader::LineReader;
 pub use requests::{IncomingRequests, Match, OutgoingRequests, Refusal, RequestTable};
+pub use tap::{Direction, Tap};
 pub use text::{Json, SharedText};

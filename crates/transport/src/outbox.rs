@@ -8,7 +8,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::sleep;
 
-use crate::ClosureCause;
+use crate::{ClosureCause, Direction, Tap};
 
 /// How an outbox queues and how long it waits for a peer that does not read.
 #[derive(Debug, Clone)]
@@ -69,6 +69,7 @@ struct Queue {
     /// One permit a byte that may be queued.
     room: Semaphore,
     limit: usize,
+    tap: Option<Tap>,
     /// Something waits, or nothing more will come.
     wake: Notify,
     /// How many bytes have been written.
@@ -95,11 +96,20 @@ pub(crate) type Position = u64;
 impl Outbox {
     /// Starts the task that writes to `writer`. Must be called inside a tokio runtime.
     pub fn new(writer: impl AsyncWrite + Send + Unpin + 'static, options: OutboxOptions) -> Self {
+        Self::with_tap(writer, options, None)
+    }
+
+    pub(crate) fn with_tap(
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        options: OutboxOptions,
+        tap: Option<Tap>,
+    ) -> Self {
         let limit = options.queue.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let queue = Arc::new(Queue {
             waiting: Mutex::default(),
             room: Semaphore::new(limit),
             limit,
+            tap,
             wake: Notify::new(),
             written: watch::Sender::default(),
             closing: watch::Sender::default(),
@@ -201,6 +211,9 @@ impl Queue {
         let mut waiting = self.lock();
         if waiting.closed {
             return None;
+        }
+        if let Some(tap) = &self.tap {
+            tap.see(Direction::Sent, line);
         }
         let was_empty = waiting.bytes.is_empty();
         waiting.bytes.extend_from_slice(line.as_bytes());

@@ -6,6 +6,7 @@ mod emitter;
 mod handle;
 mod hostile;
 mod negotiation;
+mod observer;
 mod support;
 
 #[test]

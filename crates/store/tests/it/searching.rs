@@ -1,8 +1,9 @@
 //! Finding what was said.
 
-use switchboard_store::{About, Search, StoreError, TextKind, Time};
+use switchboard_protocol::{Revision, Wire};
+use switchboard_store::{About, Channel, Filter, Record, Search, StoreError, TextKind, Time};
 
-use crate::support::{chunk, scratch, update};
+use crate::support::{chunk, records, scratch, update};
 
 fn search(query: &str) -> Search {
     Search { query: query.into(), ..Search::default() }
@@ -61,4 +62,44 @@ fn texts_are_found_while_they_are_written_and_afterwards() {
     check();
     scratch.store.delete(&id).unwrap();
     assert_eq!(scratch.store.search(&search("main")).unwrap(), []);
+}
+
+#[test]
+fn the_other_side_of_a_translation_is_kept_but_neither_folded_nor_found_nor_counted() {
+    let scratch = scratch();
+    let mut recorder = scratch.begin();
+    let id = recorder.id().to_owned();
+    let other = |text: &str| Record { channel: Channel::OtherToClient, ..chunk("m", text) };
+    let written = [
+        chunk("m", "canonical"),
+        other("translated"),
+        Record::new(
+            Channel::OtherToAgent,
+            r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/p"}}"#,
+        ),
+        Record::new(Channel::Diagnostic, r#"{"lost":"a colour"}"#),
+    ];
+    for record in written {
+        let _ = recorder.append(record).unwrap();
+    }
+    recorder.sync().unwrap();
+    for closed in [false, true] {
+        let found = |query: &str| scratch.store.search(&search(query)).unwrap().len();
+        assert_eq!((found("canonical"), found("translated"), found("colour")), (1, 0, 1), "{closed}");
+        let state = scratch.store.state(&id, None).unwrap();
+        let folded = state.conversation.session(Some("s-1")).unwrap();
+        let texts: Vec<String> =
+            folded.entries().map(|entry| entry.to_update().encode(Revision::Any)).collect();
+        assert!(texts.len() == 1 && !texts[0].contains("translated"), "{texts:?}");
+        let statistics = scratch.store.statistics(&Filter::default()).unwrap();
+        assert_eq!(statistics.agents.values().map(|share| share.records).collect::<Vec<_>>(), [2]);
+        assert_eq!(scratch.store.session(&id).unwrap().about.project, None);
+        assert_eq!(records(&scratch.store, &id).len(), 4);
+        if !closed {
+            recorder = {
+                recorder.close().unwrap();
+                scratch.store.resume(&id).unwrap()
+            };
+        }
+    }
 }

@@ -1,30 +1,36 @@
 //! `switchboard bridge`: an agent for any client, whatever the agent behind it speaks.
 
+mod history;
 mod host;
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::os::fd::AsFd;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Handled, Loss, Moment, Output, Severity, Side};
+use switchboard_bridge::{
+    Bridge, BridgeOptions, Dialect, Handled, Loss, Moment, Output, Severity, Side, Version,
+};
+use switchboard_store::{About, Channel};
 use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Outbox, OutboxOptions, Program, SharedText,
     Spawned, StandardErrorLine,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::unix::pipe;
+use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
+use self::history::{History, Step};
 use self::host::{LocalHost, TerminalEvent};
 use super::convert::PolicyArgument;
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
+use crate::recording::{RecordArguments, Recording, agent_name};
+use crate::stdio;
 
 /// Be an agent on standard input and output, in front of another agent of any version
 ///
@@ -54,9 +60,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     losses: Option<PathBuf>,
 
-    /// Record what the client sends and gets to this file, one JSON object a line
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
+    #[command(flatten)]
+    record: RecordArguments,
 
     /// What to do about losses in the session itself
     #[arg(long, value_enum, default_value = "visible")]
@@ -123,10 +128,17 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
             .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))
     };
     let losses = arguments.losses.as_deref().map(create).transpose()?;
-    let record = arguments.record.as_deref().map(create).transpose()?.map(BufWriter::new);
+    let recording = arguments.record.begin(&About { agent: arguments.agent.clone(), ..About::default() })?;
+    let history =
+        recording.as_ref().and_then(|recording| History::new(recording.clone(), arguments.agent.clone()));
     let Spawned { child, input, output } =
         program.spawn().map_err(|error| CommandError::failed(error.to_string()))?;
     tokio::spawn(pass_on_standard_error(child.clone()));
+    let record = recording.map(|recording| Recorded {
+        watch: recording.watch(&child),
+        recording,
+        side: if arguments.record.is_file() { Some(Side::Client) } else { None },
+    });
     let (events, terminal_events) = mpsc::channel(64);
     let options = BridgeOptions {
         policy: arguments.policy.into(),
@@ -134,25 +146,24 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         agent_dialect: arguments.agent_dialect.map(Into::into),
         serve_files: arguments.serve_files,
         serve_terminals: arguments.serve_terminals,
-        agent_name: arguments.agent.clone().unwrap_or_else(|| agent_name(&arguments.command)),
+        agent_name: agent_name(
+            arguments.agent.as_deref(),
+            arguments.command.first().map(OsString::as_os_str),
+        ),
         ..BridgeOptions::default()
     };
     let host = LocalHost::new(arguments.serve_files, events);
     let service = Service {
         bridge: Bridge::with_host(options, Box::new(host)),
         start: Instant::now(),
-        to_client: Way::new(Outbox::new(standard_output(), OutboxOptions::default())),
+        to_client: Way::new(Outbox::new(stdio::output(), OutboxOptions::default())),
         to_agent: Way::new(Outbox::new(input, OutboxOptions::default())),
         losses,
         record,
+        history,
         terminal_events,
     };
     service.run(output, child).await
-}
-
-fn agent_name(command: &[OsString]) -> String {
-    let program = command.first().map(Path::new).and_then(Path::file_name);
-    program.map_or_else(|| "agent".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 async fn pass_on_standard_error(child: Child) {
@@ -162,25 +173,6 @@ async fn pass_on_standard_error(child: Child) {
             StandardErrorLine::Line(line) => eprintln!("{line}"),
             StandardErrorLine::Missed(count) => eprintln!("switchboard: {count} lines of the agent missed"),
         }
-    }
-}
-
-/// Standard input, without a thread of its own where it is a pipe.
-fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
-    let pipe =
-        std::io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(pipe::Receiver::from_file);
-    match pipe {
-        Ok(pipe) => Box::new(pipe),
-        Err(_) => Box::new(tokio::io::stdin()),
-    }
-}
-
-fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
-    let pipe =
-        std::io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(pipe::Sender::from_file);
-    match pipe {
-        Ok(pipe) => Box::new(pipe),
-        Err(_) => Box::new(tokio::io::stdout()),
     }
 }
 
@@ -247,8 +239,42 @@ struct Service {
     to_client: Way,
     to_agent: Way,
     losses: Option<File>,
-    record: Option<BufWriter<File>>,
+    record: Option<Recorded>,
+    history: Option<History>,
     terminal_events: mpsc::Receiver<TerminalEvent>,
+}
+
+/// What is recorded: the side that speaks version 2, and the other one beside it. A file gets what the client
+/// sends and sees.
+struct Recorded {
+    recording: Recording,
+    watch: JoinHandle<()>,
+    /// The side whose messages are those of the session, where it is settled.
+    side: Option<Side>,
+}
+
+impl Recorded {
+    /// Records a line that one side sent or got.
+    fn line(&mut self, at: Side, from: Side, line: &str, versions: Option<(Version, Version)>) {
+        if let (None, Some((client, agent))) = (self.side, versions) {
+            if client == Version::V1 && agent == Version::V2 {
+                self.side = Some(Side::Agent);
+                self.recording.versions(agent.number(), client.number());
+            } else {
+                self.side = Some(Side::Client);
+                self.recording.versions(client.number(), agent.number());
+            }
+        }
+        // Before that nothing is translated: both sides are the same.
+        let side = self.side.unwrap_or(Side::Client);
+        let channel = match (from, at == side) {
+            (Side::Client, true) => Channel::ToAgent,
+            (Side::Agent, true) => Channel::ToClient,
+            (Side::Client, false) => Channel::OtherToAgent,
+            (Side::Agent, false) => Channel::OtherToClient,
+        };
+        self.recording.record(channel, line);
+    }
 }
 
 /// Why the service ends.
@@ -265,7 +291,7 @@ impl Service {
         output: impl AsyncRead + Send + Unpin + 'static,
         child: Child,
     ) -> Result<Outcome, CommandError> {
-        let mut from_client = LineReader::new(standard_input(), DEFAULT_MESSAGE_LIMIT);
+        let mut from_client = LineReader::new(stdio::input(), DEFAULT_MESSAGE_LIMIT);
         let mut from_agent = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
         let end = loop {
             self.to_client.send_ready();
@@ -300,7 +326,7 @@ impl Service {
                 () = self.to_client.send_first() => {}
                 () = self.to_agent.send_first() => {}
                 Some(event) = self.terminal_events.recv() => self.terminal_event(event),
-                () = sleep_until(deadline) => {
+                () = stdio::sleep_until(deadline) => {
                     let now = self.now();
                     self.bridge.tick(now);
                     self.collect();
@@ -333,23 +359,45 @@ impl Service {
                 return;
             }
         };
-        if from == Side::Client {
-            self.write_record(Side::Client, &line);
-        }
-        let handled = self.bridge.handle(from, &line, self.now());
-        self.collect();
-        if handled == Handled::Forward {
-            if from == Side::Agent {
-                self.write_record(Side::Agent, &line);
-            }
-            self.way(from.other()).waiting.push_back(Waiting::Forwarded(line));
+        let history = self.history.as_mut().filter(|_| from == Side::Agent);
+        match history.and_then(|history| history.take_of_agent(&line)) {
+            Some(steps) => self.follow(steps),
+            None => self.line(from, Waiting::Forwarded(line)),
         }
     }
 
-    fn way(&mut self, to: Side) -> &mut Way {
+    /// Takes a line that came from one side.
+    fn line(&mut self, from: Side, line: Waiting) {
+        let handled = self.bridge.handle(from, line.text(), self.now());
+        if handled == Handled::Done {
+            self.record(from, from, line.text());
+        }
+        self.collect();
+        if handled == Handled::Forward {
+            self.record_forwarded(from, line.text());
+            self.send(from.other(), line);
+        }
+    }
+
+    /// Does what history wants instead of passing a line on.
+    fn follow(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::ToAgent(line) => self.to_agent.waiting.push_back(Waiting::Made(line)),
+                Step::FromAgent(line) => self.line(Side::Agent, Waiting::Made(line)),
+            }
+        }
+    }
+
+    fn send(&mut self, to: Side, line: Waiting) {
         match to {
-            Side::Client => &mut self.to_client,
-            Side::Agent => &mut self.to_agent,
+            Side::Client => self.to_client.waiting.push_back(line),
+            Side::Agent => {
+                match self.history.as_mut().and_then(|history| history.take_for_agent(line.text())) {
+                    Some(steps) => self.follow(steps),
+                    None => self.to_agent.waiting.push_back(line),
+                }
+            }
         }
     }
 
@@ -372,10 +420,8 @@ impl Service {
         for output in outputs {
             match output {
                 Output::Line { to, line } => {
-                    if to == Side::Client {
-                        self.write_record(Side::Agent, &line);
-                    }
-                    self.way(to).waiting.push_back(Waiting::Made(line));
+                    self.record(to, to.other(), &line);
+                    self.send(to, Waiting::Made(line));
                 }
                 Output::Loss(loss) => self.write_loss(&loss),
             }
@@ -383,30 +429,32 @@ impl Service {
     }
 
     fn write_loss(&mut self, loss: &Loss) {
+        let Ok(line) = serde_json::to_string(loss) else { return };
+        if let Some(recorded) = &self.record {
+            recorded.recording.record(Channel::Diagnostic, &line);
+        }
         if loss.severity == Severity::Guess {
             return;
         }
         if let Some(file) = &mut self.losses
-            && let Ok(mut line) = serde_json::to_vec(loss)
+            && let Err(error) = writeln!(file, "{line}")
         {
-            line.push(b'\n');
-            if let Err(error) = file.write_all(&line) {
-                eprintln!("switchboard: losses are no longer written: {error}");
-                self.losses = None;
-            }
+            eprintln!("switchboard: losses are no longer written: {error}");
+            self.losses = None;
         }
     }
 
-    fn write_record(&mut self, from: Side, message: &str) {
-        let Some(file) = &mut self.record else { return };
-        let direction = match from {
-            Side::Client => "client->agent",
-            Side::Agent => "agent->client",
-        };
-        let time = self.start.elapsed().as_secs_f64();
-        if let Err(error) = writeln!(file, r#"{{"t":{time:.3},"dir":"{direction}","msg":{message}}}"#) {
-            eprintln!("switchboard: the recording ends here: {error}");
-            self.record = None;
+    fn record(&mut self, at: Side, from: Side, line: &str) {
+        if let Some(recorded) = &mut self.record {
+            recorded.line(at, from, line, self.bridge.versions());
+        }
+    }
+
+    /// A line that is the same on both sides is recorded once.
+    fn record_forwarded(&mut self, from: Side, line: &str) {
+        if let Some(recorded) = &mut self.record {
+            let side = recorded.side.unwrap_or(Side::Client);
+            recorded.line(side, from, line, self.bridge.versions());
         }
     }
 
@@ -437,11 +485,9 @@ impl Service {
         let Service { to_agent, to_client, record, losses, bridge, .. } = self;
         drop(to_agent);
         drop(to_client);
-        child.shut_down().await;
-        if let Some(mut record) = record
-            && let Err(error) = record.flush()
-        {
-            eprintln!("switchboard: the recording is incomplete: {error}");
+        let exit = child.shut_down().await;
+        if let Some(recorded) = record {
+            recorded.recording.finish(recorded.watch, exit).await;
         }
         if losses.is_none() {
             report(&bridge);
@@ -479,12 +525,5 @@ fn report(bridge: &Bridge) {
             losses.entries().iter().find(|loss| loss.message == message && loss.severity != Severity::Guess);
         let why = why.map_or("", |loss| &loss.reason);
         eprintln!("  {count} x {message} {element}: {why}");
-    }
-}
-
-async fn sleep_until(deadline: Option<tokio::time::Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }

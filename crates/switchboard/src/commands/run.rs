@@ -1,6 +1,6 @@
 //! `switchboard run`.
 
-mod conversation;
+pub(crate) mod conversation;
 mod entry_text;
 mod form;
 mod permissions;
@@ -11,10 +11,13 @@ use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use switchboard_protocol::v2;
+use switchboard_store::About;
 use switchboard_transport::Program;
 
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
+use crate::recording::RecordArguments;
 
 /// Send one prompt to an agent and show what it does.
 ///
@@ -70,6 +73,9 @@ pub(crate) struct Arguments {
     /// Set an option of the session before the prompt; may be repeated
     #[arg(long, value_name = "ID=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
+
+    #[command(flatten)]
+    record: RecordArguments,
 }
 
 /// What is printed.
@@ -126,27 +132,29 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
         (.., true) => Policy::DenyAll,
         _ => Policy::Ask,
     };
+    let configured = arguments.first.as_deref().filter(|_| arguments.command.is_empty());
+    let about = About {
+        agent: configured.map(str::to_owned),
+        client: Some("switchboard run".to_owned()),
+        project: Some(cwd.display().to_string()),
+        title: None,
+    };
     let task = conversation::Task {
         program: program.working_directory(&cwd),
         cwd: cwd.display().to_string(),
-        prompt,
+        recording: arguments.record.begin(&about)?,
+        sessions: vec![vec![vec![v2::ContentBlock::text(prompt)]]],
         format: arguments.format,
         policy,
+        answers: None,
         timeout: arguments.timeout,
         session: arguments.session,
         settings: arguments.set,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
-    let outcome = runtime.block_on(conversation::run(task));
-    // A thread that waits for the keyboard must not keep the program alive.
-    runtime.shutdown_background();
-    outcome
+    conversation::run_to_end(task)
 }
 
-fn working_directory(asked: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
+pub(crate) fn working_directory(asked: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
     let path = match asked {
         Some(path) => path.clone(),
         None => PathBuf::from("."),
@@ -177,7 +185,7 @@ fn program(arguments: &Arguments, cwd: &std::path::Path) -> Result<(Program, Opt
 }
 
 /// A relative path of a program is meant from where the user is, not from the session's folder.
-fn absolute_program(program: &str) -> PathBuf {
+pub(crate) fn absolute_program(program: &str) -> PathBuf {
     if program.contains('/') {
         std::path::absolute(program).unwrap_or_else(|_| program.into())
     } else {

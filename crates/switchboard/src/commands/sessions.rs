@@ -3,18 +3,18 @@
 mod exchange;
 mod list;
 mod remove;
+mod replay;
 mod search;
 mod show;
 mod stats;
+mod version_2;
 
 use std::path::PathBuf;
 
-use switchboard_store::{Store, StoreError, Time};
+use switchboard_store::{Store, Time};
 
 use crate::outcome::{CommandError, Outcome};
-
-/// The environment variable that names the store.
-const STORE: &str = "SWITCHBOARD_STORE";
+use crate::store_file::{self, store_error};
 
 /// List, show, search and exchange recorded sessions
 ///
@@ -40,27 +40,16 @@ enum SessionsCommand {
     Search(search::Arguments),
     Export(exchange::ExportArguments),
     Import(exchange::ImportArguments),
+    Replay(replay::Arguments),
     Delete(remove::DeleteArguments),
     Prune(remove::PruneArguments),
     Stats(stats::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let place = place(arguments.store.as_ref())?;
+    let place = store_file::place(arguments.store.as_ref())?;
     let read = || Store::open_read_only(&place).map_err(store_error);
-    let write = || {
-        let store = Store::open(&place).map_err(store_error)?;
-        for repair in store.repairs() {
-            match &repair.problem {
-                None => eprintln!(
-                    "session {}: its recording was cut off; its last {} records are in order again",
-                    repair.session, repair.records
-                ),
-                Some(problem) => eprintln!("session {}: {problem}", repair.session),
-            }
-        }
-        Ok(store)
-    };
+    let write = || store_file::open(place.clone());
     match &arguments.command {
         SessionsCommand::List(_) if !place.exists() => Ok(Outcome::Fine),
         SessionsCommand::List(arguments) => list::run(&read()?, arguments),
@@ -68,42 +57,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         SessionsCommand::Search(arguments) => search::run(&read()?, arguments),
         SessionsCommand::Export(arguments) => exchange::export(&read()?, arguments),
         SessionsCommand::Import(arguments) => exchange::import(&write()?, arguments),
+        SessionsCommand::Replay(arguments) => replay::run(read, arguments),
         SessionsCommand::Delete(arguments) => remove::delete(&write()?, arguments),
         SessionsCommand::Prune(arguments) => remove::prune(&write()?, arguments),
         SessionsCommand::Stats(arguments) => stats::run(&read()?, arguments),
-    }
-}
-
-/// Where the store is.
-fn place(named: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(path) = named.cloned().or_else(|| variable(STORE)) {
-        return Ok(path);
-    }
-    let folder = variable("XDG_DATA_HOME")
-        .filter(|folder| folder.is_absolute())
-        .or_else(|| variable("HOME").map(|home| home.join(".local/share")));
-    match folder {
-        Some(folder) => Ok(folder.join("switchboard/sessions.sqlite3")),
-        None => Err(CommandError::usage("cannot tell where the store is: HOME is not set")
-            .hint(format!("name it with --store FILE or in {STORE}"))),
-    }
-}
-
-// Taken by value because that is how `map_err` hands it over.
-#[allow(clippy::needless_pass_by_value)]
-fn store_error(error: StoreError) -> CommandError {
-    match &error {
-        StoreError::UnknownSession { .. } => {
-            CommandError::usage(error.to_string()).hint("switchboard sessions list shows all of them")
-        }
-        StoreError::AmbiguousSession { candidates, .. } => {
-            CommandError::usage(error.to_string()).hint(format!("they are {}", candidates.join(", ")))
-        }
-        StoreError::Open { .. } | StoreError::NotAStore { .. } => CommandError::usage(error.to_string())
-            .hint(format!("name another one with --store FILE or in {STORE}")),
-        StoreError::EmptySearch { .. } => CommandError::usage(error.to_string()),
-        _ => CommandError::failed(error.to_string()),
     }
 }
 

@@ -28,7 +28,8 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-fn is_hidden(character: char) -> bool {
+/// Whether a character would act upon a terminal, or reorder or hide text.
+pub(crate) fn is_hidden(character: char) -> bool {
     match character {
         '\n' | '\t' => false,
         // Joins the parts of many emoji, and of words in some scripts.

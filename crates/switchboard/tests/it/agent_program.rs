@@ -41,6 +41,8 @@ impl Place {
             .current_dir(self.work())
             .env("HOME", self.home())
             .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_DATA_HOME")
+            .env_remove("SWITCHBOARD_STORE")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -7,6 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::program::switchboard;
+
 /// A version 2 agent: refuses version 1, takes prompts, answers with a word and a diff, and crashes when told to.
 const AGENT: &str = r#"
 say() { printf '%s\n' "$1"; }
@@ -99,8 +101,8 @@ impl Client {
 fn a_version_1_client_talks_to_a_version_2_agent() {
     let folder = tempfile::tempdir().unwrap();
     let (losses, record) = (folder.path().join("losses.jsonl"), folder.path().join("record.jsonl"));
-    let mut client =
-        Client::start(&["--losses", losses.to_str().unwrap(), "--record", record.to_str().unwrap()]);
+    let record_argument = format!("--record={}", record.display());
+    let mut client = Client::start(&["--losses", losses.to_str().unwrap(), &record_argument]);
     client.open();
     client.prompt("hi");
     let chunk = client.hear();
@@ -114,6 +116,65 @@ fn a_version_1_client_talks_to_a_version_2_agent() {
     let directions: Vec<&str> =
         record.lines().map(|line| if line.contains("client->agent") { ">" } else { "<" }).collect();
     assert_eq!(directions.concat(), "><><><<");
+}
+
+#[test]
+fn both_sides_are_recorded_into_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.sqlite3");
+    let store = store.to_str().unwrap();
+    let mut client = Client::start(&["--record", "--store", store]);
+    client.open();
+    client.prompt("hi");
+    assert_eq!(client.hear()["method"], "session/update");
+    assert_eq!(client.hear()["id"], 3);
+    client.say(&json!({"jsonrpc": "2.0", "id": 4, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "crash"}]}}));
+    assert_eq!(client.hear()["id"], 4);
+    assert_eq!(client.end().0, 1);
+
+    let sessions =
+        |arguments: &[&str]| switchboard(&[&["sessions", "--store", store], arguments].concat(), b"");
+    let list = sessions(&["list", "--json"]).json_lines();
+    assert_eq!(
+        (&list[0]["agent"], &list[0]["protocolVersion"], &list[0]["title"]),
+        (&json!("script"), &json!(2), &json!("hi"))
+    );
+    let id = list[0]["id"].as_str().unwrap().to_owned();
+    let lines = sessions(&["export", "--everything", &id]).json_lines();
+    let count = |pointer: &str, wanted: &str| {
+        lines.iter().filter(|line| line.pointer(pointer).is_some_and(|found| found == wanted)).count()
+    };
+    // The agent spoke version 2, so its side has the messages of the session.
+    assert_eq!(
+        (count("/msg/method", "session/update"), count("/other/msg/method", "session/update")),
+        (4, 1)
+    );
+    assert_eq!((count("/msg/method", "initialize"), count("/other/msg/method", "initialize")), (2, 0));
+    assert_eq!(count("/diagnostic/message", "_weather"), 1);
+    assert_eq!(count("/stderr", "out of luck"), 1);
+    assert_eq!(count("/process", "the process ended with exit code 7"), 1);
+    let found = sessions(&["search", "ho", "--json"]).json_lines();
+    assert_eq!(found.len(), 1, "{found:?}");
+
+    // What was exported with everything comes back with everything.
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let again = switchboard(&["sessions", "--store", store, "import", "-"], text.as_bytes());
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert_eq!(sessions(&["export", "--everything", again.stdout.trim()]).json_lines(), lines);
+    let shown = |id: &str| sessions(&["show", id]).stdout;
+    assert_eq!(shown(&id), shown(again.stdout.trim()));
+}
+
+#[test]
+fn a_store_that_cannot_be_used_does_not_stop_the_conversation() {
+    let folder = tempfile::tempdir().unwrap();
+    let no_store = folder.path().join("text");
+    std::fs::write(&no_store, "x".repeat(5000)).unwrap();
+    let mut client = Client::start(&["--record", "--store", no_store.to_str().unwrap()]);
+    client.open();
+    let (code, stderr) = client.end();
+    assert_eq!(code, 0);
+    assert!(stderr.starts_with("switchboard: nothing is recorded: "), "{stderr}");
 }
 
 #[test]
@@ -158,9 +219,9 @@ fn an_agent_that_crashes_ends_the_turn_and_the_bridge_with_the_reason() {
 
 #[test]
 fn a_program_that_is_not_there_is_told() {
-    let run = crate::program::switchboard(&["bridge", "--", "no-such-agent-program"], b"");
+    let run = switchboard(&["bridge", "--", "no-such-agent-program"], b"");
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("no-such-agent-program"), "{}", run.stderr);
-    assert_eq!(crate::program::switchboard(&["bridge"], b"").code, 2);
-    assert_eq!(crate::program::switchboard(&["bridge", "nobody"], b"").code, 2);
+    assert_eq!(switchboard(&["bridge"], b"").code, 2);
+    assert_eq!(switchboard(&["bridge", "nobody"], b"").code, 2);
 }

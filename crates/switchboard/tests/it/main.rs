@@ -10,12 +10,15 @@ mod convert;
 mod demo_agent;
 mod diff;
 mod fold;
+mod history;
 mod interop;
 mod program;
+mod replay;
 mod run;
 mod schema;
 mod sessions;
 mod terminal;
+mod web;
 
 #[test]
 fn every_test_file_is_a_module() {

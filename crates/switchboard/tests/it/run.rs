@@ -149,6 +149,15 @@ fn wait_for(words: &str, output: impl std::io::Read) {
 }
 
 #[test]
+fn notifications_of_the_agents_own_are_passed_over() {
+    let place = Place::new();
+    let agent = r#""$0" demo-agent | sed -u '2i{"jsonrpc":"2.0","method":"_acme/status","params":{}}'"#;
+    let run = place.run(&["run", "hello", "--", "sh", "-c", agent, env!("CARGO_BIN_EXE_switchboard")]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(!run.stderr.contains("_acme/status"), "{}", run.stderr);
+}
+
+#[test]
 fn without_a_terminal_no_data_is_given() {
     let place = Place::new();
     let run = place.demo("form", &[]);
@@ -225,4 +234,39 @@ fn agents_of_version_1_are_run_too() {
     let crash = run("crash", &[]);
     assert_eq!(crash.code, 1);
     assert!(crash.stderr.contains("exit code 70"), "{}", crash.stderr);
+}
+
+#[test]
+fn conversations_are_recorded_into_the_store_whatever_the_agent_speaks() {
+    let place = Place::new();
+    let demo = env!("CARGO_BIN_EXE_switchboard");
+    for (version, other_side) in [("2", false), ("1", true)] {
+        let agent = ["--", demo, "demo-agent", "--protocol", version];
+        let run = place.run(&[&["run", "hello", "--record"], &agent[..]].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let list = place.run(&["sessions", "list", "--json"]).json_lines();
+        let session = &list[0];
+        assert_eq!(session["title"], "hello");
+        assert_eq!(session["agent"], "switchboard-demo");
+        assert_eq!(session["protocolVersion"], 2);
+        assert_eq!(session["project"].as_str(), place.work().to_str());
+        let id = session["id"].as_str().unwrap();
+        let shown = place.run(&["sessions", "show", id]).stdout;
+        assert!(shown.contains(run.stdout.trim()), "{shown}");
+        let lines = place.run(&["sessions", "export", "--everything", id]).json_lines();
+        assert_eq!(lines.iter().any(|line| line["other"]["msg"].is_object()), other_side, "{lines:?}");
+        let count = |key: &str| lines.iter().filter(|line| line.get(key).is_some()).count();
+        assert_eq!(count("process"), 2);
+        // Checked as version 2, everything on the side of the session is right.
+        let messages = place.run(&["sessions", "export", id]).stdout;
+        let check = crate::program::switchboard(&["check"], messages.as_bytes());
+        assert_eq!(check.code, 0, "{}", check.stdout);
+    }
+    // Into a file only the messages go.
+    let run = place.demo("hello", &["--record=spoken.jsonl"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let spoken = std::fs::read_to_string(place.work().join("spoken.jsonl")).unwrap();
+    let fold = crate::program::switchboard(&["fold", "--text"], spoken.as_bytes());
+    assert!(fold.stdout.contains(run.stdout.trim()), "{}", fold.stdout);
+    assert_eq!(place.run(&["sessions", "list", "--json"]).json_lines().len(), 2);
 }

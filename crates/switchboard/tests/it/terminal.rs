@@ -30,6 +30,11 @@ fn typed(arguments: &[&str], lines: &[&str]) -> (i32, String) {
     (child.wait().unwrap().code().unwrap(), String::from_utf8_lossy(&shown).replace('\r', ""))
 }
 
+/// Without white space, since a message is broken into lines.
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
 #[test]
 fn a_form_is_filled_in_field_by_field() {
     for version in [&[][..], &["--protocol", "1"]] {
@@ -42,8 +47,7 @@ fn a_form_is_filled_in_field_by_field() {
             assert!(shown.contains(words), "{words} in {shown}");
         }
         let sent = r#"{"name":"Ann","colour":"red","size":5,"share":0.5,"ready":true,"days":["mo","tu"]}"#;
-        let flat: String = shown.split_whitespace().collect();
-        assert!(flat.contains(sent), "{shown}");
+        assert!(in_one_line(&shown).contains(sent), "{shown}");
     }
 }
 
@@ -57,7 +61,7 @@ fn data_can_be_refused() {
     ] {
         let (code, shown) = typed(&["run", "demo", scenario, "--timeout", "50"], &[line]);
         assert_eq!(code, 0, "{shown}");
-        assert!(shown.contains(words), "{scenario} {line:?}: {shown}");
+        assert!(in_one_line(&shown).contains(&in_one_line(words)), "{scenario} {line:?}: {shown}");
     }
 }
 
@@ -66,6 +70,7 @@ fn a_permission_is_asked_for() {
     for (line, code, words) in [("y\n", 0, "Then I go on."), ("2\n", 5, "Then I stop.")] {
         let (ended, shown) = typed(&["run", "demo", "ask", "--timeout", "50"], &["maybe\n", line]);
         assert_eq!(ended, code, "{shown}");
-        assert!(shown.contains("please type the number of an option") && shown.contains(words), "{shown}");
+        assert!(shown.contains("please type the number of an option"), "{shown}");
+        assert!(in_one_line(&shown).contains(&in_one_line(words)), "{shown}");
     }
 }

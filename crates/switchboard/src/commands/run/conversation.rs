@@ -11,7 +11,8 @@ use switchboard_peer::{
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::{self, StopReason};
-use switchboard_transport::{Child, Program};
+use switchboard_store::Channel;
+use switchboard_transport::{Anomaly, Child, Connection, Program};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -21,18 +22,27 @@ use super::screen::Screen;
 use super::view::{JsonView, QuietView, View};
 use super::{Format, Policy};
 use crate::outcome::{CommandError, Outcome, write_error};
+use crate::recording::Recording;
 use crate::terminal::text::{visible, visible_line};
 
+/// One prompt.
+pub(crate) type Prompt = Vec<v2::ContentBlock<'static>>;
+
 /// What is to be done.
-pub(super) struct Task {
-    pub(super) program: Program,
-    pub(super) cwd: String,
-    pub(super) prompt: String,
-    pub(super) format: Format,
-    pub(super) policy: Policy,
-    pub(super) timeout: Option<Duration>,
-    pub(super) session: Option<String>,
-    pub(super) settings: Vec<(String, String)>,
+pub(crate) struct Task {
+    pub(crate) program: Program,
+    pub(crate) cwd: String,
+    /// The prompts, session by session.
+    pub(crate) sessions: Vec<Vec<Prompt>>,
+    pub(crate) format: Format,
+    pub(crate) policy: Policy,
+    /// The options to choose when the agent asks, one after the other, instead of the policy.
+    pub(crate) answers: Option<VecDeque<Option<String>>>,
+    pub(crate) timeout: Option<Duration>,
+    /// A session to go on with instead of opening the first one.
+    pub(crate) session: Option<String>,
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) recording: Option<Recording>,
 }
 
 /// How long the agent may take to stop after it was told to.
@@ -112,19 +122,64 @@ impl Clock {
     }
 }
 
-pub(super) async fn run(task: Task) -> Result<Outcome, CommandError> {
-    let mut clock = Clock::start(task.timeout)?;
-    let started = task.program.connect(Client::connection_options());
-    let (child, connection) = started.map_err(|error| CommandError::no_session(error.to_string()))?;
-    let mut options = ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"));
-    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
-    if can_ask {
+/// Whether there is a terminal to ask on.
+fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Does it, and waits for the end.
+pub(crate) fn run_to_end(task: Task) -> Result<Outcome, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(run(task));
+    // A thread that waits for the keyboard must not keep the program alive.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn run(mut task: Task) -> Result<Outcome, CommandError> {
+    let clock = Clock::start(task.timeout)?;
+    let recording = task.recording.take();
+    let mut options = ClientOptions {
+        observer: recording.as_ref().map(Recording::observer),
+        ..ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"))
+    };
+    if can_ask() {
         options.capabilities.elicitation = Some(v2::ElicitationCapabilities {
             form: Some(v2::Marker::new()),
             url: Some(v2::Marker::new()),
             ..v2::ElicitationCapabilities::new()
         });
     }
+    let (child, connection) = match task.program.connect(options.connection_options()) {
+        Ok(started) => started,
+        Err(error) => {
+            let reason = error.to_string();
+            if let Some(recording) = recording {
+                recording.record(Channel::Process, &reason);
+                recording.close();
+            }
+            return Err(CommandError::no_session(reason));
+        }
+    };
+    let watch = recording.as_ref().map(|recording| recording.watch(&child));
+    let outcome = converse(task, clock, &child, connection, options).await;
+    if let (Some(recording), Some(watch)) = (recording, watch) {
+        recording.finish(watch, child.exit()).await;
+    }
+    outcome
+}
+
+/// The conversation with an agent that has started; it has ended afterwards.
+async fn converse(
+    mut task: Task,
+    mut clock: Clock,
+    child: &Child,
+    connection: Connection,
+    options: ClientOptions,
+) -> Result<Outcome, CommandError> {
     let connected = tokio::select! {
         biased;
         connected = Client::connect(connection, options) => connected,
@@ -143,7 +198,7 @@ pub(super) async fn run(task: Task) -> Result<Outcome, CommandError> {
             return Err(no_client(&error));
         }
     };
-    let mut runner = Runner::new(client, clock, &task, can_ask);
+    let mut runner = Runner::new(client, clock, &mut task);
     let halted = runner.work(task).await;
     let outcome = match halted {
         Ok(outcome) => Ok(outcome),
@@ -152,7 +207,7 @@ pub(super) async fn run(task: Task) -> Result<Outcome, CommandError> {
     };
     let ended = runner.show_end();
     drop(runner);
-    end(&child).await;
+    end(child).await;
     ended.map_err(write_error)?;
     outcome
 }
@@ -202,6 +257,7 @@ struct Runner {
     view: Box<dyn View>,
     clock: Clock,
     policy: Policy,
+    answers: Option<VecDeque<Option<String>>>,
     /// Whether there is a terminal to ask on.
     can_ask: bool,
     keyboard: Option<Keyboard>,
@@ -215,7 +271,7 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(client: Client, clock: Clock, task: &Task, can_ask: bool) -> Self {
+    fn new(client: Client, clock: Clock, task: &mut Task) -> Self {
         let view: Box<dyn View> = match task.format {
             Format::Text => Box::new(Screen::new()),
             Format::Json => Box::new(JsonView),
@@ -227,7 +283,8 @@ impl Runner {
             view,
             clock,
             policy: task.policy,
-            can_ask,
+            answers: task.answers.take(),
+            can_ask: can_ask(),
             keyboard: None,
             questions: VecDeque::new(),
             session: None,
@@ -238,20 +295,33 @@ impl Runner {
         }
     }
 
-    async fn work(&mut self, task: Task) -> Result<Outcome, Halt> {
-        let session = self.open(&task).await?;
-        self.session = Some(session.clone());
-        self.view.note(&format!("session {session} of {}", self.agent.description().name()))?;
-        for (id, value) in &task.settings {
-            self.set(&session, id, value).await?;
+    async fn work(&mut self, mut task: Task) -> Result<Outcome, Halt> {
+        let mut outcome = Outcome::Fine;
+        for prompts in std::mem::take(&mut task.sessions) {
+            let session = self.open(&task).await?;
+            task.session = None;
+            self.session = Some(session.clone());
+            self.view.note(&format!("session {session} of {}", self.agent.description().name()))?;
+            for (id, value) in &task.settings {
+                self.set(&session, id, value).await?;
+            }
+            for prompt in prompts {
+                let ended = self.prompt(&session, prompt).await?;
+                if ended != Outcome::Fine {
+                    outcome = ended;
+                }
+                if self.stopping.is_some() {
+                    return Ok(outcome);
+                }
+            }
         }
+        Ok(outcome)
+    }
+
+    async fn prompt(&mut self, session: &str, prompt: Prompt) -> Result<Outcome, Halt> {
         let agent = self.agent.clone();
-        let prompt = vec![v2::ContentBlock::text(task.prompt)];
         self.prompted = true;
-        let inserted = {
-            let session = session.clone();
-            self.drive(async move { agent.prompt(&session, prompt).await }).await?
-        };
+        let inserted = self.drive(async move { agent.prompt(session, prompt).await }).await?;
         let mut turn = match inserted {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) if self.stopping.is_some() => return Ok(self.outcome(None)),
@@ -420,6 +490,8 @@ impl Runner {
                 }
             }
             Event::Malformed { reason, .. } => self.odd(&format!("a message cannot be read: {reason}"))?,
+            // Many agents have notifications of their own.
+            Event::Anomaly(Anomaly::UnknownMethod { wants_answer: false, .. }) => {}
             Event::Anomaly(anomaly) => self.odd(&anomaly.to_string())?,
             Event::TooManySessions => self.odd("the agent talks of too many sessions")?,
             _ => {}
@@ -447,6 +519,23 @@ impl Runner {
             return Ok(());
         }
         let title = visible_line(&question.request().title);
+        if let Some(answers) = &mut self.answers {
+            let chosen = answers.pop_front().flatten();
+            let option = question
+                .request()
+                .options
+                .iter()
+                .find(|option| Some(&*option.option_id) == chosen.as_deref());
+            return match option {
+                Some(option) => {
+                    self.view
+                        .note(&format!("answered as recorded: {}: {title}", visible_line(&option.name)))?;
+                    choose(&question, &option.option_id, "recording").await;
+                    Ok(())
+                }
+                None => self.deny(&question, &title).await,
+            };
+        }
         let sessions = self.feed.sessions();
         let verdict = sessions
             .get(question.session(), |session| {

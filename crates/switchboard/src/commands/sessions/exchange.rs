@@ -2,11 +2,11 @@ use std::io::{BufWriter, Write};
 
 use switchboard_store::{About, Item, Redaction, Store, Time, parse_line, to_line};
 
-use super::store_error;
 use crate::arguments::InputArgument;
 use crate::commands::fold::text::shown;
 use crate::lines::{Line, Lines, MAX_LINE};
 use crate::outcome::{CommandError, Outcome, write_error};
+use crate::store_file::store_error;
 
 /// Print a session as recorded lines, which check, fold, convert and import read
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub(super) struct ExportArguments {
     #[arg(long)]
     preview: bool,
 
-    /// Also standard error, events of the process, and what was no JSON
+    /// Also standard error, events of the process, losses, the other side of a translation, and what was no JSON
     #[arg(long)]
     everything: bool,
 }

@@ -1,7 +1,8 @@
 use switchboard_store::{Filter, Store, StoreError, Time};
 
-use super::{moment, parse_size, size, store_error};
+use super::{moment, parse_size, size};
 use crate::outcome::{CommandError, Outcome};
+use crate::store_file::store_error;
 
 /// Delete sessions
 #[derive(Debug, clap::Args)]

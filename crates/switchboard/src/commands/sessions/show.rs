@@ -1,14 +1,14 @@
 use std::io::{BufWriter, Write};
 use std::time::Duration;
 
-use switchboard_bridge::{Policy, RecordingBridge, Version};
 use switchboard_protocol::Revision;
 use switchboard_session::{Conversation, Moment, Side};
 use switchboard_store::{Channel, Item, Record, Store, StoreError, Summary};
 
-use super::store_error;
+use super::version_2::Translation;
 use crate::commands::fold::text::{self, shown};
 use crate::outcome::{CommandError, Outcome, write_error};
+use crate::store_file::store_error;
 
 /// Show a session
 ///
@@ -18,7 +18,8 @@ pub(super) struct Arguments {
     /// The session
     id: String,
 
-    /// Print the messages instead, with standard error and events of the process
+    /// Print the messages instead, with standard error, events of the process, losses, and the other side where
+    /// they were translated
     #[arg(long)]
     wire: bool,
 
@@ -94,37 +95,24 @@ fn version_1(
 ) -> Result<Outcome, CommandError> {
     let end = arguments.at.unwrap_or(u64::MAX);
     let mut outcome = Outcome::Fine;
-    let mut bridge = RecordingBridge::with_policy(Version::V2, Policy::Quiet);
+    let mut translation = Translation::new();
     let mut conversation = Conversation::new(Revision::Any);
-    let mut fold = |bridge: &mut RecordingBridge, at| {
-        for line in bridge.drain() {
-            let side = if line.from == switchboard_bridge::Side::Client { Side::Client } else { Side::Agent };
+    let mut fold = |records: Vec<Record>| {
+        for record in records {
+            let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
+            let text = String::from_utf8_lossy(&record.bytes);
             // Nobody sent this line: what the engine refuses of it was not in the recording.
-            drop(conversation.read(&line.text, Some(side), Moment(at)));
+            drop(conversation.read(&text, Some(side), Moment(record.time.0.unsigned_abs())));
         }
     };
-    let mut at = 0;
     for item in store.read(&session.id, 0).map_err(store_error)? {
-        let record = match item.map_err(store_error)? {
-            Item::Record(record) if record.sequence < end => record,
+        match item.map_err(store_error)? {
+            Item::Record(record) if record.sequence < end => fold(translation.take(&record)),
             Item::Record(_) => break,
-            gap @ Item::Gap { .. } => {
-                outcome = report(&gap);
-                continue;
-            }
-        };
-        let from = match record.channel {
-            Channel::ToAgent => switchboard_bridge::Side::Client,
-            Channel::ToClient => switchboard_bridge::Side::Agent,
-            Channel::StandardError | Channel::Process => continue,
-        };
-        let Ok(text) = std::str::from_utf8(&record.bytes) else { continue };
-        at = record.time.0.unsigned_abs();
-        bridge.take(Some(from), text, switchboard_bridge::Moment(at));
-        fold(&mut bridge, at);
+            gap @ Item::Gap { .. } => outcome = report(&gap),
+        }
     }
-    bridge.finish();
-    fold(&mut bridge, at);
+    fold(translation.finish());
     for (id, folded) in conversation.sessions() {
         if arguments.json {
             writeln!(output, "{}", folded.to_json(id)).map_err(write_error)?;
@@ -185,6 +173,9 @@ fn write_record(output: &mut impl Write, session: &Summary, record: &Record) -> 
         Channel::ToClient => "agent->client",
         Channel::StandardError => "stderr",
         Channel::Process => "process",
+        Channel::OtherToAgent => "client->agent, other side",
+        Channel::OtherToClient => "agent->client, other side",
+        Channel::Diagnostic => "diagnostic",
     };
     let seconds = record.time.0.saturating_sub(session.began.0) as f64 / 1000.0;
     let text = shown(&String::from_utf8_lossy(&record.bytes)).replace('\n', " ");

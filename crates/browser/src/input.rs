@@ -1,0 +1,160 @@
+//! Mouse and keyboard, as real events.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::Page;
+use crate::page::quoted;
+
+/// Keys that have a name: name, code, number, text that it types.
+const KEYS: [(&str, &str, u32, &str); 15] = [
+    ("Enter", "Enter", 13, "\r"),
+    ("Tab", "Tab", 9, ""),
+    ("Escape", "Escape", 27, ""),
+    ("Backspace", "Backspace", 8, ""),
+    ("Delete", "Delete", 46, ""),
+    ("Space", "Space", 32, " "),
+    ("ArrowLeft", "ArrowLeft", 37, ""),
+    ("ArrowUp", "ArrowUp", 38, ""),
+    ("ArrowRight", "ArrowRight", 39, ""),
+    ("ArrowDown", "ArrowDown", 40, ""),
+    ("PageUp", "PageUp", 33, ""),
+    ("PageDown", "PageDown", 34, ""),
+    ("End", "End", 35, ""),
+    ("Home", "Home", 36, ""),
+    ("F1", "F1", 112, ""),
+];
+
+impl Page {
+    /// Clicks in the middle of an element, once it stands still, can be used and nothing is before it.
+    #[track_caller]
+    pub fn click(&self, element: &str) {
+        let script = format!(
+            "(async () => {{
+                const element = find({})[0];
+                if (!element) throw 'it is not there';
+                if (element.matches(':disabled, [aria-disabled=true]') || element.closest('[inert]')) throw 'it is disabled';
+                element.scrollIntoView({{ block: 'center', inline: 'center', behavior: 'instant' }});
+                const middle = () => {{
+                    const box = [...element.getClientRects()].find(box => box.width * box.height > 0);
+                    return [box.left + box.width / 2, box.top + box.height / 2];
+                }};
+                const [x, y] = middle();
+                await new Promise(requestAnimationFrame);
+                if (middle().join() !== [x, y].join()) throw 'it moves';
+                const hit = document.elementFromPoint(x, y);
+                if (!element.contains(hit)) throw 'it is behind ' + (hit?.cloneNode().outerHTML ?? 'the edge');
+                return [x, y];
+            }})()",
+            quoted(element)
+        );
+        match self.try_wait(&script) {
+            Ok(point) => self.click_at(&point),
+            Err(state) => self.fail(&format!("a click on {element}"), &state),
+        }
+    }
+
+    /// Clicks in the middle of an element as it is now, whatever it is.
+    #[track_caller]
+    pub fn click_at_once(&self, element: &str) {
+        let box_of = format!("find({})[0].getBoundingClientRect()", quoted(element));
+        let point =
+            self.eval(&format!("(box => [box.left + box.width / 2, box.top + box.height / 2])({box_of})"));
+        self.click_at(&point);
+    }
+
+    #[track_caller]
+    fn click_at(&self, point: &Value) {
+        for (kind, buttons) in [("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)] {
+            let button = if kind == "mouseMoved" { "none" } else { "left" };
+            let event = json!({
+                "type": kind, "x": point[0], "y": point[1], "button": button, "buttons": buttons, "clickCount": 1,
+            });
+            self.command("Input.dispatchMouseEvent", &event);
+        }
+    }
+
+    /// Turns the mouse's wheel in the middle of an element.
+    #[track_caller]
+    pub fn scroll(&self, element: &str, down: i32) {
+        self.wait_for(element);
+        let box_of = format!("find({})[0].getBoundingClientRect()", quoted(element));
+        let point =
+            self.eval(&format!("(box => [box.left + box.width / 2, box.top + box.height / 2])({box_of})"));
+        let event =
+            json!({ "type": "mouseWheel", "x": point[0], "y": point[1], "deltaX": 0, "deltaY": down });
+        self.command("Input.dispatchMouseEvent", &event);
+    }
+
+    /// Types a text where the cursor is, key by key; a line break is Shift and Enter.
+    #[track_caller]
+    pub fn type_text(&self, text: &str) {
+        for character in text.chars() {
+            match character {
+                '\n' => self.press("Shift+Enter"),
+                ' ' => self.press("Space"),
+                _ => self.key(&character.to_string(), 0),
+            }
+        }
+    }
+
+    /// Clicks on an element and types a text.
+    #[track_caller]
+    pub fn type_into(&self, element: &str, text: &str) {
+        self.click(element);
+        self.type_text(text);
+    }
+
+    /// Presses a key: a character or a name such as `Escape`, `Control+Enter`, `Shift+Tab`.
+    #[track_caller]
+    pub fn press(&self, keys: &str) {
+        let mut words: Vec<&str> = keys.split('+').collect();
+        let key = words.pop().unwrap_or_default();
+        let modifiers = words.iter().map(|word| match *word {
+            "Alt" => 1,
+            "Control" => 2,
+            "Meta" => 4,
+            "Shift" => 8,
+            other => panic!("{other} is not a modifier"),
+        });
+        self.key(key, modifiers.sum());
+    }
+
+    #[track_caller]
+    fn key(&self, key: &str, modifiers: u32) {
+        let (code, number, text) = match KEYS.iter().find(|(name, ..)| *name == key) {
+            Some((_, code, number, text)) => ((*code).to_owned(), *number, *text),
+            None => match key.chars().next() {
+                Some(letter) if letter.is_ascii_alphabetic() => (
+                    format!("Key{}", letter.to_ascii_uppercase()),
+                    u32::from(letter.to_ascii_uppercase()),
+                    key,
+                ),
+                Some(digit) if digit.is_ascii_digit() => (format!("Digit{digit}"), u32::from(digit), key),
+                _ => (String::new(), 0, key),
+            },
+        };
+        // With Control and the like, a key types nothing.
+        let text = if modifiers & 7 == 0 { text } else { "" };
+        let key = if key == "Space" { " " } else { key };
+        let kind = if text.is_empty() { "rawKeyDown" } else { "keyDown" };
+        let mut event = json!({
+            "type": kind, "modifiers": modifiers, "key": key, "code": code,
+            "windowsVirtualKeyCode": number, "text": text,
+        });
+        self.command("Input.dispatchKeyEvent", &event);
+        event["type"] = "keyUp".into();
+        event["text"] = "".into();
+        self.command("Input.dispatchKeyEvent", &event);
+    }
+
+    /// Chooses files in a file input, which may be hidden.
+    #[track_caller]
+    pub fn attach(&self, selector: &str, files: &[&Path]) {
+        let expression = format!("document.querySelector({})", json!(selector));
+        let found = self.command("Runtime.evaluate", &json!({ "expression": expression }));
+        let Some(object) = found["result"]["objectId"].as_str() else { self.fail(selector, "") };
+        self.command("DOM.setFileInputFiles", &json!({ "objectId": object, "files": files }));
+    }
+}

@@ -1,0 +1,59 @@
+//! Somebody who uses the browser.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::Page;
+use crate::connection::Connection;
+
+/// Somebody with cookies and storage of their own, which go with this value, as do all their pages.
+#[derive(Debug)]
+pub struct Visitor {
+    connection: Arc<Connection>,
+    context: String,
+}
+
+impl Visitor {
+    pub(crate) fn new(connection: &Arc<Connection>) -> Visitor {
+        let made = connection
+            .call(None, "Target.createBrowserContext", &json!({}))
+            .unwrap_or_else(|error| panic!("{error}"));
+        let context = made["browserContextId"].as_str().unwrap_or_default().to_owned();
+        Visitor { connection: Arc::clone(connection), context }
+    }
+
+    /// Opens one more tab and waits until it is loaded.
+    #[track_caller]
+    #[must_use]
+    pub fn open(&self, url: &str) -> Page {
+        let page = self.blank_page();
+        page.visit(url);
+        page
+    }
+
+    /// Opens an empty tab, to be set up before it goes anywhere.
+    #[track_caller]
+    #[must_use]
+    pub fn blank_page(&self) -> Page {
+        Page::new(&self.connection, &self.context)
+            .unwrap_or_else(|error| panic!("cannot open a page: {error}"))
+    }
+
+    /// Lets the pages of an origin read and write the clipboard without asking.
+    pub fn allow_clipboard(&self, origin: &str) {
+        let permissions = ["clipboardReadWrite", "clipboardSanitizedWrite"];
+        let params =
+            json!({ "browserContextId": self.context, "origin": origin, "permissions": permissions });
+        self.connection
+            .call(None, "Browser.grantPermissions", &params)
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        let params = json!({ "browserContextId": self.context });
+        let _ = self.connection.call(None, "Target.disposeBrowserContext", &params);
+    }
+}

@@ -1,0 +1,344 @@
+//! History for agents that have none. It stands between the bridge and the agent, speaks the agent's version, and
+//! answers from the store what the agent cannot: which sessions there were, and what was said in them. The agent gets
+//! a new session for an old one, under another id.
+
+use std::collections::HashMap;
+
+use memchr::memmem;
+use serde_json::{Value, json};
+use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes};
+use switchboard_protocol::{Raw, Revision, Wire};
+use switchboard_store::{Channel, Filter, Item, Store, Summary};
+
+use crate::recording::Recording;
+use crate::script::{MOMENTARY, Reader, SessionScript, update_line, wants_history};
+
+/// The most sessions that are listed, the latest first.
+const MAX_LISTED: usize = 500;
+/// What is said when an old session is opened that the agent does not know.
+const FORGOTTEN: &str = "The agent does not remember this session: it sees only what comes from here on. \
+                         What is above was recorded by Switchboard.";
+
+/// What is to be done instead of passing a line on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Send this to the agent.
+    ToAgent(String),
+    /// Take this as if the agent had sent it.
+    FromAgent(String),
+}
+
+pub(super) struct History {
+    store: Store,
+    recording: Recording,
+    /// The agent's name in the store, where it has one in the configuration.
+    name: Option<String>,
+    agent: Agent,
+    asked: HashMap<RequestId<'static>, Asked>,
+    /// Sessions that the agent has under another id: the client's, and the agent's.
+    renamed: Vec<(String, String)>,
+}
+
+/// What is known of the agent from its handshake.
+#[derive(Default)]
+struct Agent {
+    name: Option<String>,
+    is_version_1: bool,
+    loads: bool,
+    resumes: bool,
+    lists: bool,
+}
+
+/// A request whose answer matters.
+enum Asked {
+    Introduction,
+    List {
+        cwd: Option<String>,
+    },
+    /// To open an old session, asked of an agent that may be able to.
+    Opening(Request<'static>),
+    /// To open a new session, or the same one without its history, in the place of an old one.
+    Instead {
+        session: String,
+        is_new: bool,
+        lines: Vec<String>,
+    },
+}
+
+fn text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
+    Some(params?.get(key)?.as_text()?.into_owned())
+}
+
+/// An object with some keys left out and one set.
+fn changed(object: &Raw<'_>, without: &[&str], with: Option<(&str, &Value)>) -> Raw<'static> {
+    let mut text = String::from("{");
+    let kept = object.entries().filter(|(key, _)| !without.contains(&&**key));
+    let kept = kept.filter(|(key, _)| with.is_none_or(|(new, _)| **key != *new));
+    let entries = kept.map(|(key, value)| (key.into_owned(), value.as_str().to_owned()));
+    for (key, value) in entries.chain(with.map(|(key, value)| (key.to_owned(), value.to_string()))) {
+        if text.len() > 1 {
+            text.push(',');
+        }
+        text.push_str(&Value::from(key).to_string());
+        text.push(':');
+        text.push_str(&value);
+    }
+    text.push('}');
+    // Made of parts that were read before.
+    Raw::parse(text).unwrap_or_else(|_| json!({}).into())
+}
+
+fn answer(id: RequestId<'static>, result: Raw<'static>) -> Step {
+    Step::FromAgent(Message::response(id, Ok(result)).encode(Revision::Any))
+}
+
+impl History {
+    /// History from the store that a recording goes into, if it does. The name is that of the configuration.
+    pub(super) fn new(recording: Recording, name: Option<String>) -> Option<Self> {
+        let store = recording.store()?.clone();
+        let (agent, asked, renamed) = (Agent::default(), HashMap::new(), Vec::new());
+        Some(History { store, recording, name, agent, asked, renamed })
+    }
+
+    /// A line on its way to the agent; `None`: it goes as it is.
+    pub(super) fn take_for_agent(&mut self, line: &str) -> Option<Vec<Step>> {
+        const METHODS: [&str; 4] = ["initialize", "session/list", "session/load", "session/resume"];
+        let has = |method: &&str| memmem::find(line.as_bytes(), method.as_bytes()).is_some();
+        if self.renamed.is_empty() && !METHODS.iter().any(has) {
+            return None;
+        }
+        match Message::decode(line, Revision::Any).ok()?.into_owned() {
+            Message::Request(request) => self.request(request),
+            Message::Notification(mut notification) => {
+                notification.params = Some(self.renamed(notification.params.as_ref()?, true)?);
+                Some(vec![Step::ToAgent(Message::Notification(notification).encode(Revision::Any))])
+            }
+            Message::Response(_) => None,
+        }
+    }
+
+    /// A line from the agent; `None`: it goes as it is.
+    pub(super) fn take_of_agent(&mut self, line: &str) -> Option<Vec<Step>> {
+        if self.asked.is_empty() && self.renamed.is_empty() {
+            return None;
+        }
+        let pass = |message: Message<'_>| Some(vec![Step::FromAgent(message.encode(Revision::Any))]);
+        match Message::decode(line, Revision::Any).ok()?.into_owned() {
+            Message::Response(response) => self.response(response),
+            Message::Notification(mut notification) => {
+                notification.params = Some(self.renamed(notification.params.as_ref()?, false)?);
+                pass(Message::Notification(notification))
+            }
+            Message::Request(mut request) => {
+                request.params = Some(self.renamed(request.params.as_ref()?, false)?);
+                pass(Message::Request(request))
+            }
+        }
+    }
+
+    /// Parameters with the id that the other side knows.
+    fn renamed(&self, params: &Raw<'_>, to_agent: bool) -> Option<Raw<'static>> {
+        let id = text(Some(params), "sessionId")?;
+        let other = self.renamed.iter().find_map(|(client, agent)| {
+            let (own, other) = if to_agent { (client, agent) } else { (agent, client) };
+            (*own == id).then_some(other)
+        })?;
+        Some(changed(params, &[], Some(("sessionId", &Value::from(other.as_str())))))
+    }
+
+    fn request(&mut self, mut request: Request<'static>) -> Option<Vec<Step>> {
+        let params = request.params.as_ref();
+        match &*request.method {
+            "initialize" => {
+                self.asked.insert(request.id, Asked::Introduction);
+                None
+            }
+            "session/list" if self.agent.is_version_1 && !self.agent.lists => {
+                Some(vec![self.list(request.id, text(params, "cwd").as_deref())])
+            }
+            "session/list" => {
+                let cwd = text(params, "cwd");
+                self.asked.insert(request.id, Asked::List { cwd });
+                None
+            }
+            "session/load" | "session/resume" => {
+                let is_able = match (self.agent.is_version_1, &*request.method) {
+                    (true, "session/load") => self.agent.loads,
+                    (true, _) => self.agent.resumes,
+                    // All agents of version 2 should be; some are not, or have forgotten.
+                    (false, _) => true,
+                };
+                let is_renamed = text(params, "sessionId")
+                    .is_some_and(|id| self.renamed.iter().any(|(client, _)| *client == id));
+                if is_able && !is_renamed {
+                    self.asked.insert(request.id.clone(), Asked::Opening(request));
+                    return None;
+                }
+                Some(self.open(&request).unwrap_or_else(|| {
+                    let session = text(request.params.as_ref(), "sessionId").unwrap_or_default();
+                    let message = format!("neither the agent nor the store knows the session {session}");
+                    let error = RpcError::new(codes::RESOURCE_NOT_FOUND, message);
+                    let refusal = Message::response(request.id, Err(error));
+                    vec![Step::FromAgent(refusal.encode(Revision::Any))]
+                }))
+            }
+            _ => {
+                request.params = Some(self.renamed(params?, true)?);
+                Some(vec![Step::ToAgent(Message::Request(request).encode(Revision::Any))])
+            }
+        }
+    }
+
+    /// Opens an old session from the store; `None` when it is not there.
+    fn open(&mut self, request: &Request<'static>) -> Option<Vec<Step>> {
+        let params = request.params.as_ref()?;
+        let session = text(Some(params), "sessionId")?;
+        let recorded = self.recorded(&session)?;
+        let lines = if wants_history(request) {
+            recorded.history(if self.agent.is_version_1 { 1 } else { 2 })
+        } else {
+            Vec::new()
+        };
+        // Again in this conversation: the agent has it already.
+        if self.renamed.iter().any(|(client, _)| *client == session) {
+            return Some(self.opened(&session, false, lines, answer(request.id.clone(), json!({}).into())));
+        }
+        let is_new = !(self.agent.is_version_1 && self.agent.resumes);
+        let (method, params) = if is_new {
+            ("session/new", changed(params, &["sessionId", "replayFrom"], None))
+        } else {
+            ("session/resume", params.clone())
+        };
+        self.asked.insert(request.id.clone(), Asked::Instead { session, is_new, lines });
+        let instead = Message::request(request.id.clone(), method, params);
+        Some(vec![Step::ToAgent(instead.encode(Revision::Any))])
+    }
+
+    /// What the client gets for an old session.
+    fn opened(&self, session: &str, is_new: bool, lines: Vec<String>, answer: Step) -> Vec<Step> {
+        let mut steps: Vec<Step> = lines.into_iter().map(Step::FromAgent).collect();
+        let mut say = |update: Value| steps.push(Step::FromAgent(update_line(session, &update)));
+        if is_new && self.agent.is_version_1 {
+            let content = json!({"type": "text", "text": format!("[{FORGOTTEN}]")});
+            let meta = json!({ MOMENTARY: true });
+            say(json!({"sessionUpdate": "agent_message_chunk", "content": content, "_meta": meta}));
+        } else if is_new {
+            say(json!({"sessionUpdate": "notice", "severity": "warning", "title": FORGOTTEN}));
+        }
+        if !self.agent.is_version_1 {
+            say(json!({"sessionUpdate": "state_update", "state": "idle"}));
+        }
+        steps.push(answer);
+        steps
+    }
+
+    fn response(&mut self, response: Response<'static>) -> Option<Vec<Step>> {
+        let lacks =
+            |error: &RpcError<'_>| matches!(error.code, codes::METHOD_NOT_FOUND | codes::RESOURCE_NOT_FOUND);
+        match (self.asked.remove(&response.id)?, response.outcome) {
+            (Asked::Introduction, Ok(result)) => {
+                let result = self.introduced(&result)?;
+                Some(vec![answer(response.id, result)])
+            }
+            (Asked::List { cwd }, Err(error)) if lacks(&error) => {
+                Some(vec![self.list(response.id, cwd.as_deref())])
+            }
+            (Asked::Opening(request), Err(error)) if lacks(&error) => self.open(&request),
+            (Asked::Instead { session, is_new, lines }, Ok(result)) => {
+                if is_new {
+                    let agents = text(Some(&result), "sessionId")?;
+                    self.renamed.push((session.clone(), agents));
+                }
+                let answer = answer(response.id, changed(&result, &["sessionId"], None));
+                Some(self.opened(&session, is_new, lines, answer))
+            }
+            _ => None,
+        }
+    }
+
+    /// Notes what the agent can do. Gives its answer with what it can do by our help.
+    fn introduced(&mut self, result: &Raw<'static>) -> Option<Raw<'static>> {
+        let info = result.get("info").or_else(|| result.get("agentInfo"));
+        let capabilities = result.get("agentCapabilities");
+        let has = |object: Option<&Raw<'_>>, key: &str| {
+            object
+                .and_then(|object| object.get(key))
+                .is_some_and(|value| value.as_str() == "true" || value.is_object())
+        };
+        let of_sessions =
+            capabilities.as_ref().and_then(|own| Some(own.get("sessionCapabilities")?.into_owned()));
+        let number = result.get("protocolVersion");
+        self.agent = Agent {
+            name: text(info.as_ref(), "name"),
+            is_version_1: capabilities.is_some() || number.is_some_and(|number| number.as_str() == "1"),
+            loads: has(capabilities.as_ref(), "loadSession"),
+            resumes: has(of_sessions.as_ref(), "resume"),
+            lists: has(of_sessions.as_ref(), "list"),
+        };
+        if !self.agent.is_version_1 || (self.agent.loads && self.agent.lists) {
+            return None;
+        }
+        let empty = || Raw::from(json!({}));
+        let of_sessions = changed(&of_sessions.unwrap_or_else(empty), &[], Some(("list", &json!({}))));
+        let capabilities =
+            changed(&capabilities.unwrap_or_else(empty), &[], Some(("loadSession", &json!(true))));
+        let capabilities =
+            changed(&capabilities, &[], Some(("sessionCapabilities", &of_sessions.to_value())));
+        Some(changed(result, &[], Some(("agentCapabilities", &capabilities.to_value()))))
+    }
+
+    /// The sessions of this agent, the latest first. A store that cannot be read has none.
+    fn sessions(&self) -> Vec<Summary> {
+        let name = self.name.as_ref().or(self.agent.name.as_ref());
+        let filter = Filter { agent: name.cloned(), ..Filter::default() };
+        let mut sessions = self.store.sessions(&filter).unwrap_or_default();
+        sessions.retain(|session| session.about.agent.as_ref() == name);
+        sessions
+    }
+
+    fn list(&self, id: RequestId<'static>, cwd: Option<&str>) -> Step {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut listed: Vec<Value> = Vec::new();
+        for session in self.sessions() {
+            let project = session.about.project.filter(|project| cwd.is_none_or(|cwd| cwd == project));
+            let Some(project) = project else { continue };
+            for wire_id in session.wire_ids {
+                let place = *places.entry(wire_id.clone()).or_insert(listed.len());
+                if place == listed.len() && place < MAX_LISTED {
+                    let updated = format!("{}Z", session.changed.to_string().replace(' ', "T"));
+                    listed.push(json!({"sessionId": wire_id, "cwd": project, "updatedAt": updated}));
+                }
+                // Its first recording knows best what it is about.
+                if let (Some(info), Some(title)) = (listed.get_mut(place), &session.about.title) {
+                    info["title"] = Value::from(title.as_str());
+                }
+            }
+        }
+        answer(id, json!({ "sessions": listed }).into())
+    }
+
+    /// What was recorded last of a session.
+    fn recorded(&self, id: &str) -> Option<SessionScript> {
+        // The session may be of this conversation.
+        self.recording.sync();
+        let version = if self.agent.is_version_1 { 1 } else { 2 };
+        let sessions =
+            self.sessions().into_iter().filter(|session| session.wire_ids.iter().any(|own| own == id));
+        sessions.into_iter().find_map(|session| {
+            let mut reader = Reader::default();
+            for item in self.store.read(&session.id, 0).ok()? {
+                let Ok(Item::Record(mut record)) = item else { continue };
+                // The side that the agent was on.
+                record.channel = match (record.channel, session.protocol == version) {
+                    (channel @ (Channel::ToAgent | Channel::ToClient), true) => channel,
+                    (Channel::OtherToAgent, false) => Channel::ToAgent,
+                    (Channel::OtherToClient, false) => Channel::ToClient,
+                    _ => continue,
+                };
+                reader.take(&record);
+            }
+            let script = reader.finish().sessions.into_iter().find(|session| session.id == id)?;
+            (!script.history(version).is_empty()).then_some(script)
+        })
+    }
+}

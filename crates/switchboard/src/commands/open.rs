@@ -1,0 +1,144 @@
+//! `switchboard open`.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use switchboard_transport::Program;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::run::{absolute_program, working_directory};
+use crate::configuration::Configuration;
+use crate::outcome::{CommandError, Outcome};
+use crate::recording::agent_name;
+use crate::store_file;
+use crate::web::{Opening, Server};
+
+/// Talk to an agent in a browser, and see everything that is said.
+///
+/// Starts the agent and a server on this machine, and prints a link that only this launch knows. Without an agent it
+/// is the built-in demo agent. Everything is recorded into the store, where `switchboard sessions` finds it too.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Name of a configured agent (see `switchboard agents`)
+    agent: Option<String>,
+
+    /// Command line that starts the agent
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+
+    /// Working directory of sessions, instead of the current one
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+
+    /// Look at this recording first (see `switchboard sessions list`)
+    #[arg(long, value_name = "ID")]
+    recording: Option<String>,
+
+    /// The store's file, instead of the usual one
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+
+    /// Keep nothing: what is recorded is gone at the end
+    #[arg(long, conflicts_with = "store")]
+    no_record: bool,
+
+    /// Port to listen on, instead of any that is free
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    port: u16,
+
+    /// Only print the link, and open no browser
+    #[arg(long)]
+    no_browser: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let folder = working_directory(arguments.cwd.as_ref())?;
+    let (program, agent_name) = program(arguments, &folder)?;
+    let temporary = arguments
+        .no_record
+        .then(tempfile::tempdir)
+        .transpose()
+        .map_err(|error| CommandError::failed(format!("cannot make a temporary folder: {error}")))?;
+    let file = match &temporary {
+        Some(temporary) => temporary.path().join("sessions.sqlite3"),
+        None => store_file::place(arguments.store.as_ref())?,
+    };
+    let store = store_file::open(file)?;
+    let recording = arguments
+        .recording
+        .as_deref()
+        .map(|id| store.session(id).map(|summary| summary.id))
+        .transpose()
+        .map_err(store_file::store_error)?;
+    let opening = Opening {
+        store,
+        program: program.working_directory(&folder),
+        agent_name,
+        folder,
+        port: arguments.port,
+        recording,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(serve(opening, !arguments.no_browser));
+    runtime.shutdown_background();
+    outcome
+}
+
+fn program(arguments: &Arguments, folder: &std::path::Path) -> Result<(Program, String), CommandError> {
+    match (&arguments.agent, arguments.command.split_first()) {
+        (Some(_), Some(_)) => Err(CommandError::usage("either an agent's name or a command line, not both")),
+        (None, Some((program, rest))) => {
+            let path = absolute_program(program);
+            let name = agent_name(None, Some(path.as_os_str()));
+            Ok((Program::new(path).args(rest), name))
+        }
+        (name, None) => {
+            let name = name.as_deref().unwrap_or("demo");
+            Ok((Configuration::read(folder).named_program(name)?, name.to_owned()))
+        }
+    }
+}
+
+async fn serve(opening: Opening, with_browser: bool) -> Result<Outcome, CommandError> {
+    let cannot = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
+    let port = opening.port;
+    let server = Server::bind(opening).await.map_err(|error| {
+        let refused = CommandError::failed(format!("cannot listen on port {port} of this machine: {error}"));
+        refused.hint("leave --port away to take any that is free")
+    })?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    let link = server.link();
+    println!("{link}");
+    eprintln!("Open this link in a browser. Ctrl-C ends Switchboard and the agent.");
+    if with_browser && has_desktop() {
+        show(&link);
+    }
+    let end = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    server.run(end).await.map_err(cannot)?;
+    Ok(Outcome::Fine)
+}
+
+/// Whether there is a screen that a browser could come up on.
+fn has_desktop() -> bool {
+    cfg!(target_os = "macos")
+        || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// Opens the link with what the desktop has for it. Where there is nothing, the printed link is enough.
+fn show(link: &str) {
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = tokio::process::Command::new(opener);
+    let started = command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    if let Ok(mut child) = started {
+        tokio::spawn(async move { child.wait().await });
+    }
+}

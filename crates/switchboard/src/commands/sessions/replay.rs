@@ -1,0 +1,271 @@
+//! `switchboard sessions replay`: a recording as an agent, or as the client of one.
+
+mod drive;
+mod faults;
+mod player;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side};
+use switchboard_store::{Item, Record, Store, Time, parse_line};
+use switchboard_transport::{DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions};
+
+use self::faults::{Fault, Faults, Part};
+use self::player::Player;
+use super::version_2::Translation;
+use crate::commands::run::Format;
+use crate::lines::{Line, Lines};
+use crate::outcome::{CommandError, Outcome};
+use crate::script::{Reader, Script};
+use crate::stdio;
+use crate::store_file::store_error;
+
+/// Be the agent of a recording, or the client of one
+///
+/// As the agent, it speaks on standard input and output with any client, of either version: it answers the handshake
+/// as recorded, and each prompt with the recorded turn, at the recorded pace. What the recorded agent asked is asked
+/// again and waited for. As the client (--as client), it sends the recorded prompts to an agent, and answers its
+/// questions as they were answered then; an answer that is not offered any more is a rejection.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    switchboard run 'Fix the build' -- switchboard sessions replay 20261115-0418\n  \
+    switchboard sessions replay recording.jsonl --as client -- my-agent --acp")]
+pub(super) struct Arguments {
+    /// The session, or a file of recorded lines
+    #[arg(value_name = "ID|FILE")]
+    recording: String,
+
+    /// Name of the agent to drive (with --as client)
+    #[arg(conflicts_with = "command", requires = "role")]
+    agent: Option<String>,
+
+    /// Command line of the agent to drive (with --as client)
+    #[arg(last = true, value_name = "CMD", requires = "role")]
+    command: Vec<String>,
+
+    /// Whose part to play
+    #[arg(long = "as", id = "role", value_name = "ROLE", value_enum)]
+    role: Option<Role>,
+
+    /// How many times as fast as it was
+    #[arg(long, value_name = "FACTOR", value_parser = parse_speed, conflicts_with = "instant")]
+    speed: Option<f64>,
+
+    /// Without any pause
+    #[arg(long)]
+    instant: bool,
+
+    /// Put a fault into about one line in eight; may be given several times
+    #[arg(long, value_name = "FAULT", value_enum)]
+    fault: Vec<Fault>,
+
+    /// Another choice of the lines that are hit
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+
+    /// What to print as the client: text for people, json for every update on a line, quiet for last messages alone
+    #[arg(long, value_enum, default_value = "text", requires = "role")]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Role {
+    Agent,
+    Client,
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),
+        _ => Err("expected a number above 0".to_owned()),
+    }
+}
+
+pub(super) fn run(
+    store: impl Fn() -> Result<Store, CommandError>,
+    arguments: &Arguments,
+) -> Result<Outcome, CommandError> {
+    let file = PathBuf::from(&arguments.recording);
+    let recording =
+        if file.is_file() { from_file(&file)? } else { from_store(&store()?, &arguments.recording)? };
+    match arguments.role {
+        None | Some(Role::Agent) => {
+            if arguments.agent.is_some() || !arguments.command.is_empty() {
+                return Err(CommandError::usage("a recorded agent needs no other one")
+                    .hint("with `--as client` the recorded client talks to it"));
+            }
+            let speed = (!arguments.instant).then(|| arguments.speed.unwrap_or(1.0));
+            let version = recording.version();
+            let player = Player::new(recording.script(), version, speed);
+            let faults = Faults::new(arguments.fault.clone(), arguments.seed);
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
+            let outcome = runtime.block_on(serve(player, faults));
+            // A read of standard input that is still open must not hold up the end.
+            runtime.shutdown_background();
+            outcome
+        }
+        Some(Role::Client) => {
+            if !arguments.fault.is_empty() || arguments.instant || arguments.speed.is_some() {
+                return Err(CommandError::usage("--speed, --instant and --fault are for the recorded agent"));
+            }
+            let agent = drive::Agent { name: arguments.agent.as_deref(), command: &arguments.command };
+            drive::run(&recording.translated().script(), &agent, arguments.format)
+        }
+    }
+}
+
+/// The messages of a recording.
+struct Recording {
+    messages: Vec<Record>,
+    protocol: u16,
+}
+
+fn from_store(store: &Store, id: &str) -> Result<Recording, CommandError> {
+    let session = store.session(id).map_err(store_error)?;
+    let mut messages = Vec::new();
+    for item in store.read(&session.id, 0).map_err(store_error)? {
+        match item.map_err(store_error)? {
+            Item::Record(record) if record.channel.is_message() => messages.push(record),
+            Item::Record(_) => {}
+            Item::Gap { from, to, reason } => eprintln!("records {from} to {}: {reason}", to - 1),
+        }
+    }
+    Ok(Recording { messages, protocol: session.protocol })
+}
+
+fn from_file(path: &Path) -> Result<Recording, CommandError> {
+    let cannot =
+        |error: std::io::Error| CommandError::usage(format!("cannot read {}: {error}", path.display()));
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    let mut lines = Lines::new(std::io::BufReader::new(file));
+    let mut messages = Vec::new();
+    while let Some(line) = lines.next().map_err(cannot)? {
+        let Line::Text(line) = line else { continue };
+        let text = std::str::from_utf8(line).unwrap_or_default();
+        match parse_line(text, Time(0)) {
+            Ok(Some(record)) if record.channel.is_message() => messages.push(record),
+            Ok(_) => {}
+            Err(_) if text.trim().is_empty() => {}
+            Err(error) => eprintln!("line {}: {error}", lines.number()),
+        }
+    }
+    if messages.is_empty() {
+        return Err(CommandError::usage(format!("{} has no recorded messages", path.display())));
+    }
+    Ok(Recording { messages, protocol: 0 })
+}
+
+impl Recording {
+    fn script(&self) -> Script {
+        let mut reader = Reader::default();
+        for record in &self.messages {
+            reader.take(record);
+        }
+        reader.finish()
+    }
+
+    /// The version that the recorded agent speaks, by the shape of its answer: numbers alone say little.
+    fn version(&self) -> u16 {
+        match self.script().introduction {
+            Some(Ok(answer)) if answer.get("agentCapabilities").is_some() => 1,
+            Some(Ok(answer))
+                if answer.get("protocolVersion").is_some_and(|number| number.as_str() == "1") =>
+            {
+                1
+            }
+            Some(Ok(_)) => 2,
+            _ if self.protocol == 1 => 1,
+            _ => 2,
+        }
+    }
+
+    /// The same in version 2.
+    fn translated(self) -> Self {
+        if self.version() != 1 {
+            return self;
+        }
+        let mut translation = Translation::new();
+        let mut messages: Vec<Record> =
+            self.messages.iter().flat_map(|record| translation.take(record)).collect();
+        messages.extend(translation.finish());
+        Recording { messages, protocol: 2 }
+    }
+}
+
+/// Plays the agent on standard input and output until the client leaves.
+async fn serve(mut player: Player, mut faults: Faults) -> Result<Outcome, CommandError> {
+    let mut bridge =
+        Bridge::new(BridgeOptions { agent_name: "recording".to_owned(), ..BridgeOptions::default() });
+    let mut from_client = LineReader::new(stdio::input(), DEFAULT_MESSAGE_LIMIT);
+    let to_client = Outbox::new(stdio::output(), OutboxOptions::default());
+    let start = Instant::now();
+    let mut is_introduced = false;
+    loop {
+        // What the player says may make the bridge ask it more, and the reverse.
+        let mut has_said = true;
+        while has_said {
+            let now = start.elapsed();
+            let said = player.next(now);
+            has_said = said.is_some();
+            let forwarded =
+                said.filter(|line| bridge.handle(Side::Agent, line, moment(now)) == Handled::Forward);
+            let outputs: Vec<Output> = bridge.drain().collect();
+            let mut lines = Vec::new();
+            for output in outputs {
+                match output {
+                    Output::Line { to: Side::Agent, line } => {
+                        has_said = true;
+                        player.take(&line, now);
+                    }
+                    Output::Line { to: Side::Client, line } => lines.push(line),
+                    Output::Loss(_) => {}
+                }
+            }
+            for line in lines.into_iter().chain(forwarded) {
+                let parts = if is_introduced { faults.apply(line) } else { vec![Part::Line(line)] };
+                is_introduced = true;
+                for part in parts {
+                    match part {
+                        Part::Pause(pause) => tokio::time::sleep(pause).await,
+                        Part::Line(line) if to_client.send(&line).await.is_err() => return Ok(Outcome::Fine),
+                        Part::Line(_) => {}
+                    }
+                }
+            }
+        }
+        let due = player.next_due();
+        if due.is_none()
+            && let Some(line) = faults.rest()
+            && to_client.send(&line).await.is_err()
+        {
+            return Ok(Outcome::Fine);
+        }
+        // One more, because the bridge's clock counts whole milliseconds.
+        let tick = bridge.next_deadline().map(|due| Duration::from_millis(due.0 + 1));
+        let deadline = due.into_iter().chain(tick).min().and_then(|due| start.checked_add(due));
+        tokio::select! {
+            frame = from_client.next() => match frame {
+                Ok(Some(Frame::Message(line))) => {
+                    let now = start.elapsed();
+                    if bridge.handle(Side::Client, &line, moment(now)) == Handled::Forward {
+                        player.take(&line, now);
+                    }
+                }
+                Ok(Some(_)) => eprintln!("switchboard: the client sent something that is no message"),
+                Ok(None) | Err(_) => break,
+            },
+            () = stdio::sleep_until(deadline.map(Into::into)) => bridge.tick(moment(start.elapsed())),
+        }
+    }
+    // An error says that the client does not read any more.
+    let _ = to_client.flush().await;
+    Ok(Outcome::Fine)
+}
+
+fn moment(now: Duration) -> Moment {
+    Moment(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}

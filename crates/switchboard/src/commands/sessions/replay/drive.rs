@@ -1,0 +1,80 @@
+//! The client of a recording: sends the recorded prompts to an agent.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_transport::Program;
+
+use crate::commands::run::conversation::{self, Prompt, Task};
+use crate::commands::run::{Format, Policy, absolute_program, working_directory};
+use crate::configuration::Configuration;
+use crate::outcome::{CommandError, Outcome};
+use crate::script::{Action, Script};
+
+/// Who is to be driven.
+pub(super) struct Agent<'a> {
+    pub(super) name: Option<&'a str>,
+    pub(super) command: &'a [String],
+}
+
+pub(super) fn run(script: &Script, agent: &Agent<'_>, format: Format) -> Result<Outcome, CommandError> {
+    let cwd = working_directory(None)?;
+    let program = match (agent.command.split_first(), agent.name) {
+        (Some((program, rest)), _) => Program::new(absolute_program(program)).args(rest),
+        (None, Some(name)) => Configuration::read(Path::new(".")).named_program(name)?,
+        (None, None) => {
+            return Err(CommandError::usage("which agent?")
+                .hint("name one that `switchboard agents` lists, or give a command line behind `--`"));
+        }
+    };
+    let (sessions, answers) = prompts(script);
+    if sessions.is_empty() {
+        return Err(CommandError::failed("the recording has no prompts"));
+    }
+    conversation::run_to_end(Task {
+        program: program.working_directory(&cwd),
+        cwd: cwd.display().to_string(),
+        sessions,
+        format,
+        policy: Policy::DenyAll,
+        answers: Some(answers),
+        timeout: None,
+        session: None,
+        settings: Vec::new(),
+        recording: None,
+    })
+}
+
+/// The prompts of each session, and the options that were chosen for the agent's questions.
+fn prompts(script: &Script) -> (Vec<Vec<Prompt>>, VecDeque<Option<String>>) {
+    let mut sessions = Vec::new();
+    let mut answers: Vec<(usize, Option<String>)> = Vec::new();
+    for session in &script.sessions {
+        let mut prompts: Vec<Prompt> = Vec::new();
+        for step in &session.steps {
+            match &step.action {
+                Action::AwaitPrompt { prompt: Some(prompt), .. } => {
+                    if let Ok(blocks) = Vec::<v2::ContentBlock<'_>>::decode(prompt.as_str(), Revision::Any) {
+                        prompts.push(blocks.into_iter().map(Wire::into_owned).collect());
+                    }
+                }
+                Action::Ask { question, request } if request.method == "session/request_permission" => {
+                    answers.push((*question, None));
+                }
+                Action::AwaitAnswer { question, outcome: Ok(result) } => {
+                    let chosen =
+                        result.get("outcome").and_then(|o| Some(o.get("optionId")?.as_text()?.into_owned()));
+                    if let Some((_, answer)) = answers.iter_mut().rev().find(|(asked, _)| asked == question) {
+                        *answer = chosen;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !prompts.is_empty() {
+            sessions.push(prompts);
+        }
+    }
+    (sessions, answers.into_iter().map(|(_, answer)| answer).collect())
+}

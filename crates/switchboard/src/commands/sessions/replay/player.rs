@@ -1,0 +1,398 @@
+//! The agent of a recording, without input and output: lines of a client in, lines for it out.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
+use switchboard_protocol::{Raw, Revision, Wire};
+
+use crate::script::{Action, Outcome, Script, SessionScript, update_line, wants_history};
+
+/// What a client is told that asks for more than was recorded.
+const NO_MORE: &str = "the recording ends here; it has no more turns";
+
+/// Plays a script. All times are since its beginning.
+pub(super) struct Player {
+    script: Script,
+    version: u16,
+    /// How many times as fast as it was; `None`: without any pause.
+    speed: Option<f64>,
+    playing: Vec<Playing>,
+    ready: VecDeque<String>,
+    questions: HashMap<RequestId<'static>, (usize, usize)>,
+    asked: i64,
+}
+
+/// How far a session is.
+#[derive(Default)]
+struct Playing {
+    place: usize,
+    due: Duration,
+    is_open: bool,
+    opening: Option<RequestId<'static>>,
+    prompts: VecDeque<RequestId<'static>>,
+    /// The client's ids of the requests that are not answered yet.
+    requests: HashMap<usize, RequestId<'static>>,
+    answered: HashSet<usize>,
+    /// The ids of questions that were asked.
+    questions: HashMap<usize, RequestId<'static>>,
+    /// Whether the agent has said that it works.
+    is_running: bool,
+}
+
+impl Player {
+    pub(super) fn new(script: Script, version: u16, speed: Option<f64>) -> Self {
+        let playing = script.sessions.iter().map(|_| Playing::default()).collect();
+        let (ready, questions) = (VecDeque::new(), HashMap::new());
+        Player { script, version, speed, playing, ready, questions, asked: 0 }
+    }
+
+    /// Takes a line of the client.
+    pub(super) fn take(&mut self, line: &str, now: Duration) {
+        match Message::decode(line, Revision::Any).map(Wire::into_owned) {
+            Ok(Message::Request(request)) => self.request(request, now),
+            Ok(Message::Notification(notification)) => self.notification(&notification),
+            Ok(Message::Response(response)) => self.response(&response),
+            Err(error) => self.refuse(RequestId::Null, codes::PARSE_ERROR, &error.to_string()),
+        }
+    }
+
+    /// The next line for the client that is due.
+    pub(super) fn next(&mut self, now: Duration) -> Option<String> {
+        loop {
+            if let Some(line) = self.ready.pop_front() {
+                return Some(line);
+            }
+            let due = (0..self.playing.len())
+                .filter(|&session| self.can_move(session) && self.playing[session].due <= now)
+                .min_by_key(|&session| self.playing[session].due)?;
+            self.step(due, now);
+        }
+    }
+
+    /// When to ask again; `None`: when the client has said something.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        let moving = (0..self.playing.len()).filter(|&session| self.can_move(session));
+        moving.map(|session| self.playing[session].due).min()
+    }
+
+    /// Whether a session waits for nothing but its time.
+    fn can_move(&self, session: usize) -> bool {
+        let playing = &self.playing[session];
+        match self.script.sessions[session].steps.get(playing.place).map(|step| &step.action) {
+            // A client that prompts without opening the session again has it open.
+            Some(Action::AwaitOpening { .. }) => {
+                playing.opening.is_some() || (playing.is_open && !playing.prompts.is_empty())
+            }
+            Some(Action::AwaitPrompt { .. }) => !playing.prompts.is_empty(),
+            Some(Action::AwaitAnswer { question, .. }) => {
+                playing.answered.contains(question) || !playing.questions.contains_key(question)
+            }
+            Some(_) => true,
+            None => !playing.prompts.is_empty() || !playing.requests.is_empty() || playing.is_running,
+        }
+    }
+
+    fn step(&mut self, session: usize, now: Duration) {
+        let playing = &mut self.playing[session];
+        let steps = &self.script.sessions[session].steps;
+        let Some(step) = steps.get(playing.place) else { return self.at_the_end(session) };
+        match &step.action {
+            Action::AwaitOpening { request, .. } => {
+                if let Some(id) = playing.opening.take() {
+                    playing.requests.insert(*request, id);
+                    playing.is_open = true;
+                }
+                playing.due = now;
+            }
+            Action::AwaitPrompt { request, .. } => {
+                if let Some(id) = playing.prompts.pop_front() {
+                    playing.requests.insert(*request, id);
+                }
+                playing.due = now;
+            }
+            Action::AwaitAnswer { .. } => playing.due = now,
+            Action::Answer { request, outcome } => {
+                if let Some(id) = playing.requests.remove(request) {
+                    self.ready.push_back(answer(id, outcome.clone()));
+                }
+            }
+            Action::Notify(notification) => {
+                if let Some(state) = state(notification) {
+                    playing.is_running = state != "idle";
+                }
+                self.ready.push_back(Message::Notification(notification.clone()).encode(Revision::Any));
+            }
+            Action::Ask { question, request } => {
+                self.asked += 1;
+                let id = RequestId::Number(self.asked);
+                self.questions.insert(id.clone(), (session, *question));
+                playing.questions.insert(*question, id.clone());
+                let request = Request { id, ..request.clone() };
+                self.ready.push_back(Message::Request(request).encode(Revision::Any));
+            }
+            Action::Withdraw { question } => {
+                if let Some(id) = playing.questions.get(question).filter(|id| self.questions.contains_key(id))
+                {
+                    let id = id.encode(Revision::Any);
+                    self.ready.push_back(format!(
+                        r#"{{"jsonrpc":"2.0","method":"$/cancel_request","params":{{"requestId":{id}}}}}"#
+                    ));
+                }
+            }
+        }
+        playing.place += 1;
+        let pause = steps.get(playing.place).map_or(Duration::ZERO, |step| step.pause);
+        playing.due += match self.speed {
+            Some(speed) => Duration::try_from_secs_f64(pause.as_secs_f64() / speed).unwrap_or(Duration::MAX),
+            None => Duration::ZERO,
+        };
+    }
+
+    /// Nobody is left to wait for something that was not recorded.
+    fn at_the_end(&mut self, session: usize) {
+        let playing = &mut self.playing[session];
+        let waiting: Vec<_> =
+            playing.requests.drain().map(|(_, id)| id).chain(playing.prompts.drain(..)).collect();
+        let was_running = std::mem::take(&mut playing.is_running);
+        if was_running && self.version != 1 {
+            let error = json!({"code": codes::INTERNAL_ERROR, "message": NO_MORE});
+            self.say_state(session, &json!({"state": "idle", "stopReason": "error", "error": error}));
+        }
+        for id in waiting {
+            self.refuse(id, codes::INTERNAL_ERROR, NO_MORE);
+        }
+    }
+
+    fn request(&mut self, request: Request<'static>, now: Duration) {
+        let params = request.params.as_ref();
+        let text = |key: &str| Some(params?.get(key)?.as_text()?.into_owned());
+        let named = text("sessionId");
+        let session = named.as_ref().and_then(|id| self.script.sessions.iter().position(|s| s.id == *id));
+        match (&*request.method, session) {
+            ("initialize", _) => {
+                let introduction =
+                    self.script.introduction.clone().unwrap_or_else(|| Ok(introduction(self.version)));
+                self.ready.push_back(answer(request.id, introduction));
+            }
+            ("session/new", _) => {
+                let unopened =
+                    self.playing.iter().position(|playing| !playing.is_open && playing.opening.is_none());
+                match unopened {
+                    Some(session) => self.open(session, request.id, now),
+                    None => {
+                        let message = "the recording has no more sessions";
+                        self.refuse(request.id, codes::INTERNAL_ERROR, message);
+                    }
+                }
+            }
+            ("session/list", _) => {
+                let cwd = text("cwd");
+                let sessions: Vec<Value> =
+                    self.script.sessions.iter().filter_map(|s| listed(s, cwd.as_deref())).collect();
+                self.ready.push_back(answer(request.id, Ok(json!({ "sessions": sessions }).into())));
+            }
+            ("session/load" | "session/resume", Some(session)) => {
+                let is_replayed = wants_history(&request);
+                let playing = &self.playing[session];
+                let steps = &self.script.sessions[session].steps;
+                // As it was recorded, where it was; else as an agent would that remembers everything.
+                let was_new = steps.iter().find_map(|step| match &step.action {
+                    Action::Answer { outcome, .. } => {
+                        Some(outcome.as_ref().is_ok_and(|result| result.get("sessionId").is_some()))
+                    }
+                    _ => None,
+                });
+                if !playing.is_open && was_new == Some(false) {
+                    self.open(session, request.id, now);
+                } else {
+                    self.remember(session, request.id, is_replayed);
+                }
+            }
+            ("session/prompt", Some(session)) => {
+                let playing = &mut self.playing[session];
+                playing.due = playing.due.max(now);
+                playing.prompts.push_back(request.id);
+            }
+            ("session/load" | "session/resume" | "session/prompt", None) => {
+                let message = format!("the recording has no session {}", named.unwrap_or_default());
+                self.refuse(request.id, codes::RESOURCE_NOT_FOUND, &message);
+            }
+            (method, _) => {
+                let recorded = self.script.answers.get_mut(method);
+                // The last answer serves for whatever comes after it.
+                let outcome = recorded.and_then(|answers| {
+                    if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
+                });
+                match outcome {
+                    Some(outcome) => self.ready.push_back(answer(request.id, outcome)),
+                    None => {
+                        let message = format!("the recording has no answer to {method}");
+                        self.refuse(request.id, codes::METHOD_NOT_FOUND, &message);
+                    }
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, session: usize, id: RequestId<'static>, now: Duration) {
+        let playing = &mut self.playing[session];
+        playing.opening = Some(id);
+        playing.due = playing.due.max(now);
+    }
+
+    /// Opens a session whose whole recording has already happened.
+    fn remember(&mut self, session: usize, id: RequestId<'static>, is_replayed: bool) {
+        let playing = &mut self.playing[session];
+        let script = &self.script.sessions[session];
+        *playing = Playing { is_open: true, place: script.steps.len(), ..Playing::default() };
+        if is_replayed {
+            self.ready.extend(script.history(self.version));
+        }
+        if self.version != 1 {
+            self.say_state(session, &json!({"state": "idle"}));
+        }
+        self.ready.push_back(answer(id, Ok(json!({}).into())));
+    }
+
+    fn notification(&mut self, notification: &Notification<'_>) {
+        if notification.method != "session/cancel" {
+            return;
+        }
+        let id = notification
+            .params
+            .as_ref()
+            .and_then(|params| Some(params.get("sessionId")?.as_text()?.into_owned()));
+        let Some(session) = self.script.sessions.iter().position(|session| Some(&session.id) == id.as_ref())
+        else {
+            return;
+        };
+        self.cancel(session);
+    }
+
+    /// Leaves out the rest of a turn.
+    fn cancel(&mut self, session: usize) {
+        let playing = &mut self.playing[session];
+        let steps = &self.script.sessions[session].steps;
+        let is_busy = playing.is_running || !playing.requests.is_empty();
+        if !is_busy {
+            return;
+        }
+        let rest = &steps[playing.place.min(steps.len())..];
+        let left_out = rest.iter().take_while(|step| !step.action.is_gate());
+        let mut answers = Vec::new();
+        for step in left_out {
+            playing.place += 1;
+            if let Action::Answer { request, outcome } = &step.action
+                && let Some(id) = playing.requests.remove(request)
+            {
+                answers.push((id, outcome.clone()));
+            }
+        }
+        let was_running = std::mem::take(&mut playing.is_running);
+        for (id, recorded) in answers {
+            let cancelled = Ok(json!({"stopReason": "cancelled"}).into());
+            self.ready.push_back(answer(id, if self.version == 1 { cancelled } else { recorded }));
+        }
+        if was_running && self.version != 1 {
+            self.say_state(session, &json!({"state": "idle", "stopReason": "cancelled"}));
+        }
+    }
+
+    fn response(&mut self, response: &Response<'static>) {
+        if let Some((session, question)) = self.questions.remove(&response.id) {
+            self.playing[session].answered.insert(question);
+        }
+    }
+
+    fn refuse(&mut self, id: RequestId<'static>, code: i32, message: &str) {
+        self.ready.push_back(answer(id, Err(RpcError::new(code, message.to_owned()))));
+    }
+
+    fn say_state(&mut self, session: usize, state: &Value) {
+        let mut update = json!({"sessionUpdate": "state_update"});
+        if let (Some(update), Some(state)) = (update.as_object_mut(), state.as_object()) {
+            update.extend(state.clone());
+        }
+        let id = &self.script.sessions[session].id;
+        self.ready.push_back(update_line(id, &update));
+    }
+}
+
+fn answer(id: RequestId<'static>, outcome: Outcome) -> String {
+    Message::response(id, outcome).encode(Revision::Any)
+}
+
+/// For recordings without a handshake.
+fn introduction(version: u16) -> Raw<'static> {
+    let info = json!({"name": "recording", "version": env!("CARGO_PKG_VERSION")});
+    let introduction = if version == 1 {
+        json!({"protocolVersion": 1, "agentInfo": info, "agentCapabilities": {}, "authMethods": []})
+    } else {
+        json!({"protocolVersion": 2, "info": info, "capabilities": {"session": {}}})
+    };
+    introduction.into()
+}
+
+/// The state that an update says the session is in.
+fn state(notification: &Notification<'_>) -> Option<String> {
+    let update = notification.params.as_ref()?.get("update")?;
+    let is_state = update.get("sessionUpdate")?.as_text()? == "state_update";
+    if is_state { Some(update.get("state")?.as_text()?.into_owned()) } else { None }
+}
+
+fn listed(session: &SessionScript, cwd: Option<&str>) -> Option<Value> {
+    let own = session.cwd.as_deref().unwrap_or("/");
+    cwd.is_none_or(|cwd| cwd == own).then(|| json!({"sessionId": session.id, "cwd": own}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::Reader;
+    use switchboard_store::{Channel, Time, parse_line};
+
+    fn script() -> Script {
+        let mut reader = Reader::default();
+        for line in [
+            r#"{"t":0,"dir":"client->agent","msg":{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/p"}}}"#,
+            r#"{"t":2,"dir":"agent->client","msg":{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}}"#,
+            r#"{"t":60,"dir":"client->agent","msg":{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}}"#,
+            r#"{"t":61,"dir":"agent->client","msg":{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"state_update","state":"running"}}}}"#,
+            r#"{"t":64,"dir":"agent->client","msg":{"jsonrpc":"2.0","id":2,"result":{}}}"#,
+        ] {
+            let record = parse_line(line, Time(0)).unwrap().unwrap();
+            assert!(matches!(record.channel, Channel::ToAgent | Channel::ToClient));
+            reader.take(&record);
+        }
+        reader.finish()
+    }
+
+    #[test]
+    fn the_agents_pauses_are_kept_and_the_clients_are_not() {
+        let at = Duration::from_secs;
+        let mut player = Player::new(script(), 2, Some(2.0));
+        assert_eq!((player.next(at(5)), player.next_due()), (None, None));
+        player.take(r#"{"jsonrpc":"2.0","id":"n","method":"session/new","params":{"cwd":"/q"}}"#, at(10));
+        assert_eq!((player.next(at(10)), player.next_due()), (None, Some(at(11))));
+        assert_eq!(
+            player.next(at(11)).as_deref(),
+            Some(r#"{"jsonrpc":"2.0","id":"n","result":{"sessionId":"s"}}"#)
+        );
+        assert_eq!((player.next(at(50)), player.next_due()), (None, None));
+        let prompt =
+            r#"{"jsonrpc":"2.0","id":"p","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}"#;
+        player.take(prompt, at(100));
+        assert_eq!(player.next(at(100)), None);
+        assert_eq!(player.next_due(), Some(Duration::from_millis(100_500)));
+        assert!(player.next(at(101)).unwrap().contains("running"));
+        assert_eq!(player.next_due(), Some(at(102)));
+        assert_eq!(player.next(at(102)).as_deref(), Some(r#"{"jsonrpc":"2.0","id":"p","result":{}}"#));
+        // The recording was cut off in the middle of the turn.
+        assert!(player.next(at(102)).unwrap().contains(r#""stopReason":"error""#));
+        player.take(prompt, at(103));
+        assert!(player.next(at(103)).unwrap().contains(NO_MORE));
+        assert_eq!((player.next(at(103)), player.next_due()), (None, None));
+    }
+}

@@ -1,0 +1,41 @@
+//! Sessions of version 1, translated as `convert` does.
+
+use switchboard_bridge::{Moment, Policy, RecordingBridge, Side, Version};
+use switchboard_store::{Channel, Record, Time};
+
+/// Translates the messages of a session into version 2.
+pub(super) struct Translation {
+    bridge: RecordingBridge,
+    at: Time,
+}
+
+impl Translation {
+    pub(super) fn new() -> Self {
+        Translation { bridge: RecordingBridge::with_policy(Version::V2, Policy::Quiet), at: Time(0) }
+    }
+
+    /// What a record amounts to; nothing where it is no message.
+    pub(super) fn take(&mut self, record: &Record) -> Vec<Record> {
+        let from = match record.channel {
+            Channel::ToAgent => Side::Client,
+            Channel::ToClient => Side::Agent,
+            _ => return Vec::new(),
+        };
+        let Ok(text) = std::str::from_utf8(&record.bytes) else { return Vec::new() };
+        self.at = record.time;
+        self.bridge.take(Some(from), text, Moment(record.time.0.unsigned_abs()));
+        self.drain()
+    }
+
+    /// What was held back.
+    pub(super) fn finish(mut self) -> Vec<Record> {
+        self.bridge.finish();
+        self.drain()
+    }
+
+    fn drain(&mut self) -> Vec<Record> {
+        let at = self.at;
+        let channel = |from| if from == Side::Client { Channel::ToAgent } else { Channel::ToClient };
+        self.bridge.drain().map(|line| Record::new(channel(line.from), line.text).at(at)).collect()
+    }
+}

@@ -1,0 +1,286 @@
+//! A conversation written down while it goes on, into the store or a file.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use switchboard_peer::{Observed, Observer, WireSide};
+use switchboard_store::{About, Channel, Record, Recorder, Store, Time, to_line};
+use switchboard_transport::{Child, Direction, Exit, StandardErrorLine};
+use tokio::task::JoinHandle;
+
+use crate::outcome::CommandError;
+use crate::store_file;
+
+/// How long the last lines of standard error may take once the process is gone.
+const LAST_LINES: Duration = Duration::from_secs(1);
+/// How many messages may pass before the version is agreed on, until it no longer matters.
+const MAX_UNDECIDED: usize = 1000;
+
+/// Whether and where a conversation is recorded.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RecordArguments {
+    /// Keep the conversation in the store (see `switchboard sessions`), or as recorded lines in a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    record: Option<Option<PathBuf>>,
+
+    /// The store's file, instead of the usual one
+    #[arg(long, value_name = "FILE", requires = "record")]
+    store: Option<PathBuf>,
+}
+
+impl RecordArguments {
+    /// Begins what was asked for. A store that cannot be opened is reported, and the conversation goes on without.
+    pub(crate) fn begin(&self, about: &About) -> Result<Option<Recording>, CommandError> {
+        match &self.record {
+            None => Ok(None),
+            Some(Some(file)) => Recording::into_file(file).map(Some),
+            Some(None) => {
+                let begun = store_file::place(self.store.as_ref())
+                    .and_then(store_file::open)
+                    .and_then(|store| Recording::into_store(&store, about));
+                Ok(begun.inspect_err(|error| eprintln!("switchboard: nothing is recorded: {error}")).ok())
+            }
+        }
+    }
+
+    /// Whether a file gets the messages, and not the store.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(&self.record, Some(Some(_)))
+    }
+}
+
+/// Records one conversation. It is never in the conversation's way: a failure is reported once, and ends the
+/// recording. Clones write into the same one.
+#[derive(Clone)]
+pub(crate) struct Recording {
+    sink: Arc<Mutex<Option<Sink>>>,
+    /// Where it goes, unless that is a file.
+    store: Option<Store>,
+}
+
+struct Sink {
+    target: Target,
+    /// Who is shown every record, also those that could not be kept.
+    listener: Option<Listener>,
+    /// The versions of the messages and of those on the other side, once they are known.
+    versions: (u16, u16),
+    /// What an observed client and its agent say until they have agreed on a version, which tells whose side it is.
+    undecided: Vec<Record>,
+    /// Whether the observed agent's own side is the other side of a translation, once that is known.
+    is_translated: Option<bool>,
+}
+
+type Listener = Box<dyn FnMut(&Record) + Send>;
+
+#[derive(Debug)]
+enum Target {
+    Store(Recorder),
+    /// Only the messages.
+    File {
+        file: BufWriter<File>,
+        began: Time,
+    },
+    /// Nothing more can be kept.
+    Failed,
+}
+
+impl Recording {
+    /// Records into the store.
+    pub(crate) fn into_store(store: &Store, about: &About) -> Result<Self, CommandError> {
+        let recorder = store.begin(about).map_err(store_file::store_error)?;
+        Ok(Recording { store: Some(store.clone()), ..Recording::new(Target::Store(recorder)) })
+    }
+
+    /// The store that it goes into.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+
+    /// Records the messages into a file, as recorded lines.
+    pub(crate) fn into_file(path: &Path) -> Result<Self, CommandError> {
+        let file = File::create(path)
+            .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))?;
+        Ok(Recording::new(Target::File { file: BufWriter::new(file), began: Time::now() }))
+    }
+
+    fn new(target: Target) -> Self {
+        let sink =
+            Sink { target, listener: None, versions: (0, 0), undecided: Vec::new(), is_translated: None };
+        Recording { sink: Arc::new(Mutex::new(Some(sink))), store: None }
+    }
+
+    /// The recording's id in the store.
+    pub(crate) fn id(&self) -> Option<String> {
+        match self.sink.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.target {
+            Target::Store(ref recorder) => Some(recorder.id().to_owned()),
+            Target::File { .. } | Target::Failed => None,
+        }
+    }
+
+    /// Shows every record to a function, in the order in which they are kept.
+    pub(crate) fn heard_by(&self, listener: impl FnMut(&Record) + Send + 'static) {
+        self.with_sink(|sink| {
+            sink.listener = Some(Box::new(listener));
+            Ok(())
+        });
+    }
+
+    /// Records what a client sees.
+    pub(crate) fn observer(&self) -> Observer {
+        let recording = self.clone();
+        Observer::new(move |observed| recording.with_sink(|sink| sink.see(observed)))
+    }
+
+    /// Says which versions the messages have, and those on the other side of a translation.
+    pub(crate) fn versions(&self, messages: u16, other_side: u16) {
+        self.with_sink(|sink| {
+            sink.versions = (messages, other_side);
+            Ok(())
+        });
+    }
+
+    /// Records something as it is now.
+    pub(crate) fn record(&self, channel: Channel, text: &str) {
+        self.with_sink(|sink| sink.append(Record::new(channel, text)));
+    }
+
+    /// Waits until everything is in the store, for who wants to read it there.
+    pub(crate) fn sync(&self) {
+        self.with_sink(|sink| match &sink.target {
+            Target::Store(recorder) => recorder.sync().map_err(|error| error.to_string()),
+            Target::File { .. } | Target::Failed => Ok(()),
+        });
+    }
+
+    fn with_sink(&self, work: impl FnOnce(&mut Sink) -> Result<(), String>) {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(sink) = &mut *sink else { return };
+        if let Err(reason) = work(sink) {
+            eprintln!("switchboard: the recording ends here: {reason}");
+            sink.target = Target::Failed;
+        }
+    }
+
+    /// Records the beginning of the agent's process, and its standard error until that ends.
+    pub(crate) fn watch(&self, child: &Child) -> JoinHandle<()> {
+        self.record(
+            Channel::Process,
+            &format!("{} started as process {}", child.program(), child.process_id()),
+        );
+        let recording = self.clone();
+        let mut lines = child.standard_error();
+        tokio::spawn(async move {
+            while let Some(line) = lines.next().await {
+                match line {
+                    StandardErrorLine::Line(line) => recording.record(Channel::StandardError, &line),
+                    StandardErrorLine::Missed(count) => {
+                        let text = format!("{count} lines of standard error were missed");
+                        recording.record(Channel::Process, &text);
+                    }
+                }
+            }
+        })
+    }
+
+    /// Ends the recording after the agent's process has ended.
+    pub(crate) async fn finish(&self, watch: JoinHandle<()>, exit: Option<Exit>) {
+        // A grandchild may hold standard error open; what it says later is nobody's.
+        drop(tokio::time::timeout(LAST_LINES, watch).await);
+        let end = exit.map_or_else(|| "did not end".to_owned(), |exit| exit.to_string());
+        self.record(Channel::Process, &format!("the process {end}"));
+        self.close();
+    }
+
+    /// Ends the recording; everything is on the disk afterwards, or a problem is reported.
+    pub(crate) fn close(&self) {
+        self.with_sink(|sink| sink.decide(false));
+        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let result = match sink.map(|sink| sink.target) {
+            Some(Target::Store(recorder)) => recorder.close().map_err(|error| error.to_string()),
+            Some(Target::File { mut file, .. }) => file.flush().map_err(|error| error.to_string()),
+            Some(Target::Failed) | None => Ok(()),
+        };
+        if let Err(reason) = result {
+            eprintln!("switchboard: the recording is incomplete: {reason}");
+        }
+    }
+}
+
+impl Sink {
+    fn append(&mut self, record: Record) -> Result<(), String> {
+        let protocol = if record.channel.is_other_side() { self.versions.1 } else { self.versions.0 };
+        let record = record.with_protocol(protocol);
+        if let Some(listener) = &mut self.listener {
+            listener(&record);
+        }
+        match &mut self.target {
+            Target::Failed => Ok(()),
+            Target::Store(recorder) => recorder.append(record).map(drop).map_err(|error| error.to_string()),
+            Target::File { file, began } => match to_line(&record, *began, false) {
+                Some(line) => writeln!(file, "{line}").map_err(|error| error.to_string()),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn see(&mut self, observed: Observed<'_>) -> Result<(), String> {
+        match observed {
+            Observed::Line { side, direction, line } => {
+                let channel = match direction {
+                    Direction::Sent => Channel::ToAgent,
+                    Direction::Received => Channel::ToClient,
+                };
+                let record = Record::new(channel, line);
+                match (side, self.is_translated) {
+                    (WireSide::Agent, None) => {
+                        self.undecided.push(record);
+                        if self.undecided.len() > MAX_UNDECIDED { self.decide(false) } else { Ok(()) }
+                    }
+                    (WireSide::Agent, Some(true)) => self.append(on_other_side(record)),
+                    (WireSide::Agent, Some(false)) | (WireSide::Canonical, _) => self.append(record),
+                }
+            }
+            Observed::Version(1) => {
+                self.versions = (2, 1);
+                self.decide(true)
+            }
+            Observed::Version(version) => {
+                self.versions = (version, version);
+                self.decide(false)
+            }
+            Observed::Loss(loss) => match serde_json::to_string(loss) {
+                Ok(loss) => self.append(Record::new(Channel::Diagnostic, loss)),
+                Err(error) => Err(error.to_string()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn decide(&mut self, is_translated: bool) -> Result<(), String> {
+        self.is_translated = Some(is_translated);
+        for record in std::mem::take(&mut self.undecided) {
+            self.append(if is_translated { on_other_side(record) } else { record })?;
+        }
+        Ok(())
+    }
+}
+
+fn on_other_side(mut record: Record) -> Record {
+    record.channel = match record.channel {
+        Channel::ToAgent => Channel::OtherToAgent,
+        Channel::ToClient => Channel::OtherToClient,
+        channel => channel,
+    };
+    record
+}
+
+/// What to call an agent: as it is configured, or by the file of its program.
+pub(crate) fn agent_name(configured: Option<&str>, program: Option<&OsStr>) -> String {
+    let file =
+        || program.map(Path::new).and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    configured.map(str::to_owned).or_else(file).unwrap_or_else(|| "agent".to_owned())
+}

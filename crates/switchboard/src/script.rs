@@ -1,0 +1,312 @@
+//! A recording taken apart into what its agent would do again, session by session.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError};
+use switchboard_protocol::{Raw, Revision, Wire};
+use switchboard_store::{Channel, Record, Time};
+
+/// The result of a request, or its error.
+pub(crate) type Outcome = Result<Raw<'static>, RpcError<'static>>;
+
+/// What a recorded agent said, and what it waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    /// Its answer to `initialize`, if there was one.
+    pub(crate) introduction: Option<Outcome>,
+    pub(crate) sessions: Vec<SessionScript>,
+    /// Its answers to requests that neither open a session nor are prompts, by their methods.
+    pub(crate) answers: HashMap<String, VecDeque<Outcome>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct SessionScript {
+    pub(crate) id: String,
+    pub(crate) cwd: Option<String>,
+    pub(crate) steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// How long after the step before.
+    pub(crate) pause: Duration,
+    pub(crate) action: Action,
+}
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Wait until the client opens the session, perhaps with its history.
+    AwaitOpening { request: usize, with_history: bool },
+    /// Wait for a prompt.
+    AwaitPrompt { request: usize, prompt: Option<Raw<'static>> },
+    /// Answer a request that was waited for.
+    Answer { request: usize, outcome: Outcome },
+    /// Say something.
+    Notify(Notification<'static>),
+    /// Ask the client something.
+    Ask { question: usize, request: Request<'static> },
+    /// Wait for its answer, which was this.
+    AwaitAnswer { question: usize, outcome: Outcome },
+    /// Take a question back.
+    Withdraw { question: usize },
+}
+
+impl Action {
+    /// Whether it is the client's turn.
+    pub(crate) fn is_gate(&self) -> bool {
+        matches!(self, Action::AwaitOpening { .. } | Action::AwaitPrompt { .. })
+    }
+}
+
+/// What marks an update that is about the moment, and no part of the history.
+pub(crate) const MOMENTARY: &str = "switchboard/momentary";
+
+impl SessionScript {
+    /// All updates of the session, as its agent would give its history. Agents of version 1 do not repeat what the
+    /// user says while it is new, so it is put where it belongs.
+    pub(crate) fn history(&self, version: u16) -> Vec<String> {
+        // What was given as history once has in it what was before.
+        let start = self.steps.iter().rposition(|step| match &step.action {
+            Action::AwaitOpening { request, with_history: true } => self.steps.iter().any(|step| {
+                matches!(&step.action, Action::Answer { request: answered, outcome: Ok(_) } if answered == request)
+            }),
+            _ => false,
+        });
+        let steps = &self.steps[start.unwrap_or(0)..];
+        let mut lines = Vec::new();
+        for (place, step) in steps.iter().enumerate() {
+            match &step.action {
+                Action::Notify(notification) if is_history(notification) => {
+                    lines.push(Message::Notification(notification.clone()).encode(Revision::Any));
+                }
+                Action::AwaitPrompt { prompt: Some(prompt), .. } if version == 1 => {
+                    let mut turn = steps[place + 1..].iter().take_while(|step| !step.action.is_gate());
+                    let is_repeated = turn.any(|step| {
+                        matches!(&step.action, Action::Notify(notification)
+                            if notification.params_text().contains("\"user_message_chunk\""))
+                    });
+                    if !is_repeated && let Value::Array(blocks) = prompt.to_value() {
+                        lines.extend(blocks.iter().map(|block| {
+                            update_line(
+                                &self.id,
+                                &json!({"sessionUpdate": "user_message_chunk", "content": block}),
+                            )
+                        }));
+                    }
+                }
+                _ => {}
+            }
+        }
+        lines
+    }
+}
+
+/// Whether it is an update that stays true.
+fn is_history(notification: &Notification<'_>) -> bool {
+    let update = notification.params.as_ref().and_then(|params| params.get("update"));
+    let kind = update.as_ref().and_then(|update| Some(update.get("sessionUpdate")?.as_text()?.into_owned()));
+    notification.method == "session/update"
+        && !matches!(kind.as_deref(), Some("notice" | "state_update"))
+        && !notification.params_text().contains(MOMENTARY)
+}
+
+/// Whether a request to open a session wants its history: `session/load` of version 1 always.
+pub(crate) fn wants_history(request: &Request<'_>) -> bool {
+    let replay = request.params.as_ref().and_then(|params| params.get("replayFrom"));
+    request.method == "session/load" || replay.is_some_and(|from| from.is_object())
+}
+
+/// An update of a session.
+pub(crate) fn update_line(session: &str, update: &Value) -> String {
+    let params = json!({"sessionId": session, "update": update});
+    Message::notification("session/update", params.into()).encode(Revision::Any)
+}
+
+/// A request of the recording whose answer has not come yet.
+enum Open {
+    Introduction,
+    /// `session/new`, whose session is known by its answer.
+    New {
+        at: Time,
+        cwd: Option<String>,
+        request: usize,
+    },
+    /// One that is waited for in a session.
+    Gate {
+        session: usize,
+        request: usize,
+    },
+    Other(String),
+}
+
+/// Reads records into a script.
+#[derive(Default)]
+pub(crate) struct Reader {
+    script: Script,
+    /// When the last step of each session was.
+    times: Vec<Time>,
+    /// The session that spoke last.
+    current: Option<usize>,
+    asked: HashMap<RequestId<'static>, Open>,
+    questions: HashMap<RequestId<'static>, (usize, usize)>,
+    numbers: usize,
+}
+
+fn text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
+    Some(params?.get(key)?.as_text()?.into_owned())
+}
+
+impl Reader {
+    /// Takes the next record; what is no message of the session is passed over.
+    pub(crate) fn take(&mut self, record: &Record) {
+        let Ok(line) = std::str::from_utf8(&record.bytes) else { return };
+        let Ok(message) = Message::decode(line, Revision::Any) else { return };
+        let (message, at) = (message.into_owned(), record.time);
+        match (record.channel, message) {
+            (Channel::ToAgent, Message::Request(request)) => self.client_asks(request, at),
+            (Channel::ToAgent, Message::Response(response)) => {
+                if let Some((session, question)) = self.questions.remove(&response.id) {
+                    let action = Action::AwaitAnswer { question, outcome: response.outcome };
+                    self.step(session, at, action);
+                }
+            }
+            (Channel::ToClient, Message::Response(response)) => self.agent_answers(response, at),
+            (Channel::ToClient, Message::Request(request)) => {
+                if let Some(session) = self.session(request.params.as_ref(), at) {
+                    let question = self.number();
+                    self.questions.insert(request.id.clone(), (session, question));
+                    self.step(session, at, Action::Ask { question, request });
+                }
+            }
+            (Channel::ToClient, Message::Notification(notification)) => self.agent_says(notification, at),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn finish(self) -> Script {
+        self.script
+    }
+
+    fn number(&mut self) -> usize {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    fn step(&mut self, session: usize, at: Time, action: Action) {
+        let before = std::mem::replace(&mut self.times[session], at);
+        let pause = Duration::from_millis(at.0.saturating_sub(before.0).max(0).unsigned_abs());
+        self.current = Some(session);
+        self.script.sessions[session].steps.push(Step { pause, action });
+    }
+
+    fn open(&mut self, id: String, cwd: Option<String>, at: Time) -> usize {
+        self.script.sessions.push(SessionScript { id, cwd, steps: Vec::new() });
+        self.times.push(at);
+        self.script.sessions.len() - 1
+    }
+
+    fn find(&self, id: &str) -> Option<usize> {
+        self.script.sessions.iter().position(|session| session.id == id)
+    }
+
+    /// The session that a message of the agent belongs to; one without belongs to whichever spoke last.
+    fn session(&mut self, params: Option<&Raw<'_>>, at: Time) -> Option<usize> {
+        let Some(id) = text(params, "sessionId") else { return self.current };
+        Some(self.find(&id).unwrap_or_else(|| self.opened_by_now(id, at)))
+    }
+
+    /// A session that shows before the answer that opens it, or whose opening was not recorded.
+    fn opened_by_now(&mut self, id: String, at: Time) -> usize {
+        let new = self.asked.iter().find_map(|(key, open)| match open {
+            Open::New { at, cwd, request } => Some((key.clone(), *at, cwd.clone(), *request)),
+            _ => None,
+        });
+        match new {
+            Some((key, asked_at, cwd, request)) => {
+                let session = self.open(id, cwd, asked_at);
+                self.step(session, asked_at, Action::AwaitOpening { request, with_history: false });
+                self.asked.insert(key, Open::Gate { session, request });
+                session
+            }
+            None => {
+                let answer = Raw::from(json!({ "sessionId": id }));
+                let (session, request) = (self.open(id, None, at), self.number());
+                self.step(session, at, Action::AwaitOpening { request, with_history: false });
+                self.step(session, at, Action::Answer { request, outcome: Ok(answer) });
+                session
+            }
+        }
+    }
+
+    fn client_asks(&mut self, request: Request<'static>, at: Time) {
+        let params = request.params.as_ref();
+        let number = self.number();
+        let open = match &*request.method {
+            "initialize" => Open::Introduction,
+            "session/new" => Open::New { at, cwd: text(params, "cwd"), request: number },
+            "session/load" | "session/resume" => {
+                let Some(id) = text(params, "sessionId") else { return };
+                let session = self.find(&id).unwrap_or_else(|| self.open(id, text(params, "cwd"), at));
+                let with_history = wants_history(&request);
+                self.step(session, at, Action::AwaitOpening { request: number, with_history });
+                Open::Gate { session, request: number }
+            }
+            "session/prompt" => {
+                let Some(session) = self.session(params, at) else { return };
+                let prompt = params.and_then(|params| params.get("prompt")).map(Raw::into_owned);
+                self.step(session, at, Action::AwaitPrompt { request: number, prompt });
+                Open::Gate { session, request: number }
+            }
+            method => Open::Other(method.to_owned()),
+        };
+        self.asked.insert(request.id, open);
+    }
+
+    fn agent_answers(&mut self, response: Response<'static>, at: Time) {
+        let outcome = response.outcome;
+        match self.asked.remove(&response.id) {
+            // After a refusal another version was tried.
+            Some(Open::Introduction) if outcome.is_ok() || self.script.introduction.is_none() => {
+                self.script.introduction = Some(outcome);
+            }
+            Some(Open::Introduction) => {}
+            Some(Open::New { at: asked_at, cwd, request }) => {
+                let id = outcome.as_ref().ok().and_then(|result| text(Some(result), "sessionId"));
+                match id {
+                    Some(id) => {
+                        let session = self.open(id, cwd, asked_at);
+                        self.step(session, asked_at, Action::AwaitOpening { request, with_history: false });
+                        self.step(session, at, Action::Answer { request, outcome });
+                    }
+                    None => self.keep_answer("session/new", outcome),
+                }
+            }
+            Some(Open::Gate { session, request }) => {
+                self.step(session, at, Action::Answer { request, outcome });
+            }
+            Some(Open::Other(method)) => self.keep_answer(&method, outcome),
+            None => {}
+        }
+    }
+
+    fn keep_answer(&mut self, method: &str, outcome: Outcome) {
+        self.script.answers.entry(method.to_owned()).or_default().push_back(outcome);
+    }
+
+    fn agent_says(&mut self, notification: Notification<'static>, at: Time) {
+        if notification.method == "$/cancel_request" {
+            let id = notification.params.as_ref().and_then(|params| params.get("requestId"));
+            let id =
+                id.and_then(|id| RequestId::decode(id.as_str(), Revision::Any).map(Wire::into_owned).ok());
+            if let Some((session, question)) = id.and_then(|id| self.questions.get(&id).copied()) {
+                self.step(session, at, Action::Withdraw { question });
+            }
+            return;
+        }
+        if let Some(session) = self.session(notification.params.as_ref(), at) {
+            self.step(session, at, Action::Notify(notification));
+        }
+    }
+}

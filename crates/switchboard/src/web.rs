@@ -1,0 +1,99 @@
+//! `switchboard open`: the session in a browser.
+//!
+//! The agent's messages are recorded into the store and folded as they come (`live`, `trace`). Every tab has a view
+//! of one recording (`view`) and gets frames: the HTML of what has changed among the entries that it shows (`render`),
+//! and the rows of the inspector that are in sight (`wire`). The page keeps no state of its own that matters, so a
+//! reload, another tab or another launch shows the same.
+
+mod actions;
+mod app;
+mod files;
+mod guard;
+mod lists;
+mod live;
+mod names;
+mod pages;
+mod panels;
+mod rates;
+mod remembered;
+mod render;
+mod request;
+mod room;
+mod tab;
+mod trace;
+mod view;
+mod wire;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use switchboard_store::Store;
+use switchboard_transport::Program;
+use tokio::net::TcpListener;
+
+use app::App;
+use guard::Guard;
+use remembered::Remembered;
+
+/// What is opened.
+pub(crate) struct Opening {
+    pub(crate) store: Store,
+    pub(crate) program: Program,
+    /// The agent's name in the configuration, or its program.
+    pub(crate) agent_name: String,
+    pub(crate) folder: PathBuf,
+    /// 0: any that is free.
+    pub(crate) port: u16,
+    /// The recording to look at first.
+    pub(crate) recording: Option<String>,
+}
+
+/// A server that listens, and the agent behind it.
+pub(crate) struct Server {
+    listener: TcpListener,
+    app: Arc<App>,
+    guard: Guard,
+    recording: Option<String>,
+}
+
+impl Server {
+    /// Listens on loopback.
+    pub(crate) async fn bind(opening: Opening) -> io::Result<Self> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, opening.port));
+        let listener = TcpListener::bind(address).await?;
+        let guard = Guard::new(listener.local_addr()?.port()).map_err(io::Error::other)?;
+        let mut choices = opening.store.path().as_os_str().to_owned();
+        choices.push(".choices.json");
+        let remembered = Remembered::read(choices.into());
+        let app = App::new(opening.store, opening.program, opening.agent_name, opening.folder, remembered);
+        Ok(Server { listener, app: Arc::new(app), guard, recording: opening.recording })
+    }
+
+    /// The link that lets a browser in.
+    pub(crate) fn link(&self) -> String {
+        match &self.recording {
+            Some(id) => self.guard.link(&format!("/r/{id}")),
+            None => self.guard.link("/"),
+        }
+    }
+
+    /// Serves until `end` is done, then ends the agent.
+    pub(crate) async fn run(self, end: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+        let app = Arc::clone(&self.app);
+        tokio::spawn(async move {
+            // What is in the way is shown in the page.
+            let _ = app.start_agent().await;
+        });
+        let router = pages::router(Arc::clone(&self.app), self.guard);
+        let served = tokio::select! {
+            served = async { axum::serve(self.listener, router).await } => served,
+            () = end => Ok(()),
+        };
+        if let Some(live) = self.app.live() {
+            live.stop().await;
+        }
+        served
+    }
+}

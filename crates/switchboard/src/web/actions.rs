@@ -1,0 +1,158 @@
+//! What the user makes the agent do.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use switchboard_protocol::{Revision, Wire, v2};
+
+use super::app::App;
+use super::lists;
+use super::live::{Failure, Live, refused};
+use super::request::{Action, File, Request};
+
+/// How much may go with one prompt, in bytes of base64.
+const MAX_FILES: usize = 24 * 1024 * 1024;
+
+/// Does it, and gives what the page must know.
+pub(crate) async fn act(app: &App, request: Request) -> Result<Value, Failure> {
+    if let Request::Start = request {
+        return app.start_agent().await.map(|()| Value::Null);
+    }
+    if let Request::Sessions { query } = request {
+        return lists::sessions(app, &query).await.map(|markup| json!(markup.into_string()));
+    }
+    let live = app.live().ok_or("no agent runs")?;
+    if let Some(reason) = live.ended() {
+        return Err(format!("the agent is gone: {reason}"));
+    }
+    match request {
+        Request::Prompt { session, text, files } => {
+            let content = prompt_content(&live, text, files)?;
+            live.prompt(&session, content).await.map(|()| Value::Null)
+        }
+        Request::Cancel { session } => {
+            live.agent.cancel(&session).await.map_err(|error| error.to_string())?;
+            Ok(Value::Null)
+        }
+        Request::CancelToolCall { session, id } => reply(live.agent.cancel_tool_call(&session, &id).await),
+        Request::CancelTerminal { session, id } => reply(live.agent.cancel_terminal(&session, &id).await),
+        Request::Choose { id, option } => live.choose(&id, &option).await.map(|()| Value::Null),
+        Request::Give { id, action, content } => {
+            let response = elicitation_response(action, &content)?;
+            live.answer_elicitation(&id, &response).await.map(|()| Value::Null)
+        }
+        Request::Configure { session, id, value } => configure(&live, session, id, value).await,
+        Request::New { folder } => {
+            let folder = usable_folder(folder.as_deref().map_or(&*app.folder, Path::new))?;
+            let session = live.new_session(&folder).await?;
+            Ok(json!({"recording": live.room.id, "session": session}))
+        }
+        Request::Resume { session, folder } => {
+            let folder = usable_folder(Path::new(&folder))?;
+            live.resume(&session, &folder).await?;
+            Ok(json!({"recording": live.room.id, "session": session}))
+        }
+        Request::Login { method } => {
+            let logged_in = live.agent.login(&method).await;
+            reply(logged_in)?;
+            let session = live.new_session(&app.folder).await?;
+            Ok(json!({"recording": live.room.id, "session": session}))
+        }
+        _ => Err("this cannot be done here".to_owned()),
+    }
+}
+
+fn reply(reply: switchboard_peer::Reply<()>) -> Result<Value, Failure> {
+    reply.map_err(|error| error.to_string())?.map_err(|error| refused(&error))?;
+    Ok(Value::Null)
+}
+
+fn usable_folder(folder: &Path) -> Result<PathBuf, Failure> {
+    match folder.canonicalize() {
+        Ok(path) if path.is_dir() => Ok(path),
+        Ok(path) => Err(format!("{} is not a folder", path.display())),
+        Err(error) => Err(format!("cannot use the folder {}: {error}", folder.display())),
+    }
+}
+
+/// The blocks of a prompt. Files go in the form that the agent takes.
+fn prompt_content(
+    live: &Live,
+    text: String,
+    files: Vec<File>,
+) -> Result<Vec<v2::ContentBlock<'static>>, Failure> {
+    if files.iter().map(|file| file.data.len()).sum::<usize>() > MAX_FILES {
+        return Err("the files are too large to send".to_owned());
+    }
+    let session = live.agent.description().capabilities.session.as_ref();
+    let takes = session.and_then(|session| session.prompt.as_ref());
+    let mut content = Vec::new();
+    if !text.trim().is_empty() {
+        content.push(v2::ContentBlock::text(text));
+    }
+    for file in files {
+        let File { name, mime, data } = file;
+        let mime = if mime.is_empty() { "application/octet-stream".to_owned() } else { mime };
+        let block = if mime.starts_with("image/") {
+            takes
+                .and_then(|takes| takes.image.as_ref())
+                .map(|_| json!({"type": "image", "data": data, "mimeType": mime}))
+        } else if mime.starts_with("audio/") {
+            takes
+                .and_then(|takes| takes.audio.as_ref())
+                .map(|_| json!({"type": "audio", "data": data, "mimeType": mime}))
+        } else {
+            let uri = format!("attachment:{}", name.replace([' ', '#', '?', '%'], "_"));
+            let bytes = base64_bytes(&data).ok_or_else(|| format!("{name} is damaged"))?;
+            takes.and_then(|takes| takes.embedded_context.as_ref()).map(|_| match String::from_utf8(bytes) {
+                Ok(text) => {
+                    json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime, "text": text}})
+                }
+                Err(_) => {
+                    json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime, "blob": data}})
+                }
+            })
+        };
+        let block = block.ok_or_else(|| format!("the agent does not take {name} ({mime})"))?;
+        let block = block.to_string();
+        let block = v2::ContentBlock::decode(&block, Revision::Any)
+            .map_err(|reason| format!("{name} cannot be sent: {reason}"))?;
+        content.push(block.into_owned());
+    }
+    if content.is_empty() {
+        return Err("the prompt is empty".to_owned());
+    }
+    Ok(content)
+}
+
+fn base64_bytes(data: &str) -> Option<Vec<u8>> {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.decode(data).ok()
+}
+
+fn elicitation_response(
+    action: Action,
+    content: &serde_json::Map<String, Value>,
+) -> Result<v2::CreateElicitationResponse<'static>, Failure> {
+    let response = match action {
+        Action::Accept => json!({"action": "accept", "content": content}),
+        Action::Decline => json!({"action": "decline"}),
+        Action::Cancel => json!({"action": "cancel"}),
+    };
+    v2::CreateElicitationResponse::decode(&response.to_string(), Revision::Any)
+        .map(Wire::into_owned)
+        .map_err(|reason| format!("this cannot be sent: {reason}"))
+}
+
+async fn configure(live: &Live, session: String, id: String, value: Value) -> Result<Value, Failure> {
+    let kind = if value.is_boolean() { "boolean" } else { "id" };
+    let request = json!({"type": kind, "sessionId": session, "configId": id, "value": value}).to_string();
+    let request = v2::SetSessionConfigOptionRequest::decode(&request, Revision::Any)
+        .map_err(|reason| format!("this value cannot be set: {reason}"))?;
+    live.agent
+        .set_config_option(&request)
+        .await
+        .map_err(|error| error.to_string())?
+        .map_err(|error| refused(&error))?;
+    Ok(Value::Null)
+}

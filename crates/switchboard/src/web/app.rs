@@ -1,0 +1,122 @@
+//! What all tabs share.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use switchboard_store::Store;
+use switchboard_transport::Program;
+use tokio::sync::watch;
+
+use super::live::{Failure, Live};
+use super::remembered::Remembered;
+use super::render::RenderCache;
+use super::room::Room;
+
+pub(crate) struct App {
+    pub(crate) store: Store,
+    pub(crate) program: Program,
+    /// The agent's name in the configuration, or its program.
+    pub(crate) agent_name: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) cache: RenderCache,
+    pub(crate) remembered: Arc<Remembered>,
+    agent: Mutex<AgentState>,
+    /// Held while the agent is being started, so that two tabs do not start two.
+    starting: tokio::sync::Mutex<()>,
+    agent_changed: watch::Sender<u64>,
+    rooms: Mutex<HashMap<String, Weak<Room>>>,
+}
+
+/// How it stands with the agent.
+#[derive(Clone, Default)]
+pub(crate) enum AgentState {
+    #[default]
+    Starting,
+    Running(Arc<Live>),
+    Failed(Failure),
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl App {
+    pub(crate) fn new(
+        store: Store,
+        program: Program,
+        agent_name: String,
+        folder: PathBuf,
+        remembered: Remembered,
+    ) -> Self {
+        App {
+            store,
+            program,
+            agent_name,
+            folder,
+            cache: RenderCache::default(),
+            remembered: Arc::new(remembered),
+            agent: Mutex::default(),
+            starting: tokio::sync::Mutex::new(()),
+            agent_changed: watch::Sender::new(0),
+            rooms: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn agent(&self) -> AgentState {
+        locked(&self.agent).clone()
+    }
+
+    /// The agent, where one runs.
+    pub(crate) fn live(&self) -> Option<Arc<Live>> {
+        match self.agent() {
+            AgentState::Running(live) => Some(live),
+            AgentState::Starting | AgentState::Failed(_) => None,
+        }
+    }
+
+    pub(crate) fn agent_changes(&self) -> watch::Receiver<u64> {
+        self.agent_changed.subscribe()
+    }
+
+    fn set_agent(&self, state: AgentState) {
+        *locked(&self.agent) = state;
+        self.agent_changed.send_modify(|count| *count += 1);
+    }
+
+    /// Starts the agent, unless one runs, and opens a first session.
+    pub(crate) async fn start_agent(&self) -> Result<(), Failure> {
+        let _starting = self.starting.lock().await;
+        if self.live().is_some_and(|live| live.ended().is_none()) {
+            return Ok(());
+        }
+        self.set_agent(AgentState::Starting);
+        let started =
+            Live::start(&self.program, &self.agent_name, &self.folder, &self.store, &self.remembered).await;
+        let live = match started {
+            Ok(live) => live,
+            Err(failure) => {
+                self.set_agent(AgentState::Failed(failure.clone()));
+                return Err(failure);
+            }
+        };
+        locked(&self.rooms).insert(live.room.id.clone(), Arc::downgrade(&live.room));
+        self.set_agent(AgentState::Running(Arc::clone(&live)));
+        // An agent that wants a login first says so; the page then offers the ways.
+        let opened = live.new_session(&self.folder).await;
+        self.agent_changed.send_modify(|count| *count += 1);
+        opened.map(drop)
+    }
+
+    /// The recording with an id, live or from the store.
+    pub(crate) fn room(&self, id: &str) -> Result<Arc<Room>, Failure> {
+        let mut rooms = locked(&self.rooms);
+        if let Some(room) = rooms.get(id).and_then(Weak::upgrade) {
+            return Ok(room);
+        }
+        rooms.retain(|_, room| room.strong_count() > 0);
+        let room = Room::stored(id, &self.store).map_err(|error| error.to_string())?;
+        rooms.insert(room.id.clone(), Arc::downgrade(&room));
+        Ok(room)
+    }
+}

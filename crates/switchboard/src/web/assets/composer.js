@@ -1,0 +1,161 @@
+// The prompt: text, commands with completion, files.
+
+export class Composer {
+  constructor(submit, fail) {
+    this.submit = submit;
+    this.fail = fail;
+    this.form = document.getElementById("composer");
+    this.prompt = document.getElementById("prompt");
+    this.list = document.getElementById("completions");
+    this.commands = document.getElementById("commands");
+    this.attached = document.getElementById("attachments");
+    this.picker = document.getElementById("files");
+    this.files = [];
+    this.chosen = -1;
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.go();
+    });
+    this.prompt.addEventListener("input", () => this.typed());
+    this.prompt.addEventListener("keydown", (event) => this.key(event));
+    this.prompt.addEventListener("blur", () => setTimeout(() => this.close(), 150));
+    this.prompt.addEventListener("paste", (event) => this.add([...event.clipboardData.files], event));
+    this.form.addEventListener("dragover", (event) => event.preventDefault());
+    this.form.addEventListener("drop", (event) => this.add([...event.dataTransfer.files], event));
+    this.picker.addEventListener("change", () => this.add([...this.picker.files]));
+    this.list.addEventListener("mousedown", (event) => {
+      const item = event.target.closest("[data-command]");
+      if (item) this.complete(item);
+      event.preventDefault();
+    });
+  }
+
+  set takes(kinds) {
+    this.kinds = kinds;
+    document.getElementById("attach").hidden = kinds === "";
+    this.picker.accept = kinds.includes("*/*") ? "" : kinds;
+  }
+
+  go() {
+    const text = this.prompt.value;
+    if (text.trim() === "" && this.files.length === 0) return;
+    if (!this.submit(text, this.files)) return;
+    this.prompt.value = "";
+    this.files = [];
+    this.showFiles();
+    this.typed();
+  }
+
+  // What could not be sent comes back, unless something else was typed meanwhile.
+  giveBack(text, files) {
+    if (this.prompt.value === "") this.prompt.value = text;
+    if (this.files.length === 0) this.files = files;
+    this.showFiles();
+    this.typed();
+  }
+
+  typed() {
+    this.prompt.style.height = "auto";
+    this.prompt.style.height = `${Math.min(this.prompt.scrollHeight + 2, window.innerHeight * 0.4)}px`;
+    const match = /^\/(\S*)$/.exec(this.prompt.value);
+    if (!match) return this.close();
+    const wanted = match[1].toLowerCase();
+    const fitting = [...this.commands.children].filter((item) => item.dataset.command.toLowerCase().includes(wanted));
+    fitting.sort((a, b) => b.dataset.command.startsWith(wanted) - a.dataset.command.startsWith(wanted));
+    this.list.replaceChildren(
+      ...fitting.slice(0, 40).map((item, place) => {
+        const copy = item.cloneNode(true);
+        copy.id = `completion-${place}`;
+        return copy;
+      }),
+    );
+    this.list.hidden = fitting.length === 0;
+    this.choose(fitting.length ? 0 : -1);
+  }
+
+  choose(place) {
+    this.chosen = place;
+    [...this.list.children].forEach((item, at) => item.setAttribute("aria-selected", at === place));
+    const item = this.list.children[place];
+    item?.scrollIntoView({ block: "nearest" });
+    if (item) this.prompt.setAttribute("aria-activedescendant", item.id);
+    else this.prompt.removeAttribute("aria-activedescendant");
+  }
+
+  close() {
+    this.list.hidden = true;
+    this.choose(-1);
+  }
+
+  complete(item) {
+    this.prompt.value = `/${item.dataset.command} `;
+    this.close();
+    this.prompt.focus();
+  }
+
+  key(event) {
+    const count = this.list.hidden ? 0 : this.list.children.length;
+    if (count && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
+      this.choose((this.chosen + (event.key === "ArrowDown" ? 1 : count - 1)) % count);
+      event.preventDefault();
+    } else if (count && event.key === "Escape") {
+      this.close();
+      event.preventDefault();
+      event.stopPropagation();
+    } else if (count && this.chosen >= 0 && (event.key === "Tab" || (event.key === "Enter" && !event.shiftKey))) {
+      const item = this.list.children[this.chosen];
+      const isWhole = this.prompt.value === `/${item.dataset.command}`;
+      if (event.key === "Tab" || !isWhole) {
+        this.complete(item);
+        event.preventDefault();
+      } else {
+        this.go();
+        event.preventDefault();
+      }
+    } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      this.go();
+    }
+  }
+
+  async add(files, event) {
+    if (files.length === 0) return;
+    event?.preventDefault();
+    if (!this.kinds) return this.fail("This agent takes no files.");
+    for (const file of files) {
+      if (file.size > 16 * 1024 * 1024) {
+        this.fail(`${file.name} is larger than 16 MB.`);
+        continue;
+      }
+      const address = await new Promise((done) => {
+        const reader = new FileReader();
+        reader.onload = () => done(reader.result);
+        reader.onerror = () => done("");
+        reader.readAsDataURL(file);
+      });
+      const data = address.slice(address.indexOf(",") + 1);
+      if (address === "") this.fail(`${file.name} cannot be read.`);
+      else this.files.push({ name: file.name, mime: file.type, data });
+    }
+    this.picker.value = "";
+    this.showFiles();
+  }
+
+  showFiles() {
+    this.attached.replaceChildren(
+      ...this.files.map((file, place) => {
+        const item = document.createElement("li");
+        const remove = document.createElement("button");
+        remove.type = "button";
+        remove.textContent = "✕";
+        remove.setAttribute("aria-label", `Remove ${file.name}`);
+        remove.addEventListener("click", () => {
+          this.files.splice(place, 1);
+          this.showFiles();
+        });
+        item.append(file.name, " ", remove);
+        return item;
+      }),
+    );
+  }
+}

@@ -1,0 +1,455 @@
+// The page: talks to the server, puts what it sends into place, and sends what the user does.
+
+import { Composer } from "./composer.js";
+import { Inspector } from "./inspector.js";
+import { Transcript, elementOf, keepOpen } from "./transcript.js";
+
+const INERT = 500; // milliseconds after which a question can be answered
+
+const at = (id) => document.getElementById(id);
+const waiting = new Map();
+let socket = null;
+let nextNumber = 1;
+let retry = 250;
+let where = place();
+let now = { recording: "", session: "", live: false, rows: 0 };
+let pendingRow = null;
+
+// --- the server
+
+function connect() {
+  socket = new WebSocket(`ws://${location.host}/socket`);
+  socket.addEventListener("open", () => {
+    retry = 250;
+    linkState("");
+    send({ type: "look", recording: where.recording, session: where.session });
+    if (inspector.isOpen) inspector.ask();
+  });
+  socket.addEventListener("message", (event) => take(JSON.parse(event.data)));
+  socket.addEventListener("close", async () => {
+    for (const { fail } of waiting.values()) fail("The connection to Switchboard is gone.");
+    waiting.clear();
+    linkState("Connecting…");
+    const answer = await fetch("/", { method: "HEAD" }).catch(() => null);
+    if (answer?.status === 403) {
+      return linkState("Switchboard was started anew: open the link that it printed.");
+    }
+    setTimeout(connect, retry);
+    retry = Math.min(retry * 2, 5000);
+  });
+}
+
+function linkState(words) {
+  at("link-state").textContent = words;
+  document.body.classList.toggle("is-apart", words !== "");
+}
+
+function send(message) {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+}
+
+// Asks for something; the promise fails with words for the user.
+function ask(message) {
+  return new Promise((done, fail) => {
+    if (socket?.readyState !== WebSocket.OPEN) return fail("There is no connection to Switchboard.");
+    const number = nextNumber++;
+    waiting.set(number, { done, fail });
+    send({ ...message, number });
+  });
+}
+
+function take(message) {
+  if (message.type === "frame") {
+    show(message);
+    // The next frame comes when this one is on the screen; a tab in the background is not drawn at all.
+    const shown = () => send({ type: "shown" });
+    if (document.hidden) setTimeout(shown, 250);
+    else requestAnimationFrame(shown);
+    return;
+  }
+  const request = waiting.get(message.number);
+  waiting.delete(message.number);
+  if (message.type === "answer") request?.done(message.value);
+  else if (request) request.fail(message.reason);
+  else toast(message.reason);
+}
+
+// --- frames
+
+function show(frame) {
+  if (frame.fresh) {
+    transcript.clear();
+    inspector.clear();
+  }
+  now = frame;
+  remember(frame);
+  document.body.classList.toggle("is-live", frame.live);
+  transcript.apply(frame);
+  for (const [name, html] of Object.entries(frame.panels)) panel(name, html);
+  at("then").hidden = frame.at === null;
+  if (frame.at !== null) at("then-words").textContent = `The session as it stood after message ${frame.at} of ${frame.rows}.`;
+  inspector.apply(frame);
+  if (frame.fresh) followHash();
+  if (pendingRow !== null && frame.rows > pendingRow) {
+    const row = pendingRow;
+    pendingRow = null;
+    inspector.open();
+    inspector.showMessage(row);
+  }
+}
+
+function panel(name, html) {
+  switch (name) {
+    case "takes":
+      composer.takes = html;
+      return;
+    case "activity":
+      activity(html);
+      return;
+    case "questions":
+      questions(html);
+      return;
+    case "title":
+      at("title").innerHTML = html;
+      document.title = `${at("title").textContent} · Switchboard`;
+      return;
+    case "plans":
+      at("plan-box").hidden = html === "";
+      break;
+  }
+  const held = at(name).contains(document.activeElement) ? document.activeElement.dataset.config : undefined;
+  at(name).innerHTML = html;
+  if (held !== undefined) at(name).querySelector(`[data-config="${CSS.escape(held)}"]`)?.focus();
+}
+
+let lastActivity = "";
+function activity(word) {
+  document.body.dataset.activity = word;
+  at("cancel").hidden = word !== "running" && word !== "requires-action";
+  const closed = word === "recording" || word === "gone";
+  at("composer").hidden = closed;
+  // What it waits for is announced with the question.
+  const words = { idle: "The agent is done.", gone: "The agent is gone." };
+  if (lastActivity && word !== lastActivity && words[word]) announce(words[word]);
+  lastActivity = word;
+}
+
+function announce(words) {
+  at("announcer").textContent = words;
+}
+
+// A question keeps its element while it is open, so that a button is not replaced under the hand.
+const since = new Map();
+function questions(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  const box = at("questions");
+  const kept = new Map([...box.children].map((it) => [it.dataset.question, it]));
+  const wanted = [...template.content.children];
+  const ids = new Set(wanted.map((it) => it.dataset.question));
+  for (const [id, element] of kept) {
+    if (!ids.has(id)) {
+      const hadFocus = element.contains(document.activeElement);
+      element.remove();
+      since.delete(id);
+      if (hadFocus) at("prompt").focus();
+    }
+  }
+  for (const made of wanted) {
+    const id = made.dataset.question;
+    const old = kept.get(id);
+    const source = made.innerHTML;
+    if (old) {
+      old.toggleAttribute("data-open", made.hasAttribute("data-open"));
+      if (old.source !== source && !old.contains(document.activeElement)) {
+        keepOpen(old, made);
+        old.replaceChildren(...made.childNodes);
+        old.source = source;
+      }
+      arm(old);
+      continue;
+    }
+    made.source = source;
+    made.setAttribute("role", "group");
+    made.setAttribute("aria-label", made.querySelector("h3")?.textContent ?? "Question");
+    since.set(id, performance.now());
+    box.append(made);
+    arm(made);
+    announce(`The agent asks: ${made.getAttribute("aria-label")}`);
+  }
+}
+
+// The buttons of a question do nothing at first, and nothing at all where the question cannot be answered here.
+function arm(question) {
+  const id = question.dataset.question;
+  const left = INERT - (performance.now() - (since.get(id) ?? performance.now()));
+  const isReady = left <= 0 && question.hasAttribute("data-open");
+  question.classList.toggle("is-inert", !isReady);
+  question.querySelectorAll("[data-option], [data-answer]").forEach((it) => (it.disabled = !isReady));
+  question.querySelectorAll("[data-option]").forEach((it, place) => {
+    if (place < 9) it.title = `Alt+${place + 1}`;
+  });
+  if (left > 0) setTimeout(() => question.isConnected && arm(question), left + 1);
+}
+
+async function choose(question, option) {
+  const buttons = [...question.querySelectorAll("[data-option]")];
+  if (buttons.some((it) => it.disabled)) return;
+  buttons.forEach((it) => (it.disabled = true));
+  try {
+    await ask({ type: "choose", id: question.dataset.question, option });
+  } catch (reason) {
+    toast(reason);
+    buttons.forEach((it) => (it.disabled = false));
+  }
+}
+
+async function give(form, action) {
+  const content = {};
+  if (action === "accept") {
+    if (!form.reportValidity()) return;
+    for (const field of form.querySelectorAll("[data-type]")) {
+      const value = fieldValue(field);
+      if (value !== undefined) content[field.dataset.name ?? field.name] = value;
+    }
+  }
+  try {
+    await ask({ type: "give", id: form.dataset.elicitation, action, content });
+  } catch (reason) {
+    toast(reason);
+  }
+}
+
+function fieldValue(field) {
+  const kind = field.dataset.type;
+  if (kind === "array") {
+    return [...field.querySelectorAll("input:checked")].map((it) => it.value);
+  }
+  if (kind === "boolean") return field.checked;
+  if (field.value === "") return undefined;
+  if (kind === "number") return Number(field.value);
+  return field.value;
+}
+
+// --- where we are
+
+function place() {
+  const [, , recording, session] = location.pathname.split("/");
+  return { recording: recording ? decodeURIComponent(recording) : null, session: session ? decodeURIComponent(session) : null };
+}
+
+function remember(frame) {
+  if (!frame.recording) return;
+  const session = frame.session ? `/${encodeURIComponent(frame.session)}` : "";
+  const path = `/r/${encodeURIComponent(frame.recording)}${session}`;
+  where = { recording: frame.recording, session: frame.session || null };
+  if (location.pathname !== path) history.replaceState(null, "", path + location.hash);
+}
+
+function look(recording, session) {
+  where = { recording, session };
+  const path = recording ? `/r/${encodeURIComponent(recording)}${session ? `/${encodeURIComponent(session)}` : ""}` : "/";
+  history.pushState(null, "", path);
+  send({ type: "look", recording, session });
+  transcript.goToEnd();
+  if (inspector.isOpen) inspector.ask();
+}
+
+// Links such as #e12 and #m340 lead to an entry and to a message.
+function followHash() {
+  const match = /^#([em])(\d+)$/.exec(location.hash);
+  if (!match) return;
+  if (match[1] === "e") transcript.goTo(Number(match[2]));
+  else if (now.rows > Number(match[2])) {
+    inspector.open();
+    inspector.showMessage(Number(match[2]));
+  } else pendingRow = Number(match[2]);
+}
+
+function setHash(hash) {
+  history.replaceState(null, "", location.pathname + hash);
+}
+
+// --- what the user does
+
+async function attempt(message) {
+  try {
+    return await ask(message);
+  } catch (reason) {
+    toast(reason);
+    return undefined;
+  }
+}
+
+function toast(words) {
+  const note = document.createElement("p");
+  note.textContent = words;
+  at("toasts").append(note);
+  setTimeout(() => note.remove(), 8000);
+}
+
+function dialog(html) {
+  at("dialog-body").innerHTML = html;
+  if (!at("dialog").open) at("dialog").showModal();
+  at("dialog-body").querySelector("[aria-current]")?.scrollIntoView({ block: "center" });
+}
+
+async function listSessions() {
+  const html = await attempt({ type: "sessions", query: at("query").value });
+  if (html !== undefined) at("session-list").innerHTML = html;
+}
+
+function toggleSessions(force) {
+  const hide = force === undefined ? !at("sessions").hidden : !force;
+  at("sessions").hidden = hide;
+  at("show-sessions").setAttribute("aria-expanded", String(!hide));
+  if (!hide) {
+    if (!at("folder").value) at("folder").value = document.body.dataset.folder;
+    listSessions();
+    at("query").focus();
+  }
+}
+
+async function newSession(folder) {
+  const opened = await attempt({ type: "new", folder });
+  if (opened) {
+    look(opened.recording, opened.session);
+    at("prompt").focus();
+  }
+}
+
+const actions = {
+  new: () => newSession(null),
+  start: () => attempt({ type: "start" }).then(() => look(null, null)),
+  login: ({ method }) => attempt({ type: "login", method }).then((opened) => opened && look(opened.recording, opened.session)),
+  look: ({ recording, session, row }) => {
+    look(recording, session ?? null);
+    if (row) pendingRow = Number(row);
+    if (window.innerWidth < 900) toggleSessions(false);
+  },
+  resume: async ({ session, folder }) => {
+    const opened = await attempt({ type: "resume", session, folder });
+    if (opened) look(opened.recording, opened.session);
+  },
+  choices: async () => {
+    const html = await attempt({ type: "choices" });
+    if (html !== undefined) dialog(`<h2 id="dialog-title">Choices for always</h2>${html}`);
+  },
+  withdraw: async ({ place, since: when }) => {
+    const html = await attempt({ type: "withdraw", place: Number(place), since: Number(when) });
+    if (html !== undefined) dialog(`<h2 id="dialog-title">Choices for always</h2>${html}`);
+  },
+  "cancel-turn": () => attempt({ type: "cancel", session: now.session }),
+  cancel: ({ toolCall, terminal }) =>
+    toolCall
+      ? attempt({ type: "cancel-tool-call", session: now.session, id: toolCall })
+      : attempt({ type: "cancel-terminal", session: now.session, id: terminal }),
+  follow: async ({ path, line }) => {
+    const html = await attempt({ type: "file", session: now.session, path, line: line ? Number(line) : null });
+    if (html !== undefined) dialog(html);
+  },
+  earlier: async ({ before }, button) => {
+    const position = Number(button.closest("[data-position]")?.dataset.position);
+    const pieces = await attempt({ type: "earlier", position, before: Number(before) });
+    if (pieces) transcript.putEarlier(button, pieces);
+  },
+  copy: (_, button) => copy(button.closest("[data-part]")?.querySelector("pre")?.textContent ?? ""),
+  now: () => {
+    send({ type: "at", rows: null });
+    inspector.now();
+  },
+};
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast("Copied.");
+  } catch {
+    toast("The browser does not allow copying here.");
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.dataset.action && actions[button.dataset.action]) {
+    actions[button.dataset.action](button.dataset, button);
+  } else if (button.dataset.option !== undefined) {
+    const question = button.closest("[data-question]");
+    if (question) choose(question, button.dataset.option);
+  } else if (button.dataset.answer) {
+    event.preventDefault();
+    give(button.closest("form"), button.dataset.answer);
+  }
+});
+
+document.addEventListener("submit", (event) => {
+  if (event.target.id === "search" || event.target.id === "filters") event.preventDefault();
+  if (event.target.id === "new-session") {
+    event.preventDefault();
+    newSession(at("folder").value);
+  }
+  if (event.target.dataset.elicitation) {
+    event.preventDefault();
+    give(event.target, "accept");
+  }
+});
+
+document.addEventListener("change", (event) => {
+  const control = event.target.closest("[data-config]");
+  if (!control) return;
+  const value = control.type === "checkbox" ? control.checked : control.value;
+  attempt({ type: "configure", session: now.session, id: control.dataset.config, value });
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !at("dialog").open) {
+    if (document.body.dataset.activity === "running" && !event.defaultPrevented) actions["cancel-turn"]();
+    return;
+  }
+  if (!event.altKey || event.ctrlKey || event.metaKey) return;
+  const digit = /^Digit([1-9])$/.exec(event.code);
+  if (digit) {
+    const here = document.activeElement.closest("[data-question]");
+    const question = here ?? at("questions").querySelector("[data-question]");
+    const button = question?.querySelectorAll("[data-option]")[Number(digit[1]) - 1];
+    if (button) choose(question, button.dataset.option);
+  } else if (event.code === "KeyS") toggleSessions();
+  else if (event.code === "KeyI") inspector.toggle();
+  else if (event.code === "KeyN") actions.new();
+  else return;
+  event.preventDefault();
+});
+
+let typing = 0;
+at("query").addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(listSessions, 200);
+});
+at("show-sessions").addEventListener("click", () => toggleSessions());
+window.addEventListener("popstate", () => {
+  const to = place();
+  if (to.recording !== where.recording || to.session !== where.session) {
+    where = to;
+    send({ type: "look", ...to });
+  }
+  followHash();
+});
+window.addEventListener("hashchange", followHash);
+
+const transcript = new Transcript(at("scroller"), send);
+const composer = new Composer((text, files) => {
+  if (!now.live) {
+    toast("Nothing can be sent now.");
+    return false;
+  }
+  transcript.goToEnd();
+  ask({ type: "prompt", session: now.session, text, files }).catch((reason) => {
+    toast(reason);
+    composer.giveBack(text, files);
+  });
+  return true;
+}, toast);
+const inspector = new Inspector({ send, ask, attempt, transcript, setHash, copy, elementOf, look });
+connect();
+followHash();

@@ -1,0 +1,302 @@
+// The transcript: only the entries in sight are in the page, however long the session is.
+
+const ESTIMATE = 90; // the height of an entry that was never seen, in pixels
+const AROUND = 12; // entries kept beyond the edges of what is seen
+const MOST = 180; // entries asked for at once
+
+// Heights by position, with the sum before any position in logarithmic time.
+class Heights {
+  constructor() {
+    this.reset(0);
+  }
+
+  reset(length) {
+    this.length = length;
+    this.values = new Array(length).fill(ESTIMATE);
+    this.tree = new Array(length + 1).fill(0);
+    for (let place = 1; place <= length; place++) {
+      this.tree[place] += ESTIMATE;
+      const parent = place + (place & -place);
+      if (parent <= length) this.tree[parent] += this.tree[place];
+    }
+  }
+
+  grow(length) {
+    for (let place = this.length + 1; place <= length; place++) {
+      // The new node covers the nodes below it.
+      let sum = ESTIMATE;
+      for (let below = place - 1; below > place - (place & -place); below -= below & -below) sum += this.tree[below];
+      this.tree[place] = sum;
+      this.values.push(ESTIMATE);
+    }
+    this.length = Math.max(this.length, length);
+  }
+
+  set(position, height) {
+    const change = height - this.values[position];
+    if (change === 0 || !(position < this.length)) return 0;
+    this.values[position] = height;
+    for (let place = position + 1; place <= this.length; place += place & -place) this.tree[place] += change;
+    return change;
+  }
+
+  before(position) {
+    let sum = 0;
+    for (let place = Math.min(position, this.length); place > 0; place -= place & -place) sum += this.tree[place];
+    return sum;
+  }
+
+  at(offset) {
+    let place = 0;
+    let step = 1;
+    while (step * 2 <= this.length) step *= 2;
+    for (; step > 0; step >>= 1) {
+      if (place + step <= this.length && this.tree[place + step] <= offset) {
+        place += step;
+        offset -= this.tree[place];
+      }
+    }
+    return Math.min(place, Math.max(0, this.length - 1));
+  }
+}
+
+export class Transcript {
+  constructor(scroller, send) {
+    this.scroller = scroller;
+    this.send = send;
+    this.list = scroller.querySelector("#transcript");
+    this.above = scroller.querySelector("#before");
+    this.below = scroller.querySelector("#after");
+    this.toEnd = document.getElementById("to-end");
+    this.heights = new Heights();
+    this.entries = new Map();
+    this.length = 0;
+    this.follows = true;
+    this.asked = [0, 0];
+    this.target = null;
+    this.last = [0, 0, 0];
+    this.sizes = new ResizeObserver((records) => this.measured(records));
+    scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    new ResizeObserver(() => this.settle()).observe(scroller);
+    this.toEnd.addEventListener("click", () => this.goToEnd());
+    scroller.addEventListener("keydown", (event) => this.key(event));
+    setInterval(() => this.tick(), 1000);
+  }
+
+  clear() {
+    this.entries.forEach((entry) => entry.article.remove());
+    this.entries.clear();
+    this.heights.reset(0);
+    this.length = 0;
+    this.asked = [0, 0];
+    this.follows = this.target === null;
+  }
+
+  apply(frame) {
+    if (frame.length < this.length) {
+      this.clear();
+    }
+    this.length = frame.length;
+    this.heights.grow(frame.length);
+    frame.entries.forEach((entry) => this.put(entry));
+    this.settle();
+  }
+
+  put(frame) {
+    let entry = this.entries.get(frame.position);
+    if (!entry) {
+      const article = document.createElement("article");
+      article.tabIndex = -1;
+      article.id = `e${frame.position}`;
+      article.dataset.position = frame.position;
+      article.setAttribute("aria-posinset", frame.position + 1);
+      entry = { article, parts: new Map() };
+      this.entries.set(frame.position, entry);
+      let next = null;
+      for (const other of this.list.children) {
+        if (Number(other.dataset.position) > frame.position) {
+          next = other;
+          break;
+        }
+      }
+      this.list.insertBefore(article, next);
+      this.sizes.observe(article);
+    }
+    const { article, parts } = entry;
+    if (article.className !== frame.class) article.className = frame.class;
+    article.setAttribute("aria-label", frame.label);
+    article.setAttribute("aria-setsize", this.length);
+    Object.assign(entry, { first: frame.first, last: frame.last, runs: frame.runs });
+    const wanted = new Set(frame.parts.map(([key]) => key));
+    for (const [key, element] of parts) {
+      if (!wanted.has(key)) {
+        element.remove();
+        parts.delete(key);
+      }
+    }
+    let previous = null;
+    for (const [key, html] of frame.parts) {
+      let element = parts.get(key);
+      if (html !== null) {
+        const made = elementOf(html);
+        if (element) keepOpen(element, made);
+        if (element) element.replaceWith(made);
+        element = made;
+        parts.set(key, element);
+      }
+      if (!element) continue;
+      const place = previous ? previous.nextSibling : article.firstChild;
+      if (element !== place) article.insertBefore(element, place);
+      previous = element;
+    }
+    this.duration(entry);
+  }
+
+  // Earlier pages of a long message go above the button that asked for them.
+  putEarlier(button, pieces) {
+    const part = button.closest("[data-part]") ?? button;
+    for (const html of pieces) {
+      const made = elementOf(html);
+      made.dataset.earlier = "";
+      part.before(made);
+    }
+    part.remove();
+  }
+
+  duration(entry) {
+    const place = entry.article.querySelector(".took");
+    if (!place || !entry.first) return;
+    const end = entry.runs ? Date.now() : entry.last;
+    const seconds = Math.max(0, end - entry.first) / 1000;
+    place.textContent = seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+    entry.article.querySelectorAll("time[data-at]").forEach((time) => {
+      if (!time.textContent) time.textContent = new Date(Number(time.dataset.at)).toLocaleTimeString();
+    });
+  }
+
+  tick() {
+    if (!document.body.classList.contains("is-live")) return;
+    for (const entry of this.entries.values()) if (entry.runs) this.duration(entry);
+  }
+
+  measured(records) {
+    let moved = 0;
+    const top = this.scroller.scrollTop;
+    for (const record of records) {
+      const position = Number(record.target.dataset.position);
+      if (!record.target.isConnected) continue;
+      const height = record.target.offsetHeight + 8;
+      const isAbove = this.heights.before(position) < top;
+      const change = this.heights.set(position, height);
+      if (isAbove) moved += change;
+    }
+    this.settle();
+    if (moved !== 0 && !this.follows && this.target === null) this.scroller.scrollTop = top;
+  }
+
+  scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.scroller;
+    const [lastTop, lastHeight, lastRoom] = this.last;
+    // Content that grows and a window that shrinks move the end away too; only the user goes back.
+    const wentBack = scrollTop < lastTop - 1 && scrollHeight >= lastHeight && clientHeight === lastRoom;
+    if (this.target === null && wentBack) this.follows = false;
+    if (this.target === null && scrollHeight - scrollTop - clientHeight < 60) this.follows = true;
+    this.settle();
+  }
+
+  noteScroll() {
+    this.last = [this.scroller.scrollTop, this.scroller.scrollHeight, this.scroller.clientHeight];
+  }
+
+  // Puts what is in sight into place, and asks for what is not there.
+  settle() {
+    const room = this.scroller.clientHeight;
+    let first;
+    let last;
+    if (this.target !== null) {
+      first = this.target;
+      last = this.target;
+    } else if (this.follows) {
+      last = this.length;
+      first = this.heights.at(Math.max(0, this.heights.before(this.length) - room));
+    } else {
+      first = this.heights.at(this.scroller.scrollTop);
+      last = this.heights.at(this.scroller.scrollTop + room) + 1;
+    }
+    const from = Math.max(0, first - AROUND);
+    const to = Math.min(from + MOST, Math.max(last + AROUND, from + 2 * AROUND));
+    for (const [position, entry] of this.entries) {
+      if (position < from || position >= to) {
+        this.sizes.unobserve(entry.article);
+        entry.article.remove();
+        this.entries.delete(position);
+      }
+    }
+    const shown = [...this.entries.keys()];
+    const lowest = shown.length ? Math.min(...shown) : from;
+    const highest = shown.length ? Math.max(...shown) + 1 : from;
+    this.above.style.height = `${this.heights.before(lowest)}px`;
+    this.below.style.height = `${Math.max(0, this.heights.before(this.length) - this.heights.before(highest))}px`;
+    if (from !== this.asked[0] || to !== this.asked[1]) {
+      this.asked = [from, to];
+      this.send({ type: "window", from, to });
+    }
+    if (this.target !== null) {
+      const entry = this.entries.get(this.target);
+      if (entry) {
+        entry.article.scrollIntoView({ block: "center" });
+        if (this.focuses) entry.article.focus({ preventScroll: true });
+        entry.article.classList.add("is-meant");
+        setTimeout(() => entry.article.classList.remove("is-meant"), 2500);
+        this.target = null;
+        this.follows = false;
+      } else if (this.target < this.length) {
+        this.scroller.scrollTop = this.heights.before(this.target);
+      }
+    } else if (this.follows) {
+      this.scroller.scrollTop = this.scroller.scrollHeight;
+    }
+    this.toEnd.hidden = this.follows || this.length === 0;
+    this.noteScroll();
+  }
+
+  goTo(position, focuses = true) {
+    this.target = position;
+    this.focuses = focuses;
+    this.follows = false;
+    this.settle();
+  }
+
+  goToEnd() {
+    this.target = null;
+    this.follows = true;
+    this.settle();
+  }
+
+  // J and K, or the arrows with Alt, go from entry to entry.
+  key(event) {
+    if (event.target.closest("input, textarea, select, button, summary") || event.ctrlKey || event.metaKey) return;
+    const step = event.key === "j" ? 1 : event.key === "k" ? -1 : 0;
+    if (step === 0) return;
+    const here = document.activeElement.closest?.("article[data-position]");
+    const position = here ? Number(here.dataset.position) + step : this.heights.at(this.scroller.scrollTop);
+    if (position >= 0 && position < this.length) this.goTo(position);
+    event.preventDefault();
+  }
+}
+
+// The server sends elements that it has made safe; nothing else ever becomes HTML here.
+export function elementOf(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  return template.content.firstElementChild ?? document.createElement("div");
+}
+
+// What the user has folded or unfolded stays so.
+export function keepOpen(before, after) {
+  const open = new Map();
+  before.querySelectorAll("details[data-keep]").forEach((it) => open.set(it.dataset.keep, it.open));
+  after.querySelectorAll("details[data-keep]").forEach((it) => {
+    if (open.has(it.dataset.keep)) it.open = open.get(it.dataset.keep);
+  });
+}

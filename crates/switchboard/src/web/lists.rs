@@ -1,0 +1,171 @@
+//! Lists beside the session: sessions of now and of earlier, and choices for always.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use maud::{Markup, html};
+use switchboard_protocol::v2;
+use switchboard_store::{Filter, Search, Summary, Time};
+use tokio::time::timeout;
+
+use super::app::App;
+use super::live::{Failure, Live};
+use super::render;
+
+/// How long the agent may take to list its sessions; the recorded ones wait for it.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How many sessions are listed.
+const MAX_SESSIONS: usize = 100;
+
+/// Sessions: those of the agent that runs, those that were recorded, and what a search finds in them.
+pub(crate) async fn sessions(app: &App, query: &str) -> Result<Markup, Failure> {
+    if !query.trim().is_empty() {
+        return search(app, query);
+    }
+    let live = app.live().filter(|live| live.ended().is_none());
+    let known = match &live {
+        Some(live) => agent_sessions(live).await,
+        None => Ok(Vec::new()),
+    };
+    let filter = Filter { limit: Some(MAX_SESSIONS), ..Filter::default() };
+    let recorded = app.store.sessions(&filter).map_err(|error| error.to_string())?;
+    let here = live.as_ref().map(|live| live.room.id.clone());
+    let open: HashSet<String> = live
+        .iter()
+        .flat_map(|live| {
+            let ids: Vec<String> =
+                live.room.trace().sessions().filter_map(|(id, _)| id).map(str::to_owned).collect();
+            ids
+        })
+        .collect();
+    Ok(html! {
+        @if let Some(live) = &live {
+            h3 { "Open" }
+            (open_sessions(live))
+        }
+        @match &known {
+            Ok(sessions) => {
+                @let earlier: Vec<_> =
+                    sessions.iter().filter(|info| !open.contains(&*info.session_id)).collect();
+                @if !earlier.is_empty() {
+                    h3 { "The agent remembers" }
+                    ul class="sessions" {
+                        @for info in earlier {
+                            li {
+                                button type="button" data-action="resume" data-session=(info.session_id)
+                                    data-folder=(info.cwd.as_str()) {
+                                    span class="name" {
+                                        (render::visible_line(info.title.as_deref().unwrap_or(&info.session_id)))
+                                    }
+                                    span class="meta" { (render::visible_line(info.cwd.as_str())) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            Err(reason) => p class="meta" { "The agent does not list its sessions: " (render::visible(reason)) },
+        }
+        h3 { "Recorded" }
+        @let earlier: Vec<_> =
+            recorded.iter().filter(|summary| Some(&summary.id) != here.as_ref()).collect();
+        @if earlier.is_empty() {
+            p class="meta" { "Nothing yet. What you do here is kept in " code { (app.store.path().display().to_string()) } "." }
+        }
+        ul class="sessions" { @for summary in earlier { (recorded_session(summary)) } }
+    })
+}
+
+fn open_sessions(live: &Live) -> Markup {
+    let sessions: Vec<(String, Option<String>)> = {
+        let trace = live.room.trace();
+        let named = trace
+            .sessions()
+            .filter_map(|(id, session)| Some((id?.to_owned(), session.title().map(str::to_owned))));
+        named.collect()
+    };
+    html! {
+        ul class="sessions" {
+            @for (id, title) in sessions.iter().rev() {
+                li {
+                    button type="button" data-action="look" data-recording=(live.room.id) data-session=(id) {
+                        span class="name" { (render::visible_line(title.as_deref().unwrap_or(id))) }
+                        span class="meta" { (render::visible_line(&live.folder(id).display().to_string())) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn agent_sessions(live: &Live) -> Result<Vec<v2::SessionInfo<'static>>, Failure> {
+    let request = v2::ListSessionsRequest::new();
+    let reply =
+        timeout(PATIENCE, live.agent.list_sessions(&request)).await.map_err(|_| "it does not answer")?;
+    let response = reply.map_err(|error| error.to_string())?.map_err(|error| error.message.into_owned())?;
+    Ok(response.sessions.into_iter().take(MAX_SESSIONS).collect())
+}
+
+fn recorded_session(summary: &Summary) -> Markup {
+    let title = summary.about.title.as_deref();
+    let first = summary.wire_ids.first().map(String::as_str);
+    html! {
+        li {
+            button type="button" data-action="look" data-recording=(summary.id) {
+                span class="name" { (render::visible_line(title.or(first).unwrap_or(&summary.id))) }
+                span class="meta" {
+                    (render::visible_line(summary.about.agent.as_deref().unwrap_or("unknown agent")))
+                    " · " (summary.began) " · " (summary.length) " records"
+                    @if !summary.closed { " · open" }
+                }
+            }
+        }
+    }
+}
+
+fn search(app: &App, query: &str) -> Result<Markup, Failure> {
+    let search = Search { query: query.to_owned(), limit: Some(MAX_SESSIONS), ..Search::default() };
+    let hits = app.store.search(&search).map_err(|error| error.to_string())?;
+    Ok(html! {
+        h3 { "Found" }
+        @if hits.is_empty() { p class="meta" { "Nothing." } }
+        ul class="sessions" {
+            @for hit in &hits {
+                li {
+                    button type="button" data-action="look" data-recording=(hit.session) data-row=(hit.first) {
+                        span class="name" { (render::visible_line(&hit.excerpt)) }
+                        span class="meta" { (hit.kind.as_str()) " · " (hit.time) }
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// The choices for always, each with a button to withdraw it.
+pub(crate) fn choices(app: &App) -> Markup {
+    let choices = app.remembered.all();
+    html! {
+        @if choices.is_empty() {
+            p class="meta" { "No choice has been made for always." }
+        }
+        ul class="choices" {
+            @for (place, choice) in choices.iter().enumerate() {
+                li {
+                    span class="name" {
+                        @if choice.allows { "Always allow: " } @else { "Always reject: " }
+                        (render::visible_line(&choice.title))
+                    }
+                    span class="meta" {
+                        (render::visible_line(&choice.agent)) " in " (render::visible_line(&choice.folder))
+                        " since " (Time(choice.since))
+                    }
+                    button type="button" data-action="withdraw" data-place=(place) data-since=(choice.since) {
+                        "Withdraw"
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The connection to the agent.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use switchboard_peer::{
+    AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, PermissionQuestion,
+};
+use switchboard_protocol::rpc::RpcError;
+use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_store::{About, Channel, Store};
+use switchboard_transport::{Child, Program};
+use tokio::sync::watch;
+
+use super::remembered::Remembered;
+use super::room::Room;
+use crate::recording::Recording;
+
+/// How long after it appeared a permission cannot be answered, so that nobody allows it by a click or a key that
+/// was meant for something else. The page waits too; here nothing can go around it.
+const INERT: u64 = 500;
+
+/// What the agent asks and nobody has answered.
+enum Question {
+    Permission(PermissionQuestion),
+    Elicitation(ElicitationQuestion),
+}
+
+/// An agent that runs, and the recording of what it says.
+pub(crate) struct Live {
+    pub(crate) room: Arc<Room>,
+    pub(crate) agent: AgentHandle,
+    /// The agent's name in the configuration, or its program.
+    pub(crate) name: String,
+    child: Child,
+    recording: Recording,
+    questions: Mutex<HashMap<String, Question>>,
+    /// The folder of each session that was opened here.
+    folders: Mutex<HashMap<String, PathBuf>>,
+    remembered: Arc<Remembered>,
+    ended: OnceLock<String>,
+    /// True once everything that was said is in the store.
+    recorded: watch::Sender<bool>,
+}
+
+/// Something that could not be done, in words for the user.
+pub(crate) type Failure = String;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Live {
+    /// Starts the agent and gets to know it.
+    pub(crate) async fn start(
+        program: &Program,
+        name: &str,
+        project: &Path,
+        store: &Store,
+        remembered: &Arc<Remembered>,
+    ) -> Result<Arc<Self>, Failure> {
+        let about = About {
+            agent: Some(name.to_owned()),
+            client: Some("switchboard".to_owned()),
+            project: Some(project.display().to_string()),
+            title: None,
+        };
+        let recording = Recording::into_store(store, &about).map_err(|error| error.to_string())?;
+        let id = recording.id().ok_or("the store takes no recording")?;
+        let room = Room::live(&id, store);
+        let listener = Arc::clone(&room);
+        recording.heard_by(move |record| listener.push(record));
+        let mut options = ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"));
+        options.capabilities.elicitation = Some(v2::ElicitationCapabilities {
+            form: Some(v2::Marker::new()),
+            url: Some(v2::Marker::new()),
+            ..v2::ElicitationCapabilities::new()
+        });
+        options.observer = Some(recording.observer());
+        let started = program.connect(options.connection_options());
+        let (child, connection) = started.map_err(|error| error.to_string())?;
+        let watch = recording.watch(&child);
+        let client = match Client::connect(connection, options).await {
+            Ok(client) => client,
+            Err(error) => {
+                child.shut_down().await;
+                recording.finish(watch, child.exit()).await;
+                return Err(error.to_string());
+            }
+        };
+        let Client { agent, feed } = client;
+        let live = Arc::new(Live {
+            room,
+            agent,
+            name: name.to_owned(),
+            child,
+            recording,
+            questions: Mutex::default(),
+            folders: Mutex::default(),
+            remembered: Arc::clone(remembered),
+            ended: OnceLock::new(),
+            recorded: watch::Sender::new(false),
+        });
+        let driven = Arc::clone(&live);
+        tokio::spawn(async move {
+            driven.drive(feed).await;
+            driven.child.shut_down().await;
+            driven.recording.finish(watch, driven.child.exit()).await;
+            driven.recorded.send_replace(true);
+            driven.room.touch();
+        });
+        Ok(live)
+    }
+
+    /// Why the agent is gone, once it is.
+    pub(crate) fn ended(&self) -> Option<&str> {
+        self.ended.get().map(String::as_str)
+    }
+
+    /// Ends the agent, and waits until everything that it said is in the store.
+    pub(crate) async fn stop(&self) {
+        self.child.shut_down().await;
+        // The sender lives as long as this.
+        let _ = self.recorded.subscribe().wait_for(|recorded| *recorded).await;
+    }
+
+    async fn drive(&self, mut feed: Feed) {
+        while let Some(event) = feed.next().await {
+            match event {
+                Event::Permission(question) => self.take_permission(question).await,
+                Event::Elicitation(question) => {
+                    let id = question.id().encode(Revision::Any);
+                    locked(&self.questions).insert(id, Question::Elicitation(question));
+                    self.room.touch();
+                }
+                Event::Withdrawn { id } => {
+                    locked(&self.questions).remove(&id.encode(Revision::Any));
+                }
+                Event::Anomaly(anomaly) => self.recording.record(Channel::Diagnostic, &anomaly.to_string()),
+                Event::TooManySessions => self.recording.record(
+                    Channel::Diagnostic,
+                    "the agent talks of too many sessions; the update was dropped",
+                ),
+                Event::Closed(closure) => {
+                    // There is one such event.
+                    let _ = self.ended.set(closure.to_string());
+                    locked(&self.questions).clear();
+                    self.room.touch();
+                }
+                // All of these are messages, which the recording has seen.
+                _ => {}
+            }
+        }
+    }
+
+    async fn take_permission(&self, question: PermissionQuestion) {
+        let folder = self.folder(question.session());
+        let chosen = self.remembered.answer(&self.name, &folder.display().to_string(), question.request());
+        if let Some(option) = chosen.map(str::to_owned) {
+            // Where it fails, the question is open still and a person is asked.
+            if question.choose(&option, "a choice for always").await.is_ok() {
+                return;
+            }
+        }
+        let id = question.id().encode(Revision::Any);
+        locked(&self.questions).insert(id, Question::Permission(question));
+        self.room.touch();
+    }
+
+    /// Whether a question can be answered here.
+    pub(crate) fn is_open(&self, id: &str) -> bool {
+        locked(&self.questions).contains_key(id)
+    }
+
+    /// The folder of a session.
+    pub(crate) fn folder(&self, session: &str) -> PathBuf {
+        locked(&self.folders).get(session).cloned().unwrap_or_default()
+    }
+
+    /// Opens a session in a folder, and gives its id.
+    pub(crate) async fn new_session(&self, folder: &Path) -> Result<String, Failure> {
+        let request = v2::NewSessionRequest::new(folder.display().to_string());
+        let response = self.agent.new_session(&request).await;
+        let id = response
+            .map_err(|error| error.to_string())?
+            .map_err(|error| refused(&error))?
+            .session_id
+            .into_owned();
+        locked(&self.folders).insert(id.clone(), folder.to_owned());
+        self.room.touch();
+        Ok(id)
+    }
+
+    /// Goes on with a session of earlier, with its history.
+    pub(crate) async fn resume(&self, session: &str, folder: &Path) -> Result<(), Failure> {
+        let mut request = v2::ResumeSessionRequest::new(session, folder.display().to_string());
+        request.replay_from = Some(v2::ReplayFrom::Start(v2::Marker::new()));
+        // Before it answers, the agent may ask for something in it already.
+        locked(&self.folders).insert(session.to_owned(), folder.to_owned());
+        let response = self.agent.resume_session(&request).await;
+        let outcome = response
+            .map_err(|error| error.to_string())
+            .and_then(|reply| reply.map_err(|error| refused(&error)));
+        if outcome.is_err() {
+            locked(&self.folders).remove(session);
+        }
+        self.room.touch();
+        outcome.map(drop)
+    }
+
+    /// Sends a prompt. It is done when the agent has taken it.
+    pub(crate) async fn prompt(
+        &self,
+        session: &str,
+        content: Vec<v2::ContentBlock<'_>>,
+    ) -> Result<(), Failure> {
+        let reply = self.agent.prompt(session, content).await.map_err(|error| error.to_string())?;
+        reply.map(drop).map_err(|error| refused(&error))
+    }
+
+    /// Answers a permission with an option that was offered.
+    pub(crate) async fn choose(&self, id: &str, option: &str) -> Result<(), Failure> {
+        let question = match locked(&self.questions).get(id) {
+            Some(Question::Permission(question)) => question.clone(),
+            _ => return Err("this question is answered already".to_owned()),
+        };
+        let session = question.session().to_string();
+        let opened = self.room.trace().session(&session).and_then(|session| {
+            let permission = session.permission(question.id())?;
+            permission.settlement().is_pending().then(|| permission.opened_at().0)
+        });
+        let now = switchboard_store::Time::now().0.unsigned_abs();
+        if opened.is_none_or(|opened| now < opened.saturating_add(INERT)) {
+            return Err("this question has only just appeared; read it first".to_owned());
+        }
+        question.choose(option, "user").await.map_err(|error| error.to_string())?;
+        locked(&self.questions).remove(id);
+        let chosen = question.request().options.iter().find(|offered| offered.option_id == option);
+        if let Some(chosen) = chosen {
+            let folder = self.folder(&session).display().to_string();
+            self.remembered.note(&self.name, &folder, question.request(), chosen);
+        }
+        self.room.touch();
+        Ok(())
+    }
+
+    /// Answers a request for data.
+    pub(crate) async fn answer_elicitation(
+        &self,
+        id: &str,
+        response: &v2::CreateElicitationResponse<'_>,
+    ) -> Result<(), Failure> {
+        let question = match locked(&self.questions).get(id) {
+            Some(Question::Elicitation(question)) => question.clone(),
+            _ => return Err("this question is answered already".to_owned()),
+        };
+        question.answer(response, "user").await.map_err(|error| error.to_string())?;
+        locked(&self.questions).remove(id);
+        self.room.touch();
+        Ok(())
+    }
+
+    /// Requests for data that belong to no session.
+    pub(crate) fn loose_elicitations(&self) -> Vec<ElicitationQuestion> {
+        let questions = locked(&self.questions);
+        let loose = questions.values().filter_map(|question| match question {
+            Question::Elicitation(question) if question.session().is_none() => Some(question.clone()),
+            _ => None,
+        });
+        loose.collect()
+    }
+}
+
+/// An answer of the agent that is an error.
+pub(crate) fn refused(error: &RpcError<'_>) -> Failure {
+    format!("the agent refuses: {} ({})", error.message, error.code)
+}

@@ -1,0 +1,198 @@
+//! The page around a session, and the files that it consists of.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{State, WebSocketUpgrade};
+use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use maud::{DOCTYPE, Markup, html};
+
+use super::app::App;
+use super::guard::{self, Guard};
+use super::tab;
+
+/// The largest message that a tab may send: a prompt with files.
+const MAX_MESSAGE: usize = 40 * 1024 * 1024;
+
+const STYLE: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// The files of the page.
+const ASSETS: [(&str, &str, &str); 7] = [
+    ("/assets/page.css", STYLE, include_str!("assets/page.css")),
+    ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
+    ("/assets/page.js", SCRIPT, include_str!("assets/page.js")),
+    ("/assets/transcript.js", SCRIPT, include_str!("assets/transcript.js")),
+    ("/assets/composer.js", SCRIPT, include_str!("assets/composer.js")),
+    ("/assets/inspector.js", SCRIPT, include_str!("assets/inspector.js")),
+    ("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
+];
+
+/// Everything that the server answers.
+pub(crate) fn router(app: Arc<App>, guard: Guard) -> Router {
+    let mut router = Router::new()
+        .route("/", get(page))
+        .route("/r/{recording}", get(page))
+        .route("/r/{recording}/{session}", get(page))
+        .route("/socket", get(socket));
+    for (path, kind, text) in ASSETS {
+        router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
+    }
+    router
+        .fallback(|| async { (StatusCode::NOT_FOUND, "There is nothing here.\n") })
+        .layer(from_fn_with_state(guard, guard::check))
+        .with_state(app)
+}
+
+async fn socket(upgrade: WebSocketUpgrade, State(app): State<Arc<App>>) -> Response {
+    upgrade.max_message_size(MAX_MESSAGE).on_upgrade(move |socket| tab::serve(socket, app)).into_response()
+}
+
+async fn page(State(app): State<Arc<App>>) -> Html<String> {
+    Html(shell(&app).into_string())
+}
+
+fn shell(app: &App) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Switchboard" }
+                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href="/assets/page.css";
+                link rel="stylesheet" href="/assets/entries.css";
+                script type="module" src="/assets/page.js" {}
+            }
+            body data-folder=(app.folder.display().to_string()) {
+                a class="skip" href="#prompt" { "Skip to the prompt" }
+                (bar())
+                div id="columns" {
+                    (sidebar())
+                    (talk())
+                    (inspector())
+                }
+                dialog id="dialog" aria-labelledby="dialog-title" {
+                    form method="dialog" {
+                        button class="close" aria-label="Close" { "✕" }
+                    }
+                    div id="dialog-body" {}
+                }
+                div id="toasts" role="status" aria-live="polite" {}
+                p id="announcer" class="sr" aria-live="polite" {}
+            }
+        }
+    }
+}
+
+fn bar() -> Markup {
+    html! {
+        header class="bar" {
+            button type="button" id="show-sessions" aria-controls="sessions" aria-expanded="false"
+                title="Sessions (Alt+S)" { "☰" span class="label" { " Sessions" } }
+            div class="what" {
+                h1 id="title" { "Switchboard" }
+                p class="meta" { span id="agent" {} " " span id="state" {} }
+            }
+            span id="link-state" role="status" {}
+            button type="button" data-action="new" title="New session (Alt+N)" { "+" span class="label" { " New" } }
+            button type="button" id="show-inspector" aria-controls="inspector" aria-expanded="false"
+                title="Inspector (Alt+I)" { "⇄" span class="label" { " Inspector" } }
+        }
+    }
+}
+
+fn sidebar() -> Markup {
+    html! {
+        nav id="sessions" aria-label="Sessions" hidden {
+            form id="search" role="search" {
+                label class="sr" for="query" { "Search in all sessions" }
+                input id="query" type="search" placeholder="Search all sessions" autocomplete="off";
+            }
+            form id="new-session" {
+                label for="folder" { "Folder" }
+                input id="folder" type="text" autocomplete="off" spellcheck="false";
+                button type="submit" { "New session" }
+            }
+            div id="session-list" {}
+            button type="button" data-action="choices" { "Choices for always" }
+        }
+    }
+}
+
+fn talk() -> Markup {
+    html! {
+        main id="talk" {
+            div id="then" hidden {
+                span id="then-words" {}
+                button type="button" data-action="now" { "Back to now" }
+            }
+            div id="scroller" tabindex="0" aria-label="Transcript" {
+                div id="before" {}
+                div id="transcript" role="feed" aria-label="Entries" {}
+                div id="after" {}
+                div id="notices" {}
+                div id="unknown" {}
+            }
+            div id="foot" {
+                button type="button" id="to-end" hidden { "↓ Latest" }
+                div id="trouble" role="alert" {}
+                div id="questions" aria-label="Questions of the agent" {}
+                details id="plan-box" hidden { summary { "Plan" } div id="plans" {} }
+                form id="composer" {
+                    ul id="completions" role="listbox" aria-label="Commands" hidden {}
+                    ul id="commands" hidden {}
+                    label class="sr" for="prompt" { "Prompt" }
+                    textarea id="prompt" rows="2" placeholder="Tell the agent what to do. / for commands, Enter to send, Shift+Enter for a new line"
+                        aria-autocomplete="list" aria-controls="completions" {}
+                    ul id="attachments" aria-label="Attached files" {}
+                    div class="tools" {
+                        label id="attach" class="button" hidden { "Attach" input id="files" type="file" multiple; }
+                        div id="config" {}
+                        div id="usage" {}
+                        span class="grow" {}
+                        button type="button" id="cancel" data-action="cancel-turn" hidden { "Cancel" }
+                        button type="submit" id="send" { "Send" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn inspector() -> Markup {
+    let choice = |id: &str, name: &str, values: &[(&str, &str)]| {
+        html! {
+            label { span class="sr" { (name) } select id=(id) aria-label=(name) {
+                @for (value, words) in values { option value=(value) { (words) } }
+            } }
+        }
+    };
+    html! {
+        aside id="inspector" aria-label="Inspector" hidden {
+            form id="filters" {
+                input id="wire-text" type="search" placeholder="Search messages" aria-label="Search messages" autocomplete="off";
+                (choice("wire-direction", "Direction", &[("", "both ways"), ("in", "from the agent"), ("out", "to the agent")]))
+                (choice("wire-side", "Side", &[("", "all sides"), ("main", "session side"), ("other", "other side of the bridge"), ("notes", "standard error and notes")]))
+                (choice("wire-method", "Method", &[("", "all methods")]))
+                (choice("wire-kind", "Kind of update", &[("", "all updates")]))
+                (choice("wire-session", "Session", &[("", "all sessions")]))
+                label { input id="wire-problems" type="checkbox"; " only problems" }
+                button type="button" id="wire-entry" hidden { "One entry ✕" }
+            }
+            div id="rates" {}
+            p id="wire-count" class="meta" role="status" {}
+            div id="wire" tabindex="0" role="grid" aria-label="Messages" { div id="wire-size" { div id="wire-rows" {} } }
+            section id="detail" aria-label="Message" tabindex="-1" hidden {}
+            div id="time" {
+                label for="slider" { "The session after message " output id="slider-at" {} }
+                input id="slider" type="range" min="0" max="0" value="0";
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Everything of a session beside its entries, in pieces that are replaced as a whole.
+
+use maud::{Markup, html};
+use switchboard_peer::ElicitationQuestion;
+use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_session::{Activity, Moment, Session, Snapshot};
+
+use super::app::{AgentState, App};
+use super::live::Live;
+use super::render;
+use super::room::Room;
+
+/// So many of the latest updates of unknown kinds are shown.
+const MOST_UNKNOWN: usize = 20;
+
+/// All pieces, by the name of the place that they go to.
+pub(crate) fn all(
+    app: &App,
+    room: Option<&Room>,
+    live: Option<&Live>,
+    session: &str,
+    snapshot: Option<&Snapshot>,
+) -> Vec<(&'static str, String)> {
+    let mut panels = vec![
+        ("agent", agent(app, room, live).into_string()),
+        ("title", title(session, snapshot).into_string()),
+        ("trouble", trouble(app, room, live, session).into_string()),
+        ("questions", questions(app, live, snapshot).into_string()),
+        ("takes", takes(live)),
+        ("activity", activity(live, snapshot).to_owned()),
+    ];
+    if let Some(snapshot) = snapshot {
+        panels.extend([
+            ("state", render::state(snapshot).into_string()),
+            ("plans", render::plans(snapshot).into_string()),
+            ("usage", render::usage(snapshot).into_string()),
+            ("config", render::config_options(snapshot).into_string()),
+            ("commands", render::commands(snapshot).into_string()),
+            ("notices", render::notices(snapshot).into_string()),
+            ("unknown", unknown(snapshot).into_string()),
+        ]);
+    }
+    panels
+}
+
+fn agent(app: &App, room: Option<&Room>, live: Option<&Live>) -> Markup {
+    match live {
+        Some(live) => {
+            let description = live.agent.description();
+            let version = description.info.as_ref().map_or("", |info| &info.version);
+            html! {
+                strong { (render::visible_line(description.name())) } " "
+                span class="meta" { (render::visible_line(version)) " · ACP " (description.version) }
+            }
+        }
+        None => {
+            let name =
+                room.map_or(&*app.agent_name, |room| room.about.agent.as_deref().unwrap_or("unknown agent"));
+            html! {
+                strong { (render::visible_line(name)) }
+                @if room.is_some() { " " span class="meta" { "recording" } }
+            }
+        }
+    }
+}
+
+fn title(session: &str, snapshot: Option<&Snapshot>) -> Markup {
+    let title = snapshot.and_then(Snapshot::title).filter(|title| !title.is_empty());
+    html! { (render::visible_line(title.unwrap_or(if session.is_empty() { "No session" } else { session }))) }
+}
+
+/// What the page needs to know about what goes on, in one word.
+fn activity(live: Option<&Live>, snapshot: Option<&Snapshot>) -> &'static str {
+    match (live, snapshot.map(Snapshot::activity)) {
+        (None, _) => "recording",
+        (Some(live), _) if live.ended().is_some() => "gone",
+        (_, None | Some(Activity::Idle)) => "idle",
+        (_, Some(Activity::RequiresAction)) => "requires-action",
+        (_, Some(_)) => "running",
+    }
+}
+
+/// What is in the way, and what can be done about it.
+fn trouble(app: &App, room: Option<&Room>, live: Option<&Live>, session: &str) -> Markup {
+    let failure = room.and_then(Room::failure);
+    html! {
+        @if let Some(failure) = failure { p { "The recording cannot be read on: " (render::visible(&failure)) } }
+        @match (live.and_then(Live::ended), app.agent()) {
+            (Some(reason), _) => {
+                p { "The agent is gone: " (render::visible(reason)) }
+                button type="button" data-action="start" { "Start it again" }
+            }
+            (None, AgentState::Failed(reason)) => {
+                p { "The agent cannot be started: " (render::visible(&reason)) }
+                button type="button" data-action="start" { "Try again" }
+            }
+            (None, AgentState::Starting) => p { "The agent is starting." },
+            (None, AgentState::Running(running)) => {
+                @if live.is_some() && running.room.trace().sessions().next().is_none() {
+                    (logins(&running))
+                } @else if let (None, Some(room), Some(folder)) = (live, room, room.and_then(project)) {
+                    @if !session.is_empty() && room.about.agent.as_deref() == Some(&*app.agent_name) {
+                        p class="meta" { "This is a recording." }
+                        button type="button" data-action="resume" data-session=(session) data-folder=(folder) {
+                            "Go on with this session"
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn project(room: &Room) -> Option<&str> {
+    room.about.project.as_deref()
+}
+
+/// Ways to log in, for an agent that has opened no session.
+fn logins(live: &Live) -> Markup {
+    let methods = &live.agent.description().auth_methods;
+    html! {
+        p {
+            "The agent has opened no session."
+            @if !methods.is_empty() { " It may want a login first:" }
+        }
+        @for method in methods {
+            @match method {
+                v2::AuthMethod::Agent(method) => {
+                    button type="button" data-action="login" data-method=(method.method_id) {
+                        (render::visible_line(&method.name))
+                    }
+                }
+                v2::AuthMethod::Terminal(method) => {
+                    p {
+                        (render::visible_line(&method.name)) ": run "
+                        code {
+                            (live.name)
+                            @for argument in method.args.iter().flatten() { " " (render::visible_line(argument)) }
+                        }
+                        " in a terminal, then "
+                        button type="button" data-action="new" { "try again" }
+                    }
+                }
+                v2::AuthMethod::Unknown(_) => p class="meta" { "There is also a way to log in that is not known here." },
+            }
+        }
+    }
+}
+
+/// What waits for an answer.
+fn questions(app: &App, live: Option<&Live>, snapshot: Option<&Snapshot>) -> Markup {
+    let is_open = |id: &switchboard_protocol::rpc::RequestId<'_>| {
+        live.is_some_and(|live| live.is_open(&id.encode(Revision::Any)))
+    };
+    html! {
+        @if let Some(snapshot) = snapshot {
+            @for permission in snapshot.pending_permissions() {
+                section class="question" data-question=(permission.id().encode(Revision::Any))
+                    data-open[is_open(permission.id())] {
+                    @for part in render::permission(snapshot, permission, &app.cache) {
+                        (maud::PreEscaped(&*part.html))
+                    }
+                }
+            }
+            @for elicitation in snapshot.pending_elicitations() {
+                section class="question" data-question=(elicitation.id().encode(Revision::Any))
+                    data-open[is_open(elicitation.id())] {
+                    @for part in render::elicitation(elicitation) { (maud::PreEscaped(&*part.html)) }
+                }
+            }
+        }
+        @if let Some(live) = live {
+            @for question in live.loose_elicitations() {
+                section class="question" data-question=(question.id().encode(Revision::Any)) data-open {
+                    @for part in loose_elicitation(&question) { (maud::PreEscaped(&*part.html)) }
+                }
+            }
+        }
+    }
+}
+
+/// A request for data that belongs to no session, shown as in a session of its own.
+fn loose_elicitation(question: &ElicitationQuestion) -> Vec<render::Part> {
+    let mut session = Session::new(Revision::Any);
+    session.open_elicitation(question.id(), question.request(), Moment(0));
+    session.elicitation(question.id()).map(render::elicitation).unwrap_or_default()
+}
+
+/// Updates of kinds that nobody here knows, the last ones in full.
+fn unknown(snapshot: &Snapshot) -> Markup {
+    let count = snapshot.unknown().count();
+    html! {
+        @if count > 0 {
+            details class="raw" {
+                summary { (count) " updates of unknown kinds" }
+                @for update in snapshot.unknown().skip(count.saturating_sub(MOST_UNKNOWN)) {
+                    (render::json_block(&v2::SessionUpdate::Unknown(update.clone()).encode(Revision::Any)))
+                }
+            }
+        }
+    }
+}
+
+/// What can go with a prompt, for the picker of files.
+fn takes(live: Option<&Live>) -> String {
+    let session = live.and_then(|live| live.agent.description().capabilities.session.as_ref());
+    let Some(prompt) = session.and_then(|session| session.prompt.as_ref()) else { return String::new() };
+    let mut kinds = Vec::new();
+    if prompt.image.is_some() {
+        kinds.push("image/*");
+    }
+    if prompt.audio.is_some() {
+        kinds.push("audio/*");
+    }
+    if prompt.embedded_context.is_some() {
+        kinds.push("*/*");
+    }
+    kinds.join(",")
+}

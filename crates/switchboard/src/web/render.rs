@@ -1,0 +1,136 @@
+//! What a session holds, as HTML for the page.
+//!
+//! Everything that an agent sends is hostile until it is escaped here. These functions are pure: they do no input or
+//! output, know no clock, and write neither scripts nor styles into the page. Classes are listed in
+//! `assets/entries.css`.
+//!
+//! What the page must know about the markup:
+//!
+//! - A [`Part`] is one element with `data-part` (its key). The page replaces it as a whole when its hash changes.
+//! - `<details data-keep="...">` should stay as the user left it when its part is replaced; the value is unique within
+//!   the part.
+//! - `<button data-action="...">` wants a click to do something: `follow` (with `data-path` and perhaps `data-line`),
+//!   `earlier` (with `data-before`: see [`earlier`]), `cancel` (with `data-tool-call` or `data-terminal`), `copy` (the
+//!   text of the next `pre`).
+//! - `<button data-option="ID">` answers the permission that it is in (`data-permission`); the buttons of a form
+//!   (`data-elicitation`) have `data-answer` with `accept`, `decline` or `cancel`.
+//! - Images and sound come as `data:` addresses, so the policy of the page has to allow them for `img-src` and
+//!   `media-src`.
+
+mod cache;
+mod content;
+mod diff;
+mod elicitation;
+mod icons;
+mod image;
+mod json;
+mod markdown;
+mod message;
+mod pages;
+mod panel;
+mod permission;
+mod sanitize;
+mod terminal;
+mod text;
+mod tool_call;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
+
+use maud::Markup;
+use switchboard_protocol::v2;
+use switchboard_session::{Entry, EntryKind, Item, Snapshot, ToolCall};
+
+pub(crate) use cache::RenderCache;
+pub(crate) use elicitation::elicitation;
+pub(crate) use json::block as json_block;
+pub(crate) use message::earlier;
+pub(crate) use panel::{commands, config_options, notices, plans, state, usage};
+pub(crate) use permission::permission;
+pub(crate) use text::{visible, visible_line};
+
+/// A piece of an entry that is replaced as a whole in the page. An entry's parts have stable keys in a stable order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Letters, digits and hyphens; unique in the entry.
+    pub(crate) key: String,
+    /// Of the HTML. Nobody outside this process can foresee it, so nobody can make two texts that share one.
+    pub(crate) hash: u64,
+    /// One element, with the key as its `data-part`.
+    pub(crate) html: Arc<str>,
+}
+
+impl Part {
+    fn new(key: impl Into<String>, html: Markup) -> Self {
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let html = html.into_string();
+        Part { key: key.into(), hash: HASHER.hash_one(&html), html: html.into() }
+    }
+}
+
+/// What the element around an entry's parts says of it: `<article class aria-label>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// Classes, separated by blanks.
+    pub(crate) class: &'static str,
+    /// What a screen reader calls the entry. Not escaped.
+    pub(crate) label: String,
+}
+
+/// What goes around the parts of an entry.
+pub(crate) fn frame(entry: &Entry) -> Frame {
+    let (class, label) = match entry.kind() {
+        EntryKind::UserMessage => ("e e-user", "Message of the user".to_owned()),
+        EntryKind::AgentMessage => ("e e-agent", "Message of the agent".to_owned()),
+        EntryKind::AgentThought => ("e e-thought", "Thought of the agent".to_owned()),
+        EntryKind::ToolCall => {
+            let title = entry.as_tool_call().map(tool_call::title).unwrap_or_default();
+            ("e e-tool", format!("Tool call: {}", crate::terminal::text::visible_line(title)))
+        }
+        EntryKind::Terminal => ("e e-term", "Terminal".to_owned()),
+        EntryKind::Compaction => ("e e-compact", "Compaction of the conversation".to_owned()),
+    };
+    Frame { class, label }
+}
+
+/// The parts of one entry.
+pub(crate) fn entry(snapshot: &Snapshot, entry: &Entry, cache: &RenderCache) -> Vec<Part> {
+    match entry {
+        Entry::Message(message) => message::message(message, cache),
+        Entry::ToolCall(call) => tool_call::tool_call(snapshot, call, cache),
+        // It is shown with the tool call that it belongs to.
+        Entry::Terminal(terminal) if has_tool_call(snapshot, terminal.id()) => Vec::new(),
+        Entry::Terminal(terminal) => vec![terminal::part("screen", terminal, cache)],
+        Entry::Compaction(compaction) => message::compaction(compaction, cache),
+    }
+}
+
+/// Whether a tool call near a terminal shows it. Neither all calls nor all content are looked at: there may be any
+/// number of them.
+fn has_tool_call(snapshot: &Snapshot, terminal: &str) -> bool {
+    const NEAR: usize = 32;
+    const MOST_ITEMS: usize = 256;
+    let Some(position) = snapshot.position(EntryKind::Terminal, terminal) else { return false };
+    let near = snapshot.entries_from(position.saturating_sub(NEAR)).take(2 * NEAR);
+    let shows = |call: &ToolCall| {
+        let items = call.content().items().take(MOST_ITEMS).filter_map(Item::structured);
+        items
+            .filter_map(|item| match item {
+                v2::ToolCallContent::Terminal(shown) => Some(&*shown.terminal_id),
+                _ => None,
+            })
+            .any(|id| id == terminal)
+    };
+    near.filter_map(Entry::as_tool_call).any(shows)
+}
+
+#[cfg(test)]
+// Tests hand `json!` values to small functions; a reference there would only be noise.
+#[allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
+mod tests {
+    mod allowed;
+    mod attacks;
+    mod entries;
+    mod pace;
+    mod sample;
+}

@@ -1,0 +1,231 @@
+//! Diffs: every changed path, and what the patch shows of it.
+
+mod lines;
+
+use maud::{Markup, html};
+use switchboard_diff::{
+    Body, Change, Diff, Disagreement, FilePatch, FileType, Mode, Operation, ParsedPatch, PatchFormat, check,
+    parse_patch, sections,
+};
+use switchboard_protocol::v2;
+
+use super::text::{cut, size, visible, visible_line};
+use super::{Part, RenderCache};
+use lines::Lines;
+
+/// A file with more lines than this in its patch is folded.
+const LONG_FILE: usize = 400;
+/// More lines than this are not shown, of all files together.
+const MOST_LINES: usize = 20_000;
+/// More changes than this are not listed.
+const MOST_FILES: usize = 2000;
+/// More faults of a patch than this are not listed.
+const MOST_REMARKS: usize = 20;
+/// More of a patch that cannot be read than this is not shown.
+const SHOWN_BYTES: usize = 256 << 10;
+
+/// A diff as a part.
+pub(super) fn part(key: &str, diff: &v2::Diff<'static>, cache: &RenderCache) -> Part {
+    cache.part(key, ("diff", diff), || {
+        html! { section.p.diff data-part=(key) aria-label="Changes to files" { (render(key, diff)) } }
+    })
+}
+
+fn render(key: &str, wire: &v2::Diff<'_>) -> Markup {
+    let diff = Diff::from(wire);
+    let text = diff.patch.as_ref().map_or("", |patch| &patch.text);
+    let is_known = diff.patch.as_ref().is_none_or(|patch| patch.format == PatchFormat::GitPatch);
+    let patch = if is_known { parse_patch(text.as_bytes()) } else { ParsedPatch::default() };
+    let sections = sections(&diff, &patch.files);
+    let remarks: Vec<Disagreement> = if text.is_empty() { Vec::new() } else { check(&diff) };
+    let remarks: Vec<_> = remarks.into_iter().filter(is_worth_saying).collect();
+    let unlisted: Vec<usize> =
+        (0..patch.files.len()).filter(|place| !sections.contains(&Some(*place))).collect();
+    let mut budget = Lines::new(MOST_LINES);
+    html! {
+        (summary(&diff, &patch))
+        @for (number, (change, section)) in diff.changes.iter().zip(&sections).take(MOST_FILES).enumerate() {
+            (file(&format!("{key}f{number}"), &Named::listed(change), section.map(|place| &patch.files[place]), &mut budget))
+        }
+        @if diff.changes.len() > MOST_FILES {
+            p.note.bad { (diff.changes.len() - MOST_FILES) " more files are not listed." }
+        }
+        @for place in unlisted.into_iter().take(MOST_FILES) {
+            @let section = &patch.files[place];
+            (file(&format!("{key}u{place}"), &Named::unlisted(section), Some(section), &mut budget))
+        }
+        @if budget.left_out() > 0 {
+            p.note.bad { (budget.left_out()) " more lines of the patch are not shown." }
+        }
+        @if diff.partial {
+            p.note { "Line numbers count from the beginning of the piece that is shown, not of the file." }
+        }
+        @if !remarks.is_empty() {
+            ul.note.bad aria-label="What does not fit together" {
+                @for remark in remarks.iter().take(MOST_REMARKS) {
+                    li { (visible_line(&remark.to_string())) }
+                }
+                @if remarks.len() > MOST_REMARKS { li { (remarks.len() - MOST_REMARKS) " more" } }
+            }
+        }
+        @if !is_known {
+            @let format = wire.patch.as_ref().map_or("", |patch| patch.format.as_str());
+            p.note { "The patch is in the format " code { (visible_line(format)) } ", which is not known here." }
+        }
+        @if !patch.faults.is_empty() || !is_known {
+            (as_text(key, text))
+        }
+    }
+}
+
+/// Absolute paths in the patch are a wish of the protocol that many agents do not fulfil, and nobody is deceived.
+fn is_worth_saying(remark: &Disagreement) -> bool {
+    !matches!(remark, Disagreement::PatchPathNotAbsolute { .. } | Disagreement::FileType { .. })
+}
+
+fn as_text(key: &str, text: &str) -> Markup {
+    let shown = cut(text, SHOWN_BYTES);
+    html! {
+        details.raw data-keep={ (key) "text" } open {
+            summary { "The patch as text, " (size(text.len())) }
+            pre { code { (visible(shown)) } }
+            @if shown.len() < text.len() {
+                p.note.bad { "The first " (size(shown.len())) " are shown." }
+            }
+        }
+    }
+}
+
+fn summary(diff: &Diff, patch: &ParsedPatch<'_>) -> Markup {
+    let files = diff.changes.len();
+    let counts = patch.files.iter().map(FilePatch::counts);
+    let (added, removed) = counts.fold((0, 0), |(a, r), (added, removed)| (a + added, r + removed));
+    html! {
+        p.diff-sum {
+            @if files == 1 { "1 file" } @else { (files) " files" }
+            @if !patch.files.is_empty() {
+                " " (self::counts(added, removed))
+                label.sbs { input type="checkbox"; " side by side" }
+            }
+        }
+    }
+}
+
+fn counts(added: usize, removed: usize) -> Markup {
+    html! {
+        span.cnt {
+            span.plus { "+" (added) } " " span.minus { "−" (removed) }
+            span.sr { " (" (added) " lines added, " (removed) " removed)" }
+        }
+    }
+}
+
+/// How a file is named, in the list of changes or only in the patch.
+struct Named<'a> {
+    operation: &'a Operation,
+    path: String,
+    old_path: Option<String>,
+    file_type: Option<&'a FileType>,
+    is_listed: bool,
+}
+
+impl<'a> Named<'a> {
+    fn listed(change: &'a Change) -> Self {
+        Named {
+            operation: &change.operation,
+            path: change.path.clone(),
+            old_path: change.old_path.clone(),
+            file_type: change.file_type.as_ref(),
+            is_listed: true,
+        }
+    }
+
+    fn unlisted(section: &'a FilePatch<'_>) -> Self {
+        let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        let old_path = section.old_path.as_deref().filter(|_| section.operation.has_old_path());
+        Named {
+            operation: &section.operation,
+            path: text(section.path()),
+            old_path: old_path.map(text),
+            file_type: None,
+            is_listed: false,
+        }
+    }
+}
+
+fn file(keep: &str, named: &Named<'_>, section: Option<&FilePatch<'_>>, budget: &mut Lines) -> Markup {
+    let heading = heading(named, section);
+    let Some(section) = section else {
+        return html! { div.df.df-bare { (heading) } };
+    };
+    let count: usize = section.hunks().iter().map(|hunk| hunk.lines.len()).sum();
+    html! {
+        details.df data-keep=(keep) open[count <= LONG_FILE] {
+            summary { (heading) @if count > LONG_FILE { span.dim { " " (count) " lines" } } }
+            (modes(section.old_mode, section.new_mode))
+            @match &section.body {
+                Body::BinaryNamed | Body::BinaryContent { .. } => p.note { "Binary content is not shown." },
+                Body::Hunks(hunks) if hunks.is_empty() => {
+                    @if section.old_mode.is_none() && section.new_mode.is_none() {
+                        p.note { "The content is as it was." }
+                    }
+                },
+                Body::Hunks(hunks) => (lines::hunks(keep, hunks, budget)),
+            }
+        }
+    }
+}
+
+fn heading(named: &Named<'_>, section: Option<&FilePatch<'_>>) -> Markup {
+    let (class, mark) = match named.operation {
+        Operation::Add => ("op op-add", "A"),
+        Operation::Delete => ("op op-del", "D"),
+        Operation::Modify => ("op op-mod", "M"),
+        Operation::Move => ("op op-mov", "R"),
+        Operation::Copy => ("op op-cpy", "C"),
+        _ => ("op op-oth", "?"),
+    };
+    let in_patch = section.and_then(FilePatch::file_type);
+    let file_type = named.file_type.or(in_patch.as_ref()).filter(|kind| **kind != FileType::Text);
+    html! {
+        span class=(class) title=(named.operation.as_str()) aria-hidden="true" { (mark) }
+        span.sr { (visible_line(named.operation.as_str())) " " }
+        @if let Some(old_path) = &named.old_path {
+            span.path.dim { (path(old_path)) }
+            span aria-label="to" { " → " }
+        }
+        span.path { (path(&named.path)) }
+        @if let Some(file_type) = file_type {
+            span.tag { (visible_line(file_type.as_str())) }
+        }
+        @if !named.is_listed {
+            span.tag.bad { "not in the list of changes" }
+        }
+        @if let Some((added, removed)) = section.map(FilePatch::counts).filter(|counts| *counts != (0, 0)) {
+            (counts(added, removed))
+        }
+    }
+}
+
+/// A path whose last name stands out.
+fn path(path: &str) -> Markup {
+    let name = path.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1);
+    html! { span.dir { (visible_line(&path[..name])) } (visible_line(&path[name..])) }
+}
+
+fn modes(old: Option<Mode>, new: Option<Mode>) -> Markup {
+    let word = |mode: Mode| match mode {
+        Mode::FILE => "file".to_owned(),
+        Mode::EXECUTABLE => "executable".to_owned(),
+        Mode::SYMLINK => "symbolic link".to_owned(),
+        other => format!("mode {other}"),
+    };
+    html! {
+        @match (old, new) {
+            (Some(old), Some(new)) if old != new => p.note { (word(old)) " → " (word(new)) },
+            (None, Some(new)) if new != Mode::FILE => p.note { (word(new)) },
+            (Some(old), None) if old != Mode::FILE => p.note { (word(old)) },
+            _ => {},
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Markdown as parts, one for each top-level block.
+
+use std::fmt::Write;
+
+use maud::{Markup, html};
+use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
+
+use super::text::{push_escaped, push_prose, push_visible, visible};
+use super::{Part, RenderCache, sanitize};
+use crate::terminal::text::visible_line as plain_line;
+
+/// Tags inside more tags than this are left out; their text stays.
+const DEEPEST: usize = 40;
+/// A line with more quote and list markers than this makes no sense, and would cost the parser its square.
+const MOST_MARKERS: usize = 32;
+
+/// The parts of a text. Their keys are `prefix` and a number.
+pub(super) fn parts(prefix: &str, text: &str, cache: &RenderCache) -> Vec<Part> {
+    if is_too_deep(text) {
+        let key = format!("{prefix}-0");
+        return vec![cache.part(&key, ("text", text), || {
+            html! { div.p.md data-part=(key) { pre { (visible(text)) } } }
+        })];
+    }
+    let parser = Parser::new_ext(text, options());
+    let references = references(&parser);
+    let mut parts = Vec::new();
+    let mut events = parser.into_offset_iter();
+    while let Some((event, range)) = events.next() {
+        let key = format!("{prefix}-{}", parts.len());
+        let is_block = matches!(event, Event::Start(_));
+        let mut rendered = false;
+        let part = cache.part(&key, ("markdown", &text[range], &references), || {
+            let mut writer = Writer::default();
+            let mut depth = usize::from(is_block);
+            writer.event(event);
+            while depth > 0 {
+                let Some((event, _)) = events.next() else { break };
+                depth = depth_after(depth, &event);
+                writer.event(event);
+            }
+            rendered = true;
+            html! { div.p.md data-part=(key) { (sanitize::clean(&writer.finish())) } }
+        });
+        let mut depth = if rendered { 0 } else { usize::from(is_block) };
+        while depth > 0 {
+            let Some((event, _)) = events.next() else { break };
+            depth = depth_after(depth, &event);
+        }
+        parts.push(part);
+    }
+    parts
+}
+
+/// A whole text as one piece, where parts would be too much.
+pub(super) fn whole(text: &str) -> Markup {
+    if is_too_deep(text) {
+        return html! { pre { (visible(text)) } };
+    }
+    let mut writer = Writer::default();
+    for event in Parser::new_ext(text, options()) {
+        writer.event(event);
+    }
+    sanitize::clean(&writer.finish())
+}
+
+fn options() -> Options {
+    Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS
+}
+
+fn depth_after(depth: usize, event: &Event<'_>) -> usize {
+    match event {
+        Event::Start(_) => depth + 1,
+        Event::End(_) => depth - 1,
+        _ => depth,
+    }
+}
+
+/// What links by name lead to: it may stand anywhere in the text and changes how all blocks look.
+fn references(parser: &Parser<'_>) -> Vec<(String, String)> {
+    let definitions = parser.reference_definitions().iter();
+    let mut references: Vec<_> =
+        definitions.map(|(name, definition)| (name.to_owned(), definition.dest.to_string())).collect();
+    references.sort_unstable();
+    references
+}
+
+fn is_too_deep(text: &str) -> bool {
+    text.lines().any(|line| {
+        let is_marker = |byte: &&u8| matches!(byte, b'>' | b'-' | b'*' | b'+');
+        let is_prefix =
+            |byte: &&u8| matches!(byte, b' ' | b'\t' | b'.' | b')' | b'0'..=b'9') || is_marker(byte);
+        let prefix = line.as_bytes().iter().take_while(is_prefix);
+        let is_number_end = |byte: &&u8| matches!(byte, b'.' | b')');
+        // A row of one character is a ruler or an underline.
+        let trimmed = line.trim();
+        let is_ruler =
+            trimmed.bytes().all(|byte| trimmed.starts_with(char::from(byte))) && !trimmed.starts_with('>');
+        !is_ruler && prefix.filter(|byte| is_marker(byte) || is_number_end(byte)).count() > MOST_MARKERS
+    })
+}
+
+/// Whether a page may be left for this address: only the web and mail, spelled plainly.
+pub(super) fn is_safe_link(address: &str) -> bool {
+    let starts = |scheme: &str| {
+        address.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+            && address.len() > scheme.len()
+    };
+    (starts("http://") || starts("https://") || starts("mailto:"))
+        && !address.chars().any(|character| character.is_control() || character.is_whitespace())
+        && !address.contains('\\')
+}
+
+/// Writes events as HTML. Nothing of the text gets into it unescaped.
+#[derive(Debug, Default)]
+struct Writer {
+    out: String,
+    /// What closes the tags that are open; empty for those that were left out.
+    open: Vec<&'static str>,
+    alignments: Vec<Alignment>,
+    column: usize,
+    in_head: bool,
+    in_code: bool,
+    links: usize,
+}
+
+impl Writer {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) if self.in_code => push_visible(&mut self.out, &text),
+            Event::Text(text) => push_prose(&mut self.out, &text),
+            Event::Code(code) => {
+                self.out.push_str("<code>");
+                push_visible(&mut self.out, &code);
+                self.out.push_str("</code>");
+            }
+            Event::Html(text) | Event::InlineHtml(text) => push_visible(&mut self.out, &text),
+            Event::SoftBreak => self.out.push('\n'),
+            Event::HardBreak => self.out.push_str("<br>"),
+            Event::Rule => self.out.push_str("<hr>"),
+            Event::TaskListMarker(done) => {
+                let (mark, word) = if done { ("☑", "done") } else { ("☐", "to do") };
+                let _ = write!(self.out, "<span class=\"task\" title=\"{word}\">{mark}</span> ");
+            }
+            // Not asked for, so they do not come.
+            Event::FootnoteReference(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
+                push_prose(&mut self.out, &text);
+            }
+        }
+    }
+
+    fn open(&mut self, tag: &str, close: &'static str) {
+        if self.open.len() < DEEPEST {
+            self.out.push_str(tag);
+            self.open.push(close);
+        } else {
+            self.open.push("");
+        }
+    }
+
+    fn close(&mut self) {
+        let close = self.open.pop().unwrap_or_default();
+        self.out.push_str(close);
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Paragraph => self.open("<p>", "</p>"),
+            Tag::Heading { level, .. } => {
+                // The page's own headings come first.
+                let (open, close) = match level {
+                    HeadingLevel::H1 => ("<h3>", "</h3>"),
+                    HeadingLevel::H2 => ("<h4>", "</h4>"),
+                    HeadingLevel::H3 => ("<h5>", "</h5>"),
+                    _ => ("<h6>", "</h6>"),
+                };
+                self.open(open, close);
+            }
+            Tag::BlockQuote(_) => self.open("<blockquote>", "</blockquote>"),
+            Tag::CodeBlock(kind) => {
+                self.in_code = true;
+                match language(&kind) {
+                    Some(language) => {
+                        self.open(&format!("<pre data-lang=\"{language}\"><code>"), "</code></pre>");
+                    }
+                    None => self.open("<pre><code>", "</code></pre>"),
+                }
+            }
+            Tag::HtmlBlock => self.open("<div class=\"html\">", "</div>"),
+            Tag::List(None) => self.open("<ul>", "</ul>"),
+            Tag::List(Some(1)) => self.open("<ol>", "</ol>"),
+            Tag::List(Some(start)) => self.open(&format!("<ol start=\"{start}\">"), "</ol>"),
+            Tag::Item => self.open("<li>", "</li>"),
+            Tag::Table(alignments) => {
+                self.alignments = alignments;
+                self.open("<div class=\"tbl\"><table>", "</tbody></table></div>");
+            }
+            Tag::TableHead => {
+                self.in_head = true;
+                self.column = 0;
+                self.open("<thead><tr>", "</tr></thead><tbody>");
+            }
+            Tag::TableRow => {
+                self.column = 0;
+                self.open("<tr>", "</tr>");
+            }
+            Tag::TableCell => {
+                let class = match self.alignments.get(self.column) {
+                    Some(Alignment::Center) => " class=\"ac\"",
+                    Some(Alignment::Right) => " class=\"ar\"",
+                    _ => "",
+                };
+                self.column += 1;
+                let (name, close) = if self.in_head { ("th", "</th>") } else { ("td", "</td>") };
+                self.open(&format!("<{name}{class}>"), close);
+            }
+            Tag::Emphasis => self.open("<em>", "</em>"),
+            Tag::Strong => self.open("<strong>", "</strong>"),
+            Tag::Strikethrough => self.open("<del>", "</del>"),
+            Tag::Link { link_type, dest_url, .. } => self.link("", &dest_url, link_type),
+            // Nothing is loaded from elsewhere: a picture is a link to itself.
+            Tag::Image { link_type, dest_url, .. } => self.link("Image: ", &dest_url, link_type),
+            // Not asked for, so they do not come.
+            Tag::FootnoteDefinition(_)
+            | Tag::DefinitionList
+            | Tag::DefinitionListTitle
+            | Tag::DefinitionListDefinition
+            | Tag::Superscript
+            | Tag::Subscript
+            | Tag::MetadataBlock(_) => self.open("", ""),
+        }
+    }
+
+    fn link(&mut self, mark: &str, address: &str, kind: LinkType) {
+        self.links += 1;
+        let address = match kind {
+            LinkType::Email => format!("mailto:{address}"),
+            _ => address.to_owned(),
+        };
+        let mut tag = String::new();
+        let close = if self.links == 1 && is_safe_link(&address) {
+            tag.push_str("<a href=\"");
+            push_escaped(&mut tag, &address);
+            tag.push_str("\" title=\"");
+            push_escaped(&mut tag, &plain_line(&address));
+            tag.push_str("\" rel=\"noopener noreferrer nofollow\" target=\"_blank\">");
+            "</a>"
+        } else {
+            tag.push_str("<span class=\"nolink\" title=\"");
+            push_escaped(&mut tag, &plain_line(&address));
+            tag.push_str("\">");
+            "</span>"
+        };
+        self.open(&tag, close);
+        self.out.push_str(mark);
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::CodeBlock => self.in_code = false,
+            TagEnd::TableHead => self.in_head = false,
+            TagEnd::Link | TagEnd::Image => self.links = self.links.saturating_sub(1),
+            _ => {}
+        }
+        self.close();
+    }
+
+    fn finish(mut self) -> String {
+        while !self.open.is_empty() {
+            self.close();
+        }
+        self.out
+    }
+}
+
+/// The name of a code block's language, where it looks like one.
+fn language<'k>(kind: &'k CodeBlockKind<'_>) -> Option<&'k str> {
+    let CodeBlockKind::Fenced(info) = kind else { return None };
+    let name = info.split([' ', ',', '{', '\t']).next()?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'#' | b'-' | b'_' | b'.');
+    (!name.is_empty() && name.len() <= 24 && name.bytes().all(is_name)).then_some(name)
+}

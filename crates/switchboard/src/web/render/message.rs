@@ -1,0 +1,135 @@
+//! Messages, thoughts and compactions.
+
+use maud::{Markup, html};
+use switchboard_protocol::v2;
+use switchboard_session::{Compaction, Content, Entry, EntryKind, Message, Snapshot};
+
+use super::pages::{Pages, Run, last_pages, page_before};
+use super::text::{prose, size};
+use super::{Part, RenderCache, content, markdown};
+
+type Blocks = Content<v2::ContentBlock<'static>>;
+
+/// How the text of a message is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Markdown,
+    /// As the user typed it.
+    Plain,
+}
+
+impl Reading {
+    fn of(kind: EntryKind) -> Self {
+        if kind == EntryKind::UserMessage { Reading::Plain } else { Reading::Markdown }
+    }
+}
+
+pub(super) fn message(message: &Message, cache: &RenderCache) -> Vec<Part> {
+    let head = match message.kind() {
+        EntryKind::UserMessage => html! { header.p.head data-part="head" { span.who { "You" } } },
+        EntryKind::AgentThought => fold("Thought"),
+        _ => html! { header.p.head data-part="head" { span.who { "Agent" } } },
+    };
+    let mut parts = vec![Part::new("head", head)];
+    parts.extend(content_parts(message.content(), Reading::of(message.kind()), cache));
+    parts
+}
+
+/// A heading that hides all parts after it until it is opened. It never changes, so the page never closes it again.
+fn fold(words: &str) -> Markup {
+    html! {
+        header.p.head data-part="head" {
+            details.fold data-keep="fold" { summary { span.who { (words) } } }
+        }
+    }
+}
+
+pub(super) fn compaction(compaction: &Compaction, cache: &RenderCache) -> Vec<Part> {
+    let words = match compaction.status() {
+        v2::CompactionStatus::InProgress => "The conversation is being compacted",
+        v2::CompactionStatus::Completed => "The conversation was compacted",
+        v2::CompactionStatus::Failed => "Compacting the conversation failed",
+        v2::CompactionStatus::Cancelled => "Compacting the conversation was cancelled",
+        v2::CompactionStatus::Unknown(_) => "The conversation is being compacted (unknown state)",
+    };
+    let summary = compaction.summary();
+    if summary.is_empty() && compaction.error().is_none() {
+        let head = html! { header.p.head data-part="head" { span.who { (words) } } };
+        return vec![Part::new("head", head)];
+    }
+    let mut parts = vec![Part::new("head", fold(words))];
+    if let Some(error) = compaction.error() {
+        parts.push(Part::new("error", html! { p.p.note.bad data-part="error" { (prose(error)) } }));
+    }
+    if !summary.is_empty() {
+        parts.extend(content_parts(summary, Reading::Markdown, cache));
+    }
+    parts
+}
+
+/// The parts of a message that come before a page: that one page, and how to get at those before it. `page` is the
+/// `data-before` of the button. Empty where there is none.
+pub(crate) fn earlier(snapshot: &Snapshot, entry: &Entry, page: usize, cache: &RenderCache) -> Vec<Part> {
+    match entry {
+        Entry::Message(message) => page_before(message.content(), page)
+            .map(|pages| page_parts(&pages, Reading::of(message.kind()), cache)),
+        Entry::Compaction(compaction) => {
+            page_before(compaction.summary(), page).map(|pages| page_parts(&pages, Reading::Markdown, cache))
+        }
+        Entry::ToolCall(call) => page_before(call.content(), page)
+            .map(|pages| super::tool_call::page_parts(snapshot, &pages, cache)),
+        Entry::Terminal(_) => None,
+    }
+    .unwrap_or_default()
+}
+
+fn content_parts(content: &Blocks, reading: Reading, cache: &RenderCache) -> Vec<Part> {
+    if content.is_empty() {
+        let words = "Empty: its content was removed, or none has come.";
+        return vec![Part::new("empty", html! { p.p.note data-part="empty" { (words) } })];
+    }
+    page_parts(&last_pages(content), reading, cache)
+}
+
+fn page_parts(
+    pages: &Pages<'_, v2::ContentBlock<'static>>,
+    reading: Reading,
+    cache: &RenderCache,
+) -> Vec<Part> {
+    let mut parts: Vec<Part> = earlier_part(pages).into_iter().collect();
+    for run in &pages.runs {
+        match run {
+            Run::Text { key, text } => parts.extend(text_parts(key, text, reading, cache)),
+            Run::Item { index, block } => parts.push(content::part(&format!("i{index}"), block, cache)),
+        }
+    }
+    parts
+}
+
+fn text_parts(key: &str, text: &str, reading: Reading, cache: &RenderCache) -> Vec<Part> {
+    match reading {
+        Reading::Markdown => markdown::parts(key, text, cache),
+        Reading::Plain => vec![cache.part(key, ("plain", text), || {
+            html! { div.p.said data-part=(key) { (prose(text)) } }
+        })],
+    }
+}
+
+/// Says what is not shown, and offers it.
+pub(super) fn earlier_part<B>(pages: &Pages<'_, B>) -> Option<Part> {
+    if pages.earlier_bytes == 0 && pages.left_out == 0 {
+        return None;
+    }
+    let html = html! {
+        p.p.note data-part="earlier" {
+            @if pages.earlier_bytes > 0 {
+                (pages.earlier_bytes) " earlier bytes (" (size(pages.earlier_bytes)) ") "
+                button type="button" data-action="earlier" data-before=(pages.first) { "Show earlier" }
+            }
+            @if pages.left_out > 0 {
+                " " (pages.left_out) " attachments are not shown, because they are too many."
+            }
+        }
+    };
+    Some(Part::new("earlier", html))
+}

@@ -1,0 +1,188 @@
+//! What the agent asks to be allowed.
+
+use maud::{Markup, PreEscaped, html};
+use switchboard_protocol::rpc::RequestId;
+use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_session::{Permission, Settlement, Side, Snapshot};
+
+use super::text::{prose, visible, visible_line};
+use super::{Part, RenderCache, content, json, terminal, tool_call};
+
+/// A permission in full: pending with its buttons, settled folded with what became of it.
+pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, cache: &RenderCache) -> Vec<Part> {
+    let mut parts = Vec::new();
+    if let Some(description) = permission.description() {
+        parts.push(Part::new("about", html! { p.p.said data-part="about" { (prose(description)) } }));
+    }
+    parts.extend(subject(snapshot, permission, cache));
+    if permission.settlement().is_pending() {
+        let head = html! {
+            header.p.head data-part="head" {
+                span.icon aria-hidden="true" { "?" }
+                h3.title { (visible_line(permission.title())) }
+            }
+        };
+        parts.insert(0, Part::new("head", head));
+        parts.push(Part::new("options", options(permission)));
+        return parts;
+    }
+    let html = html! {
+        div.p.asked data-part="asked" {
+            details data-keep="asked" {
+                summary {
+                    span.title { "Permission: " (visible_line(permission.title())) }
+                    (settled(permission))
+                }
+                @for part in &parts { (PreEscaped(&part.html)) }
+                (offered(permission))
+            }
+        }
+    };
+    vec![Part::new("asked", html)]
+}
+
+/// The id of a request as the page gives it back: as JSON.
+pub(super) fn request_id(id: &RequestId<'_>) -> String {
+    id.encode(Revision::Any)
+}
+
+fn settled(permission: &Permission) -> Markup {
+    match permission.settlement() {
+        Settlement::Pending => html! {},
+        Settlement::Cancelled { by, at } => html! {
+            span.st.st-off { span aria-hidden="true" { "∅ " } (cancelled_by(*by)) }
+            time data-at=(at.0) {}
+        },
+        Settlement::Answered { answer, by, at } => {
+            let (class, mark) =
+                if permission.is_granted() { ("st st-good", "✓ ") } else { ("st st-bad", "✗ ") };
+            html! {
+                span class=(class) {
+                    span aria-hidden="true" { (mark) }
+                    @match permission.chosen() {
+                        Some(option) => { (meaning(&option.kind)) ": " (visible_line(&option.name)) },
+                        None => { "not an offered option: " (visible_line(answer)) },
+                    }
+                }
+                span.dim { "by " (visible_line(by)) }
+                time data-at=(at.0) {}
+            }
+        }
+    }
+}
+
+pub(super) fn cancelled_by(side: Side) -> &'static str {
+    match side {
+        Side::Client => "dismissed",
+        Side::Agent => "taken back by the agent",
+    }
+}
+
+fn subject(snapshot: &Snapshot, permission: &Permission, cache: &RenderCache) -> Vec<Part> {
+    let Some(subject) = permission.subject() else { return Vec::new() };
+    let generic = |tag: &str| {
+        let json = subject.encode(Revision::Any);
+        let html = html! { div.p.block data-part="subject" { (content::unknown("subject", tag, &json)) } };
+        vec![Part::new("subject", html)]
+    };
+    match subject {
+        v2::RequestPermissionSubject::ToolCall(subject) => {
+            match snapshot.tool_call(&subject.tool_call.tool_call_id) {
+                Some(call) => call_subject(snapshot, call, cache),
+                None => generic("tool_call"),
+            }
+        }
+        v2::RequestPermissionSubject::Command(subject) => command_subject(snapshot, subject, cache),
+        v2::RequestPermissionSubject::Unknown(unknown) => generic(&unknown.tag),
+    }
+}
+
+/// The whole call: its content, and the input that says what will really be done.
+fn call_subject(snapshot: &Snapshot, call: &switchboard_session::ToolCall, cache: &RenderCache) -> Vec<Part> {
+    let html = html! {
+        p.p.subject data-part="subject" {
+            span.tag { (visible_line(call.kind().as_str())) }
+            " " (visible_line(tool_call::title(call)))
+            @if let (Some(name), true) = (call.name(), call.title().is_some()) {
+                " " code.dim { (visible_line(name)) }
+            }
+        }
+    };
+    let mut parts = vec![Part::new("subject", html)];
+    parts.extend(tool_call::body(snapshot, call, cache));
+    if let Some(input) = call.raw_input() {
+        parts.push(cache.part("input", json::source(input.as_str()), || {
+            html! { div.p.raws data-part="input" { p.dim { "Raw input" } (json::block(input.as_str())) } }
+        }));
+    }
+    parts
+}
+
+fn command_subject(
+    snapshot: &Snapshot,
+    subject: &v2::CommandPermissionSubject<'_>,
+    cache: &RenderCache,
+) -> Vec<Part> {
+    let call = subject.tool_call_id.as_deref().and_then(|id| snapshot.tool_call(id));
+    let html = html! {
+        div.p.subject data-part="subject" {
+            pre.cmd { code { span.dim aria-hidden="true" { "$ " } (visible(&subject.command)) } }
+            p { "in " span.path { (visible_line(&subject.cwd)) } }
+            @if let Some(call) = call {
+                p.dim { "for the tool call " (visible_line(tool_call::title(call))) }
+            }
+        }
+    };
+    let mut parts = vec![Part::new("subject", html)];
+    if let Some(terminal) = subject.terminal_id.as_deref().and_then(|id| snapshot.terminal(id)) {
+        parts.push(terminal::part("terminal", terminal, cache));
+    }
+    parts
+}
+
+/// What choosing an option means, whatever the agent calls it.
+fn meaning(kind: &v2::PermissionOptionKind) -> Markup {
+    match kind {
+        v2::PermissionOptionKind::AllowOnce => html! { "allow once" },
+        v2::PermissionOptionKind::AllowAlways => html! { "allow always" },
+        v2::PermissionOptionKind::RejectOnce => html! { "reject once" },
+        v2::PermissionOptionKind::RejectAlways => html! { "reject always" },
+        v2::PermissionOptionKind::Unknown(word) => html! { "unknown meaning: " (visible_line(word)) },
+    }
+}
+
+fn options(permission: &Permission) -> Markup {
+    let class = |kind: &v2::PermissionOptionKind| match kind {
+        v2::PermissionOptionKind::AllowOnce => "opt opt-allow",
+        v2::PermissionOptionKind::AllowAlways => "opt opt-allow opt-always",
+        v2::PermissionOptionKind::RejectOnce => "opt opt-reject",
+        v2::PermissionOptionKind::RejectAlways => "opt opt-reject opt-always",
+        v2::PermissionOptionKind::Unknown(_) => "opt",
+    };
+    html! {
+        div.p.opts data-part="options" data-permission=(request_id(permission.id())) role="group" aria-label="Answer" {
+            @for option in permission.options() {
+                button class=(class(&option.kind)) type="button" data-option=(option.option_id) {
+                    span.opt-name { (visible_line(&option.name)) }
+                    " " span.opt-means { (meaning(&option.kind)) }
+                }
+            }
+        }
+    }
+}
+
+/// The options of a permission that is settled.
+fn offered(permission: &Permission) -> Markup {
+    let chosen = permission.chosen().map(|option| &*option.option_id);
+    html! {
+        ul.offered aria-label="Options" {
+            @for option in permission.options() {
+                li {
+                    @if chosen == Some(&*option.option_id) { strong { (visible_line(&option.name)) " (chosen)" } }
+                    @else { (visible_line(&option.name)) }
+                    " " span.dim { (meaning(&option.kind)) }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The second line of defence: what our own Markdown writer makes goes through a sanitiser that knows nothing of it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use ammonia::{Builder, UrlRelative};
+use maud::{Markup, PreEscaped};
+
+const TAGS: [&str; 25] = [
+    "a",
+    "blockquote",
+    "br",
+    "code",
+    "del",
+    "div",
+    "em",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "hr",
+    "li",
+    "ol",
+    "p",
+    "pre",
+    "span",
+    "strong",
+    "table",
+    "tbody",
+    "td",
+    "th",
+    "thead",
+    "tr",
+    "ul",
+];
+
+static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
+    let set = |words: &[&'static str]| words.iter().copied().collect::<HashSet<_>>();
+    let mut builder = Builder::empty();
+    builder
+        .tags(set(&TAGS))
+        .tag_attributes(HashMap::from([
+            ("a", set(&["href", "rel", "target", "title"])),
+            ("ol", set(&["start"])),
+            ("pre", set(&["data-lang"])),
+            ("span", set(&["title"])),
+        ]))
+        .allowed_classes(HashMap::from([
+            ("div", set(&["tbl", "html"])),
+            ("span", set(&["hid", "nolink", "task"])),
+            ("td", set(&["ac", "ar"])),
+            ("th", set(&["ac", "ar"])),
+        ]))
+        .url_schemes(set(&["http", "https", "mailto"]))
+        .url_relative(UrlRelative::Deny)
+        .link_rel(None);
+    builder
+});
+
+/// Markup of a Markdown block, reduced to what such a block may hold.
+pub(super) fn clean(html: &str) -> Markup {
+    PreEscaped(SANITIZER.clean(html).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clean;
+
+    #[test]
+    fn only_harmless_markup_passes() {
+        let cases = [
+            ("<p>a <em>b</em></p>", "<p>a <em>b</em></p>"),
+            ("<script>x</script><p onclick=\"x\">a</p>", "<p>a</p>"),
+            ("<a href=\"javascript:x\">a</a>", "<a>a</a>"),
+            ("<a href=\"/x\">a</a>", "<a>a</a>"),
+            ("<img src=x onerror=y><svg><a/></svg>", ""),
+            ("<p style=\"a\" class=\"b\">c</p>", "<p>c</p>"),
+            ("<span class=\"hid evil\" title=\"t\">c</span>", "<span class=\"hid\" title=\"t\">c</span>"),
+        ];
+        for (html, expected) in cases {
+            assert_eq!(clean(html).0, expected, "{html}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the page asks for.
+
+use serde::Deserialize;
+
+/// A message of the page. `number` comes back with the answer.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Numbered {
+    #[serde(default)]
+    pub(crate) number: u64,
+    #[serde(flatten)]
+    pub(crate) request: Request,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub(crate) enum Request {
+    /// The last frame is on the screen.
+    Shown,
+    /// Looks at a session of a recording; without a recording, at the agent's.
+    Look {
+        recording: Option<String>,
+        session: Option<String>,
+    },
+    /// The entries that are in sight.
+    Window {
+        from: usize,
+        to: usize,
+    },
+    /// The session as it stood after so many records; nothing: as it is.
+    At {
+        rows: Option<usize>,
+    },
+    /// A page of a long message before what is shown.
+    Earlier {
+        position: usize,
+        before: usize,
+    },
+    /// The messages that are in sight; nothing: the inspector is closed.
+    Wire {
+        window: Option<(usize, usize)>,
+        #[serde(default)]
+        filter: Filter,
+    },
+    /// One message in full.
+    Message {
+        row: usize,
+    },
+    /// The messages that made an entry.
+    MessagesOf {
+        position: usize,
+    },
+    /// Where a message stands in the filtered list.
+    Find {
+        row: usize,
+    },
+    /// Recorded sessions, and those of the agent.
+    Sessions {
+        #[serde(default)]
+        query: String,
+    },
+    Prompt {
+        session: String,
+        text: String,
+        #[serde(default)]
+        files: Vec<File>,
+    },
+    Cancel {
+        session: String,
+    },
+    CancelToolCall {
+        session: String,
+        id: String,
+    },
+    CancelTerminal {
+        session: String,
+        id: String,
+    },
+    /// Answers a permission.
+    Choose {
+        id: String,
+        option: String,
+    },
+    /// Answers a request for data.
+    Give {
+        id: String,
+        action: Action,
+        #[serde(default)]
+        content: serde_json::Map<String, serde_json::Value>,
+    },
+    Configure {
+        session: String,
+        id: String,
+        value: serde_json::Value,
+    },
+    New {
+        folder: Option<String>,
+    },
+    Resume {
+        session: String,
+        folder: String,
+    },
+    Login {
+        method: String,
+    },
+    /// Starts the agent again.
+    Start,
+    /// A file that a tool call names.
+    File {
+        session: String,
+        path: String,
+        line: Option<u32>,
+    },
+    /// The choices for always.
+    Choices,
+    Withdraw {
+        place: usize,
+        since: i64,
+    },
+}
+
+/// A file that goes with a prompt.
+#[derive(Debug, Deserialize)]
+pub(crate) struct File {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) mime: String,
+    /// Base64.
+    pub(crate) data: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Action {
+    Accept,
+    Decline,
+    Cancel,
+}
+
+/// Which messages the inspector shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Filter {
+    /// `in`: from the agent, `out`: to it.
+    pub(crate) direction: String,
+    /// `main`: the side that is shown as the session, `other`: the other side of the bridge, `notes`: what is no
+    /// message.
+    pub(crate) side: String,
+    pub(crate) method: String,
+    pub(crate) kind: String,
+    pub(crate) session: String,
+    pub(crate) problems: bool,
+    /// Part of the message.
+    pub(crate) text: String,
+    /// Only what made one entry, by its position.
+    pub(crate) entry: Option<usize>,
+}

@@ -1,0 +1,254 @@
+//! One tab of the browser: what it asks for, and frames of what it sees.
+//!
+//! A frame goes out when something has changed and the last one is on the screen. A slow tab therefore skips frames,
+//! never the state, and nobody waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::task::block_in_place;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::app::App;
+use super::live::Failure;
+use super::request::{Numbered, Request};
+use super::view::View;
+use super::{actions, files, lists, render, wire};
+
+/// The least time between two frames.
+const FRAME: Duration = Duration::from_millis(16);
+
+/// How long a tab may take for a message before it counts as gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many requests of one tab may be under way.
+const UNDER_WAY: usize = 32;
+
+/// Serves a tab until it is gone.
+pub(crate) async fn serve(socket: WebSocket, app: Arc<App>) {
+    let (answers, answered) = mpsc::channel(UNDER_WAY);
+    let agent_changes = app.agent_changes();
+    let tab = Tab {
+        socket,
+        agent_changes,
+        room_changes: None,
+        view: View::new(),
+        answers,
+        answered,
+        next_frame: Instant::now(),
+        is_shown: true,
+        is_dirty: true,
+        app,
+    };
+    tab.run().await;
+}
+
+struct Tab {
+    app: Arc<App>,
+    socket: WebSocket,
+    view: View,
+    agent_changes: watch::Receiver<u64>,
+    room_changes: Option<(String, watch::Receiver<u64>)>,
+    /// Answers of what takes long.
+    answers: mpsc::Sender<Answer>,
+    answered: mpsc::Receiver<Answer>,
+    next_frame: Instant,
+    /// Whether the last frame is on the screen.
+    is_shown: bool,
+    is_dirty: bool,
+}
+
+/// What came of a request that takes long.
+struct Answer {
+    number: u64,
+    outcome: Result<Value, Failure>,
+}
+
+/// The tab is gone.
+struct Gone;
+
+impl Tab {
+    async fn run(mut self) {
+        loop {
+            self.watch_room();
+            let room_changed = async {
+                if let Some((_, changes)) = &mut self.room_changes
+                    && changes.changed().await.is_ok()
+                {
+                    return;
+                }
+                std::future::pending::<()>().await;
+            };
+            let went = tokio::select! {
+                message = self.socket.recv() => match message {
+                    Some(Ok(message)) => self.take(message).await,
+                    Some(Err(_)) | None => return,
+                },
+                Some(answer) = self.answered.recv() => self.send_answer(answer.number, answer.outcome).await,
+                () = room_changed => {
+                    self.is_dirty = true;
+                    Ok(())
+                }
+                _ = self.agent_changes.changed() => {
+                    self.is_dirty = true;
+                    Ok(())
+                }
+                () = sleep_until(self.next_frame), if self.is_dirty && self.is_shown => self.send_frame().await,
+            };
+            if went.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Listens to the recording that is looked at.
+    fn watch_room(&mut self) {
+        let now = self.view.room.as_ref().map(|room| &room.id);
+        if now != self.room_changes.as_ref().map(|(id, _)| id) {
+            self.room_changes = self.view.room.as_ref().map(|room| (room.id.clone(), room.changes()));
+        }
+    }
+
+    async fn send(&mut self, message: &impl Serialize) -> Result<(), Gone> {
+        let text = serde_json::to_string(message).map_err(|_| Gone)?;
+        let message = Message::Text(Utf8Bytes::from(text));
+        match timeout(PATIENCE, self.socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Gone),
+        }
+    }
+
+    async fn send_frame(&mut self) -> Result<(), Gone> {
+        self.is_dirty = false;
+        // It may read the disk, and takes its time for long messages.
+        let frame = block_in_place(|| self.view.frame(&self.app));
+        self.is_dirty |= self.view.is_behind();
+        self.is_shown = false;
+        self.next_frame = Instant::now() + FRAME;
+        self.send(&frame).await
+    }
+
+    async fn send_answer(&mut self, number: u64, outcome: Result<Value, Failure>) -> Result<(), Gone> {
+        self.is_dirty = true;
+        match outcome {
+            Ok(value) => self.send(&json!({"type": "answer", "number": number, "value": value})).await,
+            Err(reason) => self.send(&json!({"type": "failure", "number": number, "reason": reason})).await,
+        }
+    }
+
+    async fn take(&mut self, message: Message) -> Result<(), Gone> {
+        let text = match message {
+            Message::Text(text) => text,
+            Message::Close(_) => return Err(Gone),
+            Message::Binary(_) | Message::Ping(_) | Message::Pong(_) => return Ok(()),
+        };
+        let Numbered { number, request } = match serde_json::from_str(&text) {
+            Ok(request) => request,
+            Err(error) => {
+                let reason = format!("the page said something that is not understood: {error}");
+                return self.send_answer(0, Err(reason)).await;
+            }
+        };
+        let outcome = match request {
+            Request::Shown => {
+                self.is_shown = true;
+                return Ok(());
+            }
+            Request::Look { recording, session } => self.look(recording, session),
+            Request::Window { from, to } => {
+                self.view.set_window(from, to);
+                Ok(Value::Null)
+            }
+            Request::Wire { window, filter } => {
+                self.view.set_wire(window, filter);
+                Ok(Value::Null)
+            }
+            Request::At { rows } => self.at(rows),
+            Request::Earlier { position, before } => self.earlier(position, before),
+            Request::Message { row } => self.message(row),
+            Request::Find { row } => Ok(json!(self.view.wire.as_ref().and_then(|wire| wire.place(row)))),
+            Request::MessagesOf { position } => Ok(json!(self.messages_of(position))),
+            Request::Choices => Ok(json!(lists::choices(&self.app).into_string())),
+            Request::Withdraw { place, since } => {
+                let choice = self.app.remembered.all().into_iter().nth(place);
+                match choice.filter(|choice| choice.since == since) {
+                    Some(choice) => {
+                        self.app.remembered.withdraw(&choice);
+                        Ok(json!(lists::choices(&self.app).into_string()))
+                    }
+                    None => Err("this choice is withdrawn already".to_owned()),
+                }
+            }
+            Request::File { session, path, line } => {
+                block_in_place(|| files::show(&self.app, &session, &path, line))
+                    .map(|markup| json!(markup.into_string()))
+            }
+            request => return self.begin(number, request).await,
+        };
+        self.is_dirty = true;
+        if number == 0 && outcome.is_ok() {
+            return Ok(());
+        }
+        self.send_answer(number, outcome).await
+    }
+
+    /// Does what takes long beside everything else.
+    async fn begin(&mut self, number: u64, request: Request) -> Result<(), Gone> {
+        let Ok(permit) = self.answers.clone().try_reserve_owned() else {
+            return self.send_answer(number, Err("too many things are under way".to_owned())).await;
+        };
+        let app = Arc::clone(&self.app);
+        tokio::spawn(async move {
+            let outcome = actions::act(&app, request).await;
+            permit.send(Answer { number, outcome });
+        });
+        Ok(())
+    }
+
+    fn look(&mut self, recording: Option<String>, session: Option<String>) -> Result<Value, Failure> {
+        let room = match recording {
+            Some(id) => Some(block_in_place(|| self.app.room(&id))?),
+            None => None,
+        };
+        self.view.look(room, session.unwrap_or_default());
+        Ok(Value::Null)
+    }
+
+    fn at(&mut self, rows: Option<usize>) -> Result<Value, Failure> {
+        let (Some(rows), Some(room)) = (rows, self.view.room.clone()) else {
+            self.view.set_at(None);
+            return Ok(Value::Null);
+        };
+        let conversation = block_in_place(|| room.sessions_at(rows));
+        let session = (!self.view.session.is_empty()).then_some(&*self.view.session);
+        let snapshot = match conversation.session(session) {
+            Some(session) => session.snapshot(),
+            None => switchboard_session::Session::new(switchboard_protocol::Revision::Any).snapshot(),
+        };
+        self.view.set_at(Some((rows, snapshot)));
+        Ok(Value::Null)
+    }
+
+    fn earlier(&self, position: usize, before: usize) -> Result<Value, Failure> {
+        let snapshot = self.view.snapshot().ok_or("there is no session")?;
+        let entry = snapshot.entry(position).ok_or("this entry is gone")?;
+        let parts = render::earlier(&snapshot, entry, before, &self.app.cache);
+        Ok(json!(parts.iter().map(|part| &*part.html).collect::<Vec<_>>()))
+    }
+
+    fn message(&self, row: usize) -> Result<Value, Failure> {
+        let room = self.view.room.as_ref().ok_or("there is no recording")?;
+        let message = block_in_place(|| wire::message(room, row));
+        message.map(|markup| json!(markup.into_string())).ok_or("this message cannot be read".to_owned())
+    }
+
+    fn messages_of(&self, position: usize) -> Vec<u32> {
+        let (Some(room), Some(snapshot)) = (&self.view.room, self.view.snapshot()) else { return Vec::new() };
+        let Some(entry) = snapshot.entry(position) else { return Vec::new() };
+        room.trace().rows_of(&self.view.session, entry.kind(), entry.id())
+    }
+}

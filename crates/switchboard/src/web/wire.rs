@@ -1,0 +1,425 @@
+//! The inspector's list of messages, and one message in full.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use maud::{Markup, html};
+use serde::Serialize;
+use switchboard_session::{Change, ContentChange, FieldChange, Moment, RequestEvent, Side};
+use switchboard_store::Channel;
+
+use super::names::Names;
+use super::render;
+use super::request::Filter;
+use super::room::Room;
+use super::trace::{Folded, Row, Shape, Trace, fold, sender};
+use super::view::hash;
+
+/// How many messages a tab may have in sight.
+const MAX_WINDOW: usize = 200;
+
+/// How many messages are searched for a text before the tab gets a frame.
+const SEARCHED: usize = 20_000;
+
+/// How much of a message is shown in the list, in characters.
+const EXCERPT: usize = 160;
+
+/// How many methods, kinds and sessions there are to filter by.
+const MAX_CHOICES: usize = 500;
+
+/// How many excerpts a tab keeps.
+const MAX_EXCERPTS: usize = 4000;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct WireFrame {
+    /// How many messages the filter lets through.
+    total: usize,
+    /// How far the search has come, where it is not done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    searched: Option<usize>,
+    from: usize,
+    rows: Vec<WireRow>,
+    /// What there is to filter by.
+    methods: Vec<String>,
+    kinds: Vec<String>,
+    sessions: Vec<String>,
+    /// Milliseconds, messages and bytes of spans of time.
+    rates: (i64, Vec<(u64, u64)>),
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct WireRow {
+    row: usize,
+    /// Milliseconds since the first.
+    time: i64,
+    /// `in`, `out` or `note`.
+    direction: &'static str,
+    /// Whether it is the other side of a translation.
+    other: bool,
+    shape: &'static str,
+    name: String,
+    session: String,
+    size: u32,
+    /// Milliseconds between question and answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency: Option<i64>,
+    problem: bool,
+    excerpt: String,
+}
+
+/// What one tab sees of the messages.
+pub(crate) struct WireView {
+    filter: Filter,
+    window: Range<usize>,
+    /// The rows that the filter lets through.
+    rows: Vec<u32>,
+    scanned: usize,
+    behind: bool,
+    entry_rows: Option<HashSet<u32>>,
+    excerpts: HashMap<usize, String>,
+    sent: u64,
+}
+
+/// A filter in numbers.
+struct Numbers {
+    method: Option<u16>,
+    kind: Option<u16>,
+    session: Option<u16>,
+}
+
+impl WireView {
+    pub(crate) fn new(filter: Filter, window: (usize, usize)) -> Self {
+        let mut view = WireView {
+            filter,
+            window: 0..0,
+            rows: Vec::new(),
+            scanned: 0,
+            behind: false,
+            entry_rows: None,
+            excerpts: HashMap::new(),
+            sent: 0,
+        };
+        view.set_window(window);
+        view
+    }
+
+    pub(crate) fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    pub(crate) fn set_window(&mut self, (from, to): (usize, usize)) {
+        self.window = from..to.clamp(from, from.saturating_add(MAX_WINDOW));
+    }
+
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// The place of a row in the list.
+    pub(crate) fn place(&self, row: usize) -> Option<usize> {
+        self.rows.binary_search(&u32::try_from(row).ok()?).ok()
+    }
+
+    /// What the tab must be told, if anything.
+    pub(crate) fn frame(&mut self, room: &Room, session: &str) -> Option<WireFrame> {
+        self.extend(room, session);
+        let end = self.window.end.min(self.rows.len());
+        let start = self.window.start.min(end);
+        let wanted: Vec<usize> = self.rows[start..end].iter().map(|row| *row as usize).collect();
+        self.read_excerpts(room, &wanted);
+        let trace = room.trace();
+        let rows = wanted.iter().filter_map(|&row| self.wire_row(&trace, row)).collect();
+        let (width, spans) = trace.rates().spans();
+        let spans = spans.iter().map(|span| (span.messages, span.bytes)).collect();
+        let [methods, kinds, sessions] = choices(&trace);
+        let frame = WireFrame {
+            total: self.rows.len(),
+            searched: self.behind.then_some(self.scanned),
+            from: start,
+            rows,
+            methods,
+            kinds,
+            sessions,
+            rates: (width, spans),
+        };
+        drop(trace);
+        let hash = serde_json::to_string(&frame).map_or(0, |text| hash(&text));
+        let is_new = std::mem::replace(&mut self.sent, hash) != hash;
+        is_new.then_some(frame)
+    }
+
+    /// Takes in rows that have come since.
+    fn extend(&mut self, room: &Room, session: &str) {
+        let trace = room.trace();
+        let end = trace.rows().len();
+        let numbers = self.numbers(trace.names());
+        self.entry_rows = self.filter.entry.map(|position| {
+            let entry = trace.session(session).and_then(|state| state.entry(position));
+            let rows = entry.map(|entry| trace.rows_of(session, entry.kind(), entry.id()));
+            rows.unwrap_or_default().into_iter().collect()
+        });
+        let Some(numbers) = numbers else {
+            self.behind = false;
+            return;
+        };
+        let limit = if self.filter.text.is_empty() { usize::MAX } else { SEARCHED };
+        let end_now = end.min(self.scanned.saturating_add(limit));
+        let mut matching: Vec<u32> = (self.scanned..end_now)
+            .filter(|&number| {
+                trace.rows().get(number).is_some_and(|row| self.lets_through(row, number, &numbers))
+            })
+            .map(|number| number as u32)
+            .collect();
+        drop(trace);
+        if !self.filter.text.is_empty() {
+            let text = self.filter.text.to_lowercase();
+            let found: HashSet<usize> = room
+                .texts(self.scanned..end_now)
+                .into_iter()
+                .filter(|(_, candidate)| candidate.to_lowercase().contains(&text))
+                .map(|(row, _)| row)
+                .collect();
+            matching.retain(|row| found.contains(&(*row as usize)));
+        }
+        self.rows.append(&mut matching);
+        self.scanned = end_now;
+        self.behind = end_now < end;
+    }
+
+    /// `None` when the filter names something that has not come up.
+    fn numbers(&self, names: &Names) -> Option<Numbers> {
+        let number = |word: &str| match word {
+            "" => Some(None),
+            word => names.find(word).map(Some),
+        };
+        Some(Numbers {
+            method: number(&self.filter.method)?,
+            kind: number(&self.filter.kind)?,
+            session: number(&self.filter.session)?,
+        })
+    }
+
+    fn lets_through(&self, row: &Row, number: usize, numbers: &Numbers) -> bool {
+        let (direction, is_other) = direction(row.channel);
+        let side = match (direction, is_other) {
+            ("note", _) => "notes",
+            (_, true) => "other",
+            (_, false) => "main",
+        };
+        (self.filter.direction.is_empty() || self.filter.direction == direction)
+            && (self.filter.side.is_empty() || self.filter.side == side)
+            && numbers.method.is_none_or(|method| row.method == method)
+            && numbers.kind.is_none_or(|kind| row.kind == kind)
+            && numbers.session.is_none_or(|session| row.session == session)
+            && (!self.filter.problems || row.is_problem)
+            && self.entry_rows.as_ref().is_none_or(|rows| rows.contains(&(number as u32)))
+    }
+
+    fn read_excerpts(&mut self, room: &Room, wanted: &[usize]) {
+        if self.excerpts.len() > MAX_EXCERPTS {
+            self.excerpts.clear();
+        }
+        let mut missing = wanted.iter().copied().filter(|row| !self.excerpts.contains_key(row)).peekable();
+        let mut texts = Vec::new();
+        // Rows that follow each other are read together.
+        while let Some(first) = missing.next() {
+            let mut end = first + 1;
+            while missing.next_if_eq(&end).is_some() {
+                end += 1;
+            }
+            texts.extend(room.texts(first..end));
+        }
+        for (row, text) in texts {
+            self.excerpts.insert(row, excerpt(&text));
+        }
+    }
+
+    fn wire_row(&self, trace: &Trace, number: usize) -> Option<WireRow> {
+        let row = trace.rows().get(number)?;
+        let (direction, other) = direction(row.channel);
+        let began = trace.rows().first()?.time;
+        Some(WireRow {
+            row: number,
+            time: row.time - began,
+            direction,
+            other,
+            shape: shape(row),
+            name: name(trace, row),
+            session: trace.names().word(row.session).to_owned(),
+            size: row.size,
+            latency: latency(trace, row),
+            problem: row.is_problem,
+            excerpt: self.excerpts.get(&number).cloned().unwrap_or_default(),
+        })
+    }
+}
+
+fn direction(channel: Channel) -> (&'static str, bool) {
+    match sender(channel) {
+        Some((Side::Agent, other)) => ("in", other),
+        Some((Side::Client, other)) => ("out", other),
+        None => ("note", false),
+    }
+}
+
+fn shape(row: &Row) -> &'static str {
+    match (row.shape, row.channel) {
+        (Shape::Request, _) => "request",
+        (Shape::Notification, _) => "notification",
+        (Shape::Result, _) => "result",
+        (Shape::Error, _) => "error",
+        (Shape::Note, Channel::StandardError) => "stderr",
+        (Shape::Note, Channel::Process) => "process",
+        (Shape::Note, _) => "problem",
+    }
+}
+
+fn name(trace: &Trace, row: &Row) -> String {
+    let names = trace.names();
+    match (row.kind, row.method) {
+        (0, 0) => shape(row).to_owned(),
+        (0, method) => names.word(method).to_owned(),
+        (kind, _) => names.word(kind).to_owned(),
+    }
+}
+
+fn latency(trace: &Trace, row: &Row) -> Option<i64> {
+    let partner = trace.rows().get(row.partner()?)?;
+    Some((row.time - partner.time).abs())
+}
+
+/// What there is to filter by: methods, kinds of updates, sessions.
+fn choices(trace: &Trace) -> [Vec<String>; 3] {
+    trace.used_names().map(|numbers| {
+        let words = numbers.iter().map(|&number| trace.names().word(number).to_owned());
+        let mut words: Vec<String> = words.take(MAX_CHOICES).collect();
+        words.sort_unstable();
+        words
+    })
+}
+
+/// The telling part of a message: what is behind the envelope.
+fn excerpt(text: &str) -> String {
+    let behind = |key: &&str| text.find(*key).map(|place| &text[place + key.len()..]);
+    let words = [r#""text":""#, r#""title":""#].iter().find_map(behind);
+    let value = [r#""update":"#, r#""params":"#, r#""result":"#, r#""error":"#].iter().find_map(behind);
+    let telling: String = match (words, value) {
+        // Up to the quote at the end, or to one inside: this is only a taste.
+        (Some(words), _) => words.chars().take_while(|&character| character != '"').take(EXCERPT).collect(),
+        (None, value) => value.unwrap_or(text).chars().take(EXCERPT).collect(),
+    };
+    crate::terminal::text::visible_line(&telling)
+}
+
+/// One message in full, with its partner and what it changed.
+pub(crate) fn message(room: &Room, number: usize) -> Option<Markup> {
+    let text = room.texts(number..number + 1).into_iter().next().map(|(_, text)| text)?;
+    let changed = changes_of(room, number, &text);
+    let trace = room.trace();
+    let row = trace.rows().get(number)?;
+    let (way, is_other) = direction(row.channel);
+    let way = match way {
+        "in" => "from the agent",
+        "out" => "to the agent",
+        _ => "beside the messages",
+    };
+    let entry = trace.entry_of(number);
+    Some(html! {
+        header class="detail-head" {
+            h2 { (render::visible_line(&name(&trace, row))) }
+            p class="meta" {
+                "#" (number + 1) " · " (shape(row)) " · " (way)
+                @if is_other { " · other side of the bridge" }
+                " · " (row.size) " bytes"
+                @if let Some(latency) = latency(&trace, row) { " · " (latency) " ms" }
+            }
+            p class="actions" {
+                @if let Some(partner) = row.partner() {
+                    button type="button" data-action="message" data-row=(partner) {
+                        @if row.shape == Shape::Request { "Its answer" } @else { "Its question" }
+                    }
+                }
+                @if let Some((session, position)) = &entry {
+                    button type="button" data-action="entry" data-position=(position) data-session=(session) {
+                        "The entry that it made"
+                    }
+                }
+                @if row.channel.is_message() {
+                    button type="button" data-action="at" data-rows=(number + 1) { "The session after this" }
+                }
+                button type="button" data-action="copy-message" { "Copy" }
+            }
+        }
+        @if let Some(problem) = trace.problem(number) { p class="problem" role="note" { (render::visible(problem)) } }
+        @if !changed.is_empty() {
+            ul class="changed" aria-label="What it changed" { @for line in &changed { li { (line) } } }
+        }
+        @if row.channel.is_message() {
+            (render::json_block(&text))
+        } @else {
+            pre { code { (render::visible(&text)) } }
+        }
+    })
+}
+
+/// What a message changed in its session, in words.
+fn changes_of(room: &Room, number: usize, text: &str) -> Vec<String> {
+    let (channel, time, is_translated) = {
+        let trace = room.trace();
+        let Some(row) = trace.rows().get(number) else { return Vec::new() };
+        (row.channel, row.time, trace.is_translated())
+    };
+    let Some((side, false)) = sender(channel) else { return Vec::new() };
+    if is_translated {
+        return Vec::new();
+    }
+    let mut conversation = room.sessions_at(number);
+    match fold(&mut conversation, side, text, Moment(time.unsigned_abs())) {
+        Folded::Step { step: Some(step), .. } => step.changes.iter().map(describe).collect(),
+        Folded::Step { .. } | Folded::Refused(_) => Vec::new(),
+    }
+}
+
+fn describe(change: &Change) -> String {
+    let event = |event: &RequestEvent| match event {
+        RequestEvent::Opened => "asked",
+        RequestEvent::Answered => "answered",
+        RequestEvent::Cancelled => "taken back",
+        RequestEvent::Completed => "completed",
+    };
+    match change {
+        Change::Entry(entry) => {
+            let mut parts = Vec::new();
+            if entry.created {
+                parts.push("created".to_owned());
+            }
+            match entry.content {
+                ContentChange::Kept => {}
+                ContentChange::Appended(count) => parts.push(format!("{count} appended")),
+                ContentChange::Replaced(_) => parts.push("content replaced".to_owned()),
+            }
+            for (field, what) in entry.fields.iter() {
+                let what = if what == FieldChange::Set { "set" } else { "cleared" };
+                parts.push(format!("{} {what}", field.key()));
+            }
+            let kind = entry.kind.as_str().replace('_', " ");
+            format!("{kind} {}: {}", entry.position + 1, parts.join(", "))
+        }
+        Change::State => "the session's state".to_owned(),
+        Change::Title => "the title".to_owned(),
+        Change::Info => "the session's time or metadata".to_owned(),
+        Change::Commands => "the commands".to_owned(),
+        Change::ConfigOptions => "the options".to_owned(),
+        Change::Usage => "usage or cost".to_owned(),
+        Change::Plan { index, created } => {
+            format!("plan {}: {}", index + 1, if *created { "created" } else { "replaced" })
+        }
+        Change::Permission { index, event: what } => format!("permission {}: {}", index + 1, event(what)),
+        Change::Elicitation { index, event: what } => {
+            format!("request for data {}: {}", index + 1, event(what))
+        }
+        Change::Notice => "a notice".to_owned(),
+        Change::Unknown { .. } => "an update of an unknown kind was kept".to_owned(),
+        Change::Replayed => "the history took the place of the transcript".to_owned(),
+    }
+}

@@ -1,0 +1,205 @@
+//! Agents without a history, which get one from the store.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// Agents that know nothing but the session which they have just made. They say which session they heard.
+const VERSION_1: &str = r#"
+say() { printf '%s\n' "$1"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  session=$(printf '%s' "$line" | sed -n 's/.*"sessionId":"\([^"]*\)".*/\1/p')
+  case "$line" in
+    *'"initialize"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":1,"agentInfo":{"name":"forgetful","version":"1"},"agentCapabilities":{},"authMethods":[]}}' ;;
+    *'"session/new"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"agent-'$$'"}}' ;;
+    *'"session/prompt"'*)
+      say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"'"$session"'","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"heard in '"$session"'"}}}}'
+      say '{"jsonrpc":"2.0","id":'"$id"',"result":{"stopReason":"end_turn"}}' ;;
+    *'"id"'*) say '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32601,"message":"no such method"}}' ;;
+  esac
+done
+"#;
+
+const VERSION_2: &str = r#"
+say() { printf '%s\n' "$1"; }
+update() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"'"$session"'","update":'"$1"'}}'; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  session=$(printf '%s' "$line" | sed -n 's/.*"sessionId":"\([^"]*\)".*/\1/p')
+  case "$line" in
+    *'"initialize"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":2,"info":{"name":"forgetful-2","version":"1"},"capabilities":{"session":{}}}}' ;;
+    *'"session/new"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"agent-'$$'"}}' ;;
+    *'"session/prompt"'*)
+      say '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u-'$id'"}}'
+      update '{"sessionUpdate":"user_message","messageId":"u-'$id'","content":[{"type":"text","text":"question"}]}'
+      update '{"sessionUpdate":"state_update","state":"running"}'
+      update '{"sessionUpdate":"agent_message_chunk","messageId":"m-'$id'","content":{"type":"text","text":"heard in '"$session"'"}}'
+      update '{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}' ;;
+    *'"id"'*) say '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32601,"message":"no such method"}}' ;;
+  esac
+done
+"#;
+
+struct Client {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    version: u16,
+    asked: u64,
+}
+
+impl Client {
+    fn start(store: &str, agent: &str, version: u16) -> (Self, Value) {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_switchboard"))
+            .args(["bridge", "--record", "--store", store, "--", "sh", "-c", agent])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let input = process.stdin.take().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let mut client = Client { process, input, output, version, asked: 0 };
+        let params = if version == 1 {
+            json!({"protocolVersion": 1, "clientCapabilities": {}})
+        } else {
+            json!({"protocolVersion": 2, "info": {"name": "test", "version": "1"}, "capabilities": {}})
+        };
+        let (_, answer) = client.ask("initialize", params);
+        (client, answer["result"].clone())
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "values are written in place")]
+    fn ask(&mut self, method: &str, params: Value) -> (Vec<Value>, Value) {
+        self.asked += 1;
+        let request = json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
+        writeln!(self.input, "{request}").unwrap();
+        let mut before = Vec::new();
+        loop {
+            let message = self.hear();
+            if message["id"] == self.asked {
+                return (before, message);
+            }
+            before.push(message);
+        }
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.output.read_line(&mut line).unwrap() > 0, "it ended");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn new_session(&mut self) -> String {
+        let (_, answer) = self.ask("session/new", json!({"cwd": "/w", "mcpServers": []}));
+        answer["result"]["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    /// The words of a turn, all of it in this session.
+    fn prompt(&mut self, session: &str, text: &str) -> String {
+        let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
+        let (mut updates, answer) = self.ask("session/prompt", prompt);
+        assert!(answer["result"].is_object(), "{answer}");
+        while self.version == 2 && !updates.iter().any(|line| line.to_string().contains("end_turn")) {
+            updates.push(self.hear());
+        }
+        assert!(updates.iter().all(|line| line["params"]["sessionId"] == session), "{updates:?}");
+        words(&updates, "agent_message_chunk").concat()
+    }
+
+    /// The history of an old session.
+    fn load(&mut self, session: &str) -> Vec<Value> {
+        let method = if self.version == 1 { "session/load" } else { "session/resume" };
+        let mut params = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+        if self.version == 2 {
+            params["replayFrom"] = json!({"type": "start"});
+        }
+        let (history, answer) = self.ask(method, params);
+        assert!(answer["result"].is_object(), "{answer}");
+        assert!(history.iter().all(|line| line["params"]["sessionId"] == session), "{history:?}");
+        history
+    }
+
+    fn listed(&mut self) -> Vec<Value> {
+        let (_, answer) = self.ask("session/list", json!({"cwd": "/w"}));
+        answer["result"]["sessions"].as_array().unwrap_or_else(|| panic!("{answer}")).clone()
+    }
+
+    fn end(mut self) {
+        drop(self.input);
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+fn words(updates: &[Value], kind: &str) -> Vec<String> {
+    let of_kind = updates.iter().map(|line| &line["params"]["update"]).filter(|u| u["sessionUpdate"] == kind);
+    of_kind.map(|update| update["content"]["text"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn an_agent_of_version_1_gets_list_and_load_for_clients_of_either_version() {
+    for version in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.sqlite3");
+        let store = store.to_str().unwrap();
+        let (mut client, _) = Client::start(store, VERSION_1, version);
+        let session = client.new_session();
+        assert_eq!(client.prompt(&session, "first"), format!("heard in {session}"));
+        client.end();
+
+        let mut notices = 0;
+        for round in 2..4 {
+            let (mut client, introduction) = Client::start(store, VERSION_1, version);
+            if version == 1 {
+                assert_eq!(introduction["agentCapabilities"]["loadSession"], true);
+                assert!(introduction["agentCapabilities"]["sessionCapabilities"]["list"].is_object());
+            }
+            let listed = client.listed();
+            assert_eq!((&listed[0]["sessionId"], &listed[0]["title"]), (&json!(session), &json!("first")));
+            let history = client.load(&session);
+            let told = serde_json::to_string(&history).unwrap();
+            assert!(told.contains("first") && told.contains(&format!("heard in {session}")), "{told}");
+            // It is said once, however often the session is opened.
+            notices = told.matches("The agent does not remember this session").count();
+            assert_eq!(told.contains("second"), round == 3, "{told}");
+            let heard = client.prompt(&session, "second");
+            assert!(heard.contains("heard in agent-") && !heard.contains(&session), "{heard}");
+            // Once more in the same conversation.
+            let again = serde_json::to_string(&client.load(&session)).unwrap();
+            assert!(again.contains("first"), "{again}");
+            let (_, unknown) = client.ask(
+                if version == 1 { "session/load" } else { "session/resume" },
+                json!({"sessionId": "nobody", "cwd": "/w", "mcpServers": [], "replayFrom": {"type": "start"}}),
+            );
+            assert!(unknown["error"].is_object(), "{unknown}");
+            client.end();
+        }
+        assert_eq!(notices, 1, "version {version}");
+    }
+}
+
+#[test]
+fn an_agent_of_version_2_without_them_gets_list_and_resume() {
+    for version in [2, 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.sqlite3");
+        let store = store.to_str().unwrap();
+        let (mut client, _) = Client::start(store, VERSION_2, version);
+        let session = client.new_session();
+        assert_eq!(client.prompt(&session, "question"), format!("heard in {session}"));
+        client.end();
+        let (mut client, _) = Client::start(store, VERSION_2, version);
+        assert_eq!(client.listed()[0]["sessionId"], json!(session));
+        let history = serde_json::to_string(&client.load(&session)).unwrap();
+        assert!(
+            history.contains("question") && history.contains(&format!("heard in {session}")),
+            "{history}"
+        );
+        assert_eq!(history.matches("The agent does not remember this session").count(), 1, "{history}");
+        let heard = client.prompt(&session, "more");
+        assert!(heard.contains("heard in agent-") && !heard.contains(&session), "{heard}");
+        client.end();
+    }
+}

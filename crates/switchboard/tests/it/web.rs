@@ -1,0 +1,27 @@
+//! `switchboard open` in a real Chromium: what a person sees and clicks, and what an attacker tries. Screenshots are
+//! left in `target/screenshots/`.
+
+mod attacks;
+mod diffs;
+mod hostile;
+mod inspector;
+mod looks;
+mod messages;
+mod opened;
+mod permissions;
+mod readme;
+mod scripted_agent;
+mod sessions;
+mod talk;
+mod work;
+
+#[test]
+fn every_file_of_the_web_tests_is_a_module() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/web");
+    let main = std::fs::read_to_string(format!("{folder}.rs")).unwrap();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let module = name.trim_end_matches(".rs");
+        assert!(main.contains(&format!("mod {module};")), "{name} is not declared in web.rs");
+    }
+}

@@ -1,0 +1,249 @@
+//! What the agent asks, and what is answered.
+
+use super::talk::{Talk, done, say};
+
+#[test]
+fn a_permission_shows_what_it_is_about() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.say("permission");
+    page.wait_for("[data-question] h3 :: config.json?");
+    page.wait_for("[data-question] :: It turns debugging on.");
+    page.wait_for("[data-question] .df .path :: config.json");
+    page.wait_for("[data-question] ins :: \"debug\": true");
+    page.wait_for("#state :: waits for you");
+    let config = talk.place.work().join("switchboard-demo/config.json");
+    assert!(std::fs::read_to_string(&config).unwrap().contains("false"));
+    page.screenshot("permission");
+    page.click("[data-question] button :: allow once");
+    page.wait_for("article.e-agent :: Debugging is on.");
+    page.wait_gone("[data-question]");
+    done(page);
+    assert!(std::fs::read_to_string(&config).unwrap().contains("true"));
+    // What was asked and answered stays with the tool call.
+    page.wait_for("article.e-tool :: allow once");
+    talk.all_is_well();
+}
+
+#[test]
+fn a_rejected_edit_is_not_made() {
+    let talk = Talk::with_demo();
+    talk.say("permission");
+    talk.page.click("[data-question] button :: reject once");
+    talk.page.wait_for("article.e-agent :: Debugging stays off.");
+    talk.page.wait_for("article.e-tool :: failed");
+    let config = talk.place.work().join("switchboard-demo/config.json");
+    assert!(std::fs::read_to_string(config).unwrap().contains("false"));
+    talk.all_is_well();
+}
+
+#[test]
+fn a_command_is_shown_exactly_and_with_its_folder() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.say("command");
+    page.wait_for("[data-question] .cmd :: rm -rf build && make");
+    page.wait_for(&format!("[data-question] :: in {}", talk.place.work().display()));
+    page.click("[data-question] button :: allow once");
+    page.wait_for("article.e-tool .screen :: nothing to be done");
+    done(page);
+    talk.all_is_well();
+}
+
+#[test]
+fn buttons_do_nothing_in_the_first_half_second() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    // As soon as there is a button: a click in it, and a key.
+    page.eval(
+        "globalThis.early = [], void new MutationObserver(() => {
+            const button = document.querySelector('[data-question] [data-option]');
+            if (!button || early.length) return;
+            early.push(button.disabled);
+            button.click();
+            document.dispatchEvent(new KeyboardEvent('keydown', { altKey: true, code: 'Digit1', bubbles: true }));
+        }).observe(document.body, { childList: true, subtree: true })",
+    );
+    talk.say("ask");
+    page.wait_for("[data-question] button :: Yes, go on");
+    assert_eq!(page.eval("early"), serde_json::json!([true]));
+    // A message to the server that goes around the page's own rule does not help either.
+    page.wait_until("find('[data-question] [data-option]:not(:disabled)').length === 3");
+    assert_eq!(page.count("[data-question]"), 1);
+    assert_eq!(page.count("article.e-agent"), 0);
+    page.click("[data-question] button :: No, stop");
+    page.wait_for("article.e-agent :: Then I stop.");
+    talk.all_is_well();
+}
+
+#[test]
+fn the_server_itself_refuses_an_early_answer() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    // A second connection, as a script could open one, answers every question the moment it hears of it.
+    page.eval(
+        "new Promise(resolve => {
+            globalThis.heard = [];
+            const socket = new WebSocket(`ws://${location.host}/socket`);
+            socket.onopen = () => { socket.send(JSON.stringify({ type: 'look' })); resolve(0); };
+            socket.onmessage = event => {
+                const message = JSON.parse(event.data);
+                if (message.type === 'frame') socket.send(JSON.stringify({ type: 'shown' }));
+                const id = /data-question=\"([^\"]*)\"/.exec(message.panels?.questions ?? '');
+                if (id) socket.send(JSON.stringify({ type: 'choose', id: id[1].replaceAll('&quot;', '\"'), option: 'yes', number: 1 }));
+                if (message.number === 1) heard.push([message.type, message.reason]);
+            };
+        })",
+    );
+    talk.say("ask");
+    let heard = page.wait_until("heard.length && heard");
+    assert_eq!(heard[0][0], "failure", "{heard}");
+    page.click("[data-question] button :: No, stop");
+    page.wait_for("article.e-agent :: Then I stop.");
+    talk.all_is_well();
+}
+
+#[test]
+fn keys_answer_without_a_mouse() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.say("ask");
+    page.wait_until("find('[data-question] [data-option]:not(:disabled)').length === 3");
+    page.press("Alt+2");
+    page.wait_for("article.e-agent :: Then I stop.");
+    done(page);
+    talk.say("ask");
+    page.wait_until("find('[data-question] [data-option]:not(:disabled)').length === 3");
+    page.eval("document.querySelector('[data-question] [data-option]').focus()");
+    page.press("Tab");
+    page.press("Shift+Tab");
+    page.press("Space");
+    page.wait_for("article.e-agent :: Then I go on.");
+    talk.all_is_well();
+}
+
+#[test]
+fn an_option_of_an_unknown_kind_is_no_permission() {
+    let talk = Talk::with_demo();
+    talk.say("ask");
+    talk.page.wait_for("[data-question] button :: unknown meaning: _demo_later");
+    talk.page.click("[data-question] button :: Ask me later");
+    talk.page.wait_for("article.e-agent :: Then I stop.");
+    talk.all_is_well();
+}
+
+#[test]
+fn an_unknown_subject_is_shown_as_it_came() {
+    let talk = Talk::with_demo();
+    talk.say("mystery");
+    talk.page.wait_for("[data-question] :: Cast a spell?");
+    talk.page.wait_for("[data-question] :: _demo_spell");
+    talk.page.wait_for("[data-question] :: abracadabra");
+    talk.page.screenshot("permission-unknown");
+    talk.page.click("[data-question] button :: reject once");
+    talk.page.wait_for("article.e-agent :: Then I stop.");
+    talk.all_is_well();
+}
+
+#[test]
+fn cancelling_takes_the_question_away() {
+    let talk = Talk::with_demo();
+    talk.say("ask");
+    talk.page.wait_for("[data-question]");
+    talk.page.click("#cancel");
+    talk.page.wait_gone("[data-question]");
+    done(&talk.page);
+    talk.all_is_well();
+}
+
+#[test]
+fn an_answer_in_one_tab_is_an_answer_in_all() {
+    let talk = Talk::with_demo();
+    let other = talk
+        .visitor
+        .open(talk.page.wait_until("location.pathname.startsWith('/r/') && location.href").as_str().unwrap());
+    talk.say("ask");
+    other.wait_for("article.e-user :: ask");
+    other.wait_for("[data-question] button :: Yes, go on");
+    talk.page.click("[data-question] button :: Yes, go on");
+    other.wait_gone("[data-question]");
+    other.wait_for("article.e-agent :: Then I go on.");
+    // And the other way round.
+    done(&other);
+    say(&other, "ask");
+    talk.page.wait_for("[data-question]");
+    other.click("[data-question] button :: No, stop");
+    talk.page.wait_gone("[data-question]");
+    talk.page.wait_for("article.e-agent :: Then I stop.");
+    talk.all_is_well();
+    assert_eq!(other.complaints(), [""; 0]);
+}
+
+#[test]
+fn several_questions_wait_at_once() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    // A second session of the same agent asks, too.
+    talk.say("ask");
+    page.wait_for("[data-question]");
+    page.click("[data-action=new]");
+    page.wait_until("document.body.dataset.activity === 'idle' && find('article').length === 0");
+    talk.say("command");
+    page.wait_for("[data-question] :: Run a command?");
+    page.click("[data-question] button :: reject once");
+    page.wait_for("article.e-agent :: You chose");
+    page.eval("history.back()");
+    page.wait_for("[data-question] button :: Yes, go on");
+    page.click("[data-question] button :: Yes, go on");
+    page.wait_for("article.e-agent :: Then I go on.");
+    talk.all_is_well();
+}
+
+#[test]
+fn a_choice_for_always_is_remembered_and_can_be_withdrawn() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.say("command");
+    page.click("[data-question] button :: allow always");
+    page.wait_for("article.e-agent :: You chose");
+    done(page);
+    // Not asked again.
+    talk.ask("command");
+    assert_eq!(page.count("[data-question]"), 0);
+    assert_eq!(page.count("article.e-agent :: You chose"), 2);
+    page.click("#show-sessions");
+    page.click("[data-action=choices]");
+    page.wait_for("dialog :: Always allow: Run a command?");
+    page.screenshot("choices");
+    page.click("dialog [data-action=withdraw]");
+    page.wait_for("dialog :: No choice has been made for always.");
+    page.press("Escape");
+    page.wait_gone("dialog");
+    talk.say("command");
+    page.wait_for("[data-question] :: Run a command?");
+    page.click("[data-question] button :: reject once");
+    done(page);
+    talk.all_is_well();
+}
+
+#[test]
+fn a_form_is_filled_in_and_sent() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.say("form");
+    page.wait_for("[data-question] :: Who are you?");
+    page.wait_for("[data-question] label :: Your name");
+    page.click("[data-question] button :: Send");
+    // The name is required: nothing was sent.
+    page.wait_for("[data-question] :: Who are you?");
+    page.type_into("[data-question] input[type=text]", "Ada");
+    page.screenshot("form");
+    page.click("[data-question] button :: Send");
+    page.wait_for("article.e-agent :: Ada");
+    page.wait_for("article.e-agent :: green");
+    done(page);
+    talk.say("form");
+    page.click("[data-question] button :: Decline");
+    page.wait_for("article.e-agent :: You would rather not say.");
+    talk.all_is_well();
+}

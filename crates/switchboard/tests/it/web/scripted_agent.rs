@@ -1,0 +1,52 @@
+//! An agent that says exactly what a test wrote down.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// The id of its only session.
+pub(crate) const SESSION: &str = "scripted";
+
+/// Answers what every client asks first, and says the lines of a file when it is prompted.
+const SCRIPT: &str = r#"#!/bin/sh
+while IFS= read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),"method".*/\1/p')
+    case $line in
+    *'"method":"initialize"'*) result=$INITIALIZED ;;
+    *'"method":"session/new"'*) result=$OPENED ;;
+    *'"method":"session/prompt"'*) result='{"messageId":"prompt"}' ;;
+    *) continue ;;
+    esac
+    printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+    case $line in *'"method":"session/prompt"'*) cat "$LINES_TO_SAY" ;; esac
+done
+"#;
+
+/// Writes the agent into a folder, and gives its command line.
+pub(crate) fn scripted_agent(folder: &Path, opened: &Value, lines: &[Value]) -> PathBuf {
+    let said = folder.join("agent-lines.jsonl");
+    std::fs::write(&said, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    let initialized = json!({
+        "protocolVersion": 2, "info": { "name": "scripted", "version": "1" }, "capabilities": { "session": {} },
+    });
+    let mut opened = opened.clone();
+    opened["sessionId"] = SESSION.into();
+    let head = |name: &str, value: &str| format!("{name}='{}'\n", value.replace('\'', r"'\''"));
+    let (shebang, rest) = SCRIPT.split_once('\n').unwrap();
+    let script = [
+        format!("{shebang}\n"),
+        head("INITIALIZED", &initialized.to_string()),
+        head("OPENED", &opened.to_string()),
+        head("LINES_TO_SAY", said.to_str().unwrap()),
+        rest.to_owned(),
+    ]
+    .concat();
+    let program = folder.join("scripted-agent");
+    std::fs::write(&program, script).unwrap();
+    program
+}
+
+/// A `session/update` of its session.
+pub(crate) fn update(update: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": SESSION, "update": update } })
+}

@@ -1,0 +1,120 @@
+//! Sessions that come and go: new, earlier, recorded, after a restart.
+
+use switchboard_browser::Browser;
+
+use super::opened::Opened;
+use super::talk::{Talk, done};
+
+#[test]
+fn a_new_session_begins_empty_and_the_old_one_stays() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.ask("hello");
+    let first = page.eval("location.pathname");
+    page.click("[data-action=new]");
+    page.wait_until(&format!("location.pathname !== {first} && find('article').length === 0"));
+    talk.ask("second");
+    page.wait_for("article.e-agent :: You said: second");
+    assert_eq!(page.count("article :: Hello!"), 0);
+    page.click("#show-sessions");
+    page.wait_until("find('#session-list h3').length > 0");
+    page.screenshot("sessions");
+    page.click("#session-list [data-action=look] :: demo-1");
+    page.wait_for("article.e-agent :: Hello!");
+    assert_eq!(page.eval("location.pathname"), first);
+    page.eval("history.back()");
+    page.wait_for("article.e-agent :: You said: second");
+    talk.all_is_well();
+}
+
+#[test]
+fn a_reload_shows_the_same() {
+    let talk = Talk::with_demo();
+    talk.ask("replace");
+    talk.page.wait_for("article.e-agent :: Now it is right.");
+    let before = talk.page.texts("article");
+    talk.page.reload();
+    talk.page.wait_for("article.e-agent :: Now it is right.");
+    assert_eq!(talk.page.texts("article"), before);
+    talk.say("ask");
+    talk.page.wait_for("[data-question]");
+    talk.page.reload();
+    talk.page.click("[data-question] button :: Yes, go on");
+    talk.page.wait_for("article.e-agent :: Then I go on.");
+    talk.all_is_well();
+}
+
+#[test]
+fn a_restart_shows_what_was_recorded() {
+    let mut talk = Talk::with_demo();
+    talk.ask("edit");
+    talk.page.wait_for("article.e-tool :: 5 files");
+    done(&talk.page);
+    let path = talk.page.eval("location.pathname").as_str().unwrap().to_owned();
+    talk.all_is_well();
+    drop(std::mem::replace(&mut talk.opened, Opened::start(&talk.place, &[])));
+    let page = talk.visitor.open(&talk.opened.link);
+    page.wait_until("document.body.dataset.activity === 'idle'");
+    page.visit(&format!("http://{}{path}", talk.opened.host()));
+    page.wait_for("article.e-tool :: 5 files");
+    page.wait_for("article.e-tool .op-mov");
+    // Nothing can be said in it.
+    page.wait_until("document.body.dataset.activity === 'recording'");
+    assert_eq!(page.count("#composer"), 0);
+    page.screenshot("recording");
+    page.click("#show-sessions");
+    page.wait_for("#session-list :: Recorded");
+    page.type_into("#query", "gentlemen OR letter");
+    assert_eq!(page.complaints(), [""; 0]);
+}
+
+#[test]
+fn recorded_sessions_are_found_by_what_was_said() {
+    let mut talk = Talk::with_demo();
+    talk.ask("a rare word: xylophone");
+    talk.all_is_well();
+    drop(std::mem::replace(&mut talk.opened, Opened::start(&talk.place, &[])));
+    let visitor = Browser::shared().visitor();
+    let page = visitor.open(&talk.opened.link);
+    page.wait_until("document.body.dataset.activity === 'idle'");
+    page.click("#show-sessions");
+    page.type_into("#query", "xylophone");
+    page.wait_for("#session-list :: Found");
+    page.click("#session-list [data-action=look] :: xylophone");
+    page.wait_for("article :: xylophone");
+    page.wait_until("document.body.dataset.activity === 'recording'");
+    assert_eq!(page.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_tab_that_lost_the_server_says_so() {
+    let talk = Talk::with_demo();
+    talk.ask("hello");
+    let port = talk.opened.host().split(':').nth(1).unwrap().to_owned();
+    let Talk { page, visitor, opened, place } = talk;
+    drop(opened);
+    page.wait_for("#link-state :: onnecting");
+    // What was there can still be read, and a new launch on the same port has another key.
+    page.wait_for("article.e-agent :: Hello!");
+    let opened = Opened::start(&place, &["--port", &port]);
+    page.wait_for("#link-state :: open the link that it printed");
+    page.visit(&opened.link);
+    page.wait_until("document.body.dataset.activity === 'idle'");
+    drop((page, visitor));
+}
+
+#[test]
+fn links_lead_to_an_entry_and_to_a_message() {
+    let talk = Talk::with_demo();
+    for _ in 0..12 {
+        talk.ask("markdown");
+    }
+    let address = talk.page.eval("location.origin + location.pathname").as_str().unwrap().to_owned();
+    let page = talk.visitor.open(&format!("{address}#e1"));
+    page.wait_until("document.querySelector('#e1')?.getBoundingClientRect().top >= 0");
+    page.wait_until("document.querySelector('#e1').getBoundingClientRect().top < innerHeight");
+    let page = talk.visitor.open(&format!("{address}#m1"));
+    page.wait_for("#inspector #detail :: initialize");
+    assert_eq!(page.complaints(), [""; 0]);
+    talk.all_is_well();
+}
