@@ -35,16 +35,16 @@ impl Page {
                 const element = find({})[0];
                 if (!element) throw 'it is not there';
                 if (element.matches(':disabled, [aria-disabled=true]') || element.closest('[inert]')) throw 'it is disabled';
-                element.scrollIntoView({{ block: 'center', inline: 'center', behavior: 'instant' }});
                 const middle = () => {{
                     const box = [...element.getClientRects()].find(box => box.width * box.height > 0);
                     return [box.left + box.width / 2, box.top + box.height / 2];
                 }};
+                const hit = () => document.elementFromPoint(...middle());
+                if (!element.contains(hit())) element.scrollIntoView({{ block: 'center', inline: 'center', behavior: 'instant' }});
                 const [x, y] = middle();
                 await new Promise(requestAnimationFrame);
                 if (middle().join() !== [x, y].join()) throw 'it moves';
-                const hit = document.elementFromPoint(x, y);
-                if (!element.contains(hit)) throw 'it is behind ' + (hit?.cloneNode().outerHTML ?? 'the edge');
+                if (!element.contains(hit())) throw 'it is behind ' + (hit()?.cloneNode().outerHTML ?? 'the edge');
                 return [x, y];
             }})()",
             quoted(element)
@@ -53,15 +53,6 @@ impl Page {
             Ok(point) => self.click_at(&point),
             Err(state) => self.fail(&format!("a click on {element}"), &state),
         }
-    }
-
-    /// Clicks in the middle of an element as it is now, whatever it is.
-    #[track_caller]
-    pub fn click_at_once(&self, element: &str) {
-        let box_of = format!("find({})[0].getBoundingClientRect()", quoted(element));
-        let point =
-            self.eval(&format!("(box => [box.left + box.width / 2, box.top + box.height / 2])({box_of})"));
-        self.click_at(&point);
     }
 
     #[track_caller]

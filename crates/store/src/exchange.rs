@@ -1,6 +1,7 @@
 //! Recorded lines: the form in which sessions leave a store and come into it.
 //!
-//! `{"t":1.25,"dir":"agent->client","msg":{...}}` is a message; `check`, `fold` and `convert` read it.
+//! `{"t":1.25,"dir":"agent->client","msg":{...}}` is a message; `check`, `fold` and `convert` read it. The first line
+//! may say in `began`, in milliseconds since 1970, what the times count from.
 //! `{"t":1.25,"stderr":"..."}`, `{"t":1.25,"process":"..."}`, `{"t":1.25,"diagnostic":{...}}`, for the other side of
 //! a translation `{"t":1.25,"other":{"dir":...,"msg":...}}` and, for what is no JSON,
 //! `{"t":1.25,"dir":...,"noise":"..."}` are the rest. Trace files of the official conductor are read, too.
@@ -46,6 +47,22 @@ pub fn to_line(record: &Record, began: Time, everything: bool) -> Option<String>
         Channel::Diagnostic => format!(r#""diagnostic":{}"#, if is_json { json() } else { quoted() }),
     };
     (everything || (record.channel.is_message() && is_json)).then(|| format!(r#"{{"t":{time},{rest}}}"#))
+}
+
+/// The first line of a recording also says when it began, which the times of all lines count from.
+pub fn to_first_line(record: &Record, began: Time, everything: bool) -> Option<String> {
+    let line = to_line(record, began, everything)?;
+    Some(format!(r#"{{"began":{},{}"#, began.0, &line[1..]))
+}
+
+/// When a recording began, as far as its first line tells.
+pub fn began(first_line: &str) -> Option<Time> {
+    #[derive(Deserialize)]
+    struct First {
+        began: i64,
+    }
+    let is_object = first_line.trim_start().starts_with('{');
+    is_object.then(|| serde_json::from_str::<First>(first_line).ok()).flatten().map(|first| Time(first.began))
 }
 
 const TO_AGENT: &str = "client->agent";

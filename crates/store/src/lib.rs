@@ -49,7 +49,7 @@ mod window;
 mod writer;
 
 pub use error::{Result, StoreError};
-pub use exchange::{LineError, parse_line, to_line};
+pub use exchange::{LineError, began, parse_line, to_first_line, to_line};
 pub use journal::{Append, Journal};
 pub use read::{Records, Tail};
 pub use record::{About, Channel, Filter, Item, MAX_MESSAGE, Record, Summary, Time};

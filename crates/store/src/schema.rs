@@ -100,6 +100,10 @@ pub(crate) fn open_writer(path: &Path, max_bytes: Option<u64>) -> Result<Connect
     }
     let mut connection = Connection::open(path).map_err(fail)?;
     connection.busy_timeout(BUSY).map_err(fail)?;
+    // Without the permission to write, SQLite is content with reading.
+    if connection.is_readonly("main").map_err(fail)? {
+        return Err(StoreError::ReadOnly { path: path.to_owned() });
+    }
     let application: i32 =
         connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(fail)?;
     let version: i32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;

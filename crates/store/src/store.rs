@@ -186,6 +186,16 @@ impl Store {
         Ok(Recorder { shared: Arc::clone(&self.shared), session, id, next, progress, lock: Some(lock) })
     }
 
+    /// Whether somebody records a session at the moment, in this process or another.
+    pub fn is_recording(&self, id: &str) -> Result<bool> {
+        let (_, id) = self.number(id)?;
+        match SessionLock::take(&self.shared.path, &id) {
+            Ok(_) => Ok(false),
+            Err(StoreError::SessionInUse { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes a session that nobody records.
     pub fn delete(&self, id: &str) -> Result<()> {
         let (session, id) = self.number(id)?;

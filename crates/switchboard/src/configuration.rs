@@ -244,6 +244,14 @@ fn configuration_folder() -> Option<PathBuf> {
     set.or_else(|| Some(home()?.join(".config")))
 }
 
+/// A part of the user's own configuration. A file that cannot be read is complained of where agents are looked for.
+pub(crate) fn own_settings(key: &str) -> Option<Value> {
+    let file = configuration_folder()?.join("switchboard").join("config.json");
+    let small = file.metadata().is_ok_and(|metadata| metadata.len() <= MAX_FILE);
+    let text = std::fs::read_to_string(&file).ok().filter(|_| small)?;
+    commented_json::parse(&text).ok()?.get(key).cloned()
+}
+
 /// The files that may hold agents, the most important first.
 pub(crate) fn files(project: &Path) -> Vec<(Source, PathBuf)> {
     let mut files = Vec::new();

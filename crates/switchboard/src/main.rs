@@ -11,6 +11,7 @@ mod script;
 mod stdio;
 mod store_file;
 mod terminal;
+mod units;
 mod web;
 
 use std::process::ExitCode;

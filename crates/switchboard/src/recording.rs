@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use switchboard_peer::{Observed, Observer, WireSide};
-use switchboard_store::{About, Channel, Record, Recorder, Store, Time, to_line};
+use switchboard_store::{About, Channel, Record, Recorder, Store, Time, to_first_line, to_line};
 use switchboard_transport::{Child, Direction, Exit, StandardErrorLine};
 use tokio::task::JoinHandle;
 
@@ -40,7 +40,7 @@ impl RecordArguments {
             Some(Some(file)) => Recording::into_file(file).map(Some),
             Some(None) => {
                 let begun = store_file::place(self.store.as_ref())
-                    .and_then(store_file::open)
+                    .and_then(store_file::open_to_record)
                     .and_then(|store| Recording::into_store(&store, about));
                 Ok(begun.inspect_err(|error| eprintln!("switchboard: nothing is recorded: {error}")).ok())
             }
@@ -83,6 +83,7 @@ enum Target {
     File {
         file: BufWriter<File>,
         began: Time,
+        is_empty: bool,
     },
     /// Nothing more can be kept.
     Failed,
@@ -104,7 +105,7 @@ impl Recording {
     pub(crate) fn into_file(path: &Path) -> Result<Self, CommandError> {
         let file = File::create(path)
             .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))?;
-        Ok(Recording::new(Target::File { file: BufWriter::new(file), began: Time::now() }))
+        Ok(Recording::new(Target::File { file: BufWriter::new(file), began: Time::now(), is_empty: true }))
     }
 
     fn new(target: Target) -> Self {
@@ -220,10 +221,12 @@ impl Sink {
         match &mut self.target {
             Target::Failed => Ok(()),
             Target::Store(recorder) => recorder.append(record).map(drop).map_err(|error| error.to_string()),
-            Target::File { file, began } => match to_line(&record, *began, false) {
-                Some(line) => writeln!(file, "{line}").map_err(|error| error.to_string()),
-                None => Ok(()),
-            },
+            Target::File { file, began, is_empty } => {
+                let to_line = if *is_empty { to_first_line } else { to_line };
+                let Some(line) = to_line(&record, *began, false) else { return Ok(()) };
+                *is_empty = false;
+                writeln!(file, "{line}").map_err(|error| error.to_string())
+            }
         }
     }
 

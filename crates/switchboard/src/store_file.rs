@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use switchboard_store::{Store, StoreError};
+use switchboard_store::{Filter, Settings, Store, StoreError, Time};
 
+use crate::configuration;
 use crate::outcome::CommandError;
+use crate::units;
 
 /// The environment variable that names the store.
 const STORE: &str = "SWITCHBOARD_STORE";
@@ -25,9 +27,82 @@ pub(crate) fn place(named: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
     }
 }
 
+/// How much is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Sessions that have not changed since then go.
+    pub(crate) older_than: Option<Time>,
+    /// The oldest sessions go when there is more than this, and no more than this is written.
+    pub(crate) max_bytes: Option<u64>,
+}
+
+/// What the user's configuration says about the store: `{"store": {"keep": "90d", "max_size": "2GB"}}`. What makes no
+/// sense is reported.
+pub(crate) fn limits() -> Limits {
+    let settings = configuration::own_settings("store");
+    let text = |key: &str| settings.as_ref().and_then(|settings| settings.get(key)?.as_str());
+    let complain = |key: &str, problem: String| eprintln!("switchboard: the setting store.{key}: {problem}");
+    let older_than =
+        text("keep").and_then(|age| units::moment(age).map_err(|problem| complain("keep", problem)).ok());
+    let max_bytes = text("max_size")
+        .and_then(|size| units::parse_size(size).map_err(|problem| complain("max_size", problem)).ok());
+    Limits { older_than, max_bytes }
+}
+
+/// Deletes what is beyond the limits, the oldest first. Each session is shown before; `false` keeps it all the same.
+/// Sessions that are being written are kept.
+pub(crate) fn prune(
+    store: &Store,
+    limits: &Limits,
+    mut delete: impl FnMut(&str) -> bool,
+) -> Result<(), CommandError> {
+    if *limits == Limits::default() {
+        return Ok(());
+    }
+    let mut sessions = store.sessions(&Filter::default()).map_err(store_error)?;
+    sessions.reverse();
+    for session in sessions {
+        let is_old = limits.older_than.is_some_and(|limit| session.changed < limit);
+        let is_too_much = match limits.max_bytes {
+            Some(limit) => store.sizes().map_err(store_error)?.used > limit,
+            None => false,
+        };
+        if !is_old && !is_too_much {
+            break;
+        }
+        if store.is_recording(&session.id).map_err(store_error)? {
+            eprintln!("session {} is being written, and is kept", session.id);
+        } else if delete(&session.id) {
+            store.delete(&session.id).map_err(store_error)?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens the store for recording: what is beyond the limits of the configuration is deleted first.
+pub(crate) fn open_to_record(place: PathBuf) -> Result<Store, CommandError> {
+    let limits = limits();
+    let store = open_within(place, &limits)?;
+    // Room for what is to come.
+    let room = Limits { max_bytes: limits.max_bytes.map(|limit| limit / 10 * 9), ..limits };
+    let mut deleted = 0;
+    prune(&store, &room, |_| {
+        deleted += 1;
+        true
+    })?;
+    if deleted > 0 {
+        eprintln!("switchboard: {deleted} old sessions were deleted, as the configuration says");
+    }
+    Ok(store)
+}
+
 /// Opens the store for writing, and says what that put in order.
 pub(crate) fn open(place: PathBuf) -> Result<Store, CommandError> {
-    let store = Store::open(place).map_err(store_error)?;
+    open_within(place, &limits())
+}
+
+fn open_within(place: PathBuf, limits: &Limits) -> Result<Store, CommandError> {
+    let store = Store::open_with(place, &Settings { max_bytes: limits.max_bytes }).map_err(store_error)?;
     for repair in store.repairs() {
         match &repair.problem {
             None => eprintln!(

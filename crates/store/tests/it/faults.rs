@@ -1,8 +1,12 @@
 //! Disks that fail. Never a silent loss.
 
+use std::fs::Permissions;
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
-use switchboard_store::{About, Item, Settings, Store, StoreError};
+use switchboard_store::{About, Filter, Item, Search, Settings, Store, StoreError};
 
 use crate::support::{chunk, records, scratch};
 
@@ -69,6 +73,66 @@ fn a_store_that_cannot_be_written_says_so() {
         reader
     };
     drop(reader);
+}
+
+/// Names the store of the child, which is somebody who may only read.
+const READER: &str = "SWITCHBOARD_STORE_READ_ONLY_TEST";
+
+/// The child: reads a store in a folder that it cannot write. For everybody else it does nothing.
+#[test]
+fn child_that_may_only_read() {
+    let Ok(path) = std::env::var(READER) else { return };
+    let folder = std::path::Path::new(&path).parent().unwrap();
+    assert!(std::fs::write(folder.join("probe"), "x").is_err(), "the folder can be written");
+    let store = Store::open_read_only(&path).unwrap();
+    let sessions = store.sessions(&Filter::default()).unwrap();
+    assert_eq!(records(&store, &sessions[0].id).len(), 3000);
+    assert_eq!(store.state(&sessions[0].id, None).unwrap().at, 3000);
+    let search = Search { query: "needle".into(), ..Search::default() };
+    assert_eq!(store.search(&search).unwrap().len(), 1);
+    let error = Store::open(&path).unwrap_err();
+    assert!(matches!(error, StoreError::Open { .. } | StoreError::ReadOnly { .. }), "{error}");
+    println!("read everything");
+}
+
+#[test]
+fn a_store_in_a_folder_that_cannot_be_written_is_read() {
+    let crate::support::Scratch { folder, store } = scratch();
+    // A name that would mean something in an address.
+    let path = folder.path().join("a % b?c#d.sqlite3");
+    let named = Store::open(&path).unwrap();
+    let mut recorder = named.begin(&About::default()).unwrap();
+    for number in 0..3000 {
+        let text = if number == 7 { "needle".to_owned() } else { format!("{number}") };
+        let _ = recorder.append(chunk(&format!("m{number}"), &text)).unwrap();
+    }
+    recorder.close().unwrap();
+    drop((store, named));
+    let set = |mode| std::fs::set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = if entry.metadata().unwrap().is_dir() { 0o555 } else { 0o444 };
+        std::fs::set_permissions(entry.path(), Permissions::from_mode(mode)).unwrap();
+    }
+    set(0o555);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "faults::child_that_may_only_read", "--nocapture"]).env(READER, &path);
+    // The administrator may write everywhere, so it is somebody else who reads.
+    if folder.path().metadata().unwrap().uid() == 0 {
+        child.uid(65534).gid(65534).current_dir("/");
+    }
+    let output = child.output();
+    set(0o755);
+    match output {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            println!("skipped: nobody else may run this test");
+        }
+        output => {
+            let output = output.unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(said.contains("read everything"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
 }
 
 #[test]

@@ -350,12 +350,12 @@ impl Service {
             Frame::Message(line) => line,
             Frame::Noise(noise) | Frame::Unfinished(noise) => {
                 if !noise.excerpt.trim().is_empty() {
-                    eprintln!("switchboard: {} sent {noise}", name_of(from));
+                    self.complain(from, &noise.to_string());
                 }
                 return;
             }
             Frame::TooLong(long) => {
-                eprintln!("switchboard: {} sent {long}; it was dropped", name_of(from));
+                self.complain(from, &format!("{long}; it was dropped"));
                 return;
             }
         };
@@ -363,6 +363,15 @@ impl Service {
         match history.and_then(|history| history.take_of_agent(&line)) {
             Some(steps) => self.follow(steps),
             None => self.line(from, Waiting::Forwarded(line)),
+        }
+    }
+
+    /// Tells of something that is no message.
+    fn complain(&self, from: Side, what: &str) {
+        eprintln!("switchboard: {} sent {what}", name_of(from));
+        if let Some(recorded) = &self.record {
+            let fault = serde_json::json!({"from": from, "noise": what});
+            recorded.recording.record(Channel::Diagnostic, &fault.to_string());
         }
     }
 

@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         Some(temporary) => temporary.path().join("sessions.sqlite3"),
         None => store_file::place(arguments.store.as_ref())?,
     };
-    let store = store_file::open(file)?;
+    let store = store_file::open_to_record(file)?;
     let recording = arguments
         .recording
         .as_deref()

@@ -86,10 +86,15 @@ fn drive_agent(agent: &[String]) {
 }
 
 fn run_client(place: &Place, client: &[String], version: &str, scenario: &str) -> Run {
+    run_client_with(place, client, version, scenario, &["demo-agent", "--protocol", version])
+}
+
+fn run_client_with(place: &Place, client: &[String], version: &str, scenario: &str, agent: &[&str]) -> Run {
     let mut command = Command::new(&client[0]);
     command
         .args(&client[1..])
-        .args([version, scenario, SWITCHBOARD, "demo-agent", "--protocol", version])
+        .args([version, scenario, SWITCHBOARD])
+        .args(agent)
         .current_dir(place.work())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -156,6 +161,25 @@ fn the_rust_sdk_as_agent() {
 #[test]
 fn the_rust_sdk_as_client() {
     serve_client(&rust("client"));
+}
+
+#[test]
+fn the_rust_sdk_as_client_of_a_recording() {
+    let (place, client) = (Place::new(), rust("client"));
+    let store = place.work().join("store.sqlite3").display().to_string();
+    for scenario in ["hello", "thoughts", "tool", "edit", "permission", "plan"] {
+        let ours =
+            place.demo(scenario, &["--format", "json", "--approve-all", "--record", "--store", &store]);
+        let list = place.run(&["sessions", "--store", &store, "list", "--json"]).json_lines();
+        let id = list[0]["id"].as_str().unwrap();
+        let replay = ["sessions", "--store", &store, "replay", id, "--instant"];
+        let run = run_client_with(&place, &client, "2", scenario, &replay);
+        assert_eq!(run.code, 0, "{scenario}: {}", run.stderr);
+        assert_eq!(kinds(&run.json_lines()), kinds(&ours.json_lines()), "{scenario}");
+        let run = run_client_with(&place, &client, "1", scenario, &replay);
+        assert_eq!(run.code, 0, "version 1, {scenario}: {}", run.stderr);
+        assert_eq!(run.json_lines().last().unwrap()["stopReason"], "end_turn", "version 1, {scenario}");
+    }
 }
 
 #[test]

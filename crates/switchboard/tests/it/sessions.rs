@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::agent_program::Place;
 use crate::program::{Run, switchboard};
 
 struct Scratch {
@@ -119,7 +120,9 @@ fn a_recording_is_imported_listed_shown_and_exported() {
     assert_eq!(scratch.run(&["show", &id, "--json"], "").json_lines(), folded);
 
     let exported = scratch.run(&["export", &id], "");
-    assert_eq!(exported.json_lines(), lines);
+    let mut bare = exported.json_lines();
+    assert_eq!(bare[0].as_object_mut().unwrap().remove("began"), Some(list[0]["began"].clone()));
+    assert_eq!(bare, lines);
     assert_eq!(switchboard(&["check"], exported.stdout.as_bytes()).code, 0);
 }
 
@@ -220,4 +223,78 @@ fn a_session_of_version_1_is_shown_translated() {
         shown.stdout,
         "== session old, idle (end_turn) ==\n\nuser:\n    Hello\n\nagent:\n    Good day\n\n"
     );
+}
+
+#[test]
+fn an_import_keeps_the_time_that_the_recording_has() {
+    let scratch = Scratch::new();
+    let mut lines = conversation();
+    lines[0]["began"] = json!(951_782_400_000_u64);
+    let id = scratch.import(&lines);
+    assert!(id.starts_with("20000229-"), "{id}");
+    let export = scratch.run(&["export", &id], "");
+    let again = scratch.run(&["import", "-"], &export.stdout);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let list = scratch.run(&["list", "--json"], "").json_lines();
+    assert_eq!((&list[0]["began"], &list[0]["changed"]), (&list[1]["began"], &list[1]["changed"]));
+    assert_eq!(scratch.run(&["export", again.stdout.trim()], "").stdout, export.stdout);
+}
+
+#[test]
+fn a_disk_that_takes_no_more_is_told_and_what_was_there_stays() {
+    let scratch = Scratch::new();
+    let id = scratch.import(&conversation());
+    let before = scratch.run(&["export", &id], "").stdout;
+    // Texts that cannot be made much smaller.
+    let mut number = 1_u64;
+    let mut large = Vec::new();
+    for message in 0..400 {
+        let mut text = String::new();
+        for _ in 0..2000 {
+            number = number.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            text.push(char::from(b'0' + (number >> 58) as u8));
+        }
+        let update = json!({"sessionUpdate": "agent_message_chunk", "messageId": format!("m{message}"), "content": {"type": "text", "text": text}});
+        large.push(line(0.0, true, json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "big", "update": update}})));
+    }
+    let file = scratch.folder.path().join("large.jsonl");
+    std::fs::write(&file, large.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    let store = scratch.folder.path().join("store.sqlite3");
+    // No file may grow beyond 300 kB, and nobody dies of trying.
+    let output = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 600; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_switchboard")])
+        .args(["sessions", "--store", store.to_str().unwrap(), "import", file.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("switchboard: "), "{said}");
+    assert_eq!(scratch.run(&["export", &id], "").stdout, before);
+    let again = scratch.run(&["import", file.to_str().unwrap()], "");
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert_eq!(scratch.run(&["export", again.stdout.trim()], "").stdout.lines().count(), 400);
+}
+
+#[test]
+fn what_the_configuration_says_about_old_sessions_is_done() {
+    let place = Place::new();
+    let mut lines = conversation();
+    lines[0]["began"] = json!(951_782_400_000_u64);
+    place.write("work/old.jsonl", &lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+    let count = || place.run(&["sessions", "list", "--json"]).json_lines().len();
+    assert_eq!(place.run(&["sessions", "import", "old.jsonl"]).code, 0);
+    assert_eq!((count(), place.run(&["sessions", "prune"]).code), (1, 2));
+    place.write("home/.config/switchboard/config.json", r#"{"store": {"keep": "30d", "max_size": "1GB"}}"#);
+    assert_eq!(
+        place.run(&["sessions", "prune", "--older-than", "30d", "--dry-run"]).stdout.lines().count(),
+        1
+    );
+    let run = place.demo("hello", &["--record"]);
+    assert!(run.stderr.contains("1 old sessions were deleted, as the configuration says"), "{}", run.stderr);
+    assert_eq!(count(), 1);
+    place.write("home/.config/switchboard/config.json", r#"{"store": {"max_size": "1kB", "keep": "long"}}"#);
+    let run = place.demo("hello", &["--record"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("the setting store.keep: expected a date"), "{}", run.stderr);
+    assert!(run.stderr.contains("1 old sessions were deleted"), "{}", run.stderr);
 }

@@ -1,6 +1,8 @@
 use std::io::{BufWriter, Write};
 
-use switchboard_store::{About, Item, Redaction, Store, Time, parse_line, to_line};
+use switchboard_store::{
+    About, Item, Recorder, Redaction, Store, Time, began, parse_line, to_first_line, to_line,
+};
 
 use crate::arguments::InputArgument;
 use crate::commands::fold::text::shown;
@@ -31,7 +33,7 @@ pub(super) fn export(store: &Store, arguments: &ExportArguments) -> Result<Outco
     let session = store.session(&arguments.id).map_err(store_error)?;
     let mut output = BufWriter::new(std::io::stdout().lock());
     let mut redaction = Redaction::new();
-    let (mut outcome, mut left_out) = (Outcome::Fine, 0_u64);
+    let (mut outcome, mut left_out, mut is_first) = (Outcome::Fine, 0_u64, true);
     for item in store.read(&session.id, 0).map_err(store_error)? {
         let mut record = match item.map_err(store_error)? {
             Item::Record(record) => record,
@@ -44,8 +46,12 @@ pub(super) fn export(store: &Store, arguments: &ExportArguments) -> Result<Outco
         if arguments.redact || arguments.preview {
             record.bytes = redaction.redact(&record.bytes);
         }
+        let to_line = if is_first { to_first_line } else { to_line };
         match to_line(&record, session.began, arguments.everything) {
-            Some(line) if !arguments.preview => writeln!(output, "{line}").map_err(write_error)?,
+            Some(line) if !arguments.preview => {
+                is_first = false;
+                writeln!(output, "{line}").map_err(write_error)?;
+            }
             Some(_) => {}
             None => left_out += 1,
         }
@@ -85,24 +91,16 @@ pub(super) struct ImportArguments {
 
 pub(super) fn import(store: &Store, arguments: &ImportArguments) -> Result<Outcome, CommandError> {
     let mut lines = Lines::new(arguments.input.open()?);
-    // A recording has no date of its own: the file's is the best guess of its end, else it is now.
-    let began = arguments
-        .input
-        .file
-        .as_ref()
-        .and_then(|path| path.metadata().ok()?.modified().ok())
-        .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
-        .and_then(|since| i64::try_from(since.as_millis()).ok())
-        .map_or_else(Time::now, Time);
     let about = About { agent: arguments.agent.clone(), title: arguments.title.clone(), ..About::default() };
-    let mut recorder = store.begin_at(&about, began).map_err(store_error)?;
+    let mut recorder: Option<(Recorder, Time)> = None;
     let mut outcome = Outcome::Fine;
     loop {
-        let parsed = match lines.next() {
+        let number = lines.number() + 1;
+        let text = match lines.next() {
             Ok(Some(Line::Text(line))) if line.trim_ascii().is_empty() => continue,
-            Ok(Some(Line::Text(line))) => std::str::from_utf8(line)
-                .map_err(|error| format!("expected UTF-8, {error}"))
-                .and_then(|line| parse_line(line, began).map_err(|error| error.to_string())),
+            Ok(Some(Line::Text(line))) => {
+                std::str::from_utf8(line).map_err(|error| format!("expected UTF-8, {error}"))
+            }
             Ok(Some(Line::TooLong { length })) => {
                 Err(format!("expected at most {MAX_LINE} bytes in a line, found {length}"))
             }
@@ -112,15 +110,29 @@ pub(super) fn import(store: &Store, arguments: &ImportArguments) -> Result<Outco
                 return Err(CommandError::failed(format!("cannot read {name}: {error}")));
             }
         };
-        match parsed {
+        let (recorder, began) = match &mut recorder {
+            Some(begun) => begun,
+            nothing => {
+                let began = text
+                    .as_ref()
+                    .ok()
+                    .and_then(|line| began(line))
+                    .unwrap_or_else(|| file_time(&arguments.input));
+                nothing.insert((store.begin_at(&about, began).map_err(store_error)?, began))
+            }
+        };
+        match text.and_then(|line| parse_line(line, *began).map_err(|error| error.to_string())) {
             Ok(Some(record)) => drop(recorder.append(record).map_err(store_error)?),
             Ok(None) => {}
             Err(problem) => {
                 outcome = Outcome::Problems;
-                eprintln!("line {}: {problem}", lines.number());
+                eprintln!("line {number}: {problem}");
             }
         }
     }
+    let Some((recorder, _)) = recorder else {
+        return Err(CommandError::failed(format!("{} has no recorded messages", arguments.input.name())));
+    };
     let (id, length) = (recorder.id().to_owned(), recorder.length());
     recorder.close().map_err(store_error)?;
     if length == 0 {
@@ -129,4 +141,13 @@ pub(super) fn import(store: &Store, arguments: &ImportArguments) -> Result<Outco
     }
     println!("{id}");
     Ok(outcome)
+}
+
+/// When a recording began that does not say it: the time of its file is the best guess, else it is now.
+fn file_time(input: &InputArgument) -> Time {
+    let modified = input.file.as_ref().and_then(|path| path.metadata().ok()?.modified().ok());
+    modified
+        .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+        .and_then(|since| i64::try_from(since.as_millis()).ok())
+        .map_or_else(Time::now, Time)
 }

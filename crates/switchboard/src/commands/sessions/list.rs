@@ -3,10 +3,10 @@ use std::io::{BufWriter, Write};
 use serde_json::json;
 use switchboard_store::{Filter, Store, Summary, Time};
 
-use super::{moment, size};
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::store_file::store_error;
+use crate::units::{moment, size};
 
 /// Which sessions are meant.
 #[derive(Debug, clap::Args)]

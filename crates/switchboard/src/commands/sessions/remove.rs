@@ -1,8 +1,8 @@
-use switchboard_store::{Filter, Store, StoreError, Time};
+use switchboard_store::{Store, Time};
 
-use super::{moment, parse_size, size};
 use crate::outcome::{CommandError, Outcome};
-use crate::store_file::store_error;
+use crate::store_file::{self, Limits, store_error};
+use crate::units::{moment, parse_size, size};
 
 /// Delete sessions
 #[derive(Debug, clap::Args)]
@@ -24,48 +24,38 @@ pub(super) fn delete(store: &Store, arguments: &DeleteArguments) -> Result<Outco
 
 /// Delete old sessions
 ///
-/// Prints the ids of the sessions that it deletes. Sessions that are being written are kept.
+/// Prints the ids of the sessions that it deletes. Sessions that are being written are kept. Without arguments it does
+/// what the configuration says (see docs/store.md), as recording does when it begins.
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
 pub(super) struct PruneArguments {
     /// Those that have not changed since a date (2026-11-15) or for a length of time (12h, 30d)
-    #[arg(long, value_name = "TIME", value_parser = moment, group = "what")]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     older_than: Option<Time>,
 
     /// The oldest ones, until the store is no larger than this (500MB, 2GB)
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, group = "what")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
 
     /// Only say which of --older-than would go
-    #[arg(long, conflicts_with = "max_size")]
+    #[arg(long, requires = "older_than", conflicts_with = "max_size")]
     dry_run: bool,
 }
 
 pub(super) fn prune(store: &Store, arguments: &PruneArguments) -> Result<Outcome, CommandError> {
-    let mut sessions = store.sessions(&Filter::default()).map_err(store_error)?;
-    sessions.reverse();
-    let mut deleted = 0;
-    for session in sessions {
-        let old = arguments.older_than.is_some_and(|limit| session.changed < limit);
-        let large = match arguments.max_size {
-            Some(limit) => store.sizes().map_err(store_error)?.used > limit,
-            None => false,
-        };
-        if !old && !large {
-            break;
+    let mut limits = Limits { older_than: arguments.older_than, max_bytes: arguments.max_size };
+    if limits == Limits::default() {
+        limits = store_file::limits();
+        if limits == Limits::default() {
+            return Err(CommandError::usage("what is to be deleted?")
+                .hint("say it with --older-than or --max-size, or in the configuration"));
         }
-        if !arguments.dry_run {
-            match store.delete(&session.id) {
-                Ok(()) => deleted += 1,
-                Err(error @ StoreError::SessionInUse { .. }) => {
-                    eprintln!("{error}");
-                    continue;
-                }
-                Err(error) => return Err(store_error(error)),
-            }
-        }
-        println!("{}", session.id);
     }
+    let mut deleted = 0;
+    store_file::prune(store, &limits, |session| {
+        println!("{session}");
+        deleted += u64::from(!arguments.dry_run);
+        !arguments.dry_run
+    })?;
     if deleted > 0 {
         store.shrink().map_err(store_error)?;
         let sizes = store.sizes().map_err(store_error)?;

@@ -3,10 +3,10 @@ use std::io::{BufWriter, Write};
 use serde_json::json;
 use switchboard_store::{Search, Store, TextKind, Time};
 
-use super::moment;
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::store_file::store_error;
+use crate::units::moment;
 
 /// Search all sessions, the latest texts first
 ///

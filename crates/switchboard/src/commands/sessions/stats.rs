@@ -4,10 +4,10 @@ use serde_json::json;
 use switchboard_store::{Share, Store};
 
 use super::list::FilterArguments;
-use super::size;
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::store_file::store_error;
+use crate::units::size;
 
 /// Bytes on the wire against bytes of content, by agent and tool
 ///

@@ -265,7 +265,7 @@ function line(row, selected) {
   cell("t", `${(row.time / 1000).toFixed(3)}`, "seconds since the beginning");
   cell("d", ARROWS[row.direction] + (row.problem ? " ⚠" : ""), WAYS[row.direction] + (row.other ? ", other side of the bridge" : ""));
   cell("k", row.name + (row.shape === "result" ? " ✓" : row.shape === "error" ? " ✗" : ""), row.shape);
-  cell("l", row.latency === undefined ? "" : `${row.latency} ms`, "between question and answer");
+  cell("latency", row.latency === undefined ? "" : `${row.latency} ms`, "between question and answer");
   cell("s", size(row.size));
   cell("x", row.excerpt);
   return element;

@@ -233,7 +233,7 @@ fn is_harmless(talk: &Talk) {
 #[test]
 fn whatever_an_agent_sends_stays_text() {
     let place = Place::new();
-    let agent = scripted_agent(&place.work(), &hostile::opened(), &hostile::lines());
+    let agent = scripted_agent(&place.work(), &json!({}), &hostile::opened(), &hostile::lines());
     let talk = Talk::with(place, &["--", "sh", agent.to_str().unwrap()]);
     let page = &talk.page;
     page.resize(1600, 1200);
@@ -292,7 +292,7 @@ fn hidden_characters_in_a_permission_are_made_visible() {
         },
     });
     let running = update(json!({ "sessionUpdate": "state_update", "state": "running" }));
-    let agent = scripted_agent(&place.work(), &json!({}), &[running, ask]);
+    let agent = scripted_agent(&place.work(), &json!({}), &json!({}), &[running, ask]);
     let talk = Talk::with(place, &["--", "sh", agent.to_str().unwrap()]);
     let page = &talk.page;
     page.type_into("#prompt", "go");
@@ -321,7 +321,7 @@ fn only_files_that_a_session_names_in_its_folder_are_shown() {
     let mut locations: Vec<Value> = named.iter().map(|path| json!({ "path": path })).collect();
     locations.push(json!({ "path": "/etc/passwd" }));
     let call = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Read", "locations": locations });
-    let agent = scripted_agent(&place.work(), &json!({}), &[update(call)]);
+    let agent = scripted_agent(&place.work(), &json!({}), &json!({}), &[update(call)]);
     let other = path("other.txt");
     let talk = Talk::with(place, &["--", "sh", agent.to_str().unwrap()]);
     let page = &talk.page;

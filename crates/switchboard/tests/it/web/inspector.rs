@@ -40,7 +40,17 @@ fn every_message_is_listed_in_both_directions_with_latency() {
     page.eval("document.querySelector('#wire').scrollTop = 0");
     page.wait_for("#wire-rows .row-out.row-request :: initialize");
     page.wait_for("#wire-rows .row-in.row-result :: initialize ✓");
-    page.wait_for("#wire-rows .row-in.row-result .l :: ms");
+    page.wait_for("#wire-rows .row-in.row-result .latency :: ms");
+    // Numbers are in sight as a whole.
+    let cut = page.eval(
+        "find('#wire-rows .row > span').filter(cell => cell.textContent && !cell.matches('.k, .x')).filter(cell => {
+            const range = document.createRange();
+            range.selectNodeContents(cell);
+            const [text, box] = [range.getBoundingClientRect(), cell.getBoundingClientRect()];
+            return text.left < box.left - 1 || text.right > box.right + 1;
+        }).map(cell => cell.outerHTML)",
+    );
+    assert_eq!(cut, serde_json::json!([]));
     page.wait_for("#wire-rows .row-out :: session/new");
     page.eval("document.querySelector('#wire').scrollTop = 1e6");
     page.wait_for("#wire-rows .row-in :: tool_call_content_chunk");

@@ -1,11 +1,16 @@
 //! Messages and the session as a whole.
 
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use super::scripted_agent::{heard, scripted_agent, update};
 use super::talk::{Talk, done};
+use crate::agent_program::Place;
 
 #[test]
 fn an_answer_is_streamed_word_by_word() {
     let demo = env!("CARGO_BIN_EXE_switchboard");
-    let talk = Talk::with(crate::agent_program::Place::new(), &["--", demo, "demo-agent", "--pace", "20"]);
+    let talk = Talk::with(Place::new(), &["--", demo, "demo-agent", "--pace", "20"]);
     // Notes every text that the answer ever showed.
     talk.page.eval(
         "globalThis.seen = new Set(), void new MutationObserver(() =>
@@ -191,7 +196,7 @@ fn commands_are_completed() {
 }
 
 #[test]
-fn a_prompt_has_several_lines_and_files() {
+fn a_prompt_has_several_lines() {
     let talk = Talk::with_demo();
     talk.page.wait_until("document.body.classList.contains('is-live')");
     talk.say("first line\nsecond line");
@@ -199,13 +204,62 @@ fn a_prompt_has_several_lines_and_files() {
     talk.page.wait_for("article.e-user :: first line\nsecond line");
     talk.page.wait_for("article.e-agent :: second line");
     assert_eq!(talk.page.eval("document.querySelector('#prompt').value"), "");
-    let note = talk.place.work().join("note.txt");
-    std::fs::write(&note, "remember the milk").unwrap();
-    if talk.page.count("#attach") == 1 {
-        talk.page.attach("#files", &[&note]);
-        talk.page.wait_for("#attachments :: note.txt");
-        talk.say("with a file");
-        talk.page.wait_for("article.e-user :: note.txt");
+    talk.all_is_well();
+}
+
+#[test]
+fn files_go_with_a_prompt_where_the_agent_takes_them() {
+    let talk = Talk::with_demo();
+    assert_eq!(talk.page.count("#attach"), 0, "the demo agent takes no files");
+    let place = Place::new();
+    let work = place.work();
+    let answer = json!({ "sessionUpdate": "agent_message", "messageId": "m", "content": [{ "type": "text", "text": "Thanks" }] });
+    let agent =
+        scripted_agent(&work, &json!({ "image": {}, "embeddedContext": {} }), &json!({}), &[update(answer)]);
+    let talk = Talk::with(place, &["--", "sh", agent.to_str().unwrap()]);
+    let page = &talk.page;
+    page.wait_for("#attach");
+    std::fs::write(work.join("note.txt"), "remember the milk").unwrap();
+    std::fs::write(work.join("dot.png"), b"\x89PNG\r\n\x1a\n").unwrap();
+    page.attach("#files", &[&work.join("note.txt"), &work.join("dot.png")]);
+    page.wait_for("#attachments :: note.txt");
+    page.attach("#files", &[&work.join("agent-lines.jsonl")]);
+    page.wait_for("#attachments :: agent-lines.jsonl");
+    page.click("#attachments button :: Remove agent-lines.jsonl");
+    page.wait_gone("#attachments :: agent-lines.jsonl");
+    page.screenshot("attachments");
+    page.type_into("#prompt", "Look");
+    page.press("Enter");
+    page.wait_for("article.e-agent :: Thanks");
+    page.wait_gone("#attachments li");
+    let lines = std::fs::read_to_string(heard(&work)).unwrap();
+    let prompt: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    let blocks = &prompt["params"]["prompt"];
+    assert_eq!(blocks[0], json!({ "type": "text", "text": "Look" }));
+    assert_eq!(blocks[1]["resource"]["text"], "remember the milk");
+    let dot = base64::engine::general_purpose::STANDARD.encode(b"\x89PNG\r\n\x1a\n");
+    assert_eq!(blocks[2], json!({ "type": "image", "mimeType": "image/png", "data": dot }));
+    talk.all_is_well();
+}
+
+#[test]
+fn every_scenario_of_the_demo_agent_is_tried_here() {
+    let talk = Talk::with_demo();
+    talk.ask("help");
+    talk.page.wait_for("article.e-agent li :: /malformed");
+    let commands =
+        talk.page.eval("[...document.querySelectorAll('#commands li')].map(it => it.dataset.command)");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/web");
+    let tests: String = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    assert!(commands.as_array().unwrap().len() >= 30, "{commands}");
+    for command in commands.as_array().unwrap() {
+        let command = command.as_str().unwrap();
+        let is_tried =
+            [format!("\"{command}\""), format!("\"{command} ")].iter().any(|quoted| tests.contains(quoted));
+        assert!(is_tried, "no test plays {command}");
     }
     talk.all_is_well();
 }

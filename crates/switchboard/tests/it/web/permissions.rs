@@ -1,6 +1,10 @@
 //! What the agent asks, and what is answered.
 
+use serde_json::json;
+
+use super::scripted_agent::{SESSION, scripted_agent, update};
 use super::talk::{Talk, done, say};
+use crate::agent_program::Place;
 
 #[test]
 fn a_permission_shows_what_it_is_about() {
@@ -66,7 +70,7 @@ fn buttons_do_nothing_in_the_first_half_second() {
     );
     talk.say("ask");
     page.wait_for("[data-question] button :: Yes, go on");
-    assert_eq!(page.eval("early"), serde_json::json!([true]));
+    assert_eq!(page.eval("early"), json!([true]));
     // A message to the server that goes around the page's own rule does not help either.
     page.wait_until("find('[data-question] [data-option]:not(:disabled)').length === 3");
     assert_eq!(page.count("[data-question]"), 1);
@@ -180,14 +184,50 @@ fn an_answer_in_one_tab_is_an_answer_in_all() {
 }
 
 #[test]
-fn several_questions_wait_at_once() {
+fn several_questions_wait_at_once_and_are_answered_in_any_order() {
+    let question = |number: u64| {
+        let option = |name: &str, kind: &str| json!({ "optionId": format!("{name}-{number}"), "name": name, "kind": kind });
+        json!({
+            "jsonrpc": "2.0", "id": number, "method": "session/request_permission",
+            "params": {
+                "sessionId": SESSION, "title": format!("Question {number}?"),
+                "options": [option("yes", "allow_once"), option("no", "reject_once")],
+            },
+        })
+    };
+    let place = Place::new();
+    let running = update(json!({ "sessionUpdate": "state_update", "state": "running" }));
+    let lines = [running, question(1), question(2), question(3)];
+    let agent = scripted_agent(&place.work(), &json!({}), &json!({}), &lines);
+    let talk = Talk::with(place, &["--", "sh", agent.to_str().unwrap()]);
+    let page = &talk.page;
+    page.type_into("#prompt", "go");
+    page.press("Enter");
+    page.wait_until("find('[data-question] [data-option]:not(:disabled)').length === 6");
+    page.screenshot("several-questions");
+    page.click("[data-question] [data-option=no-2]");
+    page.wait_for("article.e-agent :: given no-2,");
+    page.wait_gone("[data-question] :: Question 2?");
+    // A key answers the question that has the focus, and without focus the first.
+    page.eval("document.querySelector('[data-option=no-3]').focus()");
+    page.press("Alt+1");
+    page.wait_for("article.e-agent :: given no-2, given yes-3,");
+    page.wait_gone("[data-question] :: Question 3?");
+    page.press("Alt+1");
+    page.wait_for("article.e-agent :: given no-2, given yes-3, given yes-1,");
+    page.wait_gone("[data-question]");
+    talk.all_is_well();
+}
+
+#[test]
+fn a_question_of_another_session_waits_there() {
     let talk = Talk::with_demo();
     let page = &talk.page;
-    // A second session of the same agent asks, too.
     talk.say("ask");
     page.wait_for("[data-question]");
     page.click("[data-action=new]");
     page.wait_until("document.body.dataset.activity === 'idle' && find('article').length === 0");
+    assert_eq!(page.count("[data-question]"), 0);
     talk.say("command");
     page.wait_for("[data-question] :: Run a command?");
     page.click("[data-question] button :: reject once");

@@ -7,14 +7,21 @@ use serde_json::{Value, json};
 /// The id of its only session.
 pub(crate) const SESSION: &str = "scripted";
 
-/// Answers what every client asks first, and says the lines of a file when it is prompted.
+/// Answers what every client asks first, and says the lines of a file when it is prompted. It tells in a message which
+/// permissions it was given, and writes down what it hears.
 const SCRIPT: &str = r#"#!/bin/sh
 while IFS= read -r line; do
+    printf '%s\n' "$line" >>"$HEARD"
     id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),"method".*/\1/p')
     case $line in
     *'"method":"initialize"'*) result=$INITIALIZED ;;
     *'"method":"session/new"'*) result=$OPENED ;;
     *'"method":"session/prompt"'*) result='{"messageId":"prompt"}' ;;
+    *'"outcome":"selected"'*)
+        option=$(printf '%s' "$line" | sed 's/.*"optionId":"\([^"]*\)".*/\1/')
+        printf "$GIVEN" "$option"
+        continue
+        ;;
     *) continue ;;
     esac
     printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
@@ -22,15 +29,18 @@ while IFS= read -r line; do
 done
 "#;
 
-/// Writes the agent into a folder, and gives its command line.
-pub(crate) fn scripted_agent(folder: &Path, opened: &Value, lines: &[Value]) -> PathBuf {
+/// Writes the agent into a folder, and gives the path of its script. `prompt` is what it takes in prompts.
+pub(crate) fn scripted_agent(folder: &Path, prompt: &Value, opened: &Value, lines: &[Value]) -> PathBuf {
     let said = folder.join("agent-lines.jsonl");
     std::fs::write(&said, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     let initialized = json!({
-        "protocolVersion": 2, "info": { "name": "scripted", "version": "1" }, "capabilities": { "session": {} },
+        "protocolVersion": 2, "info": { "name": "scripted", "version": "1" }, "capabilities": { "session": { "prompt": prompt } },
     });
     let mut opened = opened.clone();
     opened["sessionId"] = SESSION.into();
+    let given = update(json!({
+        "sessionUpdate": "agent_message_chunk", "messageId": "given", "content": { "type": "text", "text": "given %s, " },
+    }));
     let head = |name: &str, value: &str| format!("{name}='{}'\n", value.replace('\'', r"'\''"));
     let (shebang, rest) = SCRIPT.split_once('\n').unwrap();
     let script = [
@@ -38,12 +48,19 @@ pub(crate) fn scripted_agent(folder: &Path, opened: &Value, lines: &[Value]) -> 
         head("INITIALIZED", &initialized.to_string()),
         head("OPENED", &opened.to_string()),
         head("LINES_TO_SAY", said.to_str().unwrap()),
+        head("HEARD", heard(folder).to_str().unwrap()),
+        head("GIVEN", &format!("{given}\\n")),
         rest.to_owned(),
     ]
     .concat();
     let program = folder.join("scripted-agent");
     std::fs::write(&program, script).unwrap();
     program
+}
+
+/// The file of what it has heard.
+pub(crate) fn heard(folder: &Path) -> PathBuf {
+    folder.join("agent-heard.jsonl")
 }
 
 /// A `session/update` of its session.

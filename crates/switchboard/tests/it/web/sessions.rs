@@ -3,7 +3,8 @@
 use switchboard_browser::Browser;
 
 use super::opened::Opened;
-use super::talk::{Talk, done};
+use super::talk::{Talk, done, say};
+use crate::agent_program::Place;
 
 #[test]
 fn a_new_session_begins_empty_and_the_old_one_stays() {
@@ -64,7 +65,6 @@ fn a_restart_shows_what_was_recorded() {
     page.screenshot("recording");
     page.click("#show-sessions");
     page.wait_for("#session-list :: Recorded");
-    page.type_into("#query", "gentlemen OR letter");
     assert_eq!(page.complaints(), [""; 0]);
 }
 
@@ -117,4 +117,28 @@ fn links_lead_to_an_entry_and_to_a_message() {
     page.wait_for("#inspector #detail :: initialize");
     assert_eq!(page.complaints(), [""; 0]);
     talk.all_is_well();
+}
+
+#[test]
+fn an_earlier_session_is_gone_on_with() {
+    let demo = env!("CARGO_BIN_EXE_switchboard");
+    let agent = ["--", demo, "demo-agent", "--store", "kept"];
+    let mut talk = Talk::with(Place::new(), &agent);
+    talk.ask("the first thing");
+    let path = talk.page.eval("location.pathname").as_str().unwrap().to_owned();
+    talk.all_is_well();
+    drop(std::mem::replace(&mut talk.opened, Opened::start(&talk.place, &agent)));
+    let page = talk.visitor.open(&talk.opened.link);
+    page.wait_until("document.body.dataset.activity === 'idle'");
+    // From the recording.
+    page.visit(&format!("http://{}{path}", talk.opened.host()));
+    page.wait_for("article.e-agent :: You said: the first thing");
+    page.click("[data-action=resume] :: Go on with this session");
+    page.wait_until("document.body.dataset.activity === 'idle'");
+    page.wait_for("article.e-agent :: You said: the first thing");
+    say(&page, "the second thing");
+    page.wait_for("article.e-agent :: You said: the second thing");
+    done(&page);
+    assert_eq!(page.count("article.e-agent"), 2);
+    assert_eq!(page.complaints(), [""; 0]);
 }

@@ -1,0 +1,70 @@
+//! Times and sizes as people write them.
+
+use switchboard_store::Time;
+
+/// A moment on the command line: a date, or how long ago.
+pub(crate) fn moment(text: &str) -> Result<Time, String> {
+    if let Some(time) = Time::parse(text) {
+        return Ok(time);
+    }
+    let milliseconds = duration(text)?;
+    Ok(Time(Time::now().0.saturating_sub(milliseconds)))
+}
+
+/// A length of time in milliseconds: a number and s, m, h, d or w.
+pub(crate) fn duration(text: &str) -> Result<i64, String> {
+    let wrong =
+        || "expected a date such as 2026-11-15, or a length of time such as 90m, 12h, 30d or 4w".to_owned();
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        "w" => 604_800,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    Ok(i64::from(number) * seconds * 1000)
+}
+
+/// A number of bytes for people.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} B"),
+        10_000..10_000_000 => format!("{} kB", bytes / 1000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
+}
+
+/// A number of bytes on the command line.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => Some(1_u64),
+        "k" | "kb" => Some(1000),
+        "m" | "mb" => Some(1_000_000),
+        "g" | "gb" => Some(1_000_000_000),
+        _ => None,
+    };
+    let size = number.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    size.ok_or_else(|| "expected a number of bytes such as 500MB or 2GB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{duration, moment, parse_size, size};
+
+    #[test]
+    fn lengths_of_time_and_sizes_are_read() {
+        assert_eq!(duration("90m"), Ok(5_400_000));
+        assert_eq!(moment("1970-01-02").map(|time| time.0), Ok(86_400_000));
+        for wrong in ["", "d", "-1d", "1y", "ä", "5"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_size("2GB"), Ok(2_000_000_000));
+        assert!(parse_size("2XB").is_err() && parse_size("99999999999GB").is_err());
+        assert_eq!((size(9_999), size(20_000)), ("9999 B".into(), "20 kB".into()));
+    }
+}
