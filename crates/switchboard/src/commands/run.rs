@@ -1,5 +1,6 @@
 //! `switchboard run`.
 
+mod clock;
 pub(crate) mod conversation;
 mod entry_text;
 mod form;

@@ -31,7 +31,7 @@ pub(crate) fn all(
     ];
     if let Some(snapshot) = snapshot {
         panels.extend([
-            ("state", render::state(snapshot).into_string()),
+            ("state", state(live, snapshot).into_string()),
             ("plans", render::plans(snapshot).into_string()),
             ("usage", render::usage(snapshot).into_string()),
             ("config", render::config_options(snapshot).into_string()),
@@ -67,6 +67,14 @@ fn agent(app: &App, room: Option<&Room>, live: Option<&Live>) -> Markup {
 fn title(session: &str, snapshot: Option<&Snapshot>) -> Markup {
     let title = snapshot.and_then(Snapshot::title).filter(|title| !title.is_empty());
     html! { (render::visible_line(title.unwrap_or(if session.is_empty() { "No session" } else { session }))) }
+}
+
+/// What the session does. What an agent that is gone was doing last is no longer so.
+fn state(live: Option<&Live>, snapshot: &Snapshot) -> Markup {
+    match live.and_then(Live::ended) {
+        Some(_) => html! { span class="st st-bad" role="status" { span aria-hidden="true" { "✗ " } "gone" } },
+        None => render::state(snapshot),
+    }
 }
 
 /// What the page needs to know about what goes on, in one word.

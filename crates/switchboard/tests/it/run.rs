@@ -270,3 +270,35 @@ fn conversations_are_recorded_into_the_store_whatever_the_agent_speaks() {
     assert!(fold.stdout.contains(run.stdout.trim()), "{}", fold.stdout);
     assert_eq!(place.run(&["sessions", "list", "--json"]).json_lines().len(), 2);
 }
+
+#[test]
+fn a_store_that_fails_on_the_way_is_told_once_and_the_conversation_goes_on() {
+    let place = Place::new();
+    let mut command = place.command(&[]);
+    let program = command.get_program().to_owned();
+    command = {
+        let mut shell = Command::new("sh");
+        // No file may grow beyond 200 kB, and nobody dies of trying.
+        shell.args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$@\"", "sh"]).arg(program);
+        shell.args([
+            "run",
+            "demo",
+            "flood 5000",
+            "--format",
+            "quiet",
+            "--record",
+            "--store",
+            "store.sqlite3",
+        ]);
+        shell.current_dir(place.work()).env("HOME", place.home()).env_remove("XDG_CONFIG_HOME");
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shell
+    };
+    let run = place.run_command(command);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(run.stderr.matches("the recording ends here").count(), 1, "{}", run.stderr);
+    assert!(!run.stdout.is_empty());
+    // What came before is there.
+    let list = place.run(&["sessions", "--store", "store.sqlite3", "list", "--json"]).json_lines();
+    assert_eq!(list.len(), 1, "{list:?}");
+}

@@ -13,9 +13,10 @@ use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::{self, StopReason};
 use switchboard_store::Channel;
 use switchboard_transport::{Anomaly, Child, Connection, Program};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, timeout};
 
+use super::clock::{Clock, Halt, Stop};
 use super::form::{Form, Typed};
 use super::permissions::{self, Keyboard, Verdict};
 use super::screen::Screen;
@@ -49,78 +50,6 @@ pub(crate) struct Task {
 const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 /// How many odd things of the agent are told one by one.
 const TOLD_ODDITIES: usize = 3;
-
-/// Why the work is given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
-    Interrupted,
-    Timeout,
-}
-
-impl From<Stop> for Outcome {
-    fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Interrupted => Outcome::Interrupted,
-            Stop::Timeout => Outcome::Timeout,
-        }
-    }
-}
-
-/// What ends the run before its time.
-enum Halt {
-    Stop(Stop),
-    Failed(CommandError),
-}
-
-impl From<CommandError> for Halt {
-    fn from(error: CommandError) -> Self {
-        Halt::Failed(error)
-    }
-}
-
-impl From<io::Error> for Halt {
-    fn from(error: io::Error) -> Self {
-        // A reader that has seen enough is no reason to complain, but the agent must be ended all the same.
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Halt::Stop(Stop::Interrupted)
-        } else {
-            Halt::Failed(write_error(error))
-        }
-    }
-}
-
-/// Interruptions by the user, and the end of the time.
-struct Clock {
-    interrupt: Signal,
-    terminate: Signal,
-    deadline: Option<Instant>,
-}
-
-impl Clock {
-    fn start(timeout: Option<Duration>) -> Result<Self, CommandError> {
-        let failed = |error: io::Error| CommandError::failed(format!("cannot listen for signals: {error}"));
-        Ok(Clock {
-            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
-            terminate: signal(SignalKind::terminate()).map_err(failed)?,
-            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-        })
-    }
-
-    async fn next(&mut self) -> Stop {
-        let deadline = self.deadline;
-        let passed = async {
-            match deadline {
-                Some(deadline) => sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.interrupt.recv() => Stop::Interrupted,
-            _ = self.terminate.recv() => Stop::Interrupted,
-            () = passed => Stop::Timeout,
-        }
-    }
-}
 
 /// Whether there is a terminal to ask on.
 fn can_ask() -> bool {

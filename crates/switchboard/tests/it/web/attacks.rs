@@ -352,3 +352,44 @@ fn only_files_that_a_session_names_in_its_folder_are_shown() {
     }
     talk.all_is_well();
 }
+
+#[test]
+fn a_tab_that_talks_nonsense_harms_nobody() {
+    let talk = Talk::with_demo();
+    let nonsense = [
+        json!("no request"),
+        json!([]),
+        json!({ "type": "no-such-request", "number": 1 }),
+        json!({ "type": "window", "from": u64::MAX, "to": u64::MAX, "number": 2 }),
+        json!({ "type": "window", "from": -1, "to": "x", "number": 3 }),
+        json!({ "type": "at", "rows": u64::MAX, "number": 4 }),
+        json!({ "type": "message", "row": u64::MAX, "number": 5 }),
+        json!({ "type": "earlier", "position": u64::MAX, "before": u64::MAX, "number": 6 }),
+        json!({ "type": "wire", "window": [u64::MAX, 0], "filter": { "entry": u64::MAX, "text": "x" }, "number": 7 }),
+        json!({ "type": "look", "recording": "../../etc/passwd", "number": 8 }),
+        json!({ "type": "choose", "id": "1", "option": "yes", "number": 9 }),
+        json!({ "type": "prompt", "session": "of somebody else", "text": "hello", "number": 10 }),
+        json!({ "type": "new", "folder": "/no/such/folder", "number": 11 }),
+        json!({ "type": "withdraw", "place": u64::MAX, "since": 0, "number": 12 }),
+        json!({ "type": "configure", "session": "demo-1", "id": "mood", "value": { "deep": [] }, "number": 13 }),
+    ];
+    let script = format!(
+        "new Promise(resolve => {{
+            const nonsense = {};
+            const socket = new WebSocket(`ws://${{location.host}}/socket`);
+            socket.onopen = () => {{
+                socket.send('{{');
+                socket.send(new Uint8Array([0, 255]));
+                nonsense.forEach(it => socket.send(JSON.stringify(it)));
+                socket.send(JSON.stringify({{ type: 'choices', number: 99 }}));
+            }};
+            socket.onmessage = event => JSON.parse(event.data).number === 99 && resolve('still there');
+            socket.onclose = () => resolve('closed');
+        }})",
+        json!(nonsense)
+    );
+    assert_eq!(talk.page.eval(&script), "still there");
+    talk.ask("hello");
+    talk.page.wait_for("article.e-agent :: Hello!");
+    talk.all_is_well();
+}

@@ -106,6 +106,8 @@ fn an_agent_that_dies_is_started_again() {
     talk.say("crash");
     page.wait_for("article.e-agent :: I do not feel well.");
     page.wait_for("#trouble :: The agent is gone");
+    page.wait_for("#trouble :: something is badly wrong\ndemo-agent: this is the last line");
+    page.wait_for("#state :: gone");
     page.screenshot("crash");
     assert_eq!(page.count("#composer"), 0);
     page.click("#trouble button");

@@ -215,6 +215,11 @@ impl Player {
                 playing.due = playing.due.max(now);
                 playing.prompts.push_back(request.id);
             }
+            // Clients close sessions whether or not the recorded one did.
+            ("session/close", Some(session)) => {
+                self.cancel(session);
+                self.ready.push_back(answer(request.id, Ok(json!({}).into())));
+            }
             ("session/load" | "session/resume" | "session/prompt", None) => {
                 let message = format!("the recording has no session {}", named.unwrap_or_default());
                 self.refuse(request.id, codes::RESOURCE_NOT_FOUND, &message);
