@@ -242,7 +242,8 @@ impl Store {
         })
     }
 
-    /// One session, by its id, the beginning of its id, or an id that it has on the wire.
+    /// One session, by its id, the beginning of its id, or an id on the wire; of several that have that, the
+    /// latest.
     pub fn session(&self, id: &str) -> Result<Summary> {
         let (number, _) = self.number(id)?;
         self.with_reader(|connection| {
@@ -286,11 +287,22 @@ impl Store {
             if let Some(exact) = exact {
                 return Ok(vec![exact]);
             }
+            let latest = connection
+                .prepare_cached(
+                    "SELECT number, id FROM sessions WHERE number IN (SELECT session FROM wire_ids WHERE id = ?1)
+                     ORDER BY changed DESC, number DESC LIMIT 1",
+                )?
+                .query_row([id], pair)
+                .optional()?;
+            if let Some(latest) = latest {
+                return Ok(vec![latest]);
+            }
             let mut statement = connection.prepare_cached(
-                "SELECT number, id FROM sessions WHERE ?1 <> '' AND (id LIKE ?2 ESCAPE '\\'
-                     OR number IN (SELECT session FROM wire_ids WHERE id = ?1)) ORDER BY number DESC LIMIT 20",
+                "SELECT number, id FROM sessions WHERE ?1 <> '' AND id LIKE ?2 ESCAPE '\\'
+                 ORDER BY number DESC LIMIT 20",
             )?;
-            statement.query_map(params![id, format!("{}%", escaped(id))], pair)?.collect::<rusqlite::Result<Vec<_>>>()
+            let beginning = format!("{}%", escaped(id));
+            statement.query_map(params![id, beginning], pair)?.collect::<rusqlite::Result<Vec<_>>>()
         })?;
         match found.len() {
             0 => Err(StoreError::UnknownSession { session: id.to_owned() }),

@@ -1,7 +1,9 @@
 //! `switchboard run`.
 
+mod clock;
 pub(crate) mod conversation;
 mod entry_text;
+mod form;
 mod permissions;
 mod screen;
 mod view;

@@ -18,9 +18,9 @@ use crate::store_file::{self, store_error};
 
 /// List, show, search and exchange recorded sessions
 ///
-/// A session is named by its id, the beginning of it, or the id that the agent gave it. The store is the file in
-/// --store, else in the environment variable SWITCHBOARD_STORE, else switchboard/sessions.sqlite3 in the folder
-/// for data ($XDG_DATA_HOME or ~/.local/share).
+/// A session is named by its id, the beginning of it, or the id that the agent gave it, which means the latest
+/// recording that has it. The store is the file in --store, else in the environment variable SWITCHBOARD_STORE, else
+/// switchboard/sessions.sqlite3 in the folder for data ($XDG_DATA_HOME or ~/.local/share).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
     switchboard sessions import recording.jsonl && switchboard sessions search 'cargo build'")]

@@ -43,7 +43,9 @@ pub(crate) fn is_hidden(character: char) -> bool {
         | '\u{FEFF}'
         | '\u{FFF9}'..='\u{FFFB}'
         | '\u{E0000}'..='\u{E007F}' => true,
-        other => other.is_control(),
+        // Codes that are for no character.
+        '\u{FDD0}'..='\u{FDEF}' => true,
+        other => other.is_control() || u32::from(other) & 0xFFFE == 0xFFFE,
     }
 }
 

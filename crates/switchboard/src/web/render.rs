@@ -10,8 +10,7 @@
 //! - `<details data-keep="...">` should stay as the user left it when its part is replaced; the value is unique within
 //!   the part.
 //! - `<button data-action="...">` wants a click to do something: `follow` (with `data-path` and perhaps `data-line`),
-//!   `earlier` (with `data-before`: see [`earlier`]), `cancel` (with `data-tool-call` or `data-terminal`), `copy` (the
-//!   text of the next `pre`).
+//!   `earlier` (with `data-before`: see [`earlier`]), `cancel` (with `data-tool-call` or `data-terminal`).
 //! - `<button data-option="ID">` answers the permission that it is in (`data-permission`); the buttons of a form
 //!   (`data-elicitation`) have `data-answer` with `accept`, `decline` or `cancel`.
 //! - Images and sound come as `data:` addresses, so the policy of the page has to allow them for `img-src` and

@@ -298,3 +298,21 @@ fn what_the_configuration_says_about_old_sessions_is_done() {
     assert!(run.stderr.contains("the setting store.keep: expected a date"), "{}", run.stderr);
     assert!(run.stderr.contains("1 old sessions were deleted"), "{}", run.stderr);
 }
+
+#[test]
+fn the_agents_id_means_the_latest_recording_and_deletes_nothing() {
+    let scratch = Scratch::new();
+    let mut lines = conversation();
+    lines[0]["began"] = json!(951_782_400_000_u64);
+    scratch.import(&lines);
+    lines[0]["began"] = json!(951_782_500_000_u64);
+    let latest = scratch.import(&lines[..5]);
+    assert_eq!(scratch.run(&["show", "wire-1"], "").stdout, scratch.run(&["show", &latest], "").stdout);
+    let ambiguous = scratch.run(&["show", "2000"], "");
+    assert_eq!(ambiguous.code, 2);
+    assert!(ambiguous.stderr.contains(&latest), "{}", ambiguous.stderr);
+    let refused = scratch.run(&["delete", "wire-1"], "");
+    assert!(refused.code == 2 && refused.stderr.contains(&latest), "{}", refused.stderr);
+    assert_eq!(scratch.run(&["delete", &latest], "").code, 0);
+    assert_eq!(scratch.run(&["list"], "").stdout.lines().count(), 1);
+}

@@ -4,7 +4,7 @@ use crate::outcome::{CommandError, Outcome};
 use crate::store_file::{self, Limits, store_error};
 use crate::units::{moment, parse_size, size};
 
-/// Delete sessions
+/// Delete sessions, by their ids in the store
 #[derive(Debug, clap::Args)]
 pub(super) struct DeleteArguments {
     /// The sessions
@@ -15,6 +15,11 @@ pub(super) struct DeleteArguments {
 pub(super) fn delete(store: &Store, arguments: &DeleteArguments) -> Result<Outcome, CommandError> {
     for id in &arguments.ids {
         let session = store.session(id).map_err(store_error)?;
+        // Several recordings may have the id that an agent gave, and only one of them would go.
+        if !session.id.starts_with(id.as_str()) {
+            return Err(CommandError::usage(format!("{id} is the agent's id of a session"))
+                .hint(format!("the latest recording that has it is {}", session.id)));
+        }
         store.delete(&session.id).map_err(store_error)?;
         println!("{}", session.id);
     }

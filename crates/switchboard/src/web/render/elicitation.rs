@@ -116,8 +116,8 @@ fn fields(schema: &v2::ElicitationSchema<'_>) -> Markup {
     html! {
         @if let Some(title) = &schema.title { h4 { (visible_line(title)) } }
         @if let Some(description) = &schema.description { p { (prose(description)) } }
-        @for (number, (name, field)) in all.take(MOST_FIELDS).enumerate() {
-            (self::field(number, name, field, required.iter().any(|required| *required == name)))
+        @for (name, field) in all.take(MOST_FIELDS) {
+            (self::field(name, field, required.iter().any(|required| *required == name)))
         }
         @if count > MOST_FIELDS { p.note.bad { (count - MOST_FIELDS) " more fields are not shown." } }
     }
@@ -125,12 +125,11 @@ fn fields(schema: &v2::ElicitationSchema<'_>) -> Markup {
 
 /// What fields of all kinds have.
 struct Field<'f> {
-    id: String,
     name: &'f str,
     required: bool,
 }
 
-fn field(number: usize, name: &str, schema: &v2::ElicitationPropertySchema<'_>, required: bool) -> Markup {
+fn field(name: &str, schema: &v2::ElicitationPropertySchema<'_>, required: bool) -> Markup {
     use v2::ElicitationPropertySchema as Schema;
     let (title, description) = match schema {
         Schema::String(field) => (&field.title, &field.description),
@@ -140,7 +139,7 @@ fn field(number: usize, name: &str, schema: &v2::ElicitationPropertySchema<'_>, 
         Schema::Array(field) => (&field.title, &field.description),
         Schema::Unknown(_) => (&None, &None),
     };
-    let field = Field { id: format!("field-{number}"), name, required };
+    let field = Field { name, required };
     let control = match schema {
         Schema::String(schema) => text_field(&field, schema),
         Schema::Number(schema) => {
@@ -154,21 +153,22 @@ fn field(number: usize, name: &str, schema: &v2::ElicitationPropertySchema<'_>, 
             number_field(&field, "1", minimum.as_deref(), maximum.as_deref(), default.as_deref())
         }
         Schema::Boolean(schema) => html! {
-            input id=(field.id) name=(name) type="checkbox" data-type="boolean" checked[schema.default == Some(true)];
+            input name=(name) type="checkbox" data-type="boolean" checked[schema.default == Some(true)];
         },
         Schema::Array(schema) => several(&field, schema),
         Schema::Unknown(unknown) => {
             content::unknown("kind of field", &unknown.tag, &schema.encode(Revision::Any))
         }
     };
+    let heading = html! {
+        (visible_line(title.as_deref().unwrap_or(name)))
+        @if required { span.req { " (required)" } }
+    };
+    let description = html! { @if let Some(description) = description { p.dim { (prose(description)) } } };
     html! {
-        div.field {
-            label for=(field.id) {
-                (visible_line(title.as_deref().unwrap_or(name)))
-                @if required { span.req { " (required)" } }
-            }
-            (control)
-            @if let Some(description) = description { p.dim { (prose(description)) } }
+        @match schema {
+            Schema::Array(_) | Schema::Unknown(_) => fieldset.field { legend { (heading) } (control) (description) },
+            _ => div.field { label { span.label-text { (heading) } (control) } (description) },
         }
     }
 }
@@ -190,7 +190,7 @@ fn text_field(field: &Field<'_>, schema: &v2::StringPropertySchema<'_>) -> Marku
         _ => "text",
     };
     html! {
-        input id=(field.id) name=(field.name) type=(kind) data-type="string" required[field.required]
+        input name=(field.name) type=(kind) data-type="string" required[field.required]
             minlength=[schema.min_length] maxlength=[schema.max_length] value=[default];
         @if let Some(v2::StringFormat::DateTime) = &schema.format {
             p.dim { "A date and time such as 2026-01-31T12:00:00Z." }
@@ -206,7 +206,7 @@ fn choice<'v>(
     default: Option<&str>,
 ) -> Markup {
     html! {
-        select id=(field.id) name=(field.name) data-type="string" required[field.required] {
+        select name=(field.name) data-type="string" required[field.required] {
             @if default.is_none() { option value="" { "" } }
             @for (value, title) in options.take(MOST_VALUES) {
                 option value=(value) selected[default == Some(value)] { (crate::terminal::text::visible_line(title)) }
@@ -223,7 +223,7 @@ fn number_field(
     default: Option<&str>,
 ) -> Markup {
     html! {
-        input id=(field.id) name=(field.name) type="number" data-type="number" step=(step) required[field.required]
+        input name=(field.name) type="number" data-type="number" step=(step) required[field.required]
             min=[minimum] max=[maximum] value=[default];
     }
 }
@@ -240,7 +240,7 @@ fn several(field: &Field<'_>, schema: &v2::MultiSelectPropertySchema<'_>) -> Mar
     };
     let defaults = schema.default.as_deref().unwrap_or_default();
     html! {
-        fieldset id=(field.id) data-type="array" data-name=(field.name) data-min=[schema.min_items] data-max=[schema.max_items] {
+        span.many data-type="array" data-name=(field.name) data-min=[schema.min_items] data-max=[schema.max_items] {
             @for (value, title) in values.iter().take(MOST_VALUES) {
                 label {
                     input type="checkbox" name=(field.name) value=(value) checked[defaults.iter().any(|it| it == value)];

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
+use url::Url;
 
-use super::text::{push_escaped, push_prose, push_visible, visible};
+use super::text::{push_attribute, push_prose, push_visible, visible};
 use super::{Part, RenderCache, sanitize};
 use crate::terminal::text::visible_line as plain_line;
 
@@ -29,6 +30,7 @@ pub(super) fn parts(prefix: &str, text: &str, cache: &RenderCache) -> Vec<Part> 
     while let Some((event, range)) = events.next() {
         let key = format!("{prefix}-{}", parts.len());
         let is_block = matches!(event, Event::Start(_));
+        let is_code = matches!(event, Event::Start(Tag::CodeBlock(_)));
         let mut rendered = false;
         let part = cache.part(&key, ("markdown", &text[range], &references), || {
             let mut writer = Writer::default();
@@ -40,7 +42,10 @@ pub(super) fn parts(prefix: &str, text: &str, cache: &RenderCache) -> Vec<Part> 
                 writer.event(event);
             }
             rendered = true;
-            html! { div.p.md data-part=(key) { (sanitize::clean(&writer.finish())) } }
+            let html = writer.finish();
+            // Code is only text, and there may be much of it.
+            let html = if is_code { PreEscaped(html) } else { sanitize::clean(&html) };
+            html! { div.p.md data-part=(key) { (html) } }
         });
         let mut depth = if rendered { 0 } else { usize::from(is_block) };
         while depth > 0 {
@@ -102,13 +107,17 @@ fn is_too_deep(text: &str) -> bool {
 
 /// Whether a page may be left for this address: only the web and mail, spelled plainly.
 pub(super) fn is_safe_link(address: &str) -> bool {
-    let starts = |scheme: &str| {
-        address.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-            && address.len() > scheme.len()
+    let is_odd = |character: char| character.is_control() || character.is_whitespace() || character == '\\';
+    let Ok(url) = Url::parse(address) else { return false };
+    // A browser mends much; what needs mending is not what it looks like.
+    let starts = |start: &str| address.get(..start.len()).is_some_and(|it| it.eq_ignore_ascii_case(start));
+    let is_plain = match url.scheme() {
+        "http" => starts("http://"),
+        "https" => starts("https://"),
+        "mailto" => starts("mailto:"),
+        _ => false,
     };
-    (starts("http://") || starts("https://") || starts("mailto:"))
-        && !address.chars().any(|character| character.is_control() || character.is_whitespace())
-        && !address.contains('\\')
+    is_plain && !address.contains(is_odd)
 }
 
 /// Writes events as HTML. Nothing of the text gets into it unescaped.
@@ -242,14 +251,14 @@ impl Writer {
         let mut tag = String::new();
         let close = if self.links == 1 && is_safe_link(&address) {
             tag.push_str("<a href=\"");
-            push_escaped(&mut tag, &address);
+            push_attribute(&mut tag, &address);
             tag.push_str("\" title=\"");
-            push_escaped(&mut tag, &plain_line(&address));
+            push_attribute(&mut tag, &plain_line(&address));
             tag.push_str("\" rel=\"noopener noreferrer nofollow\" target=\"_blank\">");
             "</a>"
         } else {
             tag.push_str("<span class=\"nolink\" title=\"");
-            push_escaped(&mut tag, &plain_line(&address));
+            push_attribute(&mut tag, &plain_line(&address));
             tag.push_str("\">");
             "</span>"
         };
@@ -281,4 +290,86 @@ fn language<'k>(kind: &'k CodeBlockKind<'_>) -> Option<&'k str> {
     let name = info.split([' ', ',', '{', '\t']).next()?;
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'#' | b'-' | b'_' | b'.');
     (!name.is_empty() && name.len() <= 24 && name.bytes().all(is_name)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_addresses_of_the_web_and_mail_are_links() {
+        for address in
+            ["https://example.org", "HTTP://example.org/a?b#c", "mailto:a@example.org", "https://ü.example"]
+        {
+            assert!(is_safe_link(address), "{address}");
+        }
+        for address in [
+            "",
+            "http:",
+            "http://",
+            "https:/x",
+            "http:x",
+            "//x",
+            "/x",
+            "x",
+            "javascript:x",
+            " https://x",
+            "https://x y",
+            "https://x\\y",
+            "java\nscript:x",
+            "https://x\n",
+            "data:text/html,x",
+            "file:///x",
+            "ftp://x",
+            "\u{feff}https://x",
+        ] {
+            assert!(!is_safe_link(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn text_with_senseless_nesting_is_not_read_as_markdown() {
+        for text in [
+            "> > quote",
+            &"-".repeat(100),
+            &"* ".repeat(3),
+            &"=".repeat(80),
+            "1.2.3.4",
+            &"*".repeat(90),
+            "- - -",
+        ] {
+            assert!(!is_too_deep(text), "{text}");
+        }
+        for text in
+            [">".repeat(40), "> ".repeat(40), "- ".repeat(40) + "a", "1. ".repeat(40), " > -".repeat(20)]
+        {
+            assert!(is_too_deep(&text), "{text}");
+        }
+    }
+
+    #[track_caller]
+    fn check(markdown: &str, expected: &str) {
+        assert_eq!(whole(markdown).0, expected, "{markdown}");
+    }
+
+    #[test]
+    fn markdown_becomes_html_and_html_becomes_text() {
+        check(
+            "a *b* **c** ~~d~~ `e`\nf  \ng",
+            "<p>a <em>b</em> <strong>c</strong> <del>d</del> <code>e</code>\nf<br>g</p>",
+        );
+        check("# a\n#### b", "<h3>a</h3><h6>b</h6>");
+        check("3. a\n4. b", "<ol start=\"3\"><li>a</li><li>b</li></ol>");
+        check(
+            "- [x] a\n- [ ] b",
+            "<ul><li><span class=\"task\" title=\"done\">☑</span> a</li><li><span class=\"task\" title=\"to do\">☐</span> b</li></ul>",
+        );
+        check("<div>\n*a*", "<div class=\"html\">&lt;div&gt;\n*a*</div>");
+        check("a <b>c</b>", "<p>a &lt;b&gt;c&lt;/b&gt;</p>");
+        check(
+            "```rs\"x\na\u{202e}\n```",
+            "<pre><code>a<span class=\"hid\" title=\"right-to-left override\">U+202E</span>\n</code></pre>",
+        );
+        check("[a][r]\n\n[r]: /x", "<p><span class=\"nolink\" title=\"/x\">a</span></p>");
+    }
 }

@@ -130,8 +130,11 @@ impl<B> Collector<'_, '_, B> {
         if self.to_end && page == self.wanted.end {
             return text.len();
         }
-        let Some(place) = (page * PAGE_BYTES).checked_sub(self.start).filter(|place| *place > 0) else {
-            return 0;
+        let place = match (page * PAGE_BYTES).checked_sub(self.start) {
+            // Text that begins with a page, after something else: all of it is on that page.
+            None => return 0,
+            Some(0) if page == 0 || self.after.is_some() => return 0,
+            Some(place) => place,
         };
         if place >= text.len() {
             return text.len();

@@ -5,7 +5,7 @@ use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Revision, Wire, v2};
 use switchboard_session::{Permission, Settlement, Side, Snapshot};
 
-use super::text::{prose, visible, visible_line};
+use super::text::{prose, survives, visible, visible_line};
 use super::{Part, RenderCache, content, json, terminal, tool_call};
 
 /// A permission in full: pending with its buttons, settled folded with what became of it.
@@ -162,7 +162,8 @@ fn options(permission: &Permission) -> Markup {
     html! {
         div.p.opts data-part="options" data-permission=(request_id(permission.id())) role="group" aria-label="Answer" {
             @for option in permission.options() {
-                button class=(class(&option.kind)) type="button" data-option=(option.option_id) {
+                @let id = Some(&*option.option_id).filter(|id| survives(id));
+                button class=(class(&option.kind)) type="button" data-option=[id] disabled[id.is_none()] {
                     span.opt-name { (visible_line(&option.name)) }
                     " " span.opt-means { (meaning(&option.kind)) }
                 }

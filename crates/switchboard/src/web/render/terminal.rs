@@ -7,28 +7,33 @@ use maud::{Markup, PreEscaped, html};
 use switchboard_session::{Bytes, Terminal};
 use vt100::{Cell, Color, Parser, Screen};
 
-use super::text::{push_visible, size, visible, visible_line};
+use super::text::{push_visible, size, survives, visible, visible_line};
 use super::{Part, RenderCache};
 
 /// Of more output than this only the end is read.
-const SHOWN_BYTES: usize = 96 << 10;
+const SHOWN_BYTES: usize = 64 << 10;
 /// The beginning of what is read moves in steps of this size, so that lines stay where they are between two steps.
-const STEP: usize = 32 << 10;
+const STEP: usize = 16 << 10;
 /// Lines above the screen that are kept.
 const SCROLLBACK: usize = 1000;
+/// How many cells may be written before only the end of the output is read: a few bytes can clear a whole screen.
+const MOST_CELLS: usize = 4_000_000;
 /// The size of a screen that did not tell its own; the columns are many because nothing tells that lines were cut.
 const DEFAULT_SIZE: (u16, u16) = (24, 160);
 /// A larger screen is made smaller: somebody may ask for billions of cells.
-const LARGEST_SIZE: (u16, u16) = (200, 400);
+const LARGEST_SIZE: (u16, u16) = (100, 300);
 
 /// A terminal as a part.
 pub(super) fn part(key: &str, terminal: &Terminal, cache: &RenderCache) -> Part {
+    let size = terminal.size().map_or(DEFAULT_SIZE, |size| (size.rows.get(), size.cols.get()));
+    let size = (size.0.min(LARGEST_SIZE.0), size.1.min(LARGEST_SIZE.1));
     let (skipped, output) = end_of(terminal.output());
-    let size = terminal.size().map(|size| (size.rows.get(), size.cols.get()));
     let facts =
         (terminal.id(), terminal.command(), terminal.cwd(), terminal.exit_status(), terminal.capabilities());
     cache.part(key, ("terminal", facts, size, skipped, &output), || {
-        let screen = screen(&output, size.unwrap_or(DEFAULT_SIZE));
+        let expensive = expensive_length(&output, size);
+        let (skipped, output) = (skipped + expensive, &output[expensive..]);
+        let screen = screen(output, size);
         html! {
             section.p.term data-part=(key) aria-label="Terminal" {
                 (heading(terminal))
@@ -56,7 +61,7 @@ fn heading(terminal: &Terminal) -> Markup {
             @if let Some(cwd) = terminal.cwd() {
                 span.dim.path { "in " (visible_line(cwd)) }
             }
-            @if can_cancel && terminal.exit_status().is_none() {
+            @if can_cancel && terminal.exit_status().is_none() && survives(terminal.id()) {
                 button type="button" data-action="cancel" data-terminal=(terminal.id()) { "Cancel" }
             }
         }
@@ -96,11 +101,45 @@ fn end_of(output: &Bytes) -> (usize, Vec<u8>) {
     (start + cut, bytes)
 }
 
+/// How much of the beginning has to go so that the rest takes a bounded time to show.
+fn expensive_length(output: &[u8], (rows, columns): (u16, u16)) -> usize {
+    let (line, screen) = (usize::from(columns), usize::from(rows) * usize::from(columns));
+    let mut events = Vec::new();
+    let mut at = 0;
+    while let Some(found) = output[at..].iter().position(|byte| matches!(byte, b'\n' | b'\x1b')) {
+        at += found + 1;
+        let rest = &output[at..];
+        let cost = match (output[at - 1], rest.first()) {
+            (b'\x1b', Some(b'[')) => {
+                let end = rest.iter().skip(1).position(|byte| (0x40..=0x7E).contains(byte)).unwrap_or(0) + 1;
+                let is_digit = |byte: &&u8| byte.is_ascii_digit();
+                match rest.get(end) {
+                    Some(b'J' | b'S' | b'T' | b'L' | b'M' | b'h' | b'l') => screen,
+                    // Repeats a character, 65,535 times at most.
+                    Some(b'b') if rest[1..end].iter().filter(is_digit).count() > 3 => 65_535,
+                    Some(b'b' | b'@' | b'P' | b'X' | b'K') => line.max(999),
+                    _ => 1,
+                }
+            }
+            (b'\x1b', Some(b'c')) => screen,
+            _ => line,
+        };
+        events.push((at, cost));
+    }
+    let mut cells = 0;
+    let is_too_much = |(_, cost): &&(usize, usize)| {
+        cells += cost;
+        cells > MOST_CELLS
+    };
+    let Some((place, _)) = events.iter().rev().find(is_too_much) else { return 0 };
+    let to_line = output[*place..].iter().position(|byte| *byte == b'\n').filter(|length| *length < STEP);
+    place + to_line.map_or(0, |length| length + 1)
+}
+
 /// What a terminal of a size shows after an output, with the lines above it.
 fn screen(output: &[u8], (rows, columns): (u16, u16)) -> String {
-    let bounded = |wanted: u16, most: u16| NonZeroU16::new(wanted.clamp(1, most)).unwrap_or(NonZeroU16::MIN);
-    let (rows, columns) = (bounded(rows, LARGEST_SIZE.0), bounded(columns, LARGEST_SIZE.1));
-    let mut parser = Parser::new(rows, columns, SCROLLBACK);
+    let at_least_one = |wanted: u16| NonZeroU16::new(wanted).unwrap_or(NonZeroU16::MIN);
+    let mut parser = Parser::new(at_least_one(rows), at_least_one(columns), SCROLLBACK);
     if has_bare_line_feeds(output) {
         for line in output.split_inclusive(|byte| *byte == b'\n') {
             parser.process(line);
@@ -112,19 +151,15 @@ fn screen(output: &[u8], (rows, columns): (u16, u16)) -> String {
         parser.process(output);
     }
     let screen = parser.screen_mut();
-    // As far up as it goes.
-    screen.set_scrollback(usize::MAX);
-    let above = screen.scrollback();
     let mut lines = Vec::new();
-    let mut offset = above;
-    while offset > 0 {
+    // As far up as it goes, and down line by line: only the first row is found without a walk over others.
+    screen.set_scrollback(usize::MAX);
+    for offset in (1..=screen.scrollback()).rev() {
         screen.set_scrollback(offset);
-        let count = offset.min(usize::from(rows.get()));
-        lines.extend((0..count).map(|row| line(screen, row as u16, columns.get())));
-        offset -= count;
+        lines.push(line(screen, 0, columns));
     }
     screen.set_scrollback(0);
-    lines.extend((0..rows.get()).map(|row| line(screen, row, columns.get())));
+    lines.extend((0..rows).map(|row| line(screen, row, columns)));
     let used = lines.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
     lines.truncate(used);
     lines.join("\n")
@@ -243,5 +278,98 @@ fn palette_color(index: u8) -> (u8, u8, u8) {
             let grey = 8 + 10 * (place - 216);
             (grey, grey, grey)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_style_sheet_has_every_colour() {
+        let css = include_str!("../assets/entries.css");
+        for index in 0..=255 {
+            let start = format!(".f{index}{{color:#");
+            let place = css.find(&start).unwrap_or_else(|| panic!("no {start}"));
+            let color = &css[place + start.len()..place + start.len() + 6];
+            assert!(css.contains(&format!(".k{index}{{background:#{color}}}")), "{index}");
+            if index >= 16 {
+                let (red, green, blue) = palette_color(index);
+                assert_eq!(color, format!("{red:02x}{green:02x}{blue:02x}"), "{index}");
+            }
+        }
+    }
+
+    #[test]
+    fn true_colours_become_the_nearest_of_the_palette() {
+        assert_eq!(nearest(0, 0, 0), 16);
+        assert_eq!(nearest(255, 255, 255), 231);
+        assert_eq!(nearest(255, 0, 0), 196);
+        assert_eq!(nearest(90, 90, 90), 240);
+        for index in 16..=255 {
+            let (red, green, blue) = palette_color(index);
+            assert_eq!(palette_color(nearest(red, green, blue)), (red, green, blue));
+        }
+    }
+
+    #[track_caller]
+    fn check(output: &str, size: (u16, u16), expected: &str) {
+        assert_eq!(screen(output.as_bytes(), size), expected, "{output:?}");
+    }
+
+    #[test]
+    fn a_screen_shows_what_a_terminal_would() {
+        check("one\r\ntwo\rT", (4, 20), "one\nTwo");
+        check("a\x1b[2;5Hb\x1b[1;1HA", (4, 20), "A\n    b");
+        check("progress 10%\rprogress 99%", (4, 20), "progress 99%");
+        check("\x1b[?1049hgone\x1b[?1049lback", (4, 20), "back");
+        check("字 \u{1b}[4m<\u{1b}[0m", (4, 20), "字 <span class=\"tu\">&lt;</span>");
+        check("\x1b[7m \x1b[0m", (4, 20), "<span class=\"fx kx\"> </span>");
+    }
+
+    #[test]
+    fn lines_of_a_pipe_begin_at_the_left() {
+        check("a\nb\nc\n", (4, 20), "a\nb\nc");
+        check("a\r\nb\r\n", (4, 20), "a\nb");
+    }
+
+    #[test]
+    fn lines_above_the_screen_stay_up_to_a_limit() {
+        let lines: Vec<String> = (0..3000).map(|number| format!("line {number}")).collect();
+        let shown = screen((lines.join("\n") + "\n").as_bytes(), (10, 20));
+        // The last row of the screen is the empty one after the last line.
+        let kept = SCROLLBACK + 9;
+        assert_eq!(shown, lines[3000 - kept..].join("\n"));
+    }
+
+    #[test]
+    fn output_that_is_expensive_to_show_is_cut_to_its_end() {
+        let size = (100, 300);
+        assert_eq!(expensive_length(&b"line\n".repeat(10_000), size), 0);
+        assert_eq!(expensive_length(&b"\x1b[1;32mok\x1b[0m\x1b[K".repeat(3000), size), 0);
+        for bomb in ["\x1b[2J", "\x1b[99999S", "\x1b[?1049h", "\x1bc", "a\x1b[65535b", "\x1b[9999L"] {
+            let output = bomb.repeat(10_000);
+            let length = expensive_length(output.as_bytes(), size);
+            assert!(length > output.len() / 2 && length < output.len(), "{bomb:?}: {length}");
+        }
+    }
+
+    #[test]
+    fn long_output_begins_with_a_whole_line_that_stays_for_a_while() {
+        let mut session = switchboard_session::Session::new(switchboard_protocol::Revision::Any);
+        let mut starts = Vec::new();
+        for number in 0..30_000 {
+            let data = switchboard_protocol::Base64::from_bytes(format!("line {number}\n").as_bytes());
+            let chunk = switchboard_protocol::v2::TerminalOutputChunk::new("t", data);
+            session.apply(&switchboard_protocol::v2::SessionUpdate::TerminalOutputChunk(chunk));
+            let Some(terminal) = session.terminal("t").filter(|_| number % 100 == 0) else { continue };
+            let (skipped, output) = end_of(terminal.output());
+            assert!(output.len() <= SHOWN_BYTES && output.starts_with(b"line "));
+            assert_eq!(skipped + output.len(), terminal.output().len());
+            starts.push(skipped);
+        }
+        starts.dedup();
+        let length = session.terminal("t").map_or(0, |terminal| terminal.output().len());
+        assert!((10..=length / STEP).contains(&starts.len()), "{starts:?}");
     }
 }

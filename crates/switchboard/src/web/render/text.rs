@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use maud::{Escaper, Markup, PreEscaped};
+use maud::{Markup, PreEscaped};
 
 use crate::terminal::text::is_hidden;
 
@@ -38,9 +38,29 @@ pub(super) fn push_prose(out: &mut String, text: &str) {
     push_marked(out, text, |character, _| is_hidden(character));
 }
 
-/// Escapes as all other text is escaped.
-pub(super) fn push_escaped(out: &mut String, text: &str) {
-    let _ = Escaper::new(out).write_str(text);
+/// Escapes text for between tags.
+fn push_text(out: &mut String, text: &str) {
+    push_escaped(out, text, ['&', '<', '>'].as_slice());
+}
+
+/// Escapes text for an attribute in double quotes.
+pub(super) fn push_attribute(out: &mut String, text: &str) {
+    push_escaped(out, text, ['&', '<', '>', '"'].as_slice());
+}
+
+fn push_escaped(out: &mut String, text: &str, special: &[char]) {
+    let mut plain = 0;
+    for (place, found) in text.match_indices(special) {
+        out.push_str(&text[plain..place]);
+        out.push_str(match found {
+            "&" => "&amp;",
+            "<" => "&lt;",
+            ">" => "&gt;",
+            _ => "&quot;",
+        });
+        plain = place + found.len();
+    }
+    out.push_str(&text[plain..]);
 }
 
 fn push_marked(out: &mut String, text: &str, is_marked: impl Fn(char, Option<char>) -> bool) {
@@ -50,7 +70,7 @@ fn push_marked(out: &mut String, text: &str, is_marked: impl Fn(char, Option<cha
     while let Some((place, character)) = characters.next() {
         let is_line_end = character == '\r' && characters.peek().is_some_and(|(_, next)| *next == '\n');
         if is_line_end || is_marked(character, before) {
-            push_escaped(out, &text[plain..place]);
+            push_text(out, &text[plain..place]);
             plain = place + character.len_utf8();
             if !is_line_end {
                 push_mark(out, character);
@@ -58,7 +78,7 @@ fn push_marked(out: &mut String, text: &str, is_marked: impl Fn(char, Option<cha
         }
         before = Some(character);
     }
-    push_escaped(out, &text[plain..]);
+    push_text(out, &text[plain..]);
 }
 
 fn push_mark(out: &mut String, character: char) {
@@ -126,6 +146,12 @@ fn name(character: char) -> &'static str {
     }
 }
 
+/// Whether an id that stands in an attribute comes back from a browser as it is. A browser makes a line feed of a
+/// carriage return and another character of a NUL, so an answer could become another answer.
+pub(super) fn survives(id: &str) -> bool {
+    !id.contains(['\r', '\0'])
+}
+
 /// A number of bytes for people.
 pub(super) fn size(bytes: usize) -> String {
     const KIB: usize = 1 << 10;
@@ -153,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_would_deceive_is_marked() {
-        check(&visible("a<b> \"ü\"\n\tc"), "a&lt;b&gt; &quot;ü&quot;\n\tc");
+        check(&visible("a<b> \"ü\"\n\tc"), "a&lt;b&gt; \"ü\"\n\tc");
         check(
             &visible("rm \u{202E}txt"),
             "rm <span class=\"hid\" title=\"right-to-left override\">U+202E</span>txt",

@@ -6,7 +6,7 @@ use switchboard_session::{Snapshot, ToolCall};
 
 use super::message::earlier_part;
 use super::pages::{Pages, Run, last_pages};
-use super::text::{visible, visible_line};
+use super::text::{survives, visible, visible_line};
 use super::{Part, RenderCache, content, diff, icons, json, markdown, terminal};
 
 /// More locations than this are not listed.
@@ -90,8 +90,8 @@ fn head(call: &ToolCall) -> Markup {
                 code.dim { (visible_line(name)) }
             }
             (status(call.status()))
-            span.took data-tool-call=(call.id()) {}
-            @if can_cancel && !call.status().is_final() {
+            span.took {}
+            @if can_cancel && !call.status().is_final() && survives(call.id()) {
                 button type="button" data-action="cancel" data-tool-call=(call.id()) { "Cancel" }
             }
         }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use maud::{Markup, PreEscaped};
 use switchboard_diff::{Hunk, Line, LineKind};
 
-use crate::web::render::text::{push_escaped, push_visible};
+use crate::web::render::text::push_visible;
 
 /// Unchanged lines that stay in sight beside a change.
 const CONTEXT: usize = 3;
@@ -166,9 +166,7 @@ impl Writer<'_, '_> {
             );
         }
         if !line.newline {
-            self.out.push_str("<span class=\"cut\">");
-            push_escaped(self.out, "no line end");
-            self.out.push_str("</span>");
+            self.out.push_str("<span class=\"cut\">no line end</span>");
         }
     }
 }

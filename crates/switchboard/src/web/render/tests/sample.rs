@@ -56,7 +56,7 @@ pub(super) fn panels(session: &Session) -> [Markup; 6] {
     ]
 }
 
-pub(super) const PATCH: &str = "diff --git a/src/config.rs b/src/config.rs
+const PATCH: &str = "diff --git a/src/config.rs b/src/config.rs
 --- a/src/config.rs
 +++ b/src/config.rs
 @@ -10,25 +10,26 @@ impl Config {
@@ -250,7 +250,19 @@ pub(super) fn sample() -> Session {
     session
 }
 
-/// Writes the sample to the file in `SWITCHBOARD_SAMPLE`, to be looked at beside the style sheets.
+#[test]
+fn all_of_the_sample_is_allowed() {
+    let session = sample();
+    for part in everything(&session, &RenderCache::default()) {
+        super::allowed::check(&part.html);
+        assert!(part.html.contains(&format!("data-part=\"{}\"", part.key)), "{}", part.html);
+    }
+    for panel in panels(&session) {
+        super::allowed::check(&panel.into_string());
+    }
+}
+
+/// The sample as a page, written to the file in `SWITCHBOARD_SAMPLE` to be looked at beside the style sheets.
 #[test]
 fn the_sample_makes_a_page() {
     let session = sample();
@@ -260,32 +272,23 @@ fn the_sample_makes_a_page() {
     };
     let page = html! {
         (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                title { "Sample" }
-                link rel="stylesheet" href="page.css";
-                link rel="stylesheet" href="entries.css";
-                link rel="stylesheet" href="sample.css";
-            }
-            body {
-                main #transcript {
-                    @for entry in session.entries() {
-                        @let frame = render::frame(entry);
-                        article class=(frame.class) aria-label=(frame.label) {
-                            @for part in render::entry(&session, entry, &cache) { (PreEscaped(&*part.html)) }
-                        }
-                    }
-                    @for permission in session.permissions() { (question(render::permission(&session, permission, &cache))) }
-                    @for elicitation in session.elicitations() { (question(render::elicitation(elicitation))) }
-                    @for panel in panels(&session) { (panel) }
+        meta charset="utf-8";
+        title { "Sample" }
+        @for sheet in ["page.css", "entries.css", "sample.css"] { link rel="stylesheet" href=(sheet); }
+        main #transcript {
+            @for entry in session.entries() {
+                @let frame = render::frame(entry);
+                article class=(frame.class) aria-label=(frame.label) {
+                    @for part in render::entry(&session, entry, &cache) { (PreEscaped(&*part.html)) }
                 }
             }
+            @for permission in session.permissions() { (question(render::permission(&session, permission, &cache))) }
+            @for elicitation in session.elicitations() { (question(render::elicitation(elicitation))) }
+            @for panel in panels(&session) { (panel) }
         }
-    }
-    .into_string();
-    super::allowed::check_page(&page);
+    };
+    assert!(page.0.contains("aria-label=\"Tool call: Edit 6 files\""));
     if let Some(path) = std::env::var_os("SWITCHBOARD_SAMPLE") {
-        std::fs::write(path, page).unwrap();
+        std::fs::write(path, page.0).unwrap();
     }
 }
