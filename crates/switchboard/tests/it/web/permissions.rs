@@ -287,3 +287,18 @@ fn a_form_is_filled_in_and_sent() {
     page.wait_for("article.e-agent :: You would rather not say.");
     talk.all_is_well();
 }
+
+#[test]
+fn an_address_is_shown_and_opened_only_by_the_user() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.say("page");
+    page.wait_for("[data-question] :: Look at the weather");
+    page.wait_for("[data-question] code :: https://weather.example/");
+    let link = page.eval("(link => [link.href, link.target, link.rel])(find('[data-question] a')[0])");
+    assert_eq!(link, json!(["https://weather.example/", "_blank", "noopener noreferrer nofollow"]));
+    page.click("[data-question] button :: Decline");
+    page.wait_for("article.e-agent :: You would rather not say.");
+    page.wait_gone("[data-question]");
+    talk.all_is_well();
+}
