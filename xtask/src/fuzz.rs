@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::root;
 
-/// Writes seeds from the test vectors: a value for `decode`, its patches for `patch`, its updates for `fold`.
+/// Writes seeds from the test vectors: a value for `decode`, its patches for `patch`, its updates for `fold`, and the
+/// lines of a trace for `bridge`.
 fn write_seeds(corpora: &Path) -> Result<(), String> {
     let describe = |error: std::io::Error| format!("cannot make seeds for fuzzing: {error}");
     let write = |target: &str, name: &str, seed: &str| {
@@ -23,6 +24,19 @@ fn write_seeds(corpora: &Path) -> Result<(), String> {
             serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         let file = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         for (index, vector) in vectors.iter().enumerate() {
+            if let Some(steps) = vector["steps"].as_array() {
+                let versions = if vector["topology"] == "v1client-v2agent" { "14" } else { "23" };
+                let lines = steps.iter().filter(|step| step["dir"] == "in").map(|step| {
+                    let mut message = step["msg"].clone();
+                    message["jsonrpc"] = Value::from("2.0");
+                    format!("\n{}{message}", if step["at"] == "client" { ">" } else { "" })
+                });
+                write(
+                    "bridge",
+                    &format!("{file}-{index}"),
+                    &format!("{versions}{}", lines.collect::<String>()),
+                )?;
+            }
             let (Some(revision), Some(kind)) = (vector["revision"].as_str(), vector["kind"].as_str()) else {
                 continue;
             };
@@ -47,7 +61,7 @@ fn write_seeds(corpora: &Path) -> Result<(), String> {
 pub(crate) fn run(seconds: u32) -> Result<(), String> {
     let folder = root().join("fuzz");
     write_seeds(&folder.join("corpus"))?;
-    for target in ["decode", "fold", "patch"] {
+    for target in ["bridge", "decode", "fold", "patch"] {
         // The sanitizer hooks that fuzzing needs are not in the stable compiler's promise.
         crate::run(
             Command::new("cargo")

@@ -1,5 +1,6 @@
 //! Chores of the repository: `cargo xtask test` installs what the tests need and runs all of them.
 
+mod bench;
 mod fuzz;
 mod setup;
 
@@ -11,6 +12,7 @@ use std::time::Instant;
 const HELP: &str = "\
 cargo xtask test          install what the tests need, then run formatting, lints, tests, docs and fuzzing
 cargo xtask fuzz SECONDS  run each fuzz target for so long
+cargo xtask bench-bridge  compare `switchboard bridge` with a pipe and the official conductor
 cargo xtask schema        write the JSON Schema files anew
 cargo xtask screenshots   take the pictures of the README anew";
 
@@ -20,6 +22,7 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["test"] => test(),
         ["fuzz", seconds] => seconds.parse().map_err(|_| HELP.to_owned()).and_then(fuzz::run),
+        ["bench-bridge"] => bench::bridge(),
         ["schema"] => write_schemas(),
         ["screenshots"] => take_screenshots(),
         _ => Err(HELP.to_owned()),

@@ -49,8 +49,8 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-/// The official SDKs, which tests talk to: the Rust one is built, the TypeScript one installed where there is npm. The
-/// tests do the same where something is missing; this keeps the time out of them.
+/// The official SDKs and `acpx`, which tests talk to: what is made with Rust is built, the rest installed where there is
+/// npm. The tests do the same where something is missing; this keeps the time out of them.
 fn install_official_sdks() -> Result<(), String> {
     if !exists("npm", &["--version"]) && exists("apt-get", &["--version"]) {
         // Without it, the tests that need it say that they were skipped.
@@ -67,14 +67,19 @@ fn install_official_sdks() -> Result<(), String> {
         .args(["build", "--locked", "--manifest-path", "crates/interop/Cargo.toml", "--target-dir"])
         .arg(&folder))?;
     let npm = folder.join("npm");
-    if exists("npm", &["--version"]) && !npm.join("node_modules").exists() {
-        std::fs::create_dir_all(&npm).map_err(|error| format!("cannot make {}: {error}", npm.display()))?;
-        run(Command::new("npm").current_dir(&npm).args([
-            "install",
-            "--no-audit",
-            "--no-fund",
-            "@agentclientprotocol/sdk@2.4.0",
-        ]))?;
+    let (wanted, present) = (root().join("crates/interop/typescript/package.json"), npm.join("package.json"));
+    let is_current = std::fs::read(&wanted).ok() == std::fs::read(&present).ok();
+    if exists("npm", &["--version"]) && !is_current {
+        std::fs::create_dir_all(&npm)
+            .and_then(|()| std::fs::copy(&wanted, &present))
+            .map_err(|error| format!("cannot make {}: {error}", npm.display()))?;
+        let installed =
+            run(Command::new("npm").current_dir(&npm).args(["install", "--no-audit", "--no-fund"]));
+        if installed.is_err() {
+            // So that the next run tries again.
+            let _ = std::fs::remove_file(&present);
+        }
+        installed?;
     }
     Ok(())
 }

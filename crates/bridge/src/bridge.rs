@@ -7,7 +7,7 @@ use switchboard_protocol::{DecodeError, Raw, Revision, Wire};
 use crate::host::{Host, NoHost};
 use crate::loss::Severity;
 use crate::passage::Passage;
-use crate::shared::{Output, Shared};
+use crate::shared::{Output, Peers, Shared};
 use crate::v1_client::V1Client;
 use crate::v2_client::V2Client;
 use crate::{BridgeOptions, LossReport, Moment, Side, Version};
@@ -28,7 +28,7 @@ enum Mode {
     /// The handshake is not over.
     Opening(Option<Opening>),
     /// Both sides speak the same version.
-    Same(Passage),
+    Same(Box<Passage>),
     V1Client(Box<V1Client>),
     V2Client(Box<V2Client>),
 }
@@ -39,6 +39,8 @@ struct Opening {
     client: Version,
     id: RequestId<'static>,
     line: String,
+    /// What the client said since: in which version the agent is to hear it is not known yet.
+    held: Vec<String>,
 }
 
 /// What is to be done with a line that was handled.
@@ -54,6 +56,9 @@ pub enum Handled {
 /// How many messages may come in one array.
 const MAX_BATCH: usize = 1024;
 
+/// How many messages of a client that does not wait for the handshake are kept.
+const MAX_HELD: usize = 1024;
+
 impl Bridge {
     /// A bridge on whose sides nothing has been said, with nobody to serve files.
     pub fn new(options: BridgeOptions) -> Self {
@@ -63,6 +68,7 @@ impl Bridge {
     /// A bridge whose host has files or commands to offer.
     pub fn with_host(options: BridgeOptions, host: Box<dyn Host + Send>) -> Self {
         let shared = Shared {
+            peers: Peers::new(&options),
             options,
             host,
             output: Vec::new(),
@@ -73,7 +79,7 @@ impl Bridge {
         let mode = match (shared.options.client_version, shared.options.agent_version) {
             (Some(Version::V1), Some(Version::V2)) => Mode::V1Client(Box::new(V1Client::new(&shared))),
             (Some(Version::V2), Some(Version::V1)) => Mode::V2Client(Box::new(V2Client::new(&shared))),
-            (Some(version), Some(_)) => Mode::Same(Passage::new(version, &shared.options)),
+            (Some(version), Some(_)) => Mode::Same(Box::new(Passage::new(version))),
             _ => Mode::Opening(None),
         };
         Bridge { shared, mode }
@@ -100,14 +106,16 @@ impl Bridge {
             return self.open(line);
         }
         match &mut self.mode {
-            Mode::Opening(opening) => match opening {
-                Some(known) if from == Side::Agent && answers(line, &known.id) => {
-                    if let Some(known) = opening.take() {
-                        return self.opened(&known, line);
-                    }
-                    Handled::Forward
+            Mode::Opening(opening) => match (from, opening) {
+                (Side::Agent, opening @ Some(_)) => {
+                    let Some(known) = opening.take_if(|known| answers(line, &known.id)) else {
+                        return Handled::Forward;
+                    };
+                    self.opened(&known, line);
+                    Handled::Done
                 }
-                _ => Handled::Forward,
+                (Side::Client, Some(known)) => hold(known, line, &mut self.shared),
+                (_, None) => Handled::Forward,
             },
             Mode::Same(passage) => passage.handle(from, line, &mut self.shared),
             Mode::V1Client(translation) => {
@@ -157,12 +165,16 @@ impl Bridge {
         };
         let client =
             self.shared.options.client_version.unwrap_or_else(|| version_of_request(request.params.as_ref()));
+        if client == Version::V2 {
+            self.shared.peers.learn_from_client(&request);
+        }
         match (client, self.shared.options.agent_version) {
             (Version::V1, Some(Version::V2)) => self.translate_for_v1(line),
             (Version::V2, Some(Version::V1)) => self.translate_for_v2(line),
             _ => {
                 let id = request.id.into_owned();
-                self.mode = Mode::Opening(Some(Opening { client, id, line: line.to_owned() }));
+                let (line, held) = (line.to_owned(), Vec::new());
+                self.mode = Mode::Opening(Some(Opening { client, id, line, held }));
                 Handled::Forward
             }
         }
@@ -182,8 +194,19 @@ impl Bridge {
         Handled::Done
     }
 
-    /// The agent's answer to a handshake in the client's version.
-    fn opened(&mut self, opening: &Opening, line: &str) -> Handled {
+    /// The agent's answer to a handshake in the client's version. What the client said since follows.
+    fn opened(&mut self, opening: &Opening, line: &str) {
+        if self.settle_versions(opening, line) == Handled::Forward {
+            self.shared.send(Side::Client, line.to_owned());
+        }
+        for held in &opening.held {
+            if self.handle_one(Side::Client, held) == Handled::Forward {
+                self.shared.send(Side::Agent, held.clone());
+            }
+        }
+    }
+
+    fn settle_versions(&mut self, opening: &Opening, line: &str) -> Handled {
         let Ok(Message::Response(response)) = Message::decode(line, Revision::Any) else {
             return Handled::Forward;
         };
@@ -191,10 +214,10 @@ impl Bridge {
             (Ok(result), client) => {
                 let agent = version_of_answer(result);
                 match (client, agent) {
-                    (Version::V1, Version::V2) => self.opened_for_v1(opening, response),
+                    (Version::V1, Version::V2) => self.opened_for_v1(opening, &response),
                     (Version::V2, Version::V1) => self.opened_for_v2(opening, &response),
                     _ => {
-                        self.mode = Mode::Same(Passage::new(client, &self.shared.options));
+                        self.mode = Mode::Same(Box::new(Passage::new(client)));
                         Handled::Forward
                     }
                 }
@@ -206,7 +229,7 @@ impl Bridge {
         }
     }
 
-    fn opened_for_v1(&mut self, opening: &Opening, response: Response<'_>) -> Handled {
+    fn opened_for_v1(&mut self, opening: &Opening, response: &Response<'_>) -> Handled {
         let mut translation = V1Client::new(&self.shared);
         if let Ok(Message::Request(request)) = Message::decode(&opening.line, Revision::Any) {
             translation.opened(request.params_text(), response, &mut self.shared);
@@ -283,8 +306,14 @@ impl Bridge {
                 Mode::V2Client(translation) => translation.agent_gone(reason, &mut self.shared),
                 Mode::Same(passage) => passage.agent_gone(reason, &mut self.shared),
                 Mode::Opening(Some(opening)) => {
-                    let id = opening.id.clone();
-                    self.shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
+                    let held =
+                        opening.held.iter().filter_map(|line| match Message::decode(line, Revision::Any) {
+                            Ok(Message::Request(request)) => Some(request.id),
+                            _ => None,
+                        });
+                    for id in [opening.id.clone()].into_iter().chain(held) {
+                        self.shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
+                    }
                 }
                 Mode::Opening(None) => {}
             }
@@ -343,6 +372,24 @@ fn is_initialize(line: &str) -> bool {
 
 fn answers(line: &str, id: &RequestId<'_>) -> bool {
     matches!(Message::decode(line, Revision::Any), Ok(Message::Response(response)) if response.id == *id)
+}
+
+/// Keeps what the client says before its handshake is answered. Answers pass: the agent may wait for them.
+fn hold(opening: &mut Opening, line: &str, shared: &mut Shared) -> Handled {
+    let request = match Message::decode(line, Revision::Any) {
+        Ok(Message::Response(_)) => return Handled::Forward,
+        Ok(Message::Request(request)) => Some(request.id),
+        Ok(Message::Notification(_)) | Err(_) => None,
+    };
+    if opening.held.len() < MAX_HELD {
+        opening.held.push(line.to_owned());
+    } else if let Some(id) = request {
+        refuse_full(shared, Side::Client, &id);
+    } else {
+        let reason = "said before the handshake was answered, when no more could be kept";
+        shared.lose(None, "message", "line", reason, Severity::Major, Side::Agent);
+    }
+    Handled::Done
 }
 
 /// The version by the shape of a handshake: the number alone says little.

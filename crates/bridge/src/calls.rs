@@ -5,25 +5,44 @@ use std::collections::HashMap;
 use switchboard_protocol::Wire;
 use switchboard_protocol::rpc::RequestId;
 
+use crate::Side;
+use crate::bridge::refuse_full;
+use crate::shared::Shared;
+
 /// Requests without an answer yet, by the id that the side they were sent to knows them by.
 #[derive(Debug)]
 pub(crate) struct Calls<P> {
+    /// Who is asked.
+    to: Side,
     open: HashMap<RequestId<'static>, P>,
     next: i64,
     limit: usize,
 }
 
 impl<P> Calls<P> {
-    pub(crate) fn new(limit: usize) -> Self {
-        Calls { open: HashMap::new(), next: 1, limit }
+    pub(crate) fn new(to: Side, limit: usize) -> Self {
+        Calls { to, open: HashMap::new(), next: 1, limit }
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.open.len() >= self.limit
+    /// Makes a request for the other side, or refuses it there when too many are open.
+    pub(crate) fn ask(
+        &mut self,
+        id: &RequestId<'_>,
+        method: &str,
+        params: &str,
+        purpose: P,
+        shared: &mut Shared,
+    ) {
+        if self.open.len() >= self.limit {
+            return refuse_full(shared, self.to.other(), id);
+        }
+        let wanted = shared.options.keep_ids.then_some(id);
+        let sent = self.begin(wanted, purpose);
+        shared.request(self.to, &sent, method, params);
     }
 
     /// Remembers a request and gives it an id: its own if that is wanted and free.
-    pub(crate) fn begin(&mut self, wanted: Option<&RequestId<'_>>, purpose: P) -> RequestId<'static> {
+    fn begin(&mut self, wanted: Option<&RequestId<'_>>, purpose: P) -> RequestId<'static> {
         let id = match wanted {
             Some(id) if *id != RequestId::Null && !self.open.contains_key(&id.clone().into_owned()) => {
                 id.clone().into_owned()

@@ -50,6 +50,7 @@ mod sessions;
 mod shared;
 mod side;
 mod stateless;
+mod terminals;
 mod v1_client;
 mod v2_client;
 

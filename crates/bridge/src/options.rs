@@ -1,7 +1,5 @@
 //! What a bridge is told when it is made.
 
-use switchboard_protocol::Revision;
-
 use crate::Version;
 
 /// What to do about things that cannot be carried over. They are always reported.
@@ -23,17 +21,6 @@ pub enum Dialect {
     Spec,
     /// The newest draft: `patch.text`, `_meta` merged.
     Newest,
-}
-
-impl Dialect {
-    /// How to write for a peer; `None`: one whose dialect is not known.
-    pub(crate) fn writing(dialect: Option<Self>) -> Revision {
-        match dialect {
-            Some(Dialect::Spec) => Revision::Spec,
-            Some(Dialect::Newest) => Revision::Newest,
-            None => Revision::Any,
-        }
-    }
 }
 
 /// How much is remembered. Past a limit, the oldest is forgotten or the request refused.
@@ -64,10 +51,12 @@ pub struct BridgeOptions {
     pub client_version: Option<Version>,
     /// The agent's version; `None`: the client's if it can, else what it can.
     pub agent_version: Option<Version>,
-    /// The dialect of a version 2 client.
+    /// The dialect of a version 2 client; `None`: what it shows by what it says.
     pub client_dialect: Option<Dialect>,
-    /// The dialect of a version 2 agent.
+    /// The dialect of a version 2 agent; `None`: what it shows by what it says.
     pub agent_dialect: Option<Dialect>,
+    /// Whether messages for a version 1 client wait until the agent rests, so that what it takes back is never shown.
+    pub hold_messages: bool,
     /// Whether files are read and written for a version 1 agent.
     pub serve_files: bool,
     /// Whether commands are run for a version 1 agent.
@@ -92,6 +81,7 @@ impl Default for BridgeOptions {
             agent_version: None,
             client_dialect: None,
             agent_dialect: None,
+            hold_messages: false,
             serve_files: false,
             serve_terminals: false,
             agent_name: "agent".to_owned(),

@@ -1,28 +1,31 @@
 //! The same version on both sides: lines pass as they came, but for what two dialects of version 2 spell
 //! differently.
 
+mod terminals;
+
 use std::collections::{HashMap, HashSet};
 
-use memchr::memmem;
+use memchr::memmem::Finder;
+use serde_json::Value;
 use switchboard_protocol::rpc::{Message, RequestId, codes};
-use switchboard_protocol::{Meta, Raw, Revision, Text, Wire, v2};
+use switchboard_protocol::{Meta, Revision, Text, Wire, v2};
 
+use self::terminals::TerminalsAsText;
 use crate::bridge::Handled;
 use crate::loss::Severity;
 use crate::metadata::Metadata;
 use crate::options::Dialect;
-use crate::shared::Shared;
-use crate::{BridgeOptions, Side, Version};
+use crate::shared::{Shared, session_of};
+use crate::{Side, Version};
 
-/// How many prompts without an answer, and messages shown since, are remembered.
+/// How many requests without an answer, and messages shown since, are remembered.
 const REMEMBERED: usize = 1024;
 
 /// Lets lines pass.
 #[derive(Debug)]
 pub(crate) struct Passage {
     version: Version,
-    /// Whether the agent's lines may need another spelling.
-    rewrites: bool,
+    words: Words,
     /// Requests of the client without an answer, to be failed when the agent goes.
     open: HashSet<RequestId<'static>>,
     /// Prompts of the client that the agent has not answered, with their session.
@@ -31,21 +34,52 @@ pub(crate) struct Passage {
     echoes: HashMap<String, String>,
     minted: u64,
     metadata: Metadata,
-    warned: HashSet<&'static str>,
+    terminals: TerminalsAsText,
+}
+
+/// What lines are looked through for, because most need not be read.
+#[derive(Debug)]
+struct Words {
+    method: Finder<'static>,
+    id: Finder<'static>,
+    user_message: Finder<'static>,
+    git_patch: Finder<'static>,
+    commands: Finder<'static>,
+    metadata: Finder<'static>,
+    terminal: Finder<'static>,
+    tool_call: Finder<'static>,
+}
+
+impl Words {
+    fn new() -> Self {
+        Words {
+            method: Finder::new("\"method\""),
+            id: Finder::new("\"id\""),
+            user_message: Finder::new("\"user_message"),
+            git_patch: Finder::new("\"git_patch\""),
+            commands: Finder::new("\"availableCommands\""),
+            metadata: Finder::new("\"_meta\""),
+            terminal: Finder::new("\"terminal"),
+            tool_call: Finder::new("\"tool_call_update\""),
+        }
+    }
+}
+
+fn has(line: &str, word: &Finder<'_>) -> bool {
+    word.find(line.as_bytes()).is_some()
 }
 
 impl Passage {
-    pub(crate) fn new(version: Version, options: &BridgeOptions) -> Self {
-        let same = options.client_dialect.is_some() && options.client_dialect == options.agent_dialect;
+    pub(crate) fn new(version: Version) -> Self {
         Passage {
             version,
-            rewrites: version == Version::V2 && !same,
+            words: Words::new(),
             open: HashSet::new(),
             prompts: HashMap::new(),
             echoes: HashMap::new(),
             minted: 0,
             metadata: Metadata::default(),
-            warned: HashSet::new(),
+            terminals: TerminalsAsText::default(),
         }
     }
 
@@ -54,39 +88,52 @@ impl Passage {
     }
 
     pub(crate) fn handle(&mut self, from: Side, line: &str, shared: &mut Shared) -> Handled {
-        let has = |needle: &[u8]| memmem::find(line.as_bytes(), needle).is_some();
         match from {
             Side::Client => {
-                if has(b"\"method\"") && has(b"\"id\"") {
-                    self.remember_request(line);
+                if has(line, &self.words.method) && has(line, &self.words.id) {
+                    self.remember_request(line, shared);
                 }
                 Handled::Forward
             }
             Side::Agent => {
-                let is_call = has(b"\"method\"");
+                let is_call = has(line, &self.words.method);
                 if !is_call && !self.open.is_empty() && self.answer(line, shared) == Handled::Done {
                     return Handled::Done;
                 }
-                if !self.rewrites || !is_call {
+                if !is_call || !self.may_differ(shared) {
                     return Handled::Forward;
                 }
-                if !self.prompts.is_empty() && has(b"\"user_message") {
-                    self.remember_echo(line);
-                }
-                let spec_client = shared.options.client_dialect == Some(Dialect::Spec);
-                if spec_client && has(b"\"terminal_") {
-                    self.warn_of_terminals(shared);
-                }
-                let options = &shared.options;
-                let differ = options.agent_dialect.is_some()
-                    && options.client_dialect.is_some()
-                    && options.agent_dialect != options.client_dialect;
-                if has(b"\"git_patch\"") || has(b"\"availableCommands\"") || (differ && has(b"\"_meta\"")) {
-                    return self.rewrite(line, differ, shared);
-                }
-                Handled::Forward
+                self.agent_call(line, shared)
             }
         }
+    }
+
+    /// Whether the agent's lines may need another spelling.
+    fn may_differ(&self, shared: &Shared) -> bool {
+        let peers = &shared.peers;
+        let same = peers.client_dialect.is_some() && peers.client_dialect == peers.agent_dialect;
+        self.version == Version::V2 && !same
+    }
+
+    fn agent_call(&mut self, line: &str, shared: &mut Shared) -> Handled {
+        if !self.prompts.is_empty() && has(line, &self.words.user_message) {
+            self.remember_echo(line);
+        }
+        let spelled = has(line, &self.words.git_patch) || has(line, &self.words.commands);
+        if spelled && shared.peers.agent_dialect.is_none() {
+            shared.peers.agent_dialect = dialect_of(line);
+        }
+        let peers = &shared.peers;
+        let differ = peers.agent_dialect.is_some()
+            && peers.client_dialect.is_some()
+            && peers.agent_dialect != peers.client_dialect;
+        let about_terminals = peers.client_dialect == Some(Dialect::Spec)
+            && (has(line, &self.words.terminal)
+                || (!self.terminals.is_empty() && has(line, &self.words.tool_call)));
+        if spelled || about_terminals || (differ && has(line, &self.words.metadata)) {
+            return self.rewrite(line, differ, shared);
+        }
+        Handled::Forward
     }
 
     pub(crate) fn agent_gone(&mut self, reason: &str, shared: &mut Shared) {
@@ -95,12 +142,13 @@ impl Passage {
         }
     }
 
-    fn remember_request(&mut self, line: &str) {
+    fn remember_request(&mut self, line: &str, shared: &mut Shared) {
         let Ok(Message::Request(request)) = Message::decode(line, Revision::Any) else { return };
+        shared.peers.learn_from_client(&request);
         if self.open.len() >= REMEMBERED {
             return;
         }
-        if self.rewrites
+        if self.version == Version::V2
             && request.method == "session/prompt"
             && let Some(session) = session_of(request.params.as_ref())
         {
@@ -127,12 +175,14 @@ impl Passage {
         let Ok(Message::Response(response)) = Message::decode(line, Revision::Any) else {
             return Handled::Forward;
         };
-        let Some(session) = self.prompts.remove(&response.id.clone().into_owned()) else {
-            return Handled::Forward;
-        };
+        let id = response.id.clone().into_owned();
+        self.open.remove(&id);
+        let Some(session) = self.prompts.remove(&id) else { return Handled::Forward };
         let Ok(result) = &response.outcome else { return Handled::Forward };
-        let wants_id = shared.options.client_dialect != Some(Dialect::Spec);
-        if !wants_id || result.get("messageId").is_some() {
+        let tells_id = result.get("messageId").is_some();
+        let shown = if tells_id { Dialect::Newest } else { Dialect::Spec };
+        shared.peers.agent_dialect.get_or_insert(shown);
+        if tells_id || shared.peers.client_dialect == Some(Dialect::Spec) {
             return Handled::Forward;
         }
         let id = self.echoes.remove(&session).unwrap_or_else(|| {
@@ -150,7 +200,8 @@ impl Passage {
 
     /// Writes an update again in the client's dialect.
     fn rewrite(&mut self, line: &str, differ: bool, shared: &mut Shared) -> Handled {
-        let revision = Dialect::writing(shared.options.client_dialect);
+        let revision = shared.peers.client_revision();
+        let client = shared.peers.client_dialect;
         let Ok(message) = Message::decode(line, Revision::Any) else { return Handled::Forward };
         match message {
             Message::Notification(notification) if notification.method == "session/update" => {
@@ -159,36 +210,69 @@ impl Passage {
                 else {
                     return Handled::Forward;
                 };
-                if let Some(client) = shared.options.client_dialect.filter(|_| differ)
+                if let Some(client) = client.filter(|_| differ)
                     && let Some(first) = self.metadata.adjust(&params.session_id, &mut params.update, client)
                 {
                     let first = v2::UpdateSessionNotification::new(params.session_id.clone(), first);
                     shared.send_update(Side::Client, &first, revision);
                 }
-                shared.send_update(Side::Client, &params, revision);
+                let instead = match client {
+                    Some(Dialect::Spec) => {
+                        self.terminals.replace(&params.session_id, &mut params.update, shared)
+                    }
+                    _ => None,
+                };
+                match instead {
+                    None => shared.send_update(Side::Client, &params, revision),
+                    Some(updates) => {
+                        for update in updates {
+                            let params =
+                                v2::UpdateSessionNotification::new(params.session_id.clone(), update);
+                            shared.send_update(Side::Client, &params, revision);
+                        }
+                    }
+                }
                 Handled::Done
             }
             Message::Request(request) if request.method == "session/request_permission" => {
-                let Ok(params) = v2::RequestPermissionRequest::decode(request.params_text(), Revision::Any)
+                let Ok(mut params) =
+                    v2::RequestPermissionRequest::decode(request.params_text(), Revision::Any)
                 else {
                     return Handled::Forward;
                 };
+                if let (Some(Dialect::Spec), Some(v2::RequestPermissionSubject::ToolCall(subject))) =
+                    (client, &mut params.subject)
+                {
+                    self.terminals.content(&params.session_id, &mut subject.tool_call, shared);
+                }
                 shared.request(Side::Client, &request.id, &request.method, &params.encode(revision));
                 Handled::Done
             }
             _ => Handled::Forward,
         }
     }
-
-    fn warn_of_terminals(&mut self, shared: &mut Shared) {
-        if self.warned.insert("terminals") {
-            let reason =
-                "the client's dialect has no terminals; it keeps what it does not know and shows nothing";
-            shared.lose(None, "terminal_update", "update", reason, Severity::Major, Side::Client);
-        }
-    }
 }
 
-fn session_of(params: Option<&Raw<'_>>) -> Option<String> {
-    Some(params?.get("sessionId")?.as_text()?.into_owned())
+/// The dialect that an update with a patch or with commands is written in, where it shows.
+fn dialect_of(line: &str) -> Option<Dialect> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let params = &message["params"];
+    let commands = params["update"]["availableCommands"].as_array();
+    if let Some(command) = commands.and_then(|commands| commands.first()) {
+        return Some(if command.get("type").is_some() { Dialect::Newest } else { Dialect::Spec });
+    }
+    let subject = &params["subject"]["toolCall"];
+    let content = [&params["update"]["content"], &subject["content"]];
+    let items = content.into_iter().flat_map(|content| match content {
+        Value::Array(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    });
+    items.into_iter().find_map(|item| {
+        let patch = item.get("patch")?;
+        match (patch.get("text").is_some(), patch.get("diff").is_some()) {
+            (true, false) => Some(Dialect::Newest),
+            (false, true) => Some(Dialect::Spec),
+            _ => None,
+        }
+    })
 }

@@ -1,63 +1,165 @@
-//! Terminal output as plain text.
+//! Terminal output as text.
 
-/// The text that bytes from a terminal amount to, without its control sequences.
-pub(crate) fn plain_text(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let mut plain = String::with_capacity(text.len());
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        match character {
-            '\u{1b}' => match characters.next() {
-                // Until the final byte.
-                Some('[') => {
-                    for parameter in characters.by_ref() {
-                        if ('\u{40}'..='\u{7e}').contains(&parameter) {
-                            break;
-                        }
-                    }
+/// The text that bytes from a terminal amount to. They may come in any portions, cut inside a character or a control
+/// sequence.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OutputText {
+    text: String,
+    /// The first bytes of a character whose others are yet to come.
+    incomplete: Vec<u8>,
+    state: State,
+    /// Whether control sequences stay, for readers that understand them.
+    keeps_controls: bool,
+    /// How much of the text is settled: it cannot be taken back by a backspace.
+    settled: usize,
+}
+
+/// What the next character belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    #[default]
+    Text,
+    /// After a carriage return, which is part of a line end or one by itself.
+    Return,
+    Escape,
+    /// Until the final byte.
+    Control,
+    /// Until the bell or the string terminator.
+    String,
+    StringEscape,
+    /// One more character, which names a character set or the like.
+    Designation,
+}
+
+impl OutputText {
+    /// Without control sequences.
+    pub(crate) fn plain() -> Self {
+        OutputText::default()
+    }
+
+    /// As it is, but for what is no UTF-8.
+    pub(crate) fn with_controls() -> Self {
+        OutputText { keeps_controls: true, ..OutputText::default() }
+    }
+
+    /// The same, without any text.
+    pub(crate) fn emptied(&self) -> Self {
+        OutputText { keeps_controls: self.keeps_controls, ..OutputText::default() }
+    }
+
+    /// How much of the text is settled.
+    pub(crate) fn settled(&self) -> usize {
+        self.settled
+    }
+
+    /// Settles the first bytes of the text.
+    pub(crate) fn settle(&mut self, length: usize) {
+        self.settled = length.min(self.text.len());
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let joined;
+        let mut rest = bytes;
+        if !self.incomplete.is_empty() {
+            self.incomplete.extend_from_slice(bytes);
+            joined = std::mem::take(&mut self.incomplete);
+            rest = &joined;
+        }
+        loop {
+            let error = match std::str::from_utf8(rest) {
+                Ok(text) => return self.push_text(text),
+                Err(error) => error,
+            };
+            let (valid, after) = rest.split_at(error.valid_up_to());
+            self.push_text(std::str::from_utf8(valid).unwrap_or_default());
+            match error.error_len() {
+                Some(length) => {
+                    self.push_text("\u{fffd}");
+                    rest = &after[length..];
                 }
-                // Until the bell or the string terminator.
-                Some(']' | 'P' | '^' | '_' | 'X') => {
-                    while let Some(inside) = characters.next() {
-                        if inside == '\u{7}' {
-                            break;
-                        }
-                        if inside == '\u{1b}' {
-                            characters.next_if_eq(&'\\');
-                            break;
-                        }
-                    }
-                }
-                Some('(' | ')' | '*' | '+' | '#' | '%' | ' ') => {
-                    characters.next();
-                }
-                _ => {}
-            },
-            '\r' => {
-                if characters.peek() != Some(&'\n') {
-                    plain.push('\n');
+                None => {
+                    self.incomplete = after.to_vec();
+                    return;
                 }
             }
-            '\u{8}' => {
-                if plain.ends_with(|last: char| last != '\n') {
-                    plain.pop();
-                }
-            }
-            '\n' | '\t' => plain.push(character),
-            _ if character.is_control() => {}
-            _ => plain.push(character),
         }
     }
-    plain
+
+    fn push_text(&mut self, text: &str) {
+        if self.keeps_controls {
+            self.text.push_str(text);
+        } else {
+            text.chars().for_each(|character| self.push_character(character));
+        }
+    }
+
+    fn push_character(&mut self, character: char) {
+        self.state = match (self.state, character) {
+            (State::Return, '\n') => {
+                self.text.push('\n');
+                State::Text
+            }
+            (State::Return, other) => {
+                self.text.push('\n');
+                self.state = State::Text;
+                return self.push_character(other);
+            }
+            (State::StringEscape, other) if other != '\\' => {
+                self.state = State::Text;
+                return self.push_character(other);
+            }
+            (State::Text, '\u{1b}') => State::Escape,
+            (State::Text, '\r') => State::Return,
+            (State::Text, '\u{8}') => {
+                if self.text.len() > self.settled && self.text.ends_with(|last: char| last != '\n') {
+                    self.text.pop();
+                }
+                State::Text
+            }
+            (State::Text, other) => {
+                if matches!(other, '\n' | '\t') || !other.is_control() {
+                    self.text.push(other);
+                }
+                State::Text
+            }
+            (State::Escape, '[') => State::Control,
+            (State::Escape, ']' | 'P' | '^' | '_' | 'X') => State::String,
+            (State::Escape, '(' | ')' | '*' | '+' | '#' | '%' | ' ') => State::Designation,
+            (State::Control, '\u{40}'..='\u{7e}') | (State::String, '\u{7}') => State::Text,
+            (State::String, '\u{1b}') => State::StringEscape,
+            (State::Control | State::String, _) => self.state,
+            (State::Escape | State::StringEscape | State::Designation, _) => State::Text,
+        };
+    }
+
+    /// Drops the oldest text so that at most `limit` bytes stay. Gives how many went.
+    pub(crate) fn keep_within(&mut self, limit: usize) -> usize {
+        let over = self.text.len().saturating_sub(limit);
+        if over == 0 {
+            return 0;
+        }
+        // More than need be, so that it is not done for every chunk.
+        let mut cut = (over + limit / 4).min(self.text.len());
+        while !self.text.is_char_boundary(cut) {
+            cut += 1;
+        }
+        self.text.drain(..cut);
+        self.settled = self.settled.saturating_sub(cut);
+        cut
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::plain_text;
+    use super::OutputText;
 
     #[test]
-    fn control_sequences_are_gone_and_text_stays() {
-        let cases: [(&[u8], &str); 7] = [
+    fn control_sequences_are_gone_and_text_stays_however_it_is_cut() {
+        let cases: [(&[u8], &str); 8] = [
             (b"ok\n", "ok\n"),
             (b"\x1b[1;32mgreen\x1b[0m", "green"),
             (b"\x1b]0;title\x07text", "text"),
@@ -65,9 +167,23 @@ mod tests {
             (b"a\r\nb\rc", "a\nb\nc"),
             (b"ab\x08c\x07", "ac"),
             (b"\xff\xfe\x1b[", "\u{fffd}\u{fffd}"),
+            ("gr\u{fc}n \u{1f422}\x1b(B!".as_bytes(), "gr\u{fc}n \u{1f422}!"),
         ];
         for (bytes, expected) in cases {
-            assert_eq!(plain_text(bytes), expected, "{bytes:?}");
+            for portion in 1..=bytes.len() {
+                let mut output = OutputText::plain();
+                bytes.chunks(portion).for_each(|portion| output.push(portion));
+                assert_eq!(output.as_str(), expected, "{bytes:?} by {portion}");
+            }
         }
+    }
+
+    #[test]
+    fn the_oldest_text_goes_first() {
+        let mut output = OutputText::with_controls();
+        output.push("\u{1f422}\u{1f422}\u{1f422}\u{1f422}".as_bytes());
+        assert_eq!(output.keep_within(16), 0);
+        assert_eq!(output.keep_within(9), 12);
+        assert_eq!(output.as_str(), "\u{1f422}");
     }
 }

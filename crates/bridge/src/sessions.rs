@@ -2,6 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use switchboard_protocol::AbsolutePath;
+
+/// The directories that a session may touch.
+pub(crate) fn roots(cwd: &str, more: Option<&[AbsolutePath<'_>]>) -> Vec<String> {
+    let more = more.unwrap_or_default().iter().map(|path| path.as_str().to_owned());
+    [cwd.to_owned()].into_iter().chain(more).collect()
+}
+
 /// The sessions that a bridge remembers. The oldest goes when there are too many.
 #[derive(Debug)]
 pub(crate) struct Sessions<S> {

@@ -1,11 +1,11 @@
 //! What all translations write to: lines for either side, and losses.
 
-use switchboard_protocol::rpc::{Message, RequestId, RpcError};
-use switchboard_protocol::{Raw, Revision, Text, Wire};
+use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes};
+use switchboard_protocol::{Diagnostic, Raw, Revision, Text, Wire};
 
 use crate::host::Host;
 use crate::loss::{Note, Severity};
-use crate::{BridgeOptions, Loss, LossReport, Moment, Side};
+use crate::{BridgeOptions, Dialect, Error, Loss, LossReport, Moment, Side};
 
 /// Something that comes out of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +21,56 @@ pub enum Output {
     Loss(Loss),
 }
 
+/// What is known of the peers: what the options say, and what they themselves have shown since.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peers {
+    pub(crate) client_dialect: Option<Dialect>,
+    pub(crate) agent_dialect: Option<Dialect>,
+    /// Whether a version 1 client shows terminals of the agent that it is told of in metadata.
+    pub(crate) client_displays: bool,
+}
+
+impl Peers {
+    pub(crate) fn new(options: &BridgeOptions) -> Self {
+        Peers {
+            client_dialect: options.client_dialect,
+            agent_dialect: options.agent_dialect,
+            client_displays: false,
+        }
+    }
+
+    /// Takes notice of what only clients of the newest dialect say.
+    pub(crate) fn learn_from_client(&mut self, request: &Request<'_>) {
+        if self.client_dialect.is_some() {
+            return;
+        }
+        let is_newest = match &*request.method {
+            "initialize" => {
+                let capabilities = request.params.as_ref().and_then(|params| params.get("capabilities"));
+                let has = |key: &str| capabilities.as_ref().is_some_and(|known| known.get(key).is_some());
+                has("elicitation") || has("auth")
+            }
+            "tool_call/cancel" | "terminal/cancel" => true,
+            _ => false,
+        };
+        if is_newest {
+            self.client_dialect = Some(Dialect::Newest);
+        }
+    }
+
+    /// How to write for the client.
+    pub(crate) fn client_revision(&self) -> Revision {
+        match self.client_dialect {
+            Some(Dialect::Spec) => Revision::Spec,
+            Some(Dialect::Newest) => Revision::Newest,
+            None => Revision::Any,
+        }
+    }
+}
+
 pub(crate) struct Shared {
     pub(crate) options: BridgeOptions,
+    pub(crate) peers: Peers,
     pub(crate) host: Box<dyn Host + Send>,
     pub(crate) output: Vec<Output>,
     pub(crate) losses: LossReport,
@@ -85,6 +133,64 @@ impl Shared {
         self.fail(to, id, RpcError::new(code, message.into()));
     }
 
+    /// The parameters of a request; what is malformed and left out is reported.
+    pub(crate) fn params<'r, T: Wire<'r>>(
+        &mut self,
+        from: Side,
+        request: &'r Request<'_>,
+        revision: Revision,
+    ) -> Result<T, Error> {
+        let (params, left_out) = T::decode_tolerant(request.params_text(), revision)?;
+        if !left_out.is_empty() {
+            let session = session_of(request.params.as_ref());
+            self.report_left_out(session.as_deref(), &request.method, &left_out, from.other());
+        }
+        Ok(params)
+    }
+
+    /// The result in an answer of the agent. Where there is none, the client, whose request it was, is told.
+    pub(crate) fn result<'r, T: Wire<'r>>(
+        &mut self,
+        id: &RequestId<'_>,
+        method: &str,
+        response: &'r Response<'_>,
+        revision: Revision,
+    ) -> Option<T> {
+        let decoded = match &response.outcome {
+            // Some agents have nothing to say and say it.
+            Ok(result) if result.as_str() == "null" => T::decode_tolerant("{}", revision),
+            Ok(result) => T::decode_tolerant(result.as_str(), revision),
+            Err(error) => {
+                self.fail(Side::Client, id, error.clone());
+                return None;
+            }
+        };
+        match decoded {
+            Ok((result, left_out)) => {
+                self.report_left_out(None, method, &left_out, Side::Client);
+                Some(result)
+            }
+            Err(error) => {
+                self.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Reports what was malformed and therefore left out.
+    pub(crate) fn report_left_out(
+        &mut self,
+        session: Option<&str>,
+        message: &str,
+        left_out: &[Diagnostic],
+        toward: Side,
+    ) {
+        for diagnostic in left_out {
+            let reason = format!("malformed, left out: {}", diagnostic.message());
+            self.lose(session, message, &diagnostic.pointer, reason, Severity::Major, toward);
+        }
+    }
+
     /// Passes an answer on as it came.
     pub(crate) fn pass_answer(
         &mut self,
@@ -136,6 +242,11 @@ impl std::fmt::Debug for Shared {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Shared").field("options", &self.options).finish_non_exhaustive()
     }
+}
+
+/// The session that parameters are about.
+pub(crate) fn session_of(params: Option<&Raw<'_>>) -> Option<String> {
+    Some(params?.get("sessionId")?.as_text()?.into_owned())
 }
 
 /// Line ends stand in JSON only where any white space would do.

@@ -108,6 +108,17 @@ pub(crate) struct Method {
     pub(crate) result: Option<&'static str>,
 }
 
+impl Method {
+    pub(crate) const fn new(
+        name: &'static str,
+        caller: Caller,
+        params: &'static str,
+        result: Option<&'static str>,
+    ) -> Self {
+        Method { name, caller, params, result }
+    }
+}
+
 /// Who may send a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {

@@ -16,6 +16,8 @@ pub(crate) type Outcome = Result<Raw<'static>, RpcError<'static>>;
 pub(crate) struct Script {
     /// Its answer to `initialize`, if there was one.
     pub(crate) introduction: Option<Outcome>,
+    /// What it said before there was any session.
+    pub(crate) greetings: Vec<Notification<'static>>,
     pub(crate) sessions: Vec<SessionScript>,
     /// Its answers to requests that neither open a session nor are prompts, by their methods.
     pub(crate) answers: HashMap<String, VecDeque<Outcome>>,
@@ -305,8 +307,9 @@ impl Reader {
             }
             return;
         }
-        if let Some(session) = self.session(notification.params.as_ref(), at) {
-            self.step(session, at, Action::Notify(notification));
+        match self.session(notification.params.as_ref(), at) {
+            Some(session) => self.step(session, at, Action::Notify(notification)),
+            None => self.script.greetings.push(notification),
         }
     }
 }

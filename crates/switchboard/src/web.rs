@@ -83,8 +83,10 @@ impl Server {
     pub(crate) async fn run(self, end: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
         let app = Arc::clone(&self.app);
         tokio::spawn(async move {
-            // What is in the way is shown in the page.
-            let _ = app.start_agent().await;
+            // The page shows it too, with a way to try again.
+            if let Err(reason) = app.start_agent().await {
+                eprintln!("switchboard: {reason}");
+            }
         });
         let router = pages::router(Arc::clone(&self.app), self.guard);
         let served = tokio::select! {

@@ -4,6 +4,7 @@
 //! - [`stream`] makes the messages of a long session, the same ones each time.
 //! - [`recordings`] reads recorded traffic of real agents, where a folder of it is at hand.
 //! - [`Contest`] times contenders side by side and prints their ratios.
+//! - [`assert_every_file_is_a_module`] guards against test files that nobody compiles.
 //!
 //! ```
 //! let lines = switchboard_testkit::stream(100, switchboard_testkit::TagPlace::First);
@@ -12,9 +13,11 @@
 //! ```
 
 mod contest;
+mod modules;
 mod recordings;
 mod stream;
 
 pub use contest::Contest;
+pub use modules::assert_every_file_is_a_module;
 pub use recordings::{Recorded, Recording, recordings};
 pub use stream::{TagPlace, stream};

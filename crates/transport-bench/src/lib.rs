@@ -4,8 +4,10 @@
 //! the floor, only cuts lines.
 
 mod agent;
+mod bridging;
 mod official;
 mod ours;
+mod turns;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -40,6 +42,11 @@ pub fn run() {
         [role, job, count] => report(role, job, number(count)),
         _ => panic!("unknown arguments: {arguments:?}"),
     }
+}
+
+/// Compares what can stand between a client and an agent; see the module.
+pub fn run_bridging() {
+    bridging::run();
 }
 
 fn number(text: &str) -> u64 {

@@ -82,13 +82,7 @@ pub(crate) fn to_v2<'a>(
         let at = at.item(index);
         match option {
             v1::SessionConfigOption::Select(select) => {
-                let is_empty = match &select.options {
-                    v1::SessionConfigSelectOptions::Flat(options) => options.is_empty(),
-                    v1::SessionConfigSelectOptions::Grouped(groups) => {
-                        groups.is_empty() || groups.iter().any(|group| group.options.is_empty())
-                    }
-                };
-                if is_empty {
+                if select.options.has_empty_list() {
                     notes.lose(Severity::Minor, &at, "version 2 has no choice of nothing")?;
                 } else {
                     converted.push(v2::SessionConfigOption::Select(select_to_v2(select)));

@@ -214,15 +214,9 @@ fn call_to_v2(method: &str, params: &str) -> Result<Option<Call>, Error> {
         "session/set_config_option" => {
             let request = v1::SetSessionConfigOptionRequest::decode(params, Revision::V1)?;
             let wire = match request {
-                v1::SetSessionConfigOptionRequest::Id(set) => {
-                    let mut wire = v2::SetConfigId::new(set.session_id, set.config_id, set.value);
-                    (wire.meta, wire.extra) = (set.meta, set.extra);
-                    v2::SetSessionConfigOptionRequest::Id(wire)
-                }
+                v1::SetSessionConfigOptionRequest::Id(set) => v2::SetSessionConfigOptionRequest::Id(set),
                 v1::SetSessionConfigOptionRequest::Boolean(set) => {
-                    let mut wire = v2::SetConfigBoolean::new(set.session_id, set.config_id, set.value);
-                    (wire.meta, wire.extra) = (set.meta, set.extra);
-                    v2::SetSessionConfigOptionRequest::Boolean(wire)
+                    v2::SetSessionConfigOptionRequest::Boolean(set)
                 }
                 v1::SetSessionConfigOptionRequest::Unknown(unknown) => {
                     v2::SetSessionConfigOptionRequest::Unknown(unknown)
@@ -308,15 +302,9 @@ fn call_to_v1(method: &str, params: &str, omitted: &mut Vec<Note>) -> Result<Opt
         "session/set_config_option" => {
             let request = v2::SetSessionConfigOptionRequest::decode(params, Revision::Any)?;
             let wire = match request {
-                v2::SetSessionConfigOptionRequest::Id(set) => {
-                    let mut wire = v1::SetConfigId::new(set.session_id, set.config_id, set.value);
-                    (wire.meta, wire.extra) = (set.meta, set.extra);
-                    v1::SetSessionConfigOptionRequest::Id(wire)
-                }
+                v2::SetSessionConfigOptionRequest::Id(set) => v1::SetSessionConfigOptionRequest::Id(set),
                 v2::SetSessionConfigOptionRequest::Boolean(set) => {
-                    let mut wire = v1::SetConfigBoolean::new(set.session_id, set.config_id, set.value);
-                    (wire.meta, wire.extra) = (set.meta, set.extra);
-                    v1::SetSessionConfigOptionRequest::Boolean(wire)
+                    v1::SetSessionConfigOptionRequest::Boolean(set)
                 }
                 v2::SetSessionConfigOptionRequest::Unknown(unknown) => {
                     let reason = format!("version 1 has no values of type \"{}\"", unknown.tag);

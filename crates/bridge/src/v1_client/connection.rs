@@ -13,16 +13,18 @@ use crate::{Error, Side};
 
 impl V1Client {
     pub(super) fn initialize(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v1::InitializeRequest::decode_tolerant(request.params_text(), Revision::V1)?;
-        self.learn(&params);
+        let params: v1::InitializeRequest<'_> = shared.params(Side::Client, request, Revision::V1)?;
+        self.learn(&params, shared);
         let wire = initialize::request_to_v2(params).encode(Revision::Any);
         let purpose = ToAgent::Initialize { id: request.id.clone().into_owned() };
-        self.ask_agent(&request.id, "initialize", &wire, purpose, shared);
+        self.to_agent.ask(&request.id, "initialize", &wire, purpose, shared);
         Ok(())
     }
 
-    fn learn(&mut self, params: &v1::InitializeRequest<'_>) {
+    fn learn(&mut self, params: &v1::InitializeRequest<'_>, shared: &mut Shared) {
         let Some(capabilities) = &params.client_capabilities else { return };
+        let displays = capabilities.meta.as_ref().and_then(|meta| meta.get("terminal_output"));
+        shared.peers.client_displays = displays.is_some_and(|value| value.as_str() == "true");
         let session = capabilities.session.as_ref();
         self.support.booleans = session
             .and_then(|session| session.config_options.as_ref())
@@ -35,9 +37,9 @@ impl V1Client {
     }
 
     /// The agent has answered the client's own words, in version 2.
-    pub(crate) fn opened(&mut self, params: &str, response: Response<'_>, shared: &mut Shared) {
+    pub(crate) fn opened(&mut self, params: &str, response: &Response<'_>, shared: &mut Shared) {
         if let Ok((params, _)) = v1::InitializeRequest::decode_tolerant(params, Revision::V1) {
-            self.learn(&params);
+            self.learn(&params, shared);
         }
         let id = response.id.clone().into_owned();
         initialized(&id, response, shared);
@@ -90,7 +92,7 @@ impl V1Client {
         }
         let text = remap_scope(&params, |id| self.to_agent.get(id).map(|purpose| purpose.original().clone()));
         let purpose = ToClient::Other { id: request.id.clone().into_owned() };
-        self.ask_client(&request.id, "elicitation/create", &text, purpose, shared);
+        self.to_client.ask(&request.id, "elicitation/create", &text, purpose, shared);
     }
 }
 
@@ -115,16 +117,13 @@ pub(crate) fn cancel(to: Side, id: &RequestId<'_>, shared: &mut Shared) {
 }
 
 /// The agent's answer to the handshake.
-pub(super) fn initialized(id: &RequestId<'static>, response: Response<'_>, shared: &mut Shared) {
-    let result = match response.outcome {
-        Ok(result) => result,
-        Err(error) => return shared.fail(Side::Client, id, error),
+pub(super) fn initialized(id: &RequestId<'static>, response: &Response<'_>, shared: &mut Shared) {
+    let Some(answer) = shared.result::<v2::InitializeResponse<'_>>(id, "initialize", response, Revision::Any)
+    else {
+        return;
     };
     let mut notes = Notes::default();
-    let converted = v2::InitializeResponse::decode_tolerant(result.as_str(), Revision::Any)
-        .map_err(Error::from)
-        .and_then(|(answer, _)| initialize::response_to_v1(answer, &mut notes));
-    match converted {
+    match initialize::response_to_v1(answer, &mut notes) {
         Ok(answer) => {
             shared.note(None, "initialize", notes.entries, Side::Client);
             shared.respond(Side::Client, id, &answer.encode(Revision::V1));

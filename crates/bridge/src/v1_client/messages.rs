@@ -42,6 +42,20 @@ impl Role {
 pub(super) struct Messages {
     known: HashMap<Role, HashMap<String, Delivered>>,
     order: VecDeque<(Role, String)>,
+    /// What waits for the agent to rest, in the order in which it began, and its size.
+    held: Vec<Held>,
+    held_bytes: usize,
+}
+
+/// What the client is to be told of a message later.
+#[derive(Debug)]
+struct Held {
+    role: Role,
+    message_id: String,
+    blocks: Vec<v1::ContentBlock<'static>>,
+    meta: Option<Meta<'static>>,
+    /// Whether the blocks are the whole message, not what is added to it.
+    whole: bool,
 }
 
 #[derive(Debug, Default)]
@@ -69,9 +83,39 @@ impl Messages {
         self.known.entry(role).or_default().entry(id.to_owned()).or_default()
     }
 
+    /// Keeps content back. Whether there is still room for more.
+    fn hold(&mut self, held: Held, limit: usize) -> bool {
+        self.held_bytes += held.blocks.iter().map(|block| block.encode(Revision::V1).len()).sum::<usize>();
+        let known = self
+            .held
+            .iter_mut()
+            .rev()
+            .find(|known| known.role == held.role && known.message_id == held.message_id);
+        match known {
+            Some(known) if held.whole => *known = held,
+            Some(known) => {
+                known.meta = held.meta.or(known.meta.take());
+                for block in held.blocks {
+                    match (known.blocks.last_mut(), plain_text(&block)) {
+                        (Some(v1::ContentBlock::Text(last)), Some(text)) if is_bare(last) => {
+                            last.text.to_mut().push_str(text);
+                        }
+                        _ => known.blocks.push(block),
+                    }
+                }
+            }
+            None => self.held.push(held),
+        }
+        self.held_bytes <= limit
+    }
+
     fn get_mut(&mut self, role: Role, id: &str) -> Option<&mut Delivered> {
         self.known.get_mut(&role)?.get_mut(id)
     }
+}
+
+fn is_bare(text: &v1::TextContent<'_>) -> bool {
+    text.annotations.is_none() && text.meta.is_none() && text.extra.is_empty()
 }
 
 fn push(pieces: &mut Pieces, block: &v1::ContentBlock<'_>) {
@@ -114,14 +158,74 @@ impl Session {
         let block = to_v1(chunk.content, &At::key("content"), &mut notes);
         shared.note(Some(id), role.chunk_tag(), notes.entries, Side::Client);
         let Ok(block) = block else { return };
-        let limit = shared.options.limits.entries;
-        if self.messages.get_mut(role, &chunk.message_id).is_none() {
-            self.messages.open(role, &chunk.message_id, limit);
+        if shared.options.hold_messages && role != Role::User {
+            return self.hold(role, id, &chunk.message_id, Some(block), chunk.meta, false, shared);
         }
-        let Some(delivered) = self.messages.get_mut(role, &chunk.message_id) else { return };
+        self.add(role, id, &chunk.message_id, block, chunk.meta, shared);
+    }
+
+    /// Shows more of a message.
+    fn add(
+        &mut self,
+        role: Role,
+        id: &str,
+        message_id: &str,
+        block: v1::ContentBlock<'_>,
+        meta: Option<Meta<'_>>,
+        shared: &mut Shared,
+    ) {
+        let limit = shared.options.limits.entries;
+        if self.messages.get_mut(role, message_id).is_none() {
+            self.messages.open(role, message_id, limit);
+        }
+        let Some(delivered) = self.messages.get_mut(role, message_id) else { return };
         push(&mut delivered.pieces, &block);
-        let shown = delivered.shown_as.as_deref().unwrap_or(&chunk.message_id);
-        send(role, id, shown, block, chunk.meta, shared);
+        let shown = delivered.shown_as.as_deref().unwrap_or(message_id);
+        send(role, id, shown, block, meta, shared);
+    }
+
+    /// Keeps content of a message back until the agent rests.
+    #[allow(clippy::too_many_arguments, reason = "a message, and what becomes of it")]
+    fn hold<'b>(
+        &mut self,
+        role: Role,
+        id: &str,
+        message_id: &str,
+        blocks: impl IntoIterator<Item = v1::ContentBlock<'b>>,
+        meta: Option<Meta<'_>>,
+        whole: bool,
+        shared: &mut Shared,
+    ) {
+        let limit = shared.options.limits.content;
+        let held = Held {
+            role,
+            message_id: message_id.to_owned(),
+            blocks: blocks.into_iter().map(Wire::into_owned).collect(),
+            meta: meta.map(Wire::into_owned),
+            whole,
+        };
+        if !self.messages.hold(held, limit) {
+            let reason = format!("shown before the agent rests, for a session may hold {limit} bytes back");
+            self.lose(id, role.message_tag(), "content", reason, Severity::Minor, shared);
+            self.release(id, shared);
+        }
+    }
+
+    /// Shows what was kept back.
+    pub(super) fn release(&mut self, id: &str, shared: &mut Shared) {
+        self.messages.held_bytes = 0;
+        for held in std::mem::take(&mut self.messages.held) {
+            let Held { role, message_id, blocks, meta, whole } = held;
+            if !whole {
+                for block in blocks {
+                    self.add(role, id, &message_id, block, meta.clone(), shared);
+                }
+            } else if blocks.is_empty() {
+                self.withdraw(role, id, &message_id, shared);
+            } else {
+                self.replace(role, id, &message_id, blocks, meta.as_ref(), shared);
+            }
+        }
     }
 
     pub(super) fn message(
@@ -149,6 +253,7 @@ impl Session {
             }
         };
         let limit = shared.options.limits.entries;
+        let holds = shared.options.hold_messages && role != Role::User;
         match message.content {
             Field::Keep => {
                 self.messages.open(role, message_id, limit);
@@ -157,15 +262,19 @@ impl Session {
                     self.lose(id, tag, "_meta", reason, Severity::Minor, shared);
                 }
             }
+            Field::Clear if holds => self.hold(role, id, message_id, [], meta, true, shared),
             Field::Clear => self.withdraw(role, id, message_id, shared),
-            Field::Set(blocks) if blocks.is_empty() => self.withdraw(role, id, message_id, shared),
+            Field::Set(blocks) if blocks.is_empty() && !holds => self.withdraw(role, id, message_id, shared),
             Field::Set(blocks) => {
                 let mut notes = Notes::default();
                 let at = At::key("content");
                 let convert = |(index, block)| to_v1(block, &at.item(index), &mut notes);
                 let converted: Result<Vec<_>, _> = blocks.into_iter().enumerate().map(convert).collect();
                 shared.note(Some(id), tag, notes.entries, Side::Client);
-                if let Ok(blocks) = converted {
+                let Ok(blocks) = converted else { return };
+                if holds {
+                    self.hold(role, id, message_id, blocks, meta, true, shared);
+                } else {
                     self.replace(role, id, message_id, blocks, meta.as_ref(), shared);
                 }
             }

@@ -9,14 +9,13 @@ mod terminals;
 mod tool_calls;
 mod turn;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use switchboard_protocol::rpc::{Expected, Message, Notification, Request, RequestId, Response};
-use switchboard_protocol::{Diagnostic, Revision, Wire, v2};
+use switchboard_protocol::{Revision, Wire, v2};
 
 pub(crate) use self::connection::{cancel, remap_scope};
 use self::messages::Messages;
-use self::terminals::Terminal;
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
@@ -24,6 +23,7 @@ use crate::elements::tool_call::Surroundings;
 use crate::loss::Severity;
 use crate::sessions::Sessions;
 use crate::shared::Shared;
+use crate::terminals::Terminals;
 use crate::{Moment, Side};
 
 /// What the bridge asked of the agent.
@@ -113,7 +113,7 @@ struct Session {
     waiting: VecDeque<(RequestId<'static>, String)>,
     messages: Messages,
     calls: ToolCalls,
-    terminals: HashMap<String, Terminal>,
+    terminals: Terminals,
     plans: Vec<(String, Vec<v2::PlanEntry<'static>>)>,
     options: Vec<v2::SessionConfigOption<'static>>,
     /// Requests of the client that may replay history.
@@ -152,8 +152,8 @@ impl V1Client {
         let limits = &shared.options.limits;
         V1Client {
             sessions: Sessions::new(limits.sessions),
-            to_agent: Calls::new(limits.requests),
-            to_client: Calls::new(limits.requests),
+            to_agent: Calls::new(Side::Agent, limits.requests),
+            to_client: Calls::new(Side::Client, limits.requests),
             support: Support::default(),
             synthetic: 0,
         }
@@ -164,13 +164,8 @@ impl V1Client {
             Side::Agent => {
                 match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, Revision::Any) {
                     Ok((Expected::Params(params), left_out)) => {
-                        report_left_out(
-                            shared,
-                            Some(&params.session_id),
-                            "session/update",
-                            &left_out,
-                            Side::Client,
-                        );
+                        let session = Some(&*params.session_id);
+                        shared.report_left_out(session, "session/update", &left_out, Side::Client);
                         self.update(params, shared);
                     }
                     Ok((Expected::Other(Message::Request(request)), _)) => {
@@ -194,39 +189,6 @@ impl V1Client {
         }
     }
 
-    /// Sends a request to the agent, or refuses it when too many are open.
-    fn ask_agent(
-        &mut self,
-        id: &RequestId<'_>,
-        method: &str,
-        params: &str,
-        purpose: ToAgent,
-        shared: &mut Shared,
-    ) {
-        if self.to_agent.is_full() {
-            return crate::bridge::refuse_full(shared, Side::Client, id);
-        }
-        let wanted = shared.options.keep_ids.then_some(id);
-        let sent = self.to_agent.begin(wanted, purpose);
-        shared.request(Side::Agent, &sent, method, params);
-    }
-
-    fn ask_client(
-        &mut self,
-        id: &RequestId<'_>,
-        method: &str,
-        params: &str,
-        purpose: ToClient,
-        shared: &mut Shared,
-    ) {
-        if self.to_client.is_full() {
-            return crate::bridge::refuse_full(shared, Side::Agent, id);
-        }
-        let wanted = shared.options.keep_ids.then_some(id);
-        let sent = self.to_client.begin(wanted, purpose);
-        shared.request(Side::Client, &sent, method, params);
-    }
-
     fn client_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
         let outcome = match &*request.method {
             "initialize" => self.initialize(request, shared),
@@ -244,7 +206,7 @@ impl V1Client {
                     other => other,
                 };
                 let purpose = ToAgent::Other { id: request.id.clone().into_owned() };
-                self.ask_agent(&request.id, method, request.params_text(), purpose, shared);
+                self.to_agent.ask(&request.id, method, request.params_text(), purpose, shared);
                 Ok(())
             }
         };
@@ -279,7 +241,7 @@ impl V1Client {
             "elicitation/create" => self.elicitation(request, shared),
             method => {
                 let purpose = ToClient::Other { id: request.id.clone().into_owned() };
-                self.ask_client(&request.id, method, request.params_text(), purpose, shared);
+                self.to_client.ask(&request.id, method, request.params_text(), purpose, shared);
             }
         }
     }
@@ -291,13 +253,8 @@ impl V1Client {
                 let text = notification.params_text();
                 match v2::UpdateSessionNotification::decode_tolerant(text, Revision::Any) {
                     Ok((params, left_out)) => {
-                        report_left_out(
-                            shared,
-                            Some(&params.session_id),
-                            "session/update",
-                            &left_out,
-                            Side::Client,
-                        );
+                        let session = Some(&*params.session_id);
+                        shared.report_left_out(session, "session/update", &left_out, Side::Client);
                         self.update(params, shared);
                     }
                     Err(error) => shared.lose(
@@ -319,11 +276,11 @@ impl V1Client {
     fn agent_response(&mut self, response: Response<'_>, shared: &mut Shared) {
         let Some(purpose) = self.to_agent.take(&response.id) else { return };
         match purpose {
-            ToAgent::Initialize { id } => connection::initialized(&id, response, shared),
-            ToAgent::NewSession { id, roots } => self.session_made(&id, roots, response, shared),
-            ToAgent::OldSession { id, session } => self.session_back(&id, &session, response, shared),
-            ToAgent::SetMode { id, session } => self.option_set(&id, &session, response, true, shared),
-            ToAgent::SetOption { id, session } => self.option_set(&id, &session, response, false, shared),
+            ToAgent::Initialize { id } => connection::initialized(&id, &response, shared),
+            ToAgent::NewSession { id, roots } => self.session_made(&id, roots, &response, shared),
+            ToAgent::OldSession { id, session } => self.session_back(&id, &session, &response, shared),
+            ToAgent::SetMode { id, session } => self.option_set(&id, &session, &response, true, shared),
+            ToAgent::SetOption { id, session } => self.option_set(&id, &session, &response, false, shared),
             ToAgent::Prompt { id, session } => self.prompt_answered(&id, &session, response, shared),
             ToAgent::Close { id, session } => {
                 if response.outcome.is_ok() {
@@ -380,19 +337,5 @@ impl Session {
             Update::TerminalOutputChunk(chunk) => self.terminal_chunk(id, &chunk, shared),
             other => self.other_update(id, other, support, shared),
         }
-    }
-}
-
-/// Reports what was malformed and therefore left out.
-pub(crate) fn report_left_out(
-    shared: &mut Shared,
-    session: Option<&str>,
-    message: &str,
-    left_out: &[Diagnostic],
-    toward: Side,
-) {
-    for diagnostic in left_out {
-        let reason = format!("malformed, left out: {}", diagnostic.message());
-        shared.lose(session, message, &diagnostic.pointer, reason, Severity::Major, toward);
     }
 }

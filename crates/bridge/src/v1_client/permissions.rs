@@ -1,7 +1,7 @@
 //! Permission requests. Version 1 has no words of a prompt apart from the tool call's own: they are put into the
 //! call for as long as the question is open.
 
-use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
+use switchboard_protocol::rpc::{Request, RequestId, Response};
 use switchboard_protocol::{Revision, Text, Wire, v1, v2};
 
 use super::{ToClient, V1Client};
@@ -36,13 +36,11 @@ const CANCELLED: &str = r#"{"outcome":{"outcome":"cancelled"}}"#;
 
 impl V1Client {
     pub(super) fn permission(&mut self, request: &Request<'_>, shared: &mut Shared) {
-        let text = request.params_text();
-        let params = match v2::RequestPermissionRequest::decode_tolerant(text, Revision::Any) {
-            Ok((params, _)) => params,
-            Err(error) => {
-                return shared.refuse(Side::Agent, &request.id, codes::INVALID_PARAMS, error.to_string());
-            }
-        };
+        let params: v2::RequestPermissionRequest<'_> =
+            match shared.params(Side::Agent, request, Revision::Any) {
+                Ok(params) => params,
+                Err(error) => return shared.fail(Side::Agent, &request.id, error.to_rpc()),
+            };
         let session_id = params.session_id.clone().into_owned();
         let mut notes = Notes::default();
         let options = options_to_v1(params.options, &At::key("options"), &mut notes).unwrap_or_default();
@@ -76,7 +74,7 @@ impl V1Client {
         if let Some(content) = content {
             text = with_content(&wire, &content);
         }
-        self.ask_client(
+        self.to_client.ask(
             &request.id,
             "session/request_permission",
             &text,

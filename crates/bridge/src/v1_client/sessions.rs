@@ -1,34 +1,30 @@
 //! Opening sessions, and their configuration.
 
-use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
+use switchboard_protocol::rpc::{Request, RequestId, Response};
 use switchboard_protocol::{Revision, Text, Wire, v1, v2};
 
 use super::{Session, Support, ToAgent, V1Client};
 use crate::elements::{config, misc, servers};
 use crate::loss::{At, Notes, Severity};
+use crate::sessions::roots;
 use crate::shared::Shared;
 use crate::{Error, Side};
 
-fn roots(cwd: &str, more: Option<&[switchboard_protocol::AbsolutePath<'_>]>) -> Vec<String> {
-    let more = more.unwrap_or_default().iter().map(|path| path.as_str().to_owned());
-    [cwd.to_owned()].into_iter().chain(more).collect()
-}
-
 impl V1Client {
     pub(super) fn new_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v1::NewSessionRequest::decode_tolerant(request.params_text(), Revision::V1)?;
+        let params: v1::NewSessionRequest<'_> = shared.params(Side::Client, request, Revision::V1)?;
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
         let mut wire = v2::NewSessionRequest::new(params.cwd);
         wire.additional_directories = params.additional_directories;
         wire.mcp_servers = Some(servers::to_v2(params.mcp_servers, &At::key("mcpServers"))?);
         (wire.meta, wire.extra) = (params.meta, params.extra);
         let purpose = ToAgent::NewSession { id: request.id.clone().into_owned(), roots };
-        self.ask_agent(&request.id, "session/new", &wire.encode(Revision::Any), purpose, shared);
+        self.to_agent.ask(&request.id, "session/new", &wire.encode(Revision::Any), purpose, shared);
         Ok(())
     }
 
     pub(super) fn load_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v1::LoadSessionRequest::decode_tolerant(request.params_text(), Revision::V1)?;
+        let params: v1::LoadSessionRequest<'_> = shared.params(Side::Client, request, Revision::V1)?;
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
         let mut wire = v2::ResumeSessionRequest::new(params.session_id, params.cwd);
         wire.additional_directories = params.additional_directories;
@@ -40,7 +36,7 @@ impl V1Client {
     }
 
     pub(super) fn resume_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v1::ResumeSessionRequest::decode_tolerant(request.params_text(), Revision::V1)?;
+        let params: v1::ResumeSessionRequest<'_> = shared.params(Side::Client, request, Revision::V1)?;
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
         let mut wire = v2::ResumeSessionRequest::new(params.session_id, params.cwd);
         wire.additional_directories = params.additional_directories;
@@ -69,25 +65,20 @@ impl V1Client {
             session.replays += 1;
         }
         let purpose = ToAgent::OldSession { id: request.id.clone().into_owned(), session: id };
-        self.ask_agent(&request.id, "session/resume", &wire.encode(Revision::Any), purpose, shared);
+        self.to_agent.ask(&request.id, "session/resume", &wire.encode(Revision::Any), purpose, shared);
     }
 
     pub(super) fn session_made(
         &mut self,
         id: &RequestId<'static>,
         roots: Vec<String>,
-        response: Response<'_>,
+        response: &Response<'_>,
         shared: &mut Shared,
     ) {
-        let result = match response.outcome {
-            Ok(result) => result,
-            Err(error) => return shared.fail(Side::Client, id, error),
-        };
-        let answer = match v2::NewSessionResponse::decode_tolerant(result.as_str(), Revision::Any) {
-            Ok((answer, _)) => answer,
-            Err(error) => {
-                return shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string());
-            }
+        let Some(answer) =
+            shared.result::<v2::NewSessionResponse<'_>>(id, "session/new", response, Revision::Any)
+        else {
+            return;
         };
         let session_id = answer.session_id.clone().into_owned();
         let session = self.sessions.open(&session_id);
@@ -106,21 +97,16 @@ impl V1Client {
         &mut self,
         id: &RequestId<'static>,
         session_id: &str,
-        response: Response<'_>,
+        response: &Response<'_>,
         shared: &mut Shared,
     ) {
         let session = self.sessions.open(session_id);
         session.replays = session.replays.saturating_sub(1);
-        let result = match response.outcome {
-            Ok(result) => result,
-            Err(error) => return shared.fail(Side::Client, id, error),
-        };
         session.flush_all(session_id, shared);
-        let answer = match v2::ResumeSessionResponse::decode_tolerant(result.as_str(), Revision::Any) {
-            Ok((answer, _)) => answer,
-            Err(error) => {
-                return shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string());
-            }
+        let Some(answer) =
+            shared.result::<v2::ResumeSessionResponse<'_>>(id, "session/resume", response, Revision::Any)
+        else {
+            return;
         };
         let mut wire = v1::LoadSessionResponse::new();
         (wire.modes, wire.config_options) =
@@ -133,15 +119,15 @@ impl V1Client {
     }
 
     pub(super) fn close_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v1::CloseSessionRequest::decode_tolerant(request.params_text(), Revision::V1)?;
+        let params: v1::CloseSessionRequest<'_> = shared.params(Side::Client, request, Revision::V1)?;
         let session = params.session_id.into_owned();
         let purpose = ToAgent::Close { id: request.id.clone().into_owned(), session };
-        self.ask_agent(&request.id, "session/close", request.params_text(), purpose, shared);
+        self.to_agent.ask(&request.id, "session/close", request.params_text(), purpose, shared);
         Ok(())
     }
 
     pub(super) fn set_mode(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v1::SetSessionModeRequest::decode_tolerant(request.params_text(), Revision::V1)?;
+        let params: v1::SetSessionModeRequest<'_> = shared.params(Side::Client, request, Revision::V1)?;
         let options = self.sessions.get(&params.session_id).map(|session| &*session.options);
         let Some(option) = options.and_then(config::mode_option) else {
             return Err(Error::unrepresentable("session/set_mode", "the agent has no option for modes"));
@@ -152,23 +138,19 @@ impl V1Client {
         let text = v2::SetSessionConfigOptionRequest::Id(wire).encode(Revision::Any);
         let session = params.session_id.into_owned();
         let purpose = ToAgent::SetMode { id: request.id.clone().into_owned(), session };
-        self.ask_agent(&request.id, "session/set_config_option", &text, purpose, shared);
+        self.to_agent.ask(&request.id, "session/set_config_option", &text, purpose, shared);
         Ok(())
     }
 
     pub(super) fn set_option(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let text = request.params_text();
-        let (params, _) = v1::SetSessionConfigOptionRequest::decode_tolerant(text, Revision::V1)?;
+        let params: v1::SetSessionConfigOptionRequest<'_> =
+            shared.params(Side::Client, request, Revision::V1)?;
         let (session, wire) = match params {
             v1::SetSessionConfigOptionRequest::Id(set) => {
-                let mut wire = v2::SetConfigId::new(set.session_id.clone(), set.config_id, set.value);
-                wire.meta = set.meta;
-                (set.session_id, v2::SetSessionConfigOptionRequest::Id(wire))
+                (set.session_id.clone(), v2::SetSessionConfigOptionRequest::Id(set))
             }
             v1::SetSessionConfigOptionRequest::Boolean(set) => {
-                let mut wire = v2::SetConfigBoolean::new(set.session_id.clone(), set.config_id, set.value);
-                wire.meta = set.meta;
-                (set.session_id, v2::SetSessionConfigOptionRequest::Boolean(wire))
+                (set.session_id.clone(), v2::SetSessionConfigOptionRequest::Boolean(set))
             }
             v1::SetSessionConfigOptionRequest::Unknown(unknown) => {
                 let reason = format!("a value of type \"{}\"", unknown.tag);
@@ -177,7 +159,7 @@ impl V1Client {
         };
         let session = session.into_owned();
         let purpose = ToAgent::SetOption { id: request.id.clone().into_owned(), session };
-        self.ask_agent(
+        self.to_agent.ask(
             &request.id,
             "session/set_config_option",
             &wire.encode(Revision::Any),
@@ -192,20 +174,17 @@ impl V1Client {
         &mut self,
         id: &RequestId<'static>,
         session_id: &str,
-        response: Response<'_>,
+        response: &Response<'_>,
         is_mode: bool,
         shared: &mut Shared,
     ) {
-        let result = match response.outcome {
-            Ok(result) => result,
-            Err(error) => return shared.fail(Side::Client, id, error),
-        };
-        let answer = match v2::SetSessionConfigOptionResponse::decode_tolerant(result.as_str(), Revision::Any)
-        {
-            Ok((answer, _)) => answer,
-            Err(error) => {
-                return shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string());
-            }
+        let Some(answer) = shared.result::<v2::SetSessionConfigOptionResponse<'_>>(
+            id,
+            "session/set_config_option",
+            response,
+            Revision::Any,
+        ) else {
+            return;
         };
         let session = self.sessions.open(session_id);
         let before = session.current_mode();

@@ -5,11 +5,11 @@ use std::collections::{HashMap, VecDeque};
 
 use switchboard_protocol::{Field, Revision, Text, Wire, v1, v2};
 
-use super::terminals::Terminal;
 use super::{Around, Session};
 use crate::elements::tool_call::{item_to_v1, placeholder, scalars_to_v1};
 use crate::loss::{At, Notes, Severity};
 use crate::shared::Shared;
+use crate::terminals::{Terminal, Terminals};
 use crate::{BridgeOptions, Moment, Side};
 
 /// What may be sent for each byte that came in, beside a start.
@@ -36,6 +36,8 @@ pub(super) struct Call {
     /// Of a call that was so far only asked about: all that is known of it.
     unannounced: Option<Box<v1::ToolCallUpdate<'static>>>,
     items: Vec<Item>,
+    /// Terminals among them that the client is yet to be told of.
+    introductions: Vec<String>,
     /// Bytes of all items.
     size: usize,
     received: usize,
@@ -74,6 +76,17 @@ impl ToolCalls {
         self.known.entry(id.to_owned()).or_default()
     }
 
+    /// A call is the first to show a terminal.
+    pub(super) fn introduce(&mut self, id: &str, terminal_id: &str) {
+        if let Some(call) = self.known.get_mut(id) {
+            call.introductions.push(terminal_id.to_owned());
+        }
+    }
+
+    pub(super) fn take_introductions(&mut self, id: &str) -> Vec<String> {
+        self.known.get_mut(id).map(|call| std::mem::take(&mut call.introductions)).unwrap_or_default()
+    }
+
     /// When content is next to be told.
     pub(super) fn next_due(&self, options: &BridgeOptions) -> Option<Moment> {
         self.dirty.iter().filter_map(|id| self.known.get(id)?.due(options)).min()
@@ -104,7 +117,7 @@ impl Call {
         }
     }
 
-    fn content(&mut self, terminals: &HashMap<String, Terminal>, now: Moment) -> String {
+    fn content(&mut self, terminals: &Terminals, now: Moment) -> String {
         let mut content = String::with_capacity(self.size + 2);
         content.push('[');
         for (index, item) in self.items.iter().enumerate() {
@@ -114,10 +127,14 @@ impl Call {
             match item {
                 Item::Json(json) => content.push_str(json),
                 Item::Terminal(id) => {
-                    let text = terminals.get(id).map(Terminal::text).unwrap_or_default();
-                    let block = v1::ContentBlock::text(text);
-                    v1::ToolCallContent::Content(v1::Content::new(block))
-                        .encode_into(&mut content, Revision::V1);
+                    let terminal = terminals.get(id);
+                    let item = if terminal.is_some_and(|terminal| terminal.introduced) {
+                        v1::ToolCallContent::Terminal(v1::Terminal::new(id.as_str()))
+                    } else {
+                        let text = terminal.map(Terminal::text).unwrap_or_default();
+                        v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::text(text)))
+                    };
+                    item.encode_into(&mut content, Revision::V1);
                 }
             }
         }
@@ -269,6 +286,10 @@ impl Session {
         if is_empty && !with_content {
             return;
         }
+        if with_content {
+            self.introduce_terminals(id, call_id, shared);
+        }
+        let Some(call) = self.calls.known.get_mut(call_id) else { return };
         let content = with_content.then(|| call.content(&self.terminals, now));
         if content.is_some() {
             self.calls.dirty.retain(|dirty| dirty != call_id);
@@ -297,10 +318,15 @@ impl Session {
         announced.raw_output = wire.raw_output;
         announced.meta = wire.meta;
         announced.extra = wire.extra;
-        let content = (!call.items.is_empty()).then(|| call.content(&self.terminals, now));
+        let introduces = !call.introductions.is_empty();
+        let with_content = !call.items.is_empty() && !introduces;
+        let content = with_content.then(|| call.content(&self.terminals, now));
         self.calls.dirty.retain(|dirty| dirty != call_id);
         let update = v1::SessionUpdate::ToolCall(Box::new(announced));
         send(id, &update, content.as_deref(), shared);
+        if introduces {
+            self.flush(id, call_id, shared);
+        }
     }
 
     /// Remembers what a question said of a call that was never announced.
@@ -377,6 +403,7 @@ impl Session {
 
     fn flush(&mut self, id: &str, call_id: &str, shared: &mut Shared) {
         let now = shared.now;
+        self.introduce_terminals(id, call_id, shared);
         let Some(content) = self.content_of(call_id, now) else { return };
         let update = v1::SessionUpdate::ToolCallUpdate(Box::new(v1::ToolCallUpdate::new(call_id)));
         send(id, &update, Some(&content), shared);
@@ -389,7 +416,9 @@ impl Session {
         }
     }
 
+    /// Tells everything that was held back.
     pub(super) fn flush_all(&mut self, id: &str, shared: &mut Shared) {
+        self.release(id, shared);
         for call_id in std::mem::take(&mut self.calls.dirty) {
             self.flush(id, &call_id, shared);
         }

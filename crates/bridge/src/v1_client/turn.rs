@@ -71,7 +71,7 @@ impl Turn {
 
 impl V1Client {
     pub(super) fn prompt(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v1::PromptRequest::decode_tolerant(request.params_text(), Revision::V1)?;
+        let params: v1::PromptRequest<'_> = shared.params(Side::Client, request, Revision::V1)?;
         let session_id = params.session_id.clone().into_owned();
         let limit = shared.options.limits.requests;
         let session = self.sessions.open(&session_id);
@@ -96,7 +96,7 @@ impl V1Client {
         });
         let purpose = ToAgent::Prompt { id: request.id.clone().into_owned(), session: session_id };
         // Both versions have the same parameters.
-        self.ask_agent(&request.id, "session/prompt", request.params_text(), purpose, shared);
+        self.to_agent.ask(&request.id, "session/prompt", request.params_text(), purpose, shared);
         Ok(())
     }
 

@@ -8,21 +8,20 @@ use switchboard_protocol::{Raw, Revision, Wire, v1, v2};
 use super::{ToAgent, ToClient, V2Client};
 use crate::elements::initialize::{self, Served};
 use crate::loss::Notes;
-use crate::options::Dialect;
 use crate::shared::Shared;
 use crate::v1_client::{cancel, remap_scope};
 use crate::{Error, Side};
 
 impl V2Client {
     pub(super) fn initialize(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v2::InitializeRequest::decode_tolerant(request.params_text(), Revision::Any)?;
+        let params: v2::InitializeRequest<'_> = shared.params(Side::Client, request, Revision::Any)?;
         let modes = params.capabilities.as_ref().and_then(|offered| offered.elicitation.as_ref());
         self.forms = modes.is_some_and(|modes| modes.form.is_some());
         self.urls = modes.is_some_and(|modes| modes.url.is_some());
         let served = Served { files: shared.options.serve_files, terminals: shared.options.serve_terminals };
         let wire = initialize::request_to_v1(params, served).encode(Revision::V1);
         let purpose = ToAgent::Initialize { id: request.id.clone().into_owned() };
-        self.ask_agent(&request.id, "initialize", &wire, purpose, shared);
+        self.to_agent.ask(&request.id, "initialize", &wire, purpose, shared);
         Ok(())
     }
 
@@ -38,23 +37,26 @@ impl V2Client {
     pub(super) fn initialized(
         &mut self,
         id: &RequestId<'static>,
-        response: Response<'_>,
+        mut response: Response<'_>,
         shared: &mut Shared,
     ) {
-        let result = match (response.outcome, self.first_answer.take()) {
-            (Ok(result), _) => result,
-            (Err(_), Some(first)) => match Raw::parse(first) {
-                Ok(first) => first,
-                Err(_) => return,
-            },
-            (Err(error), None) => return shared.fail(Side::Client, id, error),
+        let first = self.first_answer.take();
+        let is_held_to_first = response.outcome.is_err() && first.is_some();
+        if let (true, Some(first)) = (is_held_to_first, first) {
+            // It does not take a second handshake, so that its first answer holds.
+            let Ok(first) = Raw::parse(first) else { return };
+            response.outcome = Ok(first);
+        }
+        let Some(answer) =
+            shared.result::<v1::InitializeResponse<'_>>(id, "initialize", &response, Revision::V1)
+        else {
+            return;
         };
-        let answer = match v1::InitializeResponse::decode_tolerant(result.as_str(), Revision::V1) {
-            Ok((answer, _)) => answer,
-            Err(error) => {
-                return shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string());
-            }
-        };
+        if answer.protocol_version != 1 && !is_held_to_first {
+            let message =
+                format!("asked for version 1, the agent answers in version {}", answer.protocol_version);
+            return shared.refuse(Side::Client, id, codes::UNSUPPORTED_PROTOCOL_VERSION, message);
+        }
         if let Some(capabilities) = &answer.agent_capabilities {
             let methods = capabilities.session_capabilities.as_ref();
             self.support.load = capabilities.load_session == Some(true);
@@ -69,7 +71,7 @@ impl V2Client {
         match initialize::response_to_v2(answer, &name, &mut notes) {
             Ok(wire) => {
                 shared.note(None, "initialize", notes.entries, Side::Client);
-                let revision = Dialect::writing(shared.options.client_dialect);
+                let revision = shared.peers.client_revision();
                 shared.respond(Side::Client, id, &wire.encode(revision));
             }
             Err(error) => shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string()),
@@ -121,7 +123,7 @@ impl V2Client {
             text = complete;
         }
         let purpose = ToClient::Other { id: request.id.clone().into_owned() };
-        self.ask_client(&request.id, "elicitation/create", &text, purpose, shared);
+        self.to_client.ask(&request.id, "elicitation/create", &text, purpose, shared);
     }
 }
 

@@ -12,7 +12,7 @@ mod turn;
 use std::collections::{HashMap, VecDeque};
 
 use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response};
-use switchboard_protocol::{Raw, Revision, Text, Wire, v1, v2};
+use switchboard_protocol::{Revision, Text, Wire, v1, v2};
 
 use self::messages::Run;
 use self::served::Terminals;
@@ -20,10 +20,8 @@ use self::tool_calls::ToolCalls;
 use self::turn::{Held, Turn};
 use crate::calls::Calls;
 use crate::loss::Severity;
-use crate::options::Dialect;
 use crate::sessions::Sessions;
-use crate::shared::Shared;
-use crate::v1_client::report_left_out;
+use crate::shared::{Shared, session_of};
 use crate::{Moment, Side};
 
 /// What the bridge asked of the agent.
@@ -151,7 +149,7 @@ pub(crate) struct V2Client {
 fn tell(id: &str, session: &mut Session, update: v2::SessionUpdate<'_>, keeps: bool, shared: &mut Shared) {
     let params = v2::UpdateSessionNotification::new(Text::Borrowed(id), update);
     let mut line = String::with_capacity(192);
-    let revision = Dialect::writing(shared.options.client_dialect);
+    let revision = shared.peers.client_revision();
     switchboard_protocol::rpc::encode_notification(&params, &mut line, revision);
     if keeps {
         session.journal.add(&line);
@@ -164,8 +162,8 @@ impl V2Client {
         let limits = &shared.options.limits;
         V2Client {
             sessions: Sessions::new(limits.sessions),
-            to_agent: Calls::new(limits.requests),
-            to_client: Calls::new(limits.requests),
+            to_agent: Calls::new(Side::Agent, limits.requests),
+            to_client: Calls::new(Side::Client, limits.requests),
             support: Support::default(),
             forms: false,
             urls: false,
@@ -191,39 +189,8 @@ impl V2Client {
         }
     }
 
-    fn ask_agent(
-        &mut self,
-        id: &RequestId<'_>,
-        method: &str,
-        params: &str,
-        purpose: ToAgent,
-        shared: &mut Shared,
-    ) {
-        if self.to_agent.is_full() {
-            return crate::bridge::refuse_full(shared, Side::Client, id);
-        }
-        let wanted = shared.options.keep_ids.then_some(id);
-        let sent = self.to_agent.begin(wanted, purpose);
-        shared.request(Side::Agent, &sent, method, params);
-    }
-
-    fn ask_client(
-        &mut self,
-        id: &RequestId<'_>,
-        method: &str,
-        params: &str,
-        purpose: ToClient,
-        shared: &mut Shared,
-    ) {
-        if self.to_client.is_full() {
-            return crate::bridge::refuse_full(shared, Side::Agent, id);
-        }
-        let wanted = shared.options.keep_ids.then_some(id);
-        let sent = self.to_client.begin(wanted, purpose);
-        shared.request(Side::Client, &sent, method, params);
-    }
-
     fn client_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
+        shared.peers.learn_from_client(request);
         let outcome = match &*request.method {
             "initialize" => self.initialize(request, shared),
             "auth/login" => {
@@ -261,7 +228,7 @@ impl V2Client {
 
     fn pass(&mut self, request: &Request<'_>, method: &str, shared: &mut Shared) {
         let purpose = ToAgent::Other { id: request.id.clone().into_owned() };
-        self.ask_agent(&request.id, method, request.params_text(), purpose, shared);
+        self.to_agent.ask(&request.id, method, request.params_text(), purpose, shared);
     }
 
     fn client_notification(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
@@ -300,7 +267,7 @@ impl V2Client {
             | "terminal/release" => self.terminal_request(request, shared),
             method => {
                 let purpose = ToClient::Other { id: request.id.clone().into_owned() };
-                self.ask_client(&request.id, method, request.params_text(), purpose, shared);
+                self.to_client.ask(&request.id, method, request.params_text(), purpose, shared);
             }
         }
     }
@@ -311,13 +278,8 @@ impl V2Client {
                 let text = notification.params_text();
                 match v1::SessionNotification::decode_tolerant(text, Revision::V1) {
                     Ok((params, left_out)) => {
-                        report_left_out(
-                            shared,
-                            Some(&params.session_id),
-                            "session/update",
-                            &left_out,
-                            Side::Client,
-                        );
+                        let session = Some(&*params.session_id);
+                        shared.report_left_out(session, "session/update", &left_out, Side::Client);
                         self.update(params, shared);
                     }
                     Err(error) => shared.lose(
@@ -340,14 +302,14 @@ impl V2Client {
         let Some(purpose) = self.to_agent.take(&response.id) else { return };
         match purpose {
             ToAgent::Initialize { id } => self.initialized(&id, response, shared),
-            ToAgent::NewSession { id, roots } => self.session_made(&id, roots, response, shared),
+            ToAgent::NewSession { id, roots } => self.session_made(&id, roots, &response, shared),
             ToAgent::OldSession { id, session, replays } => {
-                self.session_back(&id, &session, replays, response, shared);
+                self.session_back(&id, &session, replays, &response, shared);
             }
             ToAgent::SetMode { id, session, mode } => {
                 self.mode_set(&id, &session, &mode, response, shared);
             }
-            ToAgent::SetOption { id, session } => self.option_set(&id, &session, response, shared),
+            ToAgent::SetOption { id, session } => self.option_set(&id, &session, &response, shared),
             ToAgent::Prompt { session } => self.prompt_answered(&session, response, shared),
             ToAgent::Close { id, session } => self.session_closed(&id, &session, response, shared),
             ToAgent::Other { id } => shared.pass_answer(Side::Client, &id, response.outcome),
@@ -419,8 +381,4 @@ impl V2Client {
 
 fn missing(request: &Request<'_>, reason: &str) -> crate::Error {
     crate::Error::MethodMissing { method: request.method.clone().into_owned(), reason: reason.to_owned() }
-}
-
-fn session_of(params: Option<&Raw<'_>>) -> Option<String> {
-    Some(params?.get("sessionId")?.as_text()?.into_owned())
 }

@@ -6,19 +6,16 @@ use switchboard_protocol::{Field, Revision, Text, Wire, v1, v2};
 use super::{ToClient, V2Client, tell};
 use crate::Side;
 use crate::loss::Severity;
-use crate::options::Dialect;
 use crate::shared::Shared;
 
 const CANCELLED: &str = r#"{"outcome":{"outcome":"cancelled"}}"#;
 
 impl V2Client {
     pub(super) fn permission(&mut self, request: &Request<'_>, shared: &mut Shared) {
-        let text = request.params_text();
-        let params = match v1::RequestPermissionRequest::decode_tolerant(text, Revision::V1) {
-            Ok((params, _)) => params,
-            Err(error) => {
-                return shared.refuse(Side::Agent, &request.id, codes::INVALID_PARAMS, error.to_string());
-            }
+        let params: v1::RequestPermissionRequest<'_> = match shared.params(Side::Agent, request, Revision::V1)
+        {
+            Ok(params) => params,
+            Err(error) => return shared.fail(Side::Agent, &request.id, error.to_rpc()),
         };
         if params.options.is_empty() {
             let message = "a permission request without options";
@@ -50,13 +47,13 @@ impl V2Client {
         let subject = v2::ToolCallPermissionSubject::new(call);
         wire.subject = Some(v2::RequestPermissionSubject::ToolCall(Box::new(subject)));
         (wire.meta, wire.extra) = (params.meta, params.extra);
-        let text = wire.encode(Dialect::writing(shared.options.client_dialect));
+        let text = wire.encode(shared.peers.client_revision());
         let asked = ToClient::Permission {
             id: request.id.clone().into_owned(),
             session: session_id.clone(),
             offered,
         };
-        self.ask_client(&request.id, "session/request_permission", &text, asked, shared);
+        self.to_client.ask(&request.id, "session/request_permission", &text, asked, shared);
         let session = self.sessions.open(&session_id);
         if !session.asks {
             session.asks = true;

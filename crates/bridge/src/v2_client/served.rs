@@ -188,7 +188,7 @@ impl V2Client {
                 waiting: Vec::new(),
             },
         );
-        if shared.options.client_dialect != Some(Dialect::Spec) {
+        if shared.peers.client_dialect != Some(Dialect::Spec) {
             let mut line = vec![start.command.clone()];
             line.extend(start.args);
             let mut update = v2::TerminalUpdate::new(terminal_id.clone());
@@ -207,7 +207,7 @@ impl V2Client {
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Result<(), Error> {
-        let (params, _) = v2::CancelTerminalRequest::decode_tolerant(request.params_text(), Revision::Any)?;
+        let params: v2::CancelTerminalRequest<'_> = shared.params(Side::Client, request, Revision::Any)?;
         let running = self
             .terminals
             .known
@@ -226,7 +226,7 @@ impl V2Client {
     pub(crate) fn terminal_output(&mut self, terminal_id: &str, bytes: &[u8], shared: &mut Shared) {
         let Some(terminal) = self.terminals.known.get_mut(terminal_id) else { return };
         terminal.append(bytes);
-        if shared.options.client_dialect == Some(Dialect::Spec) {
+        if shared.peers.client_dialect == Some(Dialect::Spec) {
             return;
         }
         if let Some(session) = self.sessions.get_mut(&terminal.session) {
@@ -252,7 +252,7 @@ impl V2Client {
             shared.respond(Side::Agent, &id, &exit.encode(Revision::V1));
         }
         terminal.exit = Some(exit);
-        if shared.options.client_dialect == Some(Dialect::Spec) {
+        if shared.peers.client_dialect == Some(Dialect::Spec) {
             return;
         }
         if let Some(session) = self.sessions.get_mut(&terminal.session) {

@@ -1,30 +1,25 @@
 //! Opening, finding and closing sessions, and their configuration.
 
-use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
-use switchboard_protocol::{AbsolutePath, Revision, Text, Wire, v1, v2};
+use switchboard_protocol::rpc::{Request, RequestId, Response};
+use switchboard_protocol::{Revision, Text, Wire, v1, v2};
 
 use super::{Session, ToAgent, V2Client, missing, tell};
 use crate::elements::{config, servers};
 use crate::loss::{At, Notes, Severity};
-use crate::options::Dialect;
+use crate::sessions::roots;
 use crate::shared::Shared;
 use crate::{Error, Side};
 
-fn roots(cwd: &str, more: Option<&[AbsolutePath<'_>]>) -> Vec<String> {
-    let more = more.unwrap_or_default().iter().map(|path| path.as_str().to_owned());
-    [cwd.to_owned()].into_iter().chain(more).collect()
-}
-
 impl V2Client {
     pub(super) fn new_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v2::NewSessionRequest::decode_tolerant(request.params_text(), Revision::Any)?;
+        let params: v2::NewSessionRequest<'_> = shared.params(Side::Client, request, Revision::Any)?;
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
         let list = servers::to_v1(params.mcp_servers.unwrap_or_default(), &At::key("mcpServers"))?;
         let mut wire = v1::NewSessionRequest::new(params.cwd, list);
         wire.additional_directories = params.additional_directories;
         (wire.meta, wire.extra) = (params.meta, params.extra);
         let purpose = ToAgent::NewSession { id: request.id.clone().into_owned(), roots };
-        self.ask_agent(&request.id, "session/new", &wire.encode(Revision::V1), purpose, shared);
+        self.to_agent.ask(&request.id, "session/new", &wire.encode(Revision::V1), purpose, shared);
         Ok(())
     }
 
@@ -32,18 +27,13 @@ impl V2Client {
         &mut self,
         id: &RequestId<'static>,
         roots: Vec<String>,
-        response: Response<'_>,
+        response: &Response<'_>,
         shared: &mut Shared,
     ) {
-        let result = match response.outcome {
-            Ok(result) => result,
-            Err(error) => return shared.fail(Side::Client, id, error),
-        };
-        let answer = match v1::NewSessionResponse::decode_tolerant(result.as_str(), Revision::V1) {
-            Ok((answer, _)) => answer,
-            Err(error) => {
-                return shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string());
-            }
+        let Some(answer) =
+            shared.result::<v1::NewSessionResponse<'_>>(id, "session/new", response, Revision::V1)
+        else {
+            return;
         };
         let session_id = answer.session_id.clone().into_owned();
         let session = self.sessions.open(&session_id);
@@ -51,11 +41,11 @@ impl V2Client {
         let mut wire = v2::NewSessionResponse::new(answer.session_id);
         wire.config_options = session.take_options(&session_id, answer.modes, answer.config_options, shared);
         (wire.meta, wire.extra) = (answer.meta, answer.extra);
-        shared.respond(Side::Client, id, &wire.encode(Dialect::writing(shared.options.client_dialect)));
+        shared.respond(Side::Client, id, &wire.encode(shared.peers.client_revision()));
     }
 
     pub(super) fn resume_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v2::ResumeSessionRequest::decode_tolerant(request.params_text(), Revision::Any)?;
+        let params: v2::ResumeSessionRequest<'_> = shared.params(Side::Client, request, Revision::Any)?;
         let session_id = params.session_id.clone().into_owned();
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
         let replays = match &params.replay_from {
@@ -92,13 +82,13 @@ impl V2Client {
             let mut wire = v1::LoadSessionRequest::new(params.session_id, params.cwd, list);
             wire.additional_directories = params.additional_directories;
             (wire.meta, wire.extra) = (params.meta, params.extra);
-            self.ask_agent(&request.id, "session/load", &wire.encode(Revision::V1), purpose, shared);
+            self.to_agent.ask(&request.id, "session/load", &wire.encode(Revision::V1), purpose, shared);
         } else {
             let mut wire = v1::ResumeSessionRequest::new(params.session_id, params.cwd);
             wire.mcp_servers = Some(list);
             wire.additional_directories = params.additional_directories;
             (wire.meta, wire.extra) = (params.meta, params.extra);
-            self.ask_agent(&request.id, "session/resume", &wire.encode(Revision::V1), purpose, shared);
+            self.to_agent.ask(&request.id, "session/resume", &wire.encode(Revision::V1), purpose, shared);
         }
         Ok(())
     }
@@ -108,23 +98,17 @@ impl V2Client {
         id: &RequestId<'static>,
         session_id: &str,
         replays: bool,
-        response: Response<'_>,
+        response: &Response<'_>,
         shared: &mut Shared,
     ) {
         let loads = self.support.load;
         let session = self.sessions.open(session_id);
         session.swallows = false;
         session.run = None;
-        let result = match response.outcome {
-            Ok(result) => result,
-            Err(error) => return shared.fail(Side::Client, id, error),
-        };
-        let text = if result.as_str() == "null" { "{}" } else { result.as_str() };
-        let answer = match v1::LoadSessionResponse::decode_tolerant(text, Revision::V1) {
-            Ok((answer, _)) => answer,
-            Err(error) => {
-                return shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string());
-            }
+        let Some(answer) =
+            shared.result::<v1::LoadSessionResponse<'_>>(id, "session/resume", response, Revision::V1)
+        else {
+            return;
         };
         if replays && !loads {
             for line in &session.journal.lines {
@@ -138,7 +122,7 @@ impl V2Client {
         let mut wire = v2::ResumeSessionResponse::new();
         wire.config_options = session.take_options(session_id, answer.modes, answer.config_options, shared);
         (wire.meta, wire.extra) = (answer.meta, answer.extra);
-        shared.respond(Side::Client, id, &wire.encode(Dialect::writing(shared.options.client_dialect)));
+        shared.respond(Side::Client, id, &wire.encode(shared.peers.client_revision()));
     }
 
     pub(super) fn list_sessions(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
@@ -146,7 +130,7 @@ impl V2Client {
             self.pass(request, "session/list", shared);
             return Ok(());
         }
-        let (params, _) = v2::ListSessionsRequest::decode_tolerant(request.params_text(), Revision::Any)?;
+        let params: v2::ListSessionsRequest<'_> = shared.params(Side::Client, request, Revision::Any)?;
         let wanted = |cwd: &str| params.cwd.as_ref().is_none_or(|wanted| wanted.as_str() == cwd);
         let mut known = Vec::new();
         for id in self.sessions.ids() {
@@ -163,11 +147,11 @@ impl V2Client {
     }
 
     pub(super) fn close_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v2::CloseSessionRequest::decode_tolerant(request.params_text(), Revision::Any)?;
+        let params: v2::CloseSessionRequest<'_> = shared.params(Side::Client, request, Revision::Any)?;
         let session_id = params.session_id.into_owned();
         if self.support.close {
             let purpose = ToAgent::Close { id: request.id.clone().into_owned(), session: session_id };
-            self.ask_agent(&request.id, "session/close", request.params_text(), purpose, shared);
+            self.to_agent.ask(&request.id, "session/close", request.params_text(), purpose, shared);
             return Ok(());
         }
         match self.sessions.get_mut(&session_id) {
@@ -203,8 +187,8 @@ impl V2Client {
     }
 
     pub(super) fn set_option(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let text = request.params_text();
-        let (params, _) = v2::SetSessionConfigOptionRequest::decode_tolerant(text, Revision::Any)?;
+        let params: v2::SetSessionConfigOptionRequest<'_> =
+            shared.params(Side::Client, request, Revision::Any)?;
         let (session_id, wire) = match params {
             v2::SetSessionConfigOptionRequest::Id(set) => {
                 let session = self.sessions.get(&set.session_id);
@@ -219,17 +203,13 @@ impl V2Client {
                         mode: set.value.into_owned(),
                     };
                     let text = wire.encode(Revision::V1);
-                    self.ask_agent(&request.id, "session/set_mode", &text, purpose, shared);
+                    self.to_agent.ask(&request.id, "session/set_mode", &text, purpose, shared);
                     return Ok(());
                 }
-                let mut wire = v1::SetConfigId::new(set.session_id.clone(), set.config_id, set.value);
-                wire.meta = set.meta;
-                (set.session_id, v1::SetSessionConfigOptionRequest::Id(wire))
+                (set.session_id.clone(), v1::SetSessionConfigOptionRequest::Id(set))
             }
             v2::SetSessionConfigOptionRequest::Boolean(set) => {
-                let mut wire = v1::SetConfigBoolean::new(set.session_id.clone(), set.config_id, set.value);
-                wire.meta = set.meta;
-                (set.session_id, v1::SetSessionConfigOptionRequest::Boolean(wire))
+                (set.session_id.clone(), v1::SetSessionConfigOptionRequest::Boolean(set))
             }
             v2::SetSessionConfigOptionRequest::Unknown(unknown) => {
                 let reason = format!("version 1 has no values of type \"{}\"", unknown.tag);
@@ -238,7 +218,13 @@ impl V2Client {
         };
         let purpose =
             ToAgent::SetOption { id: request.id.clone().into_owned(), session: session_id.into_owned() };
-        self.ask_agent(&request.id, "session/set_config_option", &wire.encode(Revision::V1), purpose, shared);
+        self.to_agent.ask(
+            &request.id,
+            "session/set_config_option",
+            &wire.encode(Revision::V1),
+            purpose,
+            shared,
+        );
         Ok(())
     }
 
@@ -256,32 +242,29 @@ impl V2Client {
         let session = self.sessions.open(session_id);
         session.change_mode(mode);
         let wire = v2::SetSessionConfigOptionResponse::new(session.options.clone());
-        shared.respond(Side::Client, id, &wire.encode(Dialect::writing(shared.options.client_dialect)));
+        shared.respond(Side::Client, id, &wire.encode(shared.peers.client_revision()));
     }
 
     pub(super) fn option_set(
         &mut self,
         id: &RequestId<'static>,
         session_id: &str,
-        response: Response<'_>,
+        response: &Response<'_>,
         shared: &mut Shared,
     ) {
-        let result = match response.outcome {
-            Ok(result) => result,
-            Err(error) => return shared.fail(Side::Client, id, error),
-        };
-        let answer = match v1::SetSessionConfigOptionResponse::decode_tolerant(result.as_str(), Revision::V1)
-        {
-            Ok((answer, _)) => answer,
-            Err(error) => {
-                return shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string());
-            }
+        let Some(answer) = shared.result::<v1::SetSessionConfigOptionResponse<'_>>(
+            id,
+            "session/set_config_option",
+            response,
+            Revision::V1,
+        ) else {
+            return;
         };
         let session = self.sessions.open(session_id);
         let options = session.take_options(session_id, None, Some(answer.config_options), shared);
         let mut wire = v2::SetSessionConfigOptionResponse::new(options.unwrap_or_default());
         (wire.meta, wire.extra) = (answer.meta, answer.extra);
-        shared.respond(Side::Client, id, &wire.encode(Dialect::writing(shared.options.client_dialect)));
+        shared.respond(Side::Client, id, &wire.encode(shared.peers.client_revision()));
     }
 }
 

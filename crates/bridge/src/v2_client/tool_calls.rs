@@ -251,7 +251,7 @@ impl Session {
                 Some(v2::ToolCallContent::Diff(Box::new(wire)))
             }
             v1::ToolCallContent::Terminal(terminal) => {
-                if shared.options.client_dialect == Some(Dialect::Spec) {
+                if shared.peers.client_dialect == Some(Dialect::Spec) {
                     // Its output follows as text.
                     return None;
                 }
@@ -270,7 +270,7 @@ impl Session {
 
     /// Tells of terminals that the agent runs by itself.
     fn display(&mut self, id: &str, call_id: &str, displayed: Displayed, keeps: bool, shared: &mut Shared) {
-        let as_text = shared.options.client_dialect == Some(Dialect::Spec);
+        let as_text = shared.peers.client_dialect == Some(Dialect::Spec);
         if let Some((terminal_id, cwd)) = displayed.info.filter(|_| !as_text) {
             let mut update = v2::TerminalUpdate::new(terminal_id.clone());
             if let Some(cwd) = cwd.filter(|cwd| cwd.starts_with('/')) {

@@ -5,7 +5,6 @@ use switchboard_protocol::{Revision, Text, Wire, v1, v2};
 
 use super::messages::Role;
 use super::{ToAgent, ToClient, V2Client, tell};
-use crate::options::Dialect;
 use crate::pieces::{Pieces, Unit};
 use crate::shared::Shared;
 use crate::v1_client::cancel;
@@ -54,7 +53,7 @@ impl Turn {
 
 impl V2Client {
     pub(super) fn prompt(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let (params, _) = v2::PromptRequest::decode_tolerant(request.params_text(), Revision::Any)?;
+        let params: v2::PromptRequest<'_> = shared.params(Side::Client, request, Revision::Any)?;
         if let Some((index, block)) =
             params.prompt.iter().enumerate().find(|(_, block)| block.as_unknown().is_some())
         {
@@ -95,7 +94,7 @@ impl V2Client {
         (wire.meta, wire.extra) = (params.meta, params.extra);
         let text = wire.encode(Revision::V1);
         let purpose = ToAgent::Prompt { session: session_id };
-        self.ask_agent(&request.id, "session/prompt", &text, purpose, shared);
+        self.to_agent.ask(&request.id, "session/prompt", &text, purpose, shared);
         Ok(())
     }
 
@@ -109,7 +108,7 @@ impl V2Client {
         let mut message = v2::MessageUpdate::new(turn.message_id.clone());
         message.content = switchboard_protocol::Field::Set(turn.prompt.clone());
         let id = turn.id.clone();
-        shared.respond(Side::Client, &id, &answer.encode(Dialect::writing(shared.options.client_dialect)));
+        shared.respond(Side::Client, &id, &answer.encode(shared.peers.client_revision()));
         tell(session_id, session, v2::SessionUpdate::UserMessage(message), keeps, shared);
         let running = v2::StateUpdate::Running(v2::ActiveState::new());
         tell(session_id, session, v2::SessionUpdate::StateUpdate(Box::new(running)), false, shared);

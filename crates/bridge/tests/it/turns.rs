@@ -1,11 +1,11 @@
 //! The prompt lifecycle, the handshake and the policies.
 
 use serde_json::{Value, json};
-use switchboard_bridge::{BridgeOptions, Dialect, Policy, Side, Version};
+use switchboard_bridge::{BridgeOptions, Policy, Side, Version};
 
 use crate::support::Bench;
 
-fn prompt(id: i64, text: &str) -> Value {
+pub(crate) fn prompt(id: i64, text: &str) -> Value {
     json!({"id": id, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": text}]}})
 }
 
@@ -172,11 +172,11 @@ fn hello_v1() -> Value {
     json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": {}}})
 }
 
-fn hello_v2() -> Value {
+pub(crate) fn hello_v2() -> Value {
     json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 2, "info": {"name": "c", "version": "1"}, "capabilities": {}}})
 }
 
-fn answer_v2(id: &Value) -> Value {
+pub(crate) fn answer_v2(id: &Value) -> Value {
     json!({"id": id, "result": {"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {"session": {}}}})
 }
 
@@ -211,6 +211,36 @@ fn a_version_1_client_meets_an_agent_that_only_speaks_2() {
 }
 
 #[test]
+fn what_a_client_says_before_the_handshake_is_answered_follows_it() {
+    let new = json!({"id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": [{"name": "m", "command": "/m", "args": [], "env": []}]}});
+    let opened = || {
+        let mut bench = Bench::new(BridgeOptions::default());
+        bench.client(hello_v1());
+        bench.client(new.clone());
+        assert_eq!(bench.take_agent().len(), 1, "only the handshake");
+        bench
+    };
+    let mut bench = opened();
+    bench.agent(json!({"id": 0, "error": {"code": -32022, "message": "no"}}));
+    let sent = bench.take_agent();
+    assert_eq!(sent[0]["params"]["protocolVersion"], 2);
+    assert_eq!(sent[1]["params"]["mcpServers"][0]["type"], "stdio", "in the agent's version");
+
+    let mut bench = opened();
+    bench.agent(json!({"id": 0, "result": {"protocolVersion": 1, "agentCapabilities": {}}}));
+    let mut expected = new.clone();
+    expected["jsonrpc"] = json!("2.0");
+    assert_eq!(bench.take_agent(), [expected]);
+    assert_eq!(bench.take_client()[0]["id"], 0);
+
+    let mut bench = opened();
+    bench.bridge.close(Side::Agent, "it crashed");
+    bench.collect();
+    let failed: Vec<_> = bench.take_client().iter().map(|answer| answer["id"].clone()).collect();
+    assert_eq!(failed, [0, 1]);
+}
+
+#[test]
 fn the_shape_of_the_answer_tells_the_version() {
     let mut bench = Bench::new(BridgeOptions::default());
     bench.client(hello_v2());
@@ -231,62 +261,6 @@ fn the_shape_of_the_answer_tells_the_version() {
 }
 
 #[test]
-fn dialects_of_version_2_are_spelled_for_their_reader() {
-    let between = |client, agent| {
-        let options = BridgeOptions {
-            client_dialect: client,
-            agent_dialect: agent,
-            ..BridgeOptions::between(Version::V2, Version::V2)
-        };
-        Bench::new(options)
-    };
-    let diff = |key: &str| {
-        json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": [{"type": "diff", "changes": [],
-            "patch": {"format": "git_patch", key: "x"}}]})
-    };
-    let mut bench = between(Some(Dialect::Newest), Some(Dialect::Spec));
-    bench.update(diff("diff"));
-    assert_eq!(bench.take_updates(), [diff("text")]);
-    bench.client(prompt(1, "hi"));
-    bench.update(json!({"sessionUpdate": "user_message", "messageId": "u", "content": []}));
-    bench.agent(json!({"id": 1, "result": {}}));
-    assert_eq!(bench.take_client().pop().unwrap()["result"], json!({"messageId": "u"}));
-    bench.update(json!({"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "a", "description": "b"}]}));
-    assert_eq!(bench.take_updates()[0]["availableCommands"][0]["type"], "command");
-
-    let mut bench = between(None, None);
-    bench.update(diff("diff"));
-    let patch = bench.take_updates()[0]["content"][0]["patch"].clone();
-    assert_eq!(patch, json!({"format": "git_patch", "text": "x", "diff": "x"}));
-
-    let mut bench = between(Some(Dialect::Spec), Some(Dialect::Spec));
-    bench.update(diff("diff"));
-    assert_eq!(bench.take_updates(), [diff("diff")]);
-}
-
-#[test]
-fn metadata_means_the_same_in_both_dialects() {
-    let told = |client, agent| {
-        let options = BridgeOptions {
-            client_dialect: Some(client),
-            agent_dialect: Some(agent),
-            ..BridgeOptions::between(Version::V2, Version::V2)
-        };
-        let mut bench = Bench::new(options);
-        for meta in [json!({"a": 1, "b": 2}), json!({"b": null, "c": 3})] {
-            bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "_meta": meta}));
-        }
-        bench.take_updates().iter().map(|update| update["_meta"].clone()).collect::<Vec<_>>()
-    };
-    assert_eq!(told(Dialect::Spec, Dialect::Newest), [json!({"a": 1, "b": 2}), json!({"a": 1, "c": 3})]);
-    assert_eq!(
-        told(Dialect::Newest, Dialect::Spec),
-        [json!({"a": 1, "b": 2}), Value::Null, json!({"b": null, "c": 3})]
-    );
-    assert_eq!(told(Dialect::Spec, Dialect::Spec), [json!({"a": 1, "b": 2}), json!({"b": null, "c": 3})]);
-}
-
-#[test]
 fn everyone_who_waits_is_told_when_the_agent_goes() {
     let mut bench = Bench::v1_client();
     bench.client(json!({"id": 7, "method": "session/list", "params": {}}));
@@ -296,4 +270,18 @@ fn everyone_who_waits_is_told_when_the_agent_goes() {
     let mut failed: Vec<_> = bench.take_client().iter().map(|answer| answer["id"].clone()).collect();
     failed.sort_by_key(Value::to_string);
     assert_eq!(failed, [7, 8]);
+}
+
+#[test]
+fn requests_that_were_answered_are_not_failed_when_the_agent_goes() {
+    let mut bench = Bench::new(BridgeOptions::between(Version::V2, Version::V2));
+    bench.client(json!({"id": 7, "method": "session/list", "params": {}}));
+    bench.client(prompt(8, "hi"));
+    bench.agent(json!({"id": 7, "result": {"sessions": []}}));
+    bench.take_client();
+    bench.bridge.close(Side::Agent, "it crashed");
+    bench.collect();
+    let failed = bench.take_client();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!((&failed[0]["id"], &failed[0]["error"]["message"]), (&json!(8), &json!("it crashed")));
 }

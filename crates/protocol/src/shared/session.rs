@@ -1,8 +1,15 @@
 //! Session methods and updates that both versions spell alike.
 
+use serde_json::{Value, json};
+
+use crate::error::Read;
+use crate::json::reader::Reader;
+use crate::json::writer::Writer;
 use crate::macros::{object, open_enum};
+use crate::schema::Schemas;
 use crate::shared::content::ContentBlock;
-use crate::{AbsolutePath, Currency, Meta, NonEmptyText, Number, Text};
+use crate::wire::Wire;
+use crate::{AbsolutePath, Currency, Meta, NonEmptyText, Number, Revision, Text};
 
 open_enum! {
     /// Why work ended.
@@ -181,5 +188,118 @@ object! {
         required name: Text<'a> = "name",
         optional description: Text<'a> = "description",
         optional meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// Chooses a value.
+    SetConfigId {
+        required session_id: Text<'a> = "sessionId",
+        required config_id: Text<'a> = "configId",
+        required value: Text<'a> = "value",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// Switches something on or off.
+    SetConfigBoolean {
+        required session_id: Text<'a> = "sessionId",
+        required config_id: Text<'a> = "configId",
+        required value: bool = "value",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+/// The values of a choice, in groups or without. Each version spells its groups in its own way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SelectOptions<'a, G> {
+    /// One list.
+    Flat(Vec<SessionConfigSelectOption<'a>>),
+    /// Lists with names.
+    Grouped(Vec<G>),
+}
+
+/// Values under a name.
+pub trait SelectGroup<'a> {
+    /// The key by which a group is told from a value.
+    const KEY: &'static str;
+
+    /// Its values.
+    fn options(&self) -> &[SessionConfigSelectOption<'a>];
+}
+
+impl<'a, G: SelectGroup<'a>> SelectOptions<'a, G> {
+    /// All values, whatever their group.
+    pub fn iter(&self) -> impl Iterator<Item = &SessionConfigSelectOption<'a>> {
+        let (flat, groups): (&[_], &[G]) = match self {
+            SelectOptions::Flat(options) => (options, &[]),
+            SelectOptions::Grouped(groups) => (&[], groups),
+        };
+        flat.iter().chain(groups.iter().flat_map(SelectGroup::options))
+    }
+
+    /// Whether there is nothing to choose from, be it in one group only.
+    pub fn has_empty_list(&self) -> bool {
+        match self {
+            SelectOptions::Flat(options) => options.is_empty(),
+            SelectOptions::Grouped(groups) => {
+                groups.is_empty() || groups.iter().any(|group| group.options().is_empty())
+            }
+        }
+    }
+}
+
+impl<'a, G> From<Vec<SessionConfigSelectOption<'a>>> for SelectOptions<'a, G> {
+    fn from(options: Vec<SessionConfigSelectOption<'a>>) -> Self {
+        SelectOptions::Flat(options)
+    }
+}
+
+impl<'a, G: Wire<'a> + SelectGroup<'a>> Wire<'a> for SelectOptions<'a, G>
+where
+    G::Owned: SelectGroup<'static>,
+{
+    type Owned = SelectOptions<'static, G::Owned>;
+
+    fn into_owned(self) -> Self::Owned {
+        match self {
+            SelectOptions::Flat(options) => SelectOptions::Flat(options.into_owned()),
+            SelectOptions::Grouped(groups) => SelectOptions::Grouped(groups.into_owned()),
+        }
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Self> {
+        if crate::wire::first_item_has_key(reader, G::KEY)? {
+            Wire::read(reader).map(SelectOptions::Grouped)
+        } else {
+            Wire::read(reader).map(SelectOptions::Flat)
+        }
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        match self {
+            SelectOptions::Flat(options) => options.write(writer),
+            SelectOptions::Grouped(groups) => groups.write(writer),
+        }
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        schemas.define("SessionConfigSelectOptions", |schemas| {
+            let list = |items: Value, revision: Revision| {
+                let mut list = json!({"type": "array", "items": items});
+                if revision != Revision::V1 {
+                    list["minItems"] = json!(u8::from(revision == Revision::Newest));
+                }
+                list
+            };
+            let revision = schemas.revision();
+            let option = SessionConfigSelectOption::schema(schemas);
+            let group = G::schema(schemas);
+            json!({
+                "description": "The values of a choice, in groups or without.",
+                "anyOf": [list(option, revision), list(group, revision)],
+            })
+        })
     }
 }

@@ -26,9 +26,9 @@ pub use crate::shared::permission::{
 };
 pub use crate::shared::session::{
     CompactionStatus, CompactionSummaryChunk, CompactionUpdate, Cost, ListSessionsRequest,
-    ListSessionsResponse, Notice, NoticeSeverity, PlanEntry, PlanEntryPriority, PlanEntryStatus,
-    SessionConfigOptionCategory, SessionConfigSelectOption, SessionInfo, SessionInfoUpdate, SessionReference,
-    StopReason, UsageUpdate,
+    ListSessionsResponse, Notice, NoticeSeverity, PlanEntry, PlanEntryPriority, PlanEntryStatus, SelectGroup,
+    SelectOptions, SessionConfigOptionCategory, SessionConfigSelectOption, SessionInfo, SessionInfoUpdate,
+    SessionReference, SetConfigBoolean, SetConfigId, StopReason, UsageUpdate,
 };
 pub use crate::shared::tool::{Content, Terminal, ToolCallLocation, ToolCallStatus, ToolKind};
 
@@ -44,8 +44,8 @@ pub use session::{
     McpServer, McpServerHttp, McpServerSse, McpServerStdio, NewSessionRequest, NewSessionResponse,
     PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse, SessionConfigBoolean,
     SessionConfigOption, SessionConfigSelect, SessionConfigSelectGroup, SessionConfigSelectOptions,
-    SessionMode, SessionModeState, SetConfigBoolean, SetConfigId, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse, SetSessionModeRequest,
+    SessionMode, SessionModeState, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+    SetSessionModeRequest,
 };
 pub use terminal::{
     CreateTerminalRequest, CreateTerminalResponse, ReadTextFileRequest, ReadTextFileResponse,

@@ -1,17 +1,11 @@
 //! Session methods.
 
-use serde_json::{Value, json};
-
-use crate::error::Read;
-use crate::json::reader::Reader;
-use crate::json::writer::Writer;
 use crate::macros::{object, union};
-use crate::schema::Schemas;
+use crate::shared::session::{SelectGroup, SelectOptions, SetConfigBoolean, SetConfigId};
 use crate::v1::{
     ContentBlock, EnvVariable, HttpHeader, SessionConfigOptionCategory, SessionConfigSelectOption,
     SessionReference, StopReason,
 };
-use crate::wire::Wire;
 use crate::{AbsolutePath, Meta, Text};
 
 /// Closes a session.
@@ -172,52 +166,13 @@ object! {
 }
 
 /// The values of a choice, in groups or without.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum SessionConfigSelectOptions<'a> {
-    /// One list.
-    Flat(Vec<SessionConfigSelectOption<'a>>),
-    /// Lists with names.
-    Grouped(Vec<SessionConfigSelectGroup<'a>>),
-}
+pub type SessionConfigSelectOptions<'a> = SelectOptions<'a, SessionConfigSelectGroup<'a>>;
 
-impl<'a> Wire<'a> for SessionConfigSelectOptions<'a> {
-    type Owned = SessionConfigSelectOptions<'static>;
+impl<'a> SelectGroup<'a> for SessionConfigSelectGroup<'a> {
+    const KEY: &'static str = "group";
 
-    fn into_owned(self) -> SessionConfigSelectOptions<'static> {
-        match self {
-            SessionConfigSelectOptions::Flat(options) => {
-                SessionConfigSelectOptions::Flat(options.into_owned())
-            }
-            SessionConfigSelectOptions::Grouped(groups) => {
-                SessionConfigSelectOptions::Grouped(groups.into_owned())
-            }
-        }
-    }
-
-    fn read(reader: &mut Reader<'a>) -> Read<Self> {
-        if crate::wire::first_item_has_key(reader, "group")? {
-            Wire::read(reader).map(SessionConfigSelectOptions::Grouped)
-        } else {
-            Wire::read(reader).map(SessionConfigSelectOptions::Flat)
-        }
-    }
-
-    fn write(&self, writer: &mut Writer<'_>) {
-        match self {
-            SessionConfigSelectOptions::Flat(options) => options.write(writer),
-            SessionConfigSelectOptions::Grouped(groups) => groups.write(writer),
-        }
-    }
-
-    fn schema(schemas: &mut Schemas) -> Value {
-        schemas.define("SessionConfigSelectOptions", |schemas| {
-            let option = SessionConfigSelectOption::schema(schemas);
-            let group = SessionConfigSelectGroup::schema(schemas);
-            json!({
-                "description": "The values of a choice, in groups or without.",
-                "anyOf": [{"type": "array", "items": option}, {"type": "array", "items": group}],
-            })
-        })
+    fn options(&self) -> &[SessionConfigSelectOption<'a>] {
+        &self.options
     }
 }
 
@@ -238,26 +193,6 @@ union! {
         Id(SetConfigId<'a>)
     {
         Boolean(SetConfigBoolean<'a>) = "boolean",
-    }
-}
-
-object! {
-    /// Chooses a value.
-    SetConfigId {
-        required session_id: Text<'a> = "sessionId",
-        required config_id: Text<'a> = "configId",
-        required value: Text<'a> = "value",
-        optional meta: Meta<'a> = "_meta",
-    }
-}
-
-object! {
-    /// Switches something on or off.
-    SetConfigBoolean {
-        required session_id: Text<'a> = "sessionId",
-        required config_id: Text<'a> = "configId",
-        required value: bool = "value",
-        optional meta: Meta<'a> = "_meta",
     }
 }
 

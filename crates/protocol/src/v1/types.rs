@@ -5,61 +5,52 @@ use crate::registry::{Caller, Method, wire_type_table};
 use crate::rpc::{Batch, CancelRequestNotification, Message, RequestId, Response, RpcError};
 use crate::v1::*;
 
-const fn method(
-    name: &'static str,
-    caller: Caller,
-    params: &'static str,
-    result: Option<&'static str>,
-) -> Method {
-    Method { name, caller, params, result }
-}
-
 pub(crate) const METHODS: &[Method] = &[
-    method("initialize", Caller::Client, "InitializeRequest", Some("InitializeResponse")),
-    method("authenticate", Caller::Client, "AuthenticateRequest", Some("AuthenticateResponse")),
-    method("logout", Caller::Client, "LogoutRequest", Some("LogoutResponse")),
-    method("session/new", Caller::Client, "NewSessionRequest", Some("NewSessionResponse")),
-    method("session/load", Caller::Client, "LoadSessionRequest", Some("LoadSessionResponse")),
-    method("session/resume", Caller::Client, "ResumeSessionRequest", Some("ResumeSessionResponse")),
-    method("session/list", Caller::Client, "ListSessionsRequest", Some("ListSessionsResponse")),
-    method("session/delete", Caller::Client, "DeleteSessionRequest", Some("DeleteSessionResponse")),
-    method("session/close", Caller::Client, "CloseSessionRequest", Some("CloseSessionResponse")),
-    method("session/set_mode", Caller::Client, "SetSessionModeRequest", Some("SetSessionModeResponse")),
-    method(
+    Method::new("initialize", Caller::Client, "InitializeRequest", Some("InitializeResponse")),
+    Method::new("authenticate", Caller::Client, "AuthenticateRequest", Some("AuthenticateResponse")),
+    Method::new("logout", Caller::Client, "LogoutRequest", Some("LogoutResponse")),
+    Method::new("session/new", Caller::Client, "NewSessionRequest", Some("NewSessionResponse")),
+    Method::new("session/load", Caller::Client, "LoadSessionRequest", Some("LoadSessionResponse")),
+    Method::new("session/resume", Caller::Client, "ResumeSessionRequest", Some("ResumeSessionResponse")),
+    Method::new("session/list", Caller::Client, "ListSessionsRequest", Some("ListSessionsResponse")),
+    Method::new("session/delete", Caller::Client, "DeleteSessionRequest", Some("DeleteSessionResponse")),
+    Method::new("session/close", Caller::Client, "CloseSessionRequest", Some("CloseSessionResponse")),
+    Method::new("session/set_mode", Caller::Client, "SetSessionModeRequest", Some("SetSessionModeResponse")),
+    Method::new(
         "session/set_config_option",
         Caller::Client,
         "SetSessionConfigOptionRequest",
         Some("SetSessionConfigOptionResponse"),
     ),
-    method("session/prompt", Caller::Client, "PromptRequest", Some("PromptResponse")),
-    method("session/cancel", Caller::Client, "CancelNotification", None),
-    method("session/update", Caller::Agent, "SessionNotification", None),
-    method(
+    Method::new("session/prompt", Caller::Client, "PromptRequest", Some("PromptResponse")),
+    Method::new("session/cancel", Caller::Client, "CancelNotification", None),
+    Method::new("session/update", Caller::Agent, "SessionNotification", None),
+    Method::new(
         "session/request_permission",
         Caller::Agent,
         "RequestPermissionRequest",
         Some("RequestPermissionResponse"),
     ),
-    method("fs/read_text_file", Caller::Agent, "ReadTextFileRequest", Some("ReadTextFileResponse")),
-    method("fs/write_text_file", Caller::Agent, "WriteTextFileRequest", Some("WriteTextFileResponse")),
-    method("terminal/create", Caller::Agent, "CreateTerminalRequest", Some("CreateTerminalResponse")),
-    method("terminal/output", Caller::Agent, "TerminalOutputRequest", Some("TerminalOutputResponse")),
-    method(
+    Method::new("fs/read_text_file", Caller::Agent, "ReadTextFileRequest", Some("ReadTextFileResponse")),
+    Method::new("fs/write_text_file", Caller::Agent, "WriteTextFileRequest", Some("WriteTextFileResponse")),
+    Method::new("terminal/create", Caller::Agent, "CreateTerminalRequest", Some("CreateTerminalResponse")),
+    Method::new("terminal/output", Caller::Agent, "TerminalOutputRequest", Some("TerminalOutputResponse")),
+    Method::new(
         "terminal/wait_for_exit",
         Caller::Agent,
         "WaitForTerminalExitRequest",
         Some("WaitForTerminalExitResponse"),
     ),
-    method("terminal/kill", Caller::Agent, "KillTerminalRequest", Some("KillTerminalResponse")),
-    method("terminal/release", Caller::Agent, "ReleaseTerminalRequest", Some("ReleaseTerminalResponse")),
-    method(
+    Method::new("terminal/kill", Caller::Agent, "KillTerminalRequest", Some("KillTerminalResponse")),
+    Method::new("terminal/release", Caller::Agent, "ReleaseTerminalRequest", Some("ReleaseTerminalResponse")),
+    Method::new(
         "elicitation/create",
         Caller::Agent,
         "CreateElicitationRequest",
         Some("CreateElicitationResponse"),
     ),
-    method("elicitation/complete", Caller::Agent, "CompleteElicitationNotification", None),
-    method("$/cancel_request", Caller::Both, "CancelRequestNotification", None),
+    Method::new("elicitation/complete", Caller::Agent, "CompleteElicitationNotification", None),
+    Method::new("$/cancel_request", Caller::Both, "CancelRequestNotification", None),
 ];
 
 wire_type_table! {

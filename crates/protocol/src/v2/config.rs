@@ -6,9 +6,8 @@ use crate::error::{Problem, Read};
 use crate::json::raw::first_duplicate;
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
-use crate::schema::Schemas;
+use crate::shared::session::{SelectGroup, SelectOptions, SetConfigBoolean, SetConfigId};
 use crate::v2::{SessionConfigOptionCategory, SessionConfigSelectOption};
-use crate::wire::Wire;
 use crate::{Meta, Revision, Text};
 
 union! {
@@ -33,11 +32,7 @@ object! {
 }
 
 fn usable_choice(select: &SessionConfigSelect<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
-    let empty = match &select.options {
-        SessionConfigSelectOptions::Flat(options) => options.is_empty(),
-        SessionConfigSelectOptions::Grouped(groups) => groups.iter().any(|group| group.options.is_empty()),
-    };
-    if empty && reader.revision() == Revision::Newest {
+    if select.options.has_empty_list() && reader.revision() == Revision::Newest {
         return reader.fault(start, Problem::Rule("at least one value to choose from".into()));
     }
     let values: Vec<&str> = select.options.iter().map(|option| &*option.value).collect();
@@ -60,73 +55,13 @@ object! {
 }
 
 /// The values of a choice, in groups or without.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum SessionConfigSelectOptions<'a> {
-    /// One list.
-    Flat(Vec<SessionConfigSelectOption<'a>>),
-    /// Lists with names.
-    Grouped(Vec<SessionConfigSelectGroup<'a>>),
-}
+pub type SessionConfigSelectOptions<'a> = SelectOptions<'a, SessionConfigSelectGroup<'a>>;
 
-impl<'a> SessionConfigSelectOptions<'a> {
-    /// All values, whatever their group.
-    pub fn iter(&self) -> impl Iterator<Item = &SessionConfigSelectOption<'a>> {
-        let (flat, groups): (&[_], &[SessionConfigSelectGroup<'a>]) = match self {
-            SessionConfigSelectOptions::Flat(options) => (options, &[]),
-            SessionConfigSelectOptions::Grouped(groups) => (&[], groups),
-        };
-        flat.iter().chain(groups.iter().flat_map(|group| &group.options))
-    }
-}
+impl<'a> SelectGroup<'a> for SessionConfigSelectGroup<'a> {
+    const KEY: &'static str = "groupId";
 
-impl<'a> From<Vec<SessionConfigSelectOption<'a>>> for SessionConfigSelectOptions<'a> {
-    fn from(options: Vec<SessionConfigSelectOption<'a>>) -> Self {
-        SessionConfigSelectOptions::Flat(options)
-    }
-}
-
-impl<'a> Wire<'a> for SessionConfigSelectOptions<'a> {
-    type Owned = SessionConfigSelectOptions<'static>;
-
-    fn into_owned(self) -> SessionConfigSelectOptions<'static> {
-        match self {
-            SessionConfigSelectOptions::Flat(options) => {
-                SessionConfigSelectOptions::Flat(options.into_owned())
-            }
-            SessionConfigSelectOptions::Grouped(groups) => {
-                SessionConfigSelectOptions::Grouped(groups.into_owned())
-            }
-        }
-    }
-
-    fn read(reader: &mut Reader<'a>) -> Read<Self> {
-        if crate::wire::first_item_has_key(reader, "groupId")? {
-            Wire::read(reader).map(SessionConfigSelectOptions::Grouped)
-        } else {
-            Wire::read(reader).map(SessionConfigSelectOptions::Flat)
-        }
-    }
-
-    fn write(&self, writer: &mut crate::json::writer::Writer<'_>) {
-        match self {
-            SessionConfigSelectOptions::Flat(options) => options.write(writer),
-            SessionConfigSelectOptions::Grouped(groups) => groups.write(writer),
-        }
-    }
-
-    fn schema(schemas: &mut Schemas) -> Value {
-        schemas.define("SessionConfigSelectOptions", |schemas| {
-            let minimum = u8::from(schemas.revision() == Revision::Newest);
-            let option = SessionConfigSelectOption::schema(schemas);
-            let group = SessionConfigSelectGroup::schema(schemas);
-            json!({
-                "description": "The values of a choice, in groups or without.",
-                "anyOf": [
-                    {"type": "array", "items": option, "minItems": minimum},
-                    {"type": "array", "items": group, "minItems": minimum},
-                ],
-            })
-        })
+    fn options(&self) -> &[SessionConfigSelectOption<'a>] {
+        &self.options
     }
 }
 
@@ -187,26 +122,6 @@ mod type_of_value {
         }
         reader.rewind(place);
         Ok(implied)
-    }
-}
-
-object! {
-    /// Chooses a value.
-    SetConfigId {
-        required session_id: Text<'a> = "sessionId",
-        required config_id: Text<'a> = "configId",
-        required value: Text<'a> = "value",
-        optional meta: Meta<'a> = "_meta",
-    }
-}
-
-object! {
-    /// Switches something on or off.
-    SetConfigBoolean {
-        required session_id: Text<'a> = "sessionId",
-        required config_id: Text<'a> = "configId",
-        required value: bool = "value",
-        optional meta: Meta<'a> = "_meta",
     }
 }
 

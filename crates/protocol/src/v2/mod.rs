@@ -47,16 +47,16 @@ pub use crate::shared::permission::{
 };
 pub use crate::shared::session::{
     CompactionStatus, CompactionSummaryChunk, CompactionUpdate, Cost, ListSessionsRequest,
-    ListSessionsResponse, Notice, NoticeSeverity, PlanEntry, PlanEntryPriority, PlanEntryStatus,
-    SessionConfigOptionCategory, SessionConfigSelectOption, SessionInfo, SessionInfoUpdate, SessionReference,
-    StopReason, UsageUpdate,
+    ListSessionsResponse, Notice, NoticeSeverity, PlanEntry, PlanEntryPriority, PlanEntryStatus, SelectGroup,
+    SelectOptions, SessionConfigOptionCategory, SessionConfigSelectOption, SessionInfo, SessionInfoUpdate,
+    SessionReference, SetConfigBoolean, SetConfigId, StopReason, UsageUpdate,
 };
 pub use crate::shared::tool::{Content, Terminal, ToolCallLocation, ToolCallStatus, ToolKind};
 
 pub use config::{
     AvailableCommand, AvailableCommandInput, Command, SessionConfigBoolean, SessionConfigOption,
-    SessionConfigSelect, SessionConfigSelectGroup, SessionConfigSelectOptions, SetConfigBoolean, SetConfigId,
-    SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, TextCommandInput,
+    SessionConfigSelect, SessionConfigSelectGroup, SessionConfigSelectOptions, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, TextCommandInput,
 };
 pub use diff::{
     Diff, DiffChange, DiffFileType, DiffPatch, DiffPatchFormat, DiffPathChange, DiffPathPairChange,

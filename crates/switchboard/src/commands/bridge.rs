@@ -63,15 +63,20 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     record: RecordArguments,
 
+    /// Show messages of a version 2 agent to a version 1 client only when the agent rests, so that what it takes back
+    /// is never shown
+    #[arg(long)]
+    hold_messages: bool,
+
     /// What to do about losses in the session itself
     #[arg(long, value_enum, default_value = "visible")]
     policy: PolicyArgument,
 
-    /// Dialect of a version 2 client
+    /// Dialect of a version 2 client, if it is not to be learned from what it says
     #[arg(long, value_enum)]
     client_dialect: Option<DialectArgument>,
 
-    /// Dialect of a version 2 agent
+    /// Dialect of a version 2 agent, if it is not to be learned from what it says
     #[arg(long, value_enum)]
     agent_dialect: Option<DialectArgument>,
 }
@@ -144,6 +149,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         policy: arguments.policy.into(),
         client_dialect: arguments.client_dialect.map(Into::into),
         agent_dialect: arguments.agent_dialect.map(Into::into),
+        hold_messages: arguments.hold_messages,
         serve_files: arguments.serve_files,
         serve_terminals: arguments.serve_terminals,
         agent_name: agent_name(

@@ -30,14 +30,14 @@ pub(crate) struct Room {
 impl Room {
     /// A recording that is being made here.
     pub(crate) fn live(id: &str, store: &Store) -> Arc<Self> {
-        Arc::new(Room::new(id, store, 2, About::default()))
+        Arc::new(Room::new(id, store, Trace::live(), About::default()))
     }
 
-    fn new(id: &str, store: &Store, protocol: u16, about: About) -> Self {
+    fn new(id: &str, store: &Store, trace: Trace, about: About) -> Self {
         Room {
             id: id.to_owned(),
             store: store.clone(),
-            trace: Mutex::new(Trace::new(protocol)),
+            trace: Mutex::new(trace),
             changed: watch::Sender::new(0),
             about,
             failure: Mutex::new(None),
@@ -48,7 +48,8 @@ impl Room {
     /// until nobody looks any more.
     pub(crate) fn stored(id: &str, store: &Store) -> Result<Arc<Self>, StoreError> {
         let summary = store.session(id)?;
-        let room = Arc::new(Room::new(&summary.id, store, summary.protocol, summary.about.clone()));
+        let room =
+            Arc::new(Room::new(&summary.id, store, Trace::new(summary.protocol), summary.about.clone()));
         let (weak, store) = (Arc::downgrade(&room), store.clone());
         let spawned = std::thread::Builder::new().name("recording".to_owned()).spawn(move || {
             if let Err(error) = follow(&weak, &store, &summary.id)
@@ -162,7 +163,7 @@ fn follow(room: &Weak<Room>, store: &Store, id: &str) -> Result<(), StoreError> 
         true
     };
     for item in store.read(id, 0)? {
-        next = sequence_after(&item?, &mut batch);
+        next = sequence_after(item?, &mut batch);
         if batch.len() >= BATCH && !take(&mut batch) {
             return Ok(());
         }
@@ -173,7 +174,7 @@ fn follow(room: &Weak<Room>, store: &Store, id: &str) -> Result<(), StoreError> 
     let mut tail = store.follow(id, next)?;
     while room.strong_count() > 0 {
         if let Some(item) = tail.next(POLL)? {
-            sequence_after(&item, &mut batch);
+            sequence_after(item, &mut batch);
             if !take(&mut batch) {
                 break;
             }
@@ -183,20 +184,21 @@ fn follow(room: &Weak<Room>, store: &Store, id: &str) -> Result<(), StoreError> 
 }
 
 /// Puts a record, or notes for a gap so that rows keep the numbers of their records, into the batch.
-fn sequence_after(item: &Item, batch: &mut Vec<Record>) -> u64 {
+fn sequence_after(item: Item, batch: &mut Vec<Record>) -> u64 {
     match item {
         Item::Record(record) => {
-            batch.push(record.clone());
-            record.sequence + 1
+            let next = record.sequence + 1;
+            batch.push(record);
+            next
         }
         Item::Gap { from, to, reason } => {
-            for sequence in *from..*to {
+            for sequence in from..to {
                 let channel = switchboard_store::Channel::Diagnostic;
                 let mut note = Record::new(channel, format!("this record cannot be read: {reason}"));
                 note.sequence = sequence;
                 batch.push(note);
             }
-            *to
+            to
         }
     }
 }

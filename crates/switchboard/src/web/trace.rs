@@ -1,5 +1,6 @@
 //! A recording as it is looked at: a row for every record, and the sessions that the records amount to.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -81,12 +82,13 @@ pub(crate) struct Trace {
     /// Makes version 2 of a recording that has nothing else than version 1.
     translation: Option<Box<RecordingBridge>>,
     waiting: HashMap<(bool, Side, String), u32>,
-    entities: HashMap<Entity, u32>,
+    entities: HashMap<(usize, EntryKind), HashMap<Box<str>, u32>>,
     entity_list: Vec<Entity>,
     times: Vec<Vec<Times>>,
     problems: HashMap<u32, String>,
     recent: VecDeque<Arc<str>>,
     recent_bytes: usize,
+    keeps_recent: bool,
     checkpoints: Vec<(usize, Conversation)>,
     rates: Rates,
     /// Methods, kinds of updates and sessions that have come up.
@@ -110,10 +112,16 @@ impl Trace {
             problems: HashMap::new(),
             recent: VecDeque::new(),
             recent_bytes: 0,
+            keeps_recent: false,
             checkpoints: Vec::new(),
             rates: Rates::default(),
             used: Default::default(),
         }
+    }
+
+    /// A recording that is only being written: the latest texts are kept here too.
+    pub(crate) fn live() -> Self {
+        Trace { keeps_recent: true, ..Trace::new(2) }
     }
 
     pub(crate) fn rows(&self) -> &[Row] {
@@ -172,7 +180,8 @@ impl Trace {
         let Some(place) = self.conversation.sessions().position(|(id, _)| id == wanted) else {
             return Vec::new();
         };
-        let Some(&entity) = self.entities.get(&(place, kind, id.into())) else { return Vec::new() };
+        let known = self.entities.get(&(place, kind)).and_then(|known| known.get(id));
+        let Some(&entity) = known else { return Vec::new() };
         let made_it = |(number, row): (usize, &Row)| (row.entity == entity).then_some(number as u32);
         self.rows.iter().enumerate().filter_map(made_it).collect()
     }
@@ -200,8 +209,14 @@ impl Trace {
     /// Adds a record.
     pub(crate) fn push(&mut self, record: &Record) {
         let number = self.rows.len() as u32;
-        let text = String::from_utf8_lossy(&record.bytes);
-        self.remember(&text);
+        // The check that it is text is much faster than the search for where it is not.
+        let text = match std::str::from_utf8(&record.bytes) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(&record.bytes),
+        };
+        if self.keeps_recent {
+            self.remember(&text);
+        }
         self.rates.count(record.time.0, record.channel, record.bytes.len());
         let mut row = Row {
             time: record.time.0,
@@ -215,11 +230,17 @@ impl Trace {
             partner: NONE,
             entity: NONE,
         };
+        let is_folded = record.channel.is_message();
         if let Some((side, is_other)) = sender(record.channel) {
-            self.classify(&mut row, number, side, is_other, &text);
-        }
-        if record.channel.is_message() {
-            self.fold_record(&mut row, number, record, &text);
+            // Most messages are updates, which need not be read twice.
+            let is_update =
+                is_folded && self.translation.is_none() && self.fold_update(&mut row, number, &text);
+            if !is_update {
+                self.classify(&mut row, number, side, is_other, &text);
+                if is_folded {
+                    self.fold_record(&mut row, number, record, &text);
+                }
+            }
         }
         for (used, number) in self.used.iter_mut().zip([row.method, row.kind, row.session]) {
             if number != 0 {
@@ -329,8 +350,25 @@ impl Trace {
         }
     }
 
+    /// Folds an update of a session. Tells whether the message is one.
+    fn fold_update(&mut self, row: &mut Row, number: u32, text: &str) -> bool {
+        let Some(update) = Update::read(text) else { return false };
+        row.shape = Shape::Notification;
+        row.method = self.names.number("session/update");
+        row.kind = self.names.number(update.notification.update.tag());
+        row.session = self.names.number(&update.notification.session_id);
+        let folded = update.apply(&mut self.conversation);
+        self.note(row, number, folded);
+        true
+    }
+
     fn fold_line(&mut self, row: &mut Row, number: u32, side: Side, text: &str, at: Moment) {
-        match fold(&mut self.conversation, side, text, at) {
+        let folded = fold(&mut self.conversation, side, text, at);
+        self.note(row, number, folded);
+    }
+
+    fn note(&mut self, row: &mut Row, number: u32, folded: Folded) {
+        match folded {
             Folded::Step { step, entity, problem } => {
                 if let Some(problem) = problem {
                     self.fail(row, number, problem);
@@ -346,13 +384,13 @@ impl Trace {
     }
 
     fn entity(&mut self, session: usize, kind: EntryKind, id: &str) -> u32 {
-        let entity: Entity = (session, kind, id.into());
-        if let Some(&number) = self.entities.get(&entity) {
+        let known = self.entities.entry((session, kind)).or_default();
+        if let Some(&number) = known.get(id) {
             return number;
         }
         let number = self.entity_list.len() as u32;
-        self.entity_list.push(entity.clone());
-        self.entities.insert(entity, number);
+        known.insert(id.into(), number);
+        self.entity_list.push((session, kind, id.into()));
         number
     }
 
@@ -384,24 +422,43 @@ pub(crate) enum Folded {
 
 /// Folds one message as a good client does: what is malformed and optional is left out.
 pub(crate) fn fold(conversation: &mut Conversation, side: Side, text: &str, at: Moment) -> Folded {
-    match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(text, Revision::Any) {
-        Ok((Expected::Params(notification), diagnostics)) => {
-            let entity = entity_of(&notification.update).map(|(kind, id)| (kind, id.to_owned()));
-            let step = conversation.apply_update(Some(&notification.session_id), &notification.update);
-            let problem = (!diagnostics.is_empty()).then(|| {
-                let each: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-                each.join("; ")
-            });
-            Folded::Step { step: Some(step), entity, problem }
-        }
-        Ok((Expected::Other(message), _)) => {
-            let entity = asked_entity(&message);
-            match conversation.apply_message(&message, Some(side), at) {
-                Ok(step) => Folded::Step { step, entity, problem: None },
-                Err(reason) => Folded::Refused(reason.to_string()),
-            }
-        }
+    if let Some(update) = Update::read(text) {
+        return update.apply(conversation);
+    }
+    let message = match Message::decode(text, Revision::Any) {
+        Ok(message) => message,
+        Err(reason) => return Folded::Refused(reason.to_string()),
+    };
+    let entity = asked_entity(&message);
+    match conversation.apply_message(&message, Some(side), at) {
+        Ok(step) => Folded::Step { step, entity, problem: None },
         Err(reason) => Folded::Refused(reason.to_string()),
+    }
+}
+
+/// An update of a session, read as a good client does.
+struct Update<'t> {
+    notification: v2::UpdateSessionNotification<'t>,
+    problem: Option<String>,
+}
+
+impl<'t> Update<'t> {
+    /// `None` when it is something else, or cannot be read.
+    fn read(text: &'t str) -> Option<Self> {
+        let read = Expected::<v2::UpdateSessionNotification<'t>>::decode_tolerant(text, Revision::Any);
+        let Ok((Expected::Params(notification), diagnostics)) = read else { return None };
+        let problem = (!diagnostics.is_empty()).then(|| {
+            let each: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+            each.join("; ")
+        });
+        Some(Update { notification, problem })
+    }
+
+    fn apply(self, conversation: &mut Conversation) -> Folded {
+        let Update { notification, problem } = self;
+        let entity = entity_of(&notification.update).map(|(kind, id)| (kind, id.to_owned()));
+        let step = conversation.apply_update(Some(&notification.session_id), &notification.update);
+        Folded::Step { step: Some(step), entity, problem }
     }
 }
 

@@ -38,6 +38,21 @@ while read -r line; do
 done
 "#;
 
+/// A version 1 agent that says a word and crashes.
+const OLD_AGENT: &str = r#"
+say() { printf '%s\n' "$1"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":1,"agentCapabilities":{}}}' ;;
+    *'"session/new"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"s"}}' ;;
+    *'"session/prompt"'*)
+      say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"oh"}}}}'
+      echo 'out of luck' >&2; exit 7 ;;
+  esac
+done
+"#;
+
 struct Client {
     process: Child,
     input: ChildStdin,
@@ -46,10 +61,14 @@ struct Client {
 
 impl Client {
     fn start(arguments: &[&str]) -> Self {
+        Client::with_agent(arguments, AGENT)
+    }
+
+    fn with_agent(arguments: &[&str], script: &str) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_switchboard"))
             .arg("bridge")
             .args(arguments)
-            .args(["--", "sh", "-c", AGENT])
+            .args(["--", "sh", "-c", script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -203,18 +222,51 @@ fn losses_are_told_at_the_end() {
 
 #[test]
 fn an_agent_that_crashes_ends_the_turn_and_the_bridge_with_the_reason() {
-    let mut client = Client::start(&[]);
-    client.open();
-    client.prompt("crash");
-    let answer = client.hear();
-    assert_eq!(answer["id"], 3);
-    assert!(answer["error"]["message"].as_str().unwrap().contains('7'), "{answer}");
-    let mut rest = String::new();
-    client.output.read_line(&mut rest).unwrap();
-    assert_eq!(rest, "", "the stream ends");
-    let (code, stderr) = client.end();
-    assert_eq!(code, 1);
-    assert!(stderr.contains("out of luck") && stderr.contains("the agent sh"), "{stderr}");
+    let versions =
+        [json!({"protocolVersion": 1}), json!({"protocolVersion": 2, "info": {"name": "c", "version": "1"}})];
+    for hello in &versions {
+        for script in [AGENT, OLD_AGENT] {
+            let mut client = Client::with_agent(&[], script);
+            client.ask(1, "initialize", hello.clone());
+            client.ask(2, "session/new", json!({"cwd": "/w", "mcpServers": []}));
+            client.prompt("crash");
+            let heard: Vec<Value> = (&mut client.output)
+                .lines()
+                .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+                .collect();
+            // The stream has ended, and the last thing in it tells who waits for the end of the turn.
+            let last = heard.last().unwrap();
+            let error = match &last["params"]["update"] {
+                Value::Null => &last["error"],
+                idle => &idle["error"],
+            };
+            assert!(error["message"].as_str().unwrap().contains("exit code 7"), "{heard:?}");
+            let (code, stderr) = client.end();
+            assert_eq!(code, 1, "{stderr}");
+            assert!(stderr.contains("out of luck") && stderr.contains("the agent sh"), "{stderr}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_dies_takes_the_agent_and_what_it_started_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("processes");
+    // It listens to nobody, and has started something.
+    let script = format!(
+        "trap '' HUP TERM; sleep 1000 & echo $$ $! > '{}'; echo '{{\"jsonrpc\":\"2.0\",\"method\":\"_ready\"}}'; wait",
+        file.display()
+    );
+    let mut client = Client::with_agent(&[], &script);
+    assert_eq!(client.hear()["method"], "_ready");
+    let Client { mut process, input, output } = client;
+    drop((input, output));
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+    for process in std::fs::read_to_string(file).unwrap().split_whitespace() {
+        // One that has died but was not yet noticed by its new parent is gone as well.
+        let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        assert!(status.is_empty() || status.contains(") Z "), "process {process} is still there: {status}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::agent_program::Place;
 use crate::program::Run;
 
-const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
+pub(crate) const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
 const VERSIONS: [&str; 2] = ["1", "2"];
 
 /// Where the peers are put: below the target folder.
@@ -27,7 +27,7 @@ fn succeed(command: &mut Command) {
 }
 
 /// The programs that are made with the Rust SDK.
-fn rust(name: &str) -> Vec<String> {
+pub(crate) fn rust(name: &str) -> Vec<String> {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         succeed(
@@ -41,35 +41,46 @@ fn rust(name: &str) -> Vec<String> {
     vec![folder().join("debug").join(format!("official-{name}")).display().to_string()]
 }
 
-/// The programs that are made with the TypeScript SDK; `None` where there is no npm.
-fn typescript(name: &str) -> Option<Vec<String>> {
+/// The folder with what npm installs; `None` where there is no npm.
+fn npm() -> Option<PathBuf> {
     static INSTALLED: OnceLock<bool> = OnceLock::new();
-    let installed = INSTALLED.get_or_init(|| {
+    let folder = folder().join("npm");
+    let installed = *INSTALLED.get_or_init(|| {
         if !Command::new("npm").arg("--version").output().is_ok_and(|output| output.status.success()) {
-            println!("skipped: npm is not here, so the TypeScript SDK cannot be tried");
+            println!("skipped: npm is not here, so its packages cannot be tried");
             return false;
         }
-        let folder = folder().join("npm");
         std::fs::create_dir_all(&folder).unwrap();
-        if !folder.join("node_modules/@agentclientprotocol/sdk/package.json").exists() {
-            succeed(Command::new("npm").current_dir(&folder).args([
-                "install",
-                "--no-audit",
-                "--no-fund",
-                "@agentclientprotocol/sdk@2.4.0",
-            ]));
+        let sources = sources().join("typescript");
+        let (wanted, present) = (sources.join("package.json"), folder.join("package.json"));
+        if std::fs::read(&present).ok() != Some(std::fs::read(&wanted).unwrap()) {
+            std::fs::copy(&wanted, &present).unwrap();
+            succeed(Command::new("npm").current_dir(&folder).args(["install", "--no-audit", "--no-fund"]));
         }
         for script in ["agent.mjs", "client.mjs"] {
-            std::fs::copy(sources().join("typescript").join(script), folder.join(script)).unwrap();
+            std::fs::copy(sources.join(script), folder.join(script)).unwrap();
         }
         true
     });
-    let script = folder().join("npm").join(format!("{name}.mjs"));
-    installed.then(|| vec!["node".to_owned(), script.display().to_string()])
+    installed.then_some(folder)
+}
+
+/// The programs that are made with the TypeScript SDK.
+pub(crate) fn typescript(name: &str) -> Option<Vec<String>> {
+    let script = npm()?.join(format!("{name}.mjs"));
+    Some(vec!["node".to_owned(), script.display().to_string()])
+}
+
+/// `acpx`, which wants a newer Node.js than many systems have; one comes with it where npm has it.
+pub(crate) fn acpx() -> Option<Vec<String>> {
+    let programs = npm()?.join("node_modules/.bin");
+    let node = programs.join("node");
+    let node = if node.exists() { node.display().to_string() } else { "node".to_owned() };
+    Some(vec![node, programs.join("acpx").display().to_string()])
 }
 
 /// Our client runs a prompt with an official agent.
-fn drive_agent(agent: &[String]) {
+pub(crate) fn drive_agent(agent: &[String]) {
     for version in VERSIONS {
         let place = Place::new();
         let mut command: Vec<&str> = agent.iter().map(String::as_str).collect();
@@ -86,14 +97,16 @@ fn drive_agent(agent: &[String]) {
 }
 
 fn run_client(place: &Place, client: &[String], version: &str, scenario: &str) -> Run {
-    run_client_with(place, client, version, scenario, &["demo-agent", "--protocol", version])
+    let agent = [SWITCHBOARD, "demo-agent", "--protocol", version];
+    run_with_agent(place, client, &[version, scenario], &agent)
 }
 
-fn run_client_with(place: &Place, client: &[String], version: &str, scenario: &str, agent: &[&str]) -> Run {
+/// Runs a client program with arguments of its own and the agent's command line behind them.
+pub(crate) fn run_with_agent(place: &Place, client: &[String], own: &[&str], agent: &[&str]) -> Run {
     let mut command = Command::new(&client[0]);
     command
         .args(&client[1..])
-        .args([version, scenario, SWITCHBOARD])
+        .args(own)
         .args(agent)
         .current_dir(place.work())
         .stdin(Stdio::null())
@@ -172,11 +185,11 @@ fn the_rust_sdk_as_client_of_a_recording() {
             place.demo(scenario, &["--format", "json", "--approve-all", "--record", "--store", &store]);
         let list = place.run(&["sessions", "--store", &store, "list", "--json"]).json_lines();
         let id = list[0]["id"].as_str().unwrap();
-        let replay = ["sessions", "--store", &store, "replay", id, "--instant"];
-        let run = run_client_with(&place, &client, "2", scenario, &replay);
+        let replay = [SWITCHBOARD, "sessions", "--store", &store, "replay", id, "--instant"];
+        let run = run_with_agent(&place, &client, &["2", scenario], &replay);
         assert_eq!(run.code, 0, "{scenario}: {}", run.stderr);
         assert_eq!(kinds(&run.json_lines()), kinds(&ours.json_lines()), "{scenario}");
-        let run = run_client_with(&place, &client, "1", scenario, &replay);
+        let run = run_with_agent(&place, &client, &["1", scenario], &replay);
         assert_eq!(run.code, 0, "version 1, {scenario}: {}", run.stderr);
         assert_eq!(run.json_lines().last().unwrap()["stopReason"], "end_turn", "version 1, {scenario}");
     }

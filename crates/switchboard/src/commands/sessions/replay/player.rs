@@ -30,6 +30,8 @@ struct Playing {
     place: usize,
     due: Duration,
     is_open: bool,
+    /// Whether the client has asked for a new session, and has not got its id yet.
+    is_new: bool,
     opening: Option<RequestId<'static>>,
     prompts: VecDeque<RequestId<'static>>,
     /// The client's ids of the requests that are not answered yet.
@@ -115,7 +117,17 @@ impl Player {
             Action::AwaitAnswer { .. } => playing.due = now,
             Action::Answer { request, outcome } => {
                 if let Some(id) = playing.requests.remove(request) {
-                    self.ready.push_back(answer(id, outcome.clone()));
+                    let is_opening = std::mem::take(&mut playing.is_new);
+                    let session = &self.script.sessions[session].id;
+                    self.ready.push_back(match outcome {
+                        // A session that was an old one then is new now.
+                        Ok(result) if is_opening && result.get("sessionId").is_none() => {
+                            let mut result = result.to_value();
+                            result["sessionId"] = Value::from(session.as_str());
+                            answer(id, Ok(result.into()))
+                        }
+                        outcome => answer(id, outcome.clone()),
+                    });
                 }
             }
             Action::Notify(notification) => {
@@ -175,13 +187,21 @@ impl Player {
                 let introduction =
                     self.script.introduction.clone().unwrap_or_else(|| Ok(introduction(self.version)));
                 self.ready.push_back(answer(request.id, introduction));
+                let greetings = std::mem::take(&mut self.script.greetings);
+                let greetings = greetings.into_iter().map(Message::Notification);
+                self.ready.extend(greetings.map(|greeting| greeting.encode(Revision::Any)));
             }
             ("session/new", _) => {
                 let unopened =
                     self.playing.iter().position(|playing| !playing.is_open && playing.opening.is_none());
-                match unopened {
-                    Some(session) => self.open(session, request.id, now),
-                    None => {
+                match (unopened, self.recorded_answer("session/new")) {
+                    (Some(session), _) => {
+                        self.playing[session].is_new = true;
+                        self.open(session, request.id, now);
+                    }
+                    // A recorded refusal.
+                    (None, Some(outcome)) => self.ready.push_back(answer(request.id, outcome)),
+                    (None, None) => {
                         let message = "the recording has no more sessions";
                         self.refuse(request.id, codes::INTERNAL_ERROR, message);
                     }
@@ -204,7 +224,11 @@ impl Player {
                     }
                     _ => None,
                 });
-                if !playing.is_open && was_new == Some(false) {
+                let is_recorded = matches!(
+                    steps.get(playing.place).map(|step| &step.action),
+                    Some(Action::AwaitOpening { .. }) if playing.place > 0 || was_new == Some(false)
+                );
+                if is_recorded {
                     self.open(session, request.id, now);
                 } else {
                     self.remember(session, request.id, is_replayed);
@@ -224,21 +248,20 @@ impl Player {
                 let message = format!("the recording has no session {}", named.unwrap_or_default());
                 self.refuse(request.id, codes::RESOURCE_NOT_FOUND, &message);
             }
-            (method, _) => {
-                let recorded = self.script.answers.get_mut(method);
-                // The last answer serves for whatever comes after it.
-                let outcome = recorded.and_then(|answers| {
-                    if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
-                });
-                match outcome {
-                    Some(outcome) => self.ready.push_back(answer(request.id, outcome)),
-                    None => {
-                        let message = format!("the recording has no answer to {method}");
-                        self.refuse(request.id, codes::METHOD_NOT_FOUND, &message);
-                    }
+            (method, _) => match self.recorded_answer(method) {
+                Some(outcome) => self.ready.push_back(answer(request.id, outcome)),
+                None => {
+                    let message = format!("the recording has no answer to {method}");
+                    self.refuse(request.id, codes::METHOD_NOT_FOUND, &message);
                 }
-            }
+            },
         }
+    }
+
+    /// What was answered to a method; the last answer serves for whatever comes after it.
+    fn recorded_answer(&mut self, method: &str) -> Option<Outcome> {
+        let answers = self.script.answers.get_mut(method)?;
+        if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
     }
 
     fn open(&mut self, session: usize, id: RequestId<'static>, now: Duration) {
@@ -399,5 +422,68 @@ mod tests {
         player.take(prompt, at(103));
         assert!(player.next(at(103)).unwrap().contains(NO_MORE));
         assert_eq!((player.next(at(103)), player.next_due()), (None, None));
+    }
+
+    /// What a client gets that says what the recorded one said: each session's notifications, and its answers.
+    fn played(messages: &[(bool, Message<'static>)]) -> (Vec<String>, usize) {
+        let mut reader = Reader::default();
+        for (from_agent, message) in messages {
+            let channel = if *from_agent { Channel::ToClient } else { Channel::ToAgent };
+            reader.take(&switchboard_store::Record::new(channel, message.encode(Revision::Any)));
+        }
+        let mut player = Player::new(reader.finish(), 1, None);
+        let (mut said, mut answers) = (Vec::new(), 0);
+        for (_, message) in messages.iter().filter(|(from_agent, _)| !from_agent) {
+            let Message::Request(request) = message else { continue };
+            player.take(&Message::Request(request.clone()).encode(Revision::Any), Duration::ZERO);
+            while let Some(line) = player.next(Duration::ZERO) {
+                match Message::decode(&line, Revision::Any).unwrap() {
+                    Message::Notification(_) => said.push(line),
+                    Message::Response(response) => answers += usize::from(response.id == request.id),
+                    Message::Request(question) => {
+                        let id = question.id.into_owned();
+                        player.take(&answer(id, Ok(json!({}).into())), Duration::ZERO);
+                    }
+                }
+            }
+        }
+        (said, answers)
+    }
+
+    #[test]
+    fn real_recordings_are_played_as_they_were() {
+        for recording in switchboard_testkit::recordings() {
+            let messages: Vec<(bool, Message<'static>)> = recording
+                .lines
+                .iter()
+                .filter_map(|line| {
+                    let message = Message::decode(&line.message, Revision::Any).ok()?.into_owned();
+                    Some((line.from_agent, message))
+                })
+                .collect();
+            let session = |line: &str| {
+                let value: Value = serde_json::from_str(line).unwrap();
+                value["params"]["sessionId"].as_str().unwrap_or_default().to_owned()
+            };
+            let by_session = |lines: Vec<String>| {
+                let mut lines: Vec<_> = lines.into_iter().map(|line| (session(&line), line)).collect();
+                lines.sort_by(|left, right| left.0.cmp(&right.0));
+                lines
+            };
+            let mut recorded = Vec::new();
+            for (_, message) in messages.iter().filter(|(from_agent, _)| *from_agent) {
+                if let Message::Notification(notification) = message
+                    && notification.method != "$/cancel_request"
+                {
+                    recorded.push(message.encode(Revision::Any));
+                }
+            }
+            let (said, answers) = played(&messages);
+            let asked = messages
+                .iter()
+                .filter(|(from_agent, message)| !from_agent && matches!(message, Message::Request(_)));
+            assert_eq!(by_session(said), by_session(recorded), "{}", recording.name);
+            assert!(answers <= asked.count() && answers > 0, "{}", recording.name);
+        }
     }
 }

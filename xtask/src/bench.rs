@@ -1,0 +1,27 @@
+//! Benchmarks that need a program of somebody else.
+
+use std::process::Command;
+
+use crate::setup::target;
+use crate::{cargo, root, run};
+
+/// The official conductor, and the features that it needs for version 2.
+const CONDUCTOR: [&str; 3] = ["agent-client-protocol-conductor@5.0.0", "--features", "unstable_protocol_v2"];
+
+/// Compares `switchboard bridge` with a plain pipe and with the official conductor, which is installed for it.
+pub(crate) fn bridge() -> Result<(), String> {
+    let peers = target().join("peers");
+    let conductor = peers.join("bin").join("agent-client-protocol-conductor");
+    if !conductor.exists() {
+        run(Command::new("cargo").args(["install", "--locked"]).args(CONDUCTOR).arg("--root").arg(&peers))?;
+    }
+    cargo(["build", "--release", "--locked"])?;
+    run(Command::new("cargo")
+        .args(["bench", "--bench", "bridging", "--manifest-path"])
+        .arg(root().join("crates/transport-bench/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target().join("transport-bench"))
+        .arg("--")
+        .arg(target().join("release").join("switchboard"))
+        .arg(conductor))
+}
