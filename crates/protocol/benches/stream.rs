@@ -49,6 +49,7 @@ fn contest(title: &str, lines: &[String], rounds: usize) {
     let raw =
         |line: &str| serde_json::from_str::<RawEnvelope<'_>>(line).expect("raw").params.update.get().len();
     Contest::new(format!("{title}: reading"), rounds)
+        .of_one_thread()
         .contender("envelope with the update raw (floor)", || lines.iter().map(|line| raw(line)).sum())
         .contender("this crate", || lines.iter().map(|line| read(line).update.tag().len()).sum())
         .contender("serde_json::Value", || {
@@ -66,6 +67,7 @@ fn contest(title: &str, lines: &[String], rounds: usize) {
         .run();
 
     Contest::new(format!("{title}: reading and writing"), rounds)
+        .of_one_thread()
         .contender("envelope with the update raw (floor)", || {
             let rewrite = |line: &String| {
                 let envelope = serde_json::from_str::<RawEnvelope<'_>>(line).expect("raw");
@@ -103,6 +105,7 @@ fn main() {
     contest("200,000 generated updates, tag first", &first, 5);
     contest("200,000 generated updates, tag last", &last, 5);
     Contest::new("tag last against tag first", 5)
+        .of_one_thread()
         .contender("this crate, tag first", || first.iter().map(|line| read(line).update.tag().len()).sum())
         .contender("this crate, tag last", || last.iter().map(|line| read(line).update.tag().len()).sum())
         .run();

@@ -41,19 +41,35 @@ macro_rules! object {
                 reader: &mut $crate::json::reader::Reader<'a>,
                 mut body: $crate::wire::Body,
             ) -> $crate::error::Read<Self> {
-                #[allow(non_camel_case_types, dead_code)]
-                enum Bit { $($field),* }
+                #[allow(non_camel_case_types)]
+                #[derive(Clone, Copy)]
+                enum Known { $($field),* }
+                static KEYS: &[$crate::json::reader::KnownKey] =
+                    &[$($crate::json::reader::KnownKey::new(concat!("\"", $key, "\":"))),*];
+                const KNOWN: &[Known] = &[$(Known::$field),*];
                 $( let mut $field: $crate::macros::slot_type!($kind $type) = Default::default(); )*
                 let mut extra = $crate::Extra::new();
                 #[allow(unused_mut, unused_variables)]
                 let mut seen = 0u64;
-                while let Some(key) = reader.next_key(&mut body.first)? {
-                    match &*key {
-                        $( $key $(if $crate::macros::is_known!(reader, $since))? => {
-                            body.once(reader, &mut seen, Bit::$field as u32, $key)?;
+                let mut expected = 0;
+                while let Some(key) = reader.next_known_key(&mut body.first, KEYS, &mut expected)? {
+                    let index = match key {
+                        $crate::json::reader::Key::Known(index) => index,
+                        $crate::json::reader::Key::Other(key) => {
+                            body.unknown_key(reader, key, &mut extra)?;
+                            continue;
+                        }
+                    };
+                    match KNOWN[index] {
+                        $( Known::$field $(if $crate::macros::is_known!(reader, $since))? => {
+                            body.once(reader, &mut seen, Known::$field as u32, $key)?;
                             $field = $crate::macros::read_field!($kind reader);
                         } )*
-                        _ => body.unknown_key(reader, key, &mut extra)?,
+                        // A key that other revisions know.
+                        #[allow(unreachable_patterns)]
+                        _ => {
+                            body.unknown_key(reader, KEYS[index].name().into(), &mut extra)?;
+                        }
                     }
                 }
                 body.no_duplicates(reader, &extra)?;
@@ -172,8 +188,18 @@ macro_rules! union {
                 reader: &mut $crate::json::reader::Reader<'a>,
                 mut body: $crate::wire::Body,
             ) -> $crate::error::Read<Self> {
-                #[allow(unused_variables)]
                 let opening = reader.place();
+                const TAG: &str = concat!("\"", $tag, "\":");
+                if let Some(tag) = body.first_tag(reader, $tag, TAG)? {
+                    return Self::read_variant(reader, body, tag, opening);
+                }
+                if let Some((guess, tag)) = body.guess_tag(reader, $tag, TAG) {
+                    let noted = reader.tolerated_count();
+                    match Self::read_variant(reader, guess, tag, opening) {
+                        Ok(value) => return Ok(value),
+                        Err(_) => reader.forget_since(opening, noted),
+                    }
+                }
                 let tag = body.find_tag(reader, $tag)?;
                 $(
                     let tag = match tag {
@@ -188,7 +214,34 @@ macro_rules! union {
                     #[allow(unreachable_code)]
                     return body.missing_tag(reader, $tag);
                 };
-                #[allow(unused_variables)]
+                Self::read_variant(reader, body, tag, opening)
+            }
+
+            fn write_body(&self, writer: &mut $crate::json::writer::Writer<'_>) {
+                match self {
+                    $( $name::$variant(value) => {
+                        writer.prepared(concat!(",\"", $tag, "\":\"", $value, "\""));
+                        $crate::wire::Object::write_body(value, writer);
+                    } )*
+                    $( $name::$bare(value) => $crate::wire::Object::write_body(value, writer), )?
+                    $name::Unknown(unknown) => {
+                        writer.key($tag);
+                        writer.string(&unknown.tag);
+                        writer.extra(&unknown.entries);
+                    }
+                }
+            }
+        }
+
+        impl<'a> $name<'a> {
+            /// Reads the variant that the tag names.
+            #[allow(unused_variables, unused_mut)]
+            fn read_variant(
+                reader: &mut $crate::json::reader::Reader<'a>,
+                mut body: $crate::wire::Body,
+                tag: $crate::Text<'a>,
+                opening: $crate::json::reader::Place,
+            ) -> $crate::error::Read<Self> {
                 let start = body.start;
                 let open = $crate::macros::is_open!(reader.revision(), $($openness)?);
                 let value = match &*tag {
@@ -213,21 +266,6 @@ macro_rules! union {
                 }?;
                 $( $rules(&value, reader, start)?; )?
                 Ok(value)
-            }
-
-            fn write_body(&self, writer: &mut $crate::json::writer::Writer<'_>) {
-                match self {
-                    $( $name::$variant(value) => {
-                        writer.prepared(concat!(",\"", $tag, "\":\"", $value, "\""));
-                        $crate::wire::Object::write_body(value, writer);
-                    } )*
-                    $( $name::$bare(value) => $crate::wire::Object::write_body(value, writer), )?
-                    $name::Unknown(unknown) => {
-                        writer.key($tag);
-                        writer.string(&unknown.tag);
-                        writer.extra(&unknown.entries);
-                    }
-                }
             }
         }
 

@@ -547,6 +547,18 @@ fn read_expected<'a, P: Params<'a>>(reader: &mut Reader<'a>) -> Read<Option<P>> 
     let mut first = true;
     let (mut versioned, mut called) = (false, false);
     let mut params = None;
+    let start = reader.place();
+    // As nearly everybody writes it.
+    if reader.take_text(r#""jsonrpc":"2.0","method":""#)
+        && reader.take_text(P::METHOD)
+        && reader.take_text(r#"","params":"#)
+        && reader.peek() == Some(b'{')
+    {
+        (first, versioned, called) = (false, true, true);
+        params = Some(P::read(reader)?);
+    } else {
+        reader.rewind(start);
+    }
     while let Some(key) = reader.next_key(&mut first)? {
         match &*key {
             "jsonrpc" if !versioned => versioned = reader.read_string()? == "2.0",

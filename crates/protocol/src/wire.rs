@@ -87,24 +87,61 @@ pub trait Object<'a>: Wire<'a> {
 
 /// An object that is being read, with the tags of the unions that it is a variant of.
 #[doc(hidden)]
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Body {
     pub(crate) start: usize,
     pub(crate) first: bool,
     tags: [Option<Tag>; 2],
+    /// Whether one of them is guessed and not seen yet.
+    guessing: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Tag {
     name: &'static str,
     seen: bool,
+    /// Where the text stands that was guessed to be its value, until it is seen.
+    guess: Option<(usize, usize)>,
 }
 
 impl Body {
     pub(crate) fn open(reader: &mut Reader<'_>) -> Read<Self> {
         let start = reader.position();
         reader.begin_object()?;
-        Ok(Body { start, first: true, tags: [None; 2] })
+        Ok(Body { start, first: true, tags: [None; 2], guessing: false })
+    }
+
+    /// The union's tag, when it is the first key. `quoted` is that key in quotes, with a colon.
+    #[inline]
+    pub(crate) fn first_tag<'a>(
+        &mut self,
+        reader: &mut Reader<'a>,
+        name: &'static str,
+        quoted: &'static str,
+    ) -> Read<Option<Text<'a>>> {
+        if !self.first || !reader.take_text(quoted) {
+            return Ok(None);
+        }
+        self.first = false;
+        reader.skip_whitespace();
+        let tag = reader.read_string()?;
+        self.add_tag(Tag { name, seen: true, guess: None });
+        Ok(Some(tag))
+    }
+
+    /// Many agents write the tag last. When the last string of the whole text looks like it, the object may be read
+    /// as if it were, without a first pass to find it; the guess is checked when the tag comes by.
+    pub(crate) fn guess_tag<'a>(
+        &self,
+        reader: &Reader<'a>,
+        name: &'static str,
+        quoted: &'static str,
+    ) -> Option<(Body, Text<'a>)> {
+        let (start, end) = reader.last_string_behind(quoted)?;
+        let mut body = self.clone();
+        body.add_tag(Tag { name, seen: false, guess: Some((start, end)) });
+        body.guessing = true;
+        Some((body, Text::Borrowed(&reader.text()[start..end])))
     }
 
     /// The union's tag. When it is the first key, reading goes on behind it; else the keys before it are
@@ -121,7 +158,7 @@ impl Body {
         while let Some(key) = reader.next_key(&mut self.first)? {
             if key == name {
                 let tag = reader.read_string()?;
-                self.add_tag(Tag { name, seen: !passed });
+                self.add_tag(Tag { name, seen: !passed, guess: None });
                 if passed {
                     reader.rewind(place);
                     self.first = first;
@@ -154,6 +191,7 @@ impl Body {
     pub(crate) fn forget_tag(&mut self, reader: &mut Reader<'_>, opening: crate::json::reader::Place) {
         reader.rewind(opening);
         self.tags = [None; 2];
+        self.guessing = false;
         self.first = true;
     }
 
@@ -171,6 +209,11 @@ impl Body {
                 return reader.fault(offset, Problem::Duplicate(key.into_owned()));
             }
             tag.seen = true;
+            if let Some((start, end)) = tag.guess.take() {
+                self.guessing = false;
+                let guess = &reader.text()[start..end];
+                return if reader.read_string()? == guess { Ok(()) } else { wrong_guess(reader) };
+            }
             return reader.skip_value();
         }
         reader.remark(offset, || format!("only keys of the protocol beside \"_meta\", not \"{key}\""));
@@ -179,8 +222,11 @@ impl Body {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn no_duplicates(&self, reader: &Reader<'_>, extra: &Extra<'_>) -> Read<()> {
+        if self.guessing {
+            return wrong_guess(reader);
+        }
         match extra.duplicate() {
             Some(key) => reader.fault(self.start, Problem::Duplicate(key.to_owned())),
             None => Ok(()),
@@ -195,6 +241,12 @@ impl Body {
         *seen |= 1 << bit;
         Ok(())
     }
+}
+
+/// The object is read again, so nobody gets to see this.
+#[cold]
+fn wrong_guess<T>(reader: &Reader<'_>) -> Read<T> {
+    reader.expected("another tag")
 }
 
 /// A union variant that this library does not know: its tag and all other keys.

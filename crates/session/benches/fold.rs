@@ -3,13 +3,13 @@
 
 mod official;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use official::{OfficialEnvelope, OfficialSession};
 use switchboard_protocol::rpc::Expected;
 use switchboard_protocol::{Revision, v2};
 use switchboard_session::Session;
-use switchboard_testkit::{Contest, TagPlace, stream};
+use switchboard_testkit::{Contest, TagPlace, stream, thread_time};
 
 fn main() {
     against_the_official_types(TagPlace::First);
@@ -29,6 +29,7 @@ fn read(line: &str) -> v2::UpdateSessionNotification<'_> {
 fn against_the_official_types(place: TagPlace) {
     let lines = stream(200_000, place);
     let times = Contest::new(format!("200,000 generated updates, tag {place:?}: reading and folding"), 7)
+        .of_one_thread()
         .contender("this crate", || {
             let mut session = Session::new(Revision::Any);
             for line in &lines {
@@ -64,16 +65,16 @@ fn reading_and_folding(lines: &[String]) -> (Duration, Duration) {
     let (mut reading, mut folding) = (Duration::ZERO, Duration::ZERO);
     let mut session = Session::new(Revision::Any);
     for turn in lines.chunks(100) {
-        let begin = Instant::now();
+        let begin = thread_time();
         let updates: Vec<_> = turn.iter().map(|line| read(line)).collect();
-        let read = Instant::now();
+        let read = thread_time();
         for update in &updates {
             session.apply(&update.update);
         }
-        let folded = Instant::now();
+        let folded = thread_time();
         drop(updates);
         folding += folded - read;
-        reading += (read - begin) + folded.elapsed();
+        reading += (read - begin) + (thread_time() - folded);
     }
     (reading, folding)
 }
@@ -164,9 +165,9 @@ fn snapshots_are_cheap() {
 
 fn best(rounds: usize, mut work: impl FnMut()) -> Duration {
     let mut time = || {
-        let begin = Instant::now();
+        let begin = thread_time();
         work();
-        begin.elapsed()
+        thread_time() - begin
     };
     (0..rounds).map(|_| time()).min().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Bytes that grow by chunks.
+//! Bytes that grow by chunks, up to a limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,16 +7,23 @@ use crate::shared_vec::SharedVec;
 
 const SEGMENT: usize = 8192;
 
-/// The output of a terminal. Appending takes constant time, also while a snapshot shares the bytes.
+/// The output of a terminal: the latest bytes, and how many came before them that are not kept.
+///
+/// Appending takes constant time, also while a snapshot shares the bytes.
 #[derive(Clone, Default)]
 pub struct Bytes {
     sealed: SharedVec<Arc<[u8]>>,
+    /// How many sealed segments hold nothing that counts any more.
+    passed: usize,
+    /// How many bytes of the next one do not count any more.
+    skipped: usize,
     tail: Vec<u8>,
     length: usize,
+    dropped: usize,
 }
 
 impl Bytes {
-    /// The number of bytes.
+    /// The number of bytes that are kept.
     pub fn len(&self) -> usize {
         self.length
     }
@@ -26,41 +33,105 @@ impl Bytes {
         self.length == 0
     }
 
+    /// How many bytes stood before the first one that is kept, and went because there were too many.
+    pub fn dropped(&self) -> usize {
+        self.dropped
+    }
+
     /// The bytes in pieces. A piece may end inside a character.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        self.sealed.iter().map(|piece| &**piece).chain([&*self.tail]).filter(|piece| !piece.is_empty())
+        let sealed = self.sealed.iter_from(self.passed).map(|piece| &**piece);
+        let mut skipped = self.skipped;
+        let pieces = sealed.chain([&*self.tail]).map(move |piece| &piece[std::mem::take(&mut skipped)..]);
+        pieces.filter(|piece| !piece.is_empty())
     }
 
     /// All bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.length);
-        bytes.extend(self.pieces().flatten());
+        self.pieces().for_each(|piece| bytes.extend_from_slice(piece));
         bytes
     }
 
-    /// Lets the caller write to the end.
-    pub(crate) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
+    /// Says that so many bytes stood before these.
+    pub(crate) fn set_dropped(&mut self, dropped: usize) {
+        self.dropped = dropped;
+    }
+
+    /// Lets the caller write to the end, and keeps the latest bytes up to the limit. Gives the number of bytes
+    /// that were written.
+    pub(crate) fn append(&mut self, limit: usize, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let before = self.tail.len();
         write(&mut self.tail);
         let added = self.tail.len().saturating_sub(before);
         self.length += added;
         if self.tail.len() >= SEGMENT {
-            self.sealed.push(self.tail.as_slice().into());
+            for piece in self.tail.chunks(SEGMENT) {
+                self.sealed.push(piece.into());
+            }
             self.tail.clear();
             self.tail.shrink_to(2 * SEGMENT);
         }
+        self.drop_first(self.length.saturating_sub(limit));
         added
+    }
+
+    fn drop_first(&mut self, count: usize) {
+        self.length -= count;
+        self.dropped += count;
+        self.skipped += count;
+        while let Some(segment) = self.sealed.get(self.passed).filter(|segment| segment.len() <= self.skipped)
+        {
+            self.skipped -= segment.len();
+            self.passed += 1;
+        }
+        if self.passed == self.sealed.len() {
+            self.tail.drain(..std::mem::take(&mut self.skipped));
+        }
+        // What is kept is moved only when as much has gone, so that a byte is moved once in the mean.
+        if self.passed > self.sealed.len() / 2 {
+            self.sealed = self.sealed.iter_from(self.passed).cloned().collect();
+            self.passed = 0;
+        }
     }
 }
 
 impl PartialEq for Bytes {
     fn eq(&self, other: &Self) -> bool {
-        self.length == other.length && self.pieces().flatten().eq(other.pieces().flatten())
+        self.length == other.length
+            && self.dropped == other.dropped
+            && self.pieces().flatten().eq(other.pieces().flatten())
     }
 }
 
 impl fmt::Debug for Bytes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:?}", String::from_utf8_lossy(&self.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_latest_bytes_whatever_the_pieces_and_the_limit() {
+        for limit in [0, 1, 1000, SEGMENT, SEGMENT + 1, 5 * SEGMENT] {
+            let (mut bytes, mut all) = (Bytes::default(), Vec::new());
+            for (number, length) in
+                [1, 0, 700, SEGMENT - 1, 3, 3 * SEGMENT, 9, 20 * SEGMENT + 5, 1].iter().enumerate()
+            {
+                let piece = vec![number as u8; *length];
+                assert_eq!(bytes.append(limit, |buffer| buffer.extend(&piece)), *length);
+                all.extend(piece);
+                let expected = &all[all.len().saturating_sub(limit)..];
+                assert_eq!(bytes.to_vec(), expected, "limit {limit}, piece {number}");
+                assert_eq!((bytes.len(), bytes.dropped()), (expected.len(), all.len() - expected.len()));
+                assert!(
+                    bytes.sealed.len() * SEGMENT <= 2 * (limit + SEGMENT),
+                    "limit {limit}, piece {number}"
+                );
+            }
+        }
     }
 }

@@ -140,13 +140,33 @@ struct Odd<B> {
     item: u32,
     /// The whole block, unless it is plain text.
     block: Option<Arc<B>>,
-    chunk: Option<Arc<ChunkData>>,
+    chunk: Option<Arc<Attached>>,
 }
 
+/// What an update brought beside its content: of a chunk, an output, a plan or a list.
 #[derive(Debug, Clone, PartialEq)]
-struct ChunkData {
-    meta: Option<Meta<'static>>,
-    extra: Extra<'static>,
+pub struct Attached {
+    /// Its metadata.
+    pub meta: Option<Meta<'static>>,
+    /// Its keys that the protocol does not define.
+    pub extra: Extra<'static>,
+}
+
+impl Attached {
+    /// Metadata and unknown keys as updates hold them.
+    pub(crate) fn parts(attached: Option<&Self>) -> (Option<Meta<'static>>, Extra<'static>) {
+        attached.map_or_else(Default::default, |attached| (attached.meta.clone(), attached.extra.clone()))
+    }
+
+    /// `None` where nothing came.
+    #[inline]
+    pub(crate) fn of(meta: Option<&Meta<'_>>, extra: &Extra<'_>) -> Option<Arc<Self>> {
+        if meta.is_none() && extra.is_empty() {
+            return None;
+        }
+        let meta = meta.map(|meta| meta.clone().into_owned());
+        Some(Arc::new(Attached { meta, extra: extra.clone().into_owned() }))
+    }
 }
 
 /// One item of [`Content`].
@@ -363,13 +383,10 @@ impl<B: Block> Content<B> {
         }
         let tail = &mut self.tail;
         self.text_length += length;
-        if text.is_none() || chunk_meta.is_some() || !chunk_extra.is_empty() {
+        let chunk = Attached::of(chunk_meta, chunk_extra);
+        if text.is_none() || chunk.is_some() {
             let block = text.is_none().then(|| Arc::new(block.clone().into_owned()));
             self.text_length += block.as_deref().and_then(B::any_text).map_or(0, str::len);
-            let chunk = (chunk_meta.is_some() || !chunk_extra.is_empty()).then(|| {
-                let meta = chunk_meta.map(|meta| meta.clone().into_owned());
-                Arc::new(ChunkData { meta, extra: chunk_extra.clone().into_owned() })
-            });
             tail.odd.push(Odd { item: tail.ends.len() as u32, block, chunk });
         }
         tail.make_room(length);

@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Extra, Meta, Revision, Text, Wire, v2};
 
-use crate::content::{Block, Content, Item};
+use crate::content::{Attached, Block, Content, Item};
 use crate::entry::{Entry, EntryKind, Origin};
 use crate::error::SessionError;
 use crate::json::extra_object;
 use crate::patch::{MetaRule, set};
 use crate::request::{Elicitation, Moment, Permission, Settlement, Side};
-use crate::session::Session;
+use crate::session::{Session, TERMINAL_OUTPUT_LIMIT};
 use crate::snapshot::{Info, Plan};
 
 const VERSION: u32 = 1;
@@ -48,11 +48,14 @@ struct Document {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     info: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    commands: Option<Vec<Box<RawValue>>>,
+    commands: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    config_options: Option<Vec<Box<RawValue>>>,
+    config_options: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     usage: Option<Box<RawValue>>,
+    /// Unless it is the usual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    terminal_limit: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replay: Option<Box<Document>>,
 }
@@ -68,6 +71,13 @@ struct EntryDocument {
     /// What came with chunks: the item (of a terminal: the byte), metadata, unknown keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     chunks: Vec<ChunkDocument>,
+    /// How many bytes of a terminal's output are not kept any more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    dropped: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 type ChunkDocument = (usize, Option<Box<RawValue>>, Option<Box<RawValue>>);
@@ -151,9 +161,18 @@ fn store(session: &Session) -> Document {
         notices: store.raws(view.notices()),
         state: view.state().map(|state| store.raw(state)),
         info: (view.info != Info::default()).then(|| store.raw(&info)),
-        commands: view.commands.as_deref().map(|commands| store.raws(commands)),
-        config_options: view.config_options.as_deref().map(|options| store.raws(options)),
+        commands: view.commands.as_ref().map(|commands| {
+            let mut update = v2::AvailableCommandsUpdate::new(commands.items.to_vec());
+            (update.meta, update.extra) = Attached::parts(commands.attached.as_deref());
+            store.raw(&update)
+        }),
+        config_options: view.config_options.as_ref().map(|options| {
+            let mut update = v2::ConfigOptionUpdate::new(options.items.to_vec());
+            (update.meta, update.extra) = Attached::parts(options.attached.as_deref());
+            store.raw(&update)
+        }),
         usage: usage.map(|usage| store.raw(&usage)),
+        terminal_limit: Some(session.terminal_limit).filter(|limit| *limit != TERMINAL_OUTPUT_LIMIT),
         replay: session.replay.as_deref().map(|replay| Box::new(self::store(replay))),
     }
 }
@@ -174,23 +193,35 @@ impl Store {
             Entry::ToolCall(call) => self.chunks(&call.content),
             Entry::Compaction(compaction) => self.chunks(&compaction.summary),
             Entry::Terminal(terminal) => {
-                let chunk = |(place, meta)| (place, Some(self.raw(meta)), None);
-                terminal.chunk_metas().map(chunk).collect()
+                let chunk = |(place, attached): (usize, &Attached)| {
+                    let (meta, extra) = self.attached(attached.meta.as_ref(), &attached.extra);
+                    (place, meta, extra)
+                };
+                terminal.chunks().map(chunk).collect()
             }
         };
+        let dropped = entry.as_terminal().map_or(0, |terminal| terminal.output.dropped());
         EntryDocument {
             update: self.raw(&entry.to_update()),
             revision: entry.revision(),
             replayed: entry.origin() == Origin::Replayed,
             chunks,
+            dropped,
         }
+    }
+
+    fn attached(
+        &self,
+        meta: Option<&Meta<'_>>,
+        extra: &Extra<'_>,
+    ) -> (Option<Box<RawValue>>, Option<Box<RawValue>>) {
+        (meta.map(|meta| self.raw(meta)), extra_object(extra).map(|extra| self.raw(&extra)))
     }
 
     fn chunks<B: Block>(&self, content: &Content<B>) -> Vec<ChunkDocument> {
         let chunk = |(index, item): (usize, Item<'_, B>)| {
-            let meta = item.chunk_meta().map(|meta| self.raw(meta));
-            let extra = item.chunk_extra().and_then(extra_object).map(|extra| self.raw(&extra));
-            (meta.is_some() || extra.is_some()).then_some((index, meta, extra))
+            let (meta, extra) = self.attached(item.chunk_meta(), item.chunk_extra()?);
+            Some((index, meta, extra))
         };
         content.items().enumerate().filter_map(chunk).collect()
     }
@@ -228,8 +259,7 @@ impl Store {
     }
 
     fn plan(&self, plan: &Plan) -> PlanDocument {
-        let update = v2::PlanUpdate { meta: plan.meta.clone(), ..v2::PlanUpdate::new(plan.content.clone()) };
-        PlanDocument { update: self.raw(&update), revision: plan.revision }
+        PlanDocument { update: self.raw(&plan.to_update()), revision: plan.revision }
     }
 }
 
@@ -320,6 +350,7 @@ fn restore(document: &Document) -> Restored<Session> {
     let mut session = Session::new(dialect);
     // Every entry is made by one update, whose metadata is all there is.
     session.meta_rule = MetaRule::Replace;
+    session.terminal_limit = document.terminal_limit.unwrap_or(TERMINAL_OUTPUT_LIMIT);
     for entry in &document.entries {
         restore_entry(&mut session, entry)?;
     }
@@ -340,6 +371,12 @@ fn restore(document: &Document) -> Restored<Session> {
     if let Some(state) = &document.state {
         session.apply(&v2::SessionUpdate::StateUpdate(Box::new(wire(state, dialect, "state")?)));
     }
+    if let Some(commands) = &document.commands {
+        session.apply(&v2::SessionUpdate::AvailableCommandsUpdate(wire(commands, dialect, "commands")?));
+    }
+    if let Some(options) = &document.config_options {
+        session.apply(&v2::SessionUpdate::ConfigOptionUpdate(wire(options, dialect, "configOptions")?));
+    }
     for request in &document.permissions {
         restore_permission(&mut session, request, dialect)?;
     }
@@ -347,13 +384,6 @@ fn restore(document: &Document) -> Restored<Session> {
         restore_elicitation(&mut session, request, dialect)?;
     }
     let view = &mut session.view;
-    if let Some(commands) = &document.commands {
-        view.commands = Some(wires::<v2::AvailableCommand<'_>>(commands, dialect, "commands")?.into());
-    }
-    if let Some(options) = &document.config_options {
-        let options = wires::<v2::SessionConfigOption<'_>>(options, dialect, "configOptions")?;
-        view.config_options = Some(options.into());
-    }
     view.notices = Arc::new(wires::<v2::Notice<'_>>(&document.notices, dialect, "notices")?);
     let alias = |(kind, id, position): &(Box<str>, Box<str>, usize)| {
         let kind = EntryKind::parse(kind).filter(|_| *position < view.entries.len());
@@ -383,6 +413,9 @@ fn restore_entry(session: &mut Session, document: &EntryDocument) -> Restored<()
     let head = entry.head_mut();
     head.revision = document.revision;
     head.origin = origin(document.replayed);
+    if let Entry::Terminal(terminal) = entry {
+        Arc::make_mut(terminal).output.set_dropped(document.dropped);
+    }
     if document.chunks.is_empty() {
         return Ok(());
     }
@@ -396,10 +429,10 @@ fn restore_entry(session: &mut Session, document: &EntryDocument) -> Restored<()
         }
         Entry::Terminal(terminal) => {
             let terminal = Arc::make_mut(terminal);
-            for (place, meta, _) in &document.chunks {
-                if let Some(meta) = meta {
-                    let meta: Meta<'_> = wire(meta, dialect, "chunks")?;
-                    terminal.chunks.push((*place, Arc::new(meta.into_owned())));
+            for (place, meta, extra) in &document.chunks {
+                let (meta, extra) = restore_attached(meta.as_deref(), extra.as_deref(), dialect)?;
+                if let Some(attached) = Attached::of(meta.as_ref(), &extra) {
+                    terminal.chunks.push((terminal.output.dropped().saturating_add(*place), attached));
                 }
             }
             Ok(())
@@ -416,19 +449,29 @@ fn restore_chunks<B: Block>(
     let mut restored = Content::default();
     for (index, item) in content.items().enumerate() {
         let chunk = chunks.next_if(|(place, _, _)| *place == index);
-        let (meta, extra) = chunk.map_or((None, None), |(_, meta, extra)| (meta.as_ref(), extra.as_ref()));
-        let meta: Option<Meta<'_>> = meta.map(|meta| wire(meta, dialect, "chunks")).transpose()?;
-        let mut keys = Extra::new();
-        if let Some(extra) = extra {
-            let extra: Meta<'_> = wire(extra, dialect, "chunks")?;
-            for (key, value) in extra.entries() {
-                keys.insert(key.into_owned(), value.into_owned());
-            }
-        }
-        restored.push(&item.block(), meta.as_ref(), &keys);
+        let (meta, extra) =
+            chunk.map_or((None, None), |(_, meta, extra)| (meta.as_deref(), extra.as_deref()));
+        let (meta, extra) = restore_attached(meta, extra, dialect)?;
+        restored.push(&item.block(), meta.as_ref(), &extra);
     }
     *content = restored;
     Ok(())
+}
+
+fn restore_attached<'d>(
+    meta: Option<&'d RawValue>,
+    extra: Option<&'d RawValue>,
+    dialect: Revision,
+) -> Restored<(Option<Meta<'d>>, Extra<'static>)> {
+    let meta = meta.map(|meta| wire(meta, dialect, "chunks")).transpose()?;
+    let mut keys = Extra::new();
+    if let Some(extra) = extra {
+        let extra: Meta<'_> = wire(extra, dialect, "chunks")?;
+        for (key, value) in extra.entries() {
+            keys.insert(key.into_owned(), value.into_owned());
+        }
+    }
+    Ok((meta, keys))
 }
 
 fn restore_permission(session: &mut Session, document: &RequestDocument, dialect: Revision) -> Restored<()> {

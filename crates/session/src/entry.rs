@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::{Extra, Meta, Raw, v2};
+use switchboard_protocol::{Base64, Extra, Meta, Raw, v2};
 
 use crate::bytes::Bytes;
-use crate::content::Content;
+use crate::content::{Attached, Content};
+use crate::shared_vec::SharedVec;
 
 /// What an entry of the transcript is. Each kind has ids of its own: a user message and an agent message may
 /// share one.
@@ -338,14 +339,16 @@ impl ToolCall {
 }
 
 /// A terminal that the agent runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Terminal {
     pub(crate) head: Head,
     pub(crate) command: Option<Arc<str>>,
     pub(crate) cwd: Option<Arc<str>>,
     pub(crate) output: Bytes,
-    pub(crate) output_meta: Option<Meta<'static>>,
-    pub(crate) chunks: Vec<(usize, Arc<Meta<'static>>)>,
+    /// What came with the last snapshot of the output.
+    pub(crate) output_attached: Option<Arc<Attached>>,
+    /// What came with chunks, with the number of bytes that had come before each.
+    pub(crate) chunks: SharedVec<(usize, Arc<Attached>)>,
     pub(crate) exit_status: Option<Arc<v2::TerminalExitStatus<'static>>>,
     pub(crate) size: Option<Arc<v2::TerminalSize<'static>>>,
     pub(crate) capabilities: Option<Arc<v2::CancelCapabilities<'static>>>,
@@ -358,18 +361,35 @@ impl Terminal {
             command: None,
             cwd: None,
             output: Bytes::default(),
-            output_meta: None,
-            chunks: Vec::new(),
+            output_attached: None,
+            chunks: SharedVec::default(),
             exit_status: None,
             size: None,
             capabilities: None,
         }
     }
 
+    pub(crate) fn has_no_output(&self) -> bool {
+        self.output.is_empty()
+            && self.output.dropped() == 0
+            && self.output_attached.is_none()
+            && self.chunks.is_empty()
+    }
+
     pub(crate) fn clear_output(&mut self) {
         self.output = Bytes::default();
-        self.output_meta = None;
-        self.chunks = Vec::new();
+        self.output_attached = None;
+        self.chunks = SharedVec::default();
+    }
+
+    /// Appends to the output, of which the latest bytes are kept up to the limit.
+    pub(crate) fn append(&mut self, limit: usize, data: &Base64<'_>) -> usize {
+        let added = self.output.append(limit, |buffer| data.append_to(buffer));
+        let dropped = self.output.dropped();
+        if self.chunks.get(self.chunks.len() / 2).is_some_and(|(place, _)| *place < dropped) {
+            self.chunks = self.chunks.iter().filter(|(place, _)| *place >= dropped).cloned().collect();
+        }
+        added
     }
 
     /// The command line.
@@ -382,19 +402,30 @@ impl Terminal {
         self.cwd.as_deref()
     }
 
-    /// What it has written: bytes, in which characters and escape sequences may be unfinished.
+    /// What it has written: bytes, in which characters and escape sequences may be unfinished. The oldest are
+    /// gone where there were too many; [`Bytes::dropped`] says how many.
     pub fn output(&self) -> &Bytes {
         &self.output
     }
 
-    /// Metadata of the last snapshot of the output.
-    pub fn output_meta(&self) -> Option<&Meta<'static>> {
-        self.output_meta.as_ref()
+    /// The output as a snapshot of it on the wire.
+    pub(crate) fn wire_output(&self) -> v2::TerminalOutput<'static> {
+        let mut output = v2::TerminalOutput::new(Base64::from_bytes(&self.output.to_vec()));
+        (output.meta, output.extra) = Attached::parts(self.output_attached());
+        output
     }
 
-    /// The metadata of chunks that had some, with the place in the output where the chunk begins.
-    pub fn chunk_metas(&self) -> impl Iterator<Item = (usize, &Meta<'static>)> {
-        self.chunks.iter().map(|(place, meta)| (*place, &**meta))
+    /// What the last snapshot of the output brought beside the bytes.
+    pub fn output_attached(&self) -> Option<&Attached> {
+        self.output_attached.as_deref()
+    }
+
+    /// What chunks brought beside bytes, with the place in the output where each begins. What came with bytes
+    /// that are not kept any more is gone too.
+    pub fn chunks(&self) -> impl Iterator<Item = (usize, &Attached)> {
+        let dropped = self.output.dropped();
+        let kept = self.chunks.iter().filter(move |(place, _)| *place >= dropped);
+        kept.map(move |(place, attached)| (place - dropped, &**attached))
     }
 
     /// How it ended; once there, it has.
@@ -410,6 +441,21 @@ impl Terminal {
     /// What the client may ask of it.
     pub fn capabilities(&self) -> Option<&v2::CancelCapabilities<'static>> {
         self.capabilities.as_deref()
+    }
+}
+
+/// Equal when everything that can be read is equal.
+impl PartialEq for Terminal {
+    fn eq(&self, other: &Self) -> bool {
+        self.head == other.head
+            && self.command == other.command
+            && self.cwd == other.cwd
+            && self.output == other.output
+            && self.output_attached == other.output_attached
+            && self.chunks().eq(other.chunks())
+            && self.exit_status == other.exit_status
+            && self.size == other.size
+            && self.capabilities == other.capabilities
     }
 }
 

@@ -1,8 +1,8 @@
 //! A session as one JSON object, for programs and people that look at it.
 
-use switchboard_protocol::{Base64, Extra, Meta, Revision, Text, UnknownVariant, Wire, v2};
+use switchboard_protocol::{Extra, Meta, Revision, Text, UnknownVariant, Wire, v2};
 
-use crate::content::{Block, Content};
+use crate::content::{Attached, Block, Content};
 use crate::entry::{Entry, Origin};
 use crate::request::{Elicitation, Moment, Permission, Settlement};
 use crate::snapshot::Snapshot;
@@ -68,6 +68,21 @@ impl<'o> ObjectWriter<'o> {
         }
     }
 
+    /// What an update brought beside its content.
+    fn attached(&mut self, attached: &Attached) {
+        self.optional("_meta", attached.meta.as_ref());
+        self.extra(&attached.extra);
+    }
+
+    fn attached_object(&mut self, key: &str, attached: Option<&Attached>) {
+        if let Some(attached) = attached {
+            let dialect = self.dialect;
+            let mut object = ObjectWriter::begin(self.key(key), dialect);
+            object.attached(attached);
+            object.end();
+        }
+    }
+
     pub(crate) fn array<T>(
         &mut self,
         key: &str,
@@ -98,7 +113,8 @@ impl<'o> ObjectWriter<'o> {
 impl Snapshot {
     /// The session as a JSON object on one line. Lists hold the protocol's own objects; `sessionId`, `state`,
     /// `stopReason`, `title` and `usage` are `null` where there is none; `elicitations`, `notices`,
-    /// `updatedAt`, `background` and `_meta` are left out.
+    /// `updatedAt`, `background`, `_meta`, and what updates brought beside plans and lists (`planUpdates`,
+    /// `commandsUpdate`, `configOptionsUpdate`) are left out.
     ///
     /// ```
     /// use switchboard_protocol::{Revision, v2};
@@ -130,8 +146,19 @@ impl Snapshot {
             object.array("elicitations", self.elicitations(), write_elicitation);
         }
         object.values("plans", self.plans().map(|plan| &plan.content));
+        if self.plans().any(|plan| plan.attached.is_some()) {
+            let attached = self.plans().filter_map(|plan| Some((plan.id(), plan.attached()?)));
+            object.array("planUpdates", attached, |out, (id, attached), dialect| {
+                let mut object = ObjectWriter::begin(out, dialect);
+                object.text("planId", id);
+                object.attached(attached);
+                object.end();
+            });
+        }
         object.values("commands", self.commands());
+        object.attached_object("commandsUpdate", self.commands_attached());
         object.values("configOptions", self.config_options());
+        object.attached_object("configOptionsUpdate", self.config_options_attached());
         match self.usage() {
             None => object.key("usage").push_str("null"),
             Some(usage) => {
@@ -192,10 +219,10 @@ fn write_entry(out: &mut String, entry: &Entry, dialect: Revision) {
             object.text("terminalId", terminal.id());
             object.optional_text("command", terminal.command());
             object.optional_text("cwd", terminal.cwd());
-            let data = Base64::from_bytes(&terminal.output.to_vec());
-            let output =
-                v2::TerminalOutput { meta: terminal.output_meta.clone(), ..v2::TerminalOutput::new(data) };
-            object.value("output", &output);
+            object.value("output", &terminal.wire_output());
+            if terminal.output.dropped() > 0 {
+                object.value("outputDropped", &(terminal.output.dropped() as u64));
+            }
             object.optional("exitStatus", terminal.exit_status());
             object.optional("size", terminal.size());
             object.optional("capabilities", terminal.capabilities());

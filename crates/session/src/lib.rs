@@ -49,10 +49,10 @@ pub use bytes::Bytes;
 pub use change::{
     Change, Changes, ContentChange, EntryChange, EntryField, FieldChange, FieldChanges, RequestEvent,
 };
-pub use content::{Block, Content, Item};
+pub use content::{Attached, Block, Content, Item};
 pub use conversation::{Conversation, ConversationError, Step};
 pub use entry::{Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;
 pub use request::{Elicitation, Moment, Permission, Settlement, Side};
-pub use session::Session;
+pub use session::{Session, TERMINAL_OUTPUT_LIMIT};
 pub use snapshot::{Activity, Plan, Snapshot, Usage};

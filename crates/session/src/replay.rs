@@ -17,6 +17,7 @@ impl Session {
     pub fn begin_replay(&mut self) {
         let mut replay = Session::new(self.view.dialect);
         replay.meta_rule = self.meta_rule;
+        replay.terminal_limit = self.terminal_limit;
         replay.origin = Origin::Replayed;
         self.replay = Some(Box::new(replay));
     }
@@ -158,7 +159,7 @@ impl Session {
             Arc::make_mut(&mut plan).revision = revision;
             let known = view.plan_place(&plan.id);
             match known.and_then(|index| view.plans.get_mut(index)) {
-                Some(stored) if stored.content == plan.content && stored.meta == plan.meta => continue,
+                Some(stored) if stored.says_the_same(&plan) => continue,
                 Some(stored) => *stored = plan,
                 None => view.push_plan(plan),
             }

@@ -6,13 +6,17 @@ use std::sync::Arc;
 use switchboard_protocol::{Field, Revision, Text, UnknownVariant, Wire, v2};
 
 use crate::change::{Change, Changes, ContentChange, EntryChange, EntryField, FieldChange};
+use crate::content::Attached;
 use crate::entry::{Entry, EntryKind, Head, Origin};
 use crate::patch::{
     MetaRule, patch_content, patch_defaulted, patch_extra, patch_list, patch_shared, patch_text,
 };
-use crate::snapshot::{Plan, Snapshot, Usage};
+use crate::snapshot::{List, Plan, Snapshot, Usage};
 
 const MAX_NOTICES: usize = 100;
+
+/// How many bytes of a terminal's output are kept unless [`Session::limit_terminal_output`] says otherwise.
+pub const TERMINAL_OUTPUT_LIMIT: usize = 8 * 1024 * 1024;
 
 /// The state of one session, folded from its updates.
 ///
@@ -29,6 +33,7 @@ pub struct Session {
     pub(crate) replay: Option<Box<Session>>,
     /// For each kind, the entry that the last update went to; the next one mostly goes there too.
     pub(crate) recent: [usize; EntryKind::ALL.len()],
+    pub(crate) terminal_limit: usize,
 }
 
 impl Deref for Session {
@@ -45,6 +50,7 @@ impl PartialEq for Session {
             && self.meta_rule == other.meta_rule
             && self.origin == other.origin
             && self.replay == other.replay
+            && self.terminal_limit == other.terminal_limit
     }
 }
 
@@ -57,7 +63,23 @@ impl Session {
     pub fn new(dialect: Revision) -> Self {
         let meta_rule = if dialect == Revision::Spec { MetaRule::Replace } else { MetaRule::Merge };
         let view = Snapshot::new(dialect);
-        Session { view, meta_rule, origin: Origin::Live, replay: None, recent: Default::default() }
+        Session {
+            view,
+            meta_rule,
+            origin: Origin::Live,
+            replay: None,
+            recent: Default::default(),
+            terminal_limit: TERMINAL_OUTPUT_LIMIT,
+        }
+    }
+
+    /// Keeps at most so many bytes of each terminal's output from here on. Where more come, the oldest go, and
+    /// [`Bytes::dropped`](crate::Bytes::dropped) says how many.
+    pub fn limit_terminal_output(&mut self, bytes: usize) {
+        self.terminal_limit = bytes;
+        if let Some(replay) = &mut self.replay {
+            replay.limit_terminal_output(bytes);
+        }
     }
 
     /// Tells that the peer, whose dialect was unknown, has turned out to speak the `spec` dialect: from here
@@ -131,9 +153,21 @@ impl Session {
             Update::StateUpdate(state) => self.state_update(state, changes),
             Update::PlanUpdate(update) => self.plan_update(update, changes),
             Update::AvailableCommandsUpdate(update) => {
-                self.set_commands(&update.available_commands, changes);
+                let attached = Attached::of(update.meta.as_ref(), &update.extra);
+                let list = List::new(&update.available_commands, attached);
+                if self.view.commands.as_ref() != Some(&list) {
+                    self.view.commands = Some(list);
+                    changes.push(Change::Commands);
+                }
             }
-            Update::ConfigOptionUpdate(update) => self.set_options(&update.config_options, changes),
+            Update::ConfigOptionUpdate(update) => {
+                let attached = Attached::of(update.meta.as_ref(), &update.extra);
+                let list = List::new(&update.config_options, attached);
+                if self.view.config_options.as_ref() != Some(&list) {
+                    self.view.config_options = Some(list);
+                    changes.push(Change::ConfigOptions);
+                }
+            }
             Update::SessionInfoUpdate(update) => self.info_update(update, changes),
             Update::UsageUpdate(update) => self.usage_update(update, changes),
             Update::Notice(notice) => {
@@ -243,21 +277,21 @@ impl Session {
     }
 
     fn terminal_update(&mut self, update: &v2::TerminalUpdate<'_>, changes: &mut Changes) {
-        let rule = self.meta_rule;
+        let (rule, limit) = (self.meta_rule, self.terminal_limit);
         self.change_entry(EntryKind::Terminal, &update.terminal_id, changes, |entry, change| {
             let Entry::Terminal(terminal) = entry else { return None };
             let terminal = Arc::make_mut(terminal);
             match &update.output {
                 Field::Keep => {}
-                Field::Clear if terminal.output.is_empty() => {}
+                Field::Clear if terminal.has_no_output() => {}
                 Field::Clear => {
                     terminal.clear_output();
                     change.content = ContentChange::Replaced(0);
                 }
                 Field::Set(output) => {
                     terminal.clear_output();
-                    terminal.output.append(|buffer| output.data.append_to(buffer));
-                    terminal.output_meta = output.meta.clone().map(Wire::into_owned);
+                    terminal.append(limit, &output.data);
+                    terminal.output_attached = Attached::of(output.meta.as_ref(), &output.extra);
                     change.content = ContentChange::Replaced(terminal.output.len());
                 }
             }
@@ -276,15 +310,18 @@ impl Session {
     }
 
     fn terminal_chunk(&mut self, chunk: &v2::TerminalOutputChunk<'_>, changes: &mut Changes) {
+        let limit = self.terminal_limit;
         self.change_entry(EntryKind::Terminal, &chunk.terminal_id, changes, |entry, change| {
             let Entry::Terminal(terminal) = entry else { return None };
             let terminal = Arc::make_mut(terminal);
-            if let Some(meta) = &chunk.meta {
-                terminal.chunks.push((terminal.output.len(), Arc::new(meta.clone().into_owned())));
-            }
-            let added = terminal.output.append(|buffer| chunk.data.append_to(buffer));
-            if added > 0 || chunk.meta.is_some() {
+            let place = terminal.output.dropped() + terminal.output.len();
+            let attached = Attached::of(chunk.meta.as_ref(), &chunk.extra);
+            let added = terminal.append(limit, &chunk.data);
+            if added > 0 || attached.is_some() {
                 change.content = ContentChange::Appended(added);
+            }
+            if let Some(attached) = attached {
+                terminal.chunks.push((place, attached));
             }
             Some(&mut terminal.head)
         });
@@ -337,12 +374,12 @@ impl Session {
         let plan = Arc::new(Plan {
             id: (*id).into(),
             content: update.plan.clone().into_owned(),
-            meta: update.meta.clone().map(Wire::into_owned),
+            attached: Attached::of(update.meta.as_ref(), &update.extra),
             revision: self.view.revision + 1,
         });
         match known.and_then(|index| self.view.plans.get_mut(index)) {
             Some(stored) => {
-                if stored.content == plan.content && stored.meta == plan.meta {
+                if stored.says_the_same(&plan) {
                     return;
                 }
                 *stored = plan;
@@ -353,21 +390,6 @@ impl Session {
         changes.push(Change::Plan { index, created: known.is_none() });
     }
 
-    fn set_commands(&mut self, commands: &[v2::AvailableCommand<'_>], changes: &mut Changes) {
-        if self.view.commands.as_deref() != Some(commands) {
-            self.view.commands = Some(commands.iter().map(|command| command.clone().into_owned()).collect());
-            changes.push(Change::Commands);
-        }
-    }
-
-    fn set_options(&mut self, options: &[v2::SessionConfigOption<'_>], changes: &mut Changes) {
-        if self.view.config_options.as_deref() != Some(options) {
-            let options = options.iter().map(|option| option.clone().into_owned()).collect();
-            self.view.config_options = Some(options);
-            changes.push(Change::ConfigOptions);
-        }
-    }
-
     /// Takes over what the answer to `session/new`, `session/resume` or `session/set_config_option` lists.
     /// What it does not list stays.
     pub fn apply_lists(
@@ -376,11 +398,19 @@ impl Session {
         commands: Option<&[v2::AvailableCommand<'_>]>,
     ) -> Changes {
         let mut changes = Changes::default();
-        if let Some(options) = config_options {
-            self.set_options(options, &mut changes);
+        // What came beside a list stays while the list stays the same.
+        let view = &mut self.view;
+        if let Some(options) = config_options
+            && view.config_options.as_ref().is_none_or(|known| *known.items != *options)
+        {
+            view.config_options = Some(List::new(options, None));
+            changes.push(Change::ConfigOptions);
         }
-        if let Some(commands) = commands {
-            self.set_commands(commands, &mut changes);
+        if let Some(commands) = commands
+            && view.commands.as_ref().is_none_or(|known| *known.items != *commands)
+        {
+            view.commands = Some(List::new(commands, None));
+            changes.push(Change::Commands);
         }
         self.finish(changes)
     }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Extra, Meta, Revision, UnknownVariant, v2};
+use switchboard_protocol::{Extra, Meta, Revision, UnknownVariant, Wire, v2};
 
+use crate::content::Attached;
 use crate::entry::{Compaction, Entry, EntryKind, Message, Terminal, ToolCall};
 use crate::index::Index;
 use crate::request::{Elicitation, Permission};
@@ -34,8 +35,8 @@ pub struct Snapshot {
     pub(crate) notices: Arc<Vec<v2::Notice<'static>>>,
     pub(crate) state: Option<Arc<v2::StateUpdate<'static>>>,
     pub(crate) info: Info,
-    pub(crate) commands: Option<Arc<[v2::AvailableCommand<'static>]>>,
-    pub(crate) config_options: Option<Arc<[v2::SessionConfigOption<'static>]>>,
+    pub(crate) commands: Option<List<v2::AvailableCommand<'static>>>,
+    pub(crate) config_options: Option<List<v2::SessionConfigOption<'static>>>,
     pub(crate) usage: Option<Arc<Usage>>,
 }
 
@@ -48,16 +49,37 @@ pub(crate) struct Info {
     pub(crate) extra: Extra<'static>,
 }
 
+/// A list that updates replace as a whole, with what came beside it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct List<T> {
+    pub(crate) items: Arc<[T]>,
+    pub(crate) attached: Option<Arc<Attached>>,
+}
+
+impl<T> List<T> {
+    pub(crate) fn new<'a, W>(items: &[W], attached: Option<Arc<Attached>>) -> Self
+    where
+        W: Wire<'a, Owned = T> + Clone,
+    {
+        List { items: items.iter().map(|item| item.clone().into_owned()).collect(), attached }
+    }
+}
+
 /// A plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     pub(crate) id: Arc<str>,
     pub(crate) content: v2::PlanUpdateContent<'static>,
-    pub(crate) meta: Option<Meta<'static>>,
+    pub(crate) attached: Option<Arc<Attached>>,
     pub(crate) revision: u64,
 }
 
 impl Plan {
+    /// Whether all but the revision is the same.
+    pub(crate) fn says_the_same(&self, other: &Plan) -> bool {
+        self.content == other.content && self.attached == other.attached
+    }
+
     /// The id.
     pub fn id(&self) -> &str {
         &self.id
@@ -68,9 +90,16 @@ impl Plan {
         &self.content
     }
 
-    /// Metadata of the update that brought it.
-    pub fn meta(&self) -> Option<&Meta<'static>> {
-        self.meta.as_ref()
+    /// The update that makes this plan.
+    pub fn to_update(&self) -> v2::PlanUpdate<'static> {
+        let mut update = v2::PlanUpdate::new(self.content.clone());
+        (update.meta, update.extra) = Attached::parts(self.attached());
+        update
+    }
+
+    /// What the update that brought it has beside it.
+    pub fn attached(&self) -> Option<&Attached> {
+        self.attached.as_deref()
     }
 
     /// The session's revision at which it last changed.
@@ -364,12 +393,22 @@ impl Snapshot {
 
     /// The commands that the user can give.
     pub fn commands(&self) -> &[v2::AvailableCommand<'static>] {
-        self.commands.as_deref().unwrap_or_default()
+        self.commands.as_ref().map_or(&[], |commands| &commands.items)
+    }
+
+    /// What the update that brought the commands has beside them.
+    pub fn commands_attached(&self) -> Option<&Attached> {
+        self.commands.as_ref()?.attached.as_deref()
     }
 
     /// What the user can set.
     pub fn config_options(&self) -> &[v2::SessionConfigOption<'static>] {
-        self.config_options.as_deref().unwrap_or_default()
+        self.config_options.as_ref().map_or(&[], |options| &options.items)
+    }
+
+    /// What the update that brought the options has beside them.
+    pub fn config_options_attached(&self) -> Option<&Attached> {
+        self.config_options.as_ref()?.attached.as_deref()
     }
 
     /// Context and cost, where they were told.

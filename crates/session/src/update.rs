@@ -1,6 +1,6 @@
 //! An entry as the update that makes it.
 
-use switchboard_protocol::{Base64, Field, v2};
+use switchboard_protocol::{Field, v2};
 
 use crate::content::{Block, Content};
 use crate::entry::{Entry, EntryKind};
@@ -40,10 +40,7 @@ impl Entry {
                 ..v2::ToolCallUpdate::new(self.id())
             }),
             Entry::Terminal(terminal) => {
-                let output = (!terminal.output.is_empty() || terminal.output_meta.is_some()).then(|| {
-                    let data = Base64::from_bytes(&terminal.output.to_vec());
-                    v2::TerminalOutput { meta: terminal.output_meta.clone(), ..v2::TerminalOutput::new(data) }
-                });
+                let output = (!terminal.has_no_output()).then(|| terminal.wire_output());
                 v2::SessionUpdate::from(v2::TerminalUpdate {
                     command: set(terminal.command().map(Into::into)),
                     cwd: set(terminal.cwd().map(Into::into)),

@@ -474,9 +474,7 @@ fn rest(session: &Session) -> Vec<Box<RawValue>> {
         updates.push(v2::SessionUpdate::ConfigOptionUpdate(v2::ConfigOptionUpdate::new(options)));
     }
     for plan in session.plans() {
-        let update =
-            v2::PlanUpdate { meta: plan.meta().cloned(), ..v2::PlanUpdate::new(plan.content().clone()) };
-        updates.push(v2::SessionUpdate::PlanUpdate(Box::new(update)));
+        updates.push(v2::SessionUpdate::PlanUpdate(Box::new(plan.to_update())));
     }
     let notices = session.notices();
     for notice in &notices[notices.len().saturating_sub(MAX_LISTED)..] {

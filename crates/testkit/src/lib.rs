@@ -17,7 +17,7 @@ mod modules;
 mod recordings;
 mod stream;
 
-pub use contest::Contest;
+pub use contest::{Contest, thread_time};
 pub use modules::assert_every_file_is_a_module;
 pub use recordings::{Recorded, Recording, recordings};
 pub use stream::{TagPlace, stream};

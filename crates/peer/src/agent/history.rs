@@ -7,9 +7,7 @@ use switchboard_session::Session;
 pub(crate) fn updates(session: &Session) -> Vec<v2::SessionUpdate<'_>> {
     let mut all: Vec<v2::SessionUpdate<'_>> = session.entries().map(|entry| entry.to_update()).collect();
     for plan in session.plans() {
-        let mut update = v2::PlanUpdate::new(plan.content().clone());
-        update.meta = plan.meta().cloned();
-        all.push(v2::SessionUpdate::PlanUpdate(Box::new(update)));
+        all.push(v2::SessionUpdate::PlanUpdate(Box::new(plan.to_update())));
     }
     all.extend(session.unknown().map(|unknown| v2::SessionUpdate::Unknown(unknown.clone())));
     if session.title().is_some() {

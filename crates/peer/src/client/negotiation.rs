@@ -1,6 +1,7 @@
 //! The handshake: which version the agent speaks, and what it can do.
 
-use switchboard_protocol::rpc::{RpcError, codes};
+use switchboard_bridge::{Side, Stateless, Version};
+use switchboard_protocol::rpc::{Message, RpcError, codes};
 use switchboard_protocol::{Raw, Revision, Wire, v1, v2};
 use switchboard_transport::{Answer, Connection, Deadline, Json, SharedText};
 
@@ -42,14 +43,14 @@ pub(super) async fn initialize(
     connection: &mut Connection,
     options: &ClientOptions,
 ) -> Result<AgentDescription, Error> {
-    let first = ask(connection, options, Json::of(&request(options), Revision::Any)).await?;
+    let request = request(options);
+    let first = ask(connection, options, Json::of(&request, Revision::Any)).await?;
     let refused = match first {
         Answer::Result(text) => return read(&text),
         Answer::Error(error) => error,
     };
-    let request =
-        v1::InitializeRequest { client_info: Some(options.info.clone()), ..v1::InitializeRequest::new(1u16) };
-    match ask(connection, options, Json::of(&request, Revision::V1)).await? {
+    let Some(request) = in_version_one(&request) else { return Err(Error::NotInitialized(refused)) };
+    match ask(connection, options, Json::from(&request)).await? {
         Answer::Result(text) => read(&text),
         Answer::Error(second) => Err(Error::NotInitialized(more_telling(refused, second))),
     }
@@ -66,10 +67,29 @@ pub(super) async fn initialize_translated(
     }
 }
 
+/// The request in the words of both versions, since an agent of version 1 may choose that and go on.
 fn request(options: &ClientOptions) -> v2::InitializeRequest<'static> {
-    v2::InitializeRequest {
+    let mut request = v2::InitializeRequest {
         capabilities: Some(options.capabilities.clone()),
         ..v2::InitializeRequest::new(2u16, options.info.clone())
+    };
+    let other = in_version_one(&request);
+    for (key, value) in other.iter().flat_map(Raw::entries) {
+        if key != "protocolVersion" {
+            request.extra.insert(key.into_owned(), value.into_owned());
+        }
+    }
+    request
+}
+
+/// The same request in the words of version 1.
+fn in_version_one(request: &v2::InitializeRequest<'_>) -> Option<Raw<'static>> {
+    let params = request.encode(Revision::Any);
+    let line = Message::request(0, INITIALIZE, Raw::parse(&params).ok()?).encode(Revision::Any);
+    let converted = Stateless::new(Version::V1).convert(&line, Some(Side::Client)).ok()?;
+    match Message::decode(converted.value.first()?, Revision::V1).ok()? {
+        Message::Request(request) => request.params.map(Raw::into_owned),
+        Message::Notification(_) | Message::Response(_) => None,
     }
 }
 

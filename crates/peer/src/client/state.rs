@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use foldhash::fast::RandomState;
 use switchboard_protocol::rpc::{RequestId, Response};
 use switchboard_protocol::{Revision, Wire, v2};
 use switchboard_session::{Activity, Changes, Moment, Session, Side};
@@ -32,7 +33,7 @@ pub(crate) struct Shared {
 
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) sessions: HashMap<Arc<str>, Live>,
+    pub(crate) sessions: HashMap<Arc<str>, Live, RandomState>,
     /// The session that the last update went to; the next one mostly goes there too.
     pub(crate) recent: Option<Arc<str>>,
     pub(crate) session_limit: usize,
@@ -93,7 +94,7 @@ impl Shared {
             caller,
             gone,
             state: Mutex::new(State {
-                sessions: HashMap::new(),
+                sessions: HashMap::default(),
                 recent: None,
                 session_limit,
                 events: VecDeque::new(),
@@ -219,25 +220,32 @@ pub(crate) fn answer_dismissed(question: Question) {
 impl State {
     /// The session with an id, which is made if there may be one more.
     pub(crate) fn live(&mut self, id: &str) -> Option<(Arc<str>, &mut Live)> {
-        let key: Arc<str> = match &self.recent {
+        let key = match &self.recent {
             Some(recent) if **recent == *id => Arc::clone(recent),
-            _ => match self.sessions.get_key_value(id) {
-                Some((known, _)) => Arc::clone(known),
-                None if self.sessions.len() >= self.session_limit => return None,
-                None => {
-                    let key: Arc<str> = id.into();
-                    let mut session = Session::new(Revision::Any);
-                    if self.replaces_meta {
-                        session.peer_replaces_meta();
-                    }
-                    self.sessions.insert(Arc::clone(&key), Live { session, turns: Vec::new() });
-                    key
-                }
-            },
+            _ => {
+                let key = self.known_or_new(id)?;
+                self.recent = Some(Arc::clone(&key));
+                key
+            }
         };
-        self.recent = Some(Arc::clone(&key));
         let live = self.sessions.get_mut(&key)?;
         Some((key, live))
+    }
+
+    fn known_or_new(&mut self, id: &str) -> Option<Arc<str>> {
+        if let Some((known, _)) = self.sessions.get_key_value(id) {
+            return Some(Arc::clone(known));
+        }
+        if self.sessions.len() >= self.session_limit {
+            return None;
+        }
+        let key: Arc<str> = id.into();
+        let mut session = Session::new(Revision::Any);
+        if self.replaces_meta {
+            session.peer_replaces_meta();
+        }
+        self.sessions.insert(Arc::clone(&key), Live { session, turns: Vec::new() });
+        Some(key)
     }
 
     /// Queues an event for changes that no update brought.

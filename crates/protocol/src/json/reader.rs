@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn skip_whitespace(&mut self) {
+    pub(crate) fn skip_whitespace(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
             self.position += 1;
         }
@@ -240,6 +240,99 @@ impl<'a> Reader<'a> {
         self.position += 1;
         self.skip_whitespace();
         Ok(Some(key))
+    }
+
+    /// As [`Reader::next_key`], for an object whose keys are known. Most writers keep to one order, so the key at
+    /// `expected` and those behind it are looked for first, without a search for the end of the key.
+    #[inline]
+    pub(crate) fn next_known_key(
+        &mut self,
+        first: &mut bool,
+        keys: &'static [KnownKey],
+        expected: &mut usize,
+    ) -> Read<Option<Key<'a>>> {
+        let start = match self.peek() {
+            Some(b'}') => {
+                self.position += 1;
+                self.depth -= 1;
+                return Ok(None);
+            }
+            Some(b'"') if *first => self.position,
+            Some(b',') if !*first => self.position + 1,
+            _ => return self.find_key(first, keys, expected),
+        };
+        let rest = &self.text.as_bytes()[start..];
+        if let Some(head) = rest.first_chunk().map(|head| u128::from_le_bytes(*head)) {
+            for (index, key) in keys.iter().enumerate().skip(*expected) {
+                if key.begins(head, rest) {
+                    self.position = start + key.quoted.len();
+                    self.skip_whitespace();
+                    *first = false;
+                    *expected = index + 1;
+                    return Ok(Some(Key::Known(index)));
+                }
+            }
+        }
+        self.find_key(first, keys, expected)
+    }
+
+    fn find_key(
+        &mut self,
+        first: &mut bool,
+        keys: &'static [KnownKey],
+        expected: &mut usize,
+    ) -> Read<Option<Key<'a>>> {
+        let Some(key) = self.next_key(first)? else { return Ok(None) };
+        Ok(Some(match keys.iter().position(|known| known.name() == key) {
+            Some(index) => {
+                *expected = index + 1;
+                Key::Known(index)
+            }
+            None => Key::Other(key),
+        }))
+    }
+
+    /// Whether a piece of text stands here.
+    #[inline]
+    pub(crate) fn stands_at(&self, text: &str) -> bool {
+        self.text.as_bytes()[self.position..].starts_with(text.as_bytes())
+    }
+
+    /// Where the last string of the whole text stands, when nothing but closing braces follows it and this key
+    /// stands before it. Whose key it is, is not known. Nothing is guessed where remarks are collected,
+    /// because those of a wrong guess would stay.
+    pub(crate) fn last_string_behind(&self, key: &str) -> Option<(usize, usize)> {
+        if self.remarks.is_some() {
+            return None;
+        }
+        let bytes = self.text.as_bytes();
+        let end = bytes.iter().rposition(|byte| !matches!(byte, b'}' | b' ' | b'\n' | b'\r' | b'\t'))?;
+        if bytes[end] != b'"' {
+            return None;
+        }
+        let start = bytes[..end].iter().rposition(|byte| *byte == b'"')?;
+        (start > self.position && bytes[..start].ends_with(key.as_bytes())).then_some((start + 1, end))
+    }
+
+    pub(crate) fn tolerated_count(&self) -> (usize, usize) {
+        (self.tolerated.faults.len(), self.tolerated.more)
+    }
+
+    /// Goes back to a place and forgets what was tolerated behind it.
+    pub(crate) fn forget_since(&mut self, place: Place, (faults, more): (usize, usize)) {
+        self.rewind(place);
+        self.tolerated.faults.truncate(faults);
+        self.tolerated.more = more;
+    }
+
+    /// Passes over a piece of text, where it stands here.
+    #[inline]
+    pub(crate) fn take_text(&mut self, text: &str) -> bool {
+        let found = self.stands_at(text);
+        if found {
+            self.position += text.len();
+        }
+        found
     }
 
     /// Whether the array has another item, with the position at it; `false` behind the closing bracket.
@@ -537,6 +630,47 @@ impl<'a> Reader<'a> {
     pub(crate) fn take_keep_all_items(&mut self) -> bool {
         std::mem::take(&mut self.keep_all_items)
     }
+}
+
+/// A key that a type knows.
+#[derive(Debug)]
+pub(crate) struct KnownKey {
+    /// The key as it stands in a text: in quotes, with a colon.
+    quoted: &'static str,
+    /// Its first sixteen bytes, and which of them count.
+    head: u128,
+    mask: u128,
+}
+
+impl KnownKey {
+    pub(crate) const fn new(quoted: &'static str) -> Self {
+        let bytes = quoted.as_bytes();
+        let (mut head, mut mask, mut index) = (0, 0, 0);
+        while index < bytes.len() && index < 16 {
+            head |= (bytes[index] as u128) << (8 * index);
+            mask |= 0xff << (8 * index);
+            index += 1;
+        }
+        KnownKey { quoted, head, mask }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        &self.quoted[1..self.quoted.len() - 2]
+    }
+
+    /// Whether a text begins with the key, whose first sixteen bytes are `head`.
+    #[inline]
+    fn begins(&self, head: u128, text: &[u8]) -> bool {
+        head & self.mask == self.head && (self.quoted.len() <= 16 || text.starts_with(self.quoted.as_bytes()))
+    }
+}
+
+/// A key of an object.
+#[derive(Debug)]
+pub(crate) enum Key<'a> {
+    /// One of the known ones.
+    Known(usize),
+    Other(Cow<'a, str>),
 }
 
 /// A place in the text that a reader can go back to.

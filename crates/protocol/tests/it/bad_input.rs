@@ -253,3 +253,54 @@ fn paths_are_judged_alike_on_every_host() {
         assert!(v2::ToolCallLocation::decode(&text, Revision::Any).is_err(), "{path}");
     }
 }
+
+#[test]
+fn a_tag_is_found_wherever_it_stands_and_never_taken_from_elsewhere() {
+    let kind = |text: &str| match v2::SessionUpdate::decode(text, Revision::Any) {
+        Ok(update) => update.tag().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let chunk =
+        r#"{"messageId":"m","content":{"type":"text","text":"a"},"sessionUpdate":"agent_message_chunk"}"#;
+    assert_eq!(kind(chunk), "agent_message_chunk");
+    assert_eq!(kind(&chunk.replace('}', " }").replace(':', " : ")), "agent_message_chunk");
+    let elsewhere = r#"{"toolCallId":"c","sessionUpdate":"tool_call_update","rawOutput":{"sessionUpdate":"agent_message"}}"#;
+    assert_eq!(kind(elsewhere), "tool_call_update");
+    let same = r#"{"toolCallId":"c","sessionUpdate":"tool_call_update","rawOutput":{"sessionUpdate":"tool_call_update"}}"#;
+    assert_eq!(kind(same), "tool_call_update");
+    let quoted = r#"{"toolCallId":"c","sessionUpdate":"tool_call_update","title":"\"sessionUpdate\":\"agent_message"}"#;
+    assert_eq!(kind(quoted), "tool_call_update");
+    let nowhere = r#"{"toolCallId":"c","rawOutput":{"sessionUpdate":"tool_call_update"}}"#;
+    assert!(kind(nowhere).contains("sessionUpdate"), "{}", kind(nowhere));
+    let twice = r#"{"sessionUpdate":"agent_message","messageId":"m","sessionUpdate":"agent_message"}"#;
+    assert!(kind(twice).contains("once"), "{}", kind(twice));
+    let unknown = r#"{"n":1,"sessionUpdate":"_mine"}"#;
+    assert_eq!(kind(unknown), "_mine");
+    assert_eq!(
+        v2::SessionUpdate::decode(unknown, Revision::Any).unwrap().encode(Revision::Any),
+        r#"{"sessionUpdate":"_mine","n":1}"#
+    );
+}
+
+#[test]
+fn what_a_wrong_guess_of_the_tag_tolerated_is_told_once() {
+    let text = r#"{"toolCallId":"c","locations":[{"path":5},{"path":"/a"}],"sessionUpdate":"tool_call_update",
+        "rawOutput":{"sessionUpdate":"agent_message"}}"#;
+    let (update, diagnostics) = v2::SessionUpdate::decode_tolerant(text, Revision::Any).unwrap();
+    assert_eq!((update.tag(), diagnostics.len()), ("tool_call_update", 1));
+}
+
+#[test]
+fn keys_are_known_in_any_order_spelled_with_escapes_and_between_spaces() {
+    let expected = v2::ToolCallUpdate::decode(
+        r#"{"toolCallId":"c","title":"T","kind":"read","status":"failed","rawInput":{}}"#,
+        Revision::Any,
+    );
+    for text in [
+        r#"{"rawInput":{},"status":"failed","kind":"read","title":"T","toolCallId":"c"}"#,
+        r#"{ "status" : "failed" ,"title" :"T", "rawInput":{},"kind":"read","toolCallId":"c" }"#,
+        r#"{"tool\u0043allId":"c","titl\u0065":"T","kind":"read","rawInput":{},"status":"failed"}"#,
+    ] {
+        assert_eq!(v2::ToolCallUpdate::decode(text, Revision::Any), expected, "{text}");
+    }
+}

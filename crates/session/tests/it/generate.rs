@@ -41,6 +41,16 @@ impl Choices<'_> {
         Value::Object(meta)
     }
 
+    /// What an update may have beside its content.
+    fn attached(&mut self, update: &mut Map<String, Value>) {
+        if self.below(4) == 0 {
+            update.insert("_meta".into(), json!({"m": self.below(3)}));
+        }
+        if self.below(4) == 0 {
+            update.insert("vendorKey".into(), json!(self.below(3)));
+        }
+    }
+
     fn block(&mut self) -> Value {
         let text = self.pick(&["", "a", "b\n", "é", "long text ", "\u{1f600}"]);
         match self.below(8) {
@@ -123,6 +133,7 @@ impl Choices<'_> {
                 let entry =
                     json!({"content": self.pick(&["a", "b"]), "priority": "low", "status": "pending"});
                 update.insert("plan".into(), json!({"type": "items", "planId": plan_id, "entries": [entry]}));
+                self.attached(&mut update);
                 "plan_update".to_owned()
             }
             9 => {
@@ -131,6 +142,15 @@ impl Choices<'_> {
                 self.patch(&mut update, "_meta", Self::meta);
                 "session_info_update".to_owned()
             }
+            10 if self.below(3) == 0 => {
+                let name = self.pick(&["plan", "test"]);
+                update.insert(
+                    "availableCommands".into(),
+                    json!([{"type": "command", "name": name, "description": "Does it"}]),
+                );
+                self.attached(&mut update);
+                "available_commands_update".to_owned()
+            }
             10 => {
                 update.insert("n".into(), json!(self.below(5)));
                 self.pick(&["_vendor", "tool_call"]).to_owned()
@@ -138,6 +158,7 @@ impl Choices<'_> {
             11 | 12 => {
                 update.insert("terminalId".into(), call_id.into());
                 update.insert("data".into(), self.pick(&["", "w6k=", "qQ==", "ww==", "AAEC"]).into());
+                self.attached(&mut update);
                 "terminal_output_chunk".to_owned()
             }
             13 => {

@@ -29,8 +29,10 @@ fn entity(update: &Value) -> String {
 
 /// Lists in an order that does not depend on which entity came first.
 fn sorted(mut session: Value) -> Value {
-    for list in ["entries", "plans", "unknown"] {
-        session[list].as_array_mut().unwrap().sort_by_key(Value::to_string);
+    for list in ["entries", "plans", "planUpdates", "unknown"] {
+        if let Some(list) = session.get_mut(list).and_then(Value::as_array_mut) {
+            list.sort_by_key(Value::to_string);
+        }
     }
     session
 }

@@ -6,6 +6,8 @@ use switchboard_protocol::{Base64, Revision};
 pub(crate) struct Reference {
     merges: bool,
     session: Map<String, Value>,
+    /// What updates of plans had beside them, by plan.
+    plan_updates: Vec<(Value, Map<String, Value>)>,
 }
 
 impl Reference {
@@ -15,7 +17,7 @@ impl Reference {
             "permissions": [], "plans": [], "commands": [], "configOptions": [], "usage": null, "unknown": [],
         });
         let Value::Object(session) = session else { unreachable!() };
-        Reference { merges: dialect != Revision::Spec, session }
+        Reference { merges: dialect != Revision::Spec, session, plan_updates: Vec::new() }
     }
 
     pub(crate) fn into_value(self) -> Value {
@@ -92,9 +94,28 @@ impl Reference {
             "plan_update" => {
                 let plans = self.session["plans"].as_array_mut().unwrap();
                 let plan = update["plan"].clone();
-                match plans.iter().position(|known| known["planId"] == plan["planId"]) {
+                let id = plan["planId"].clone();
+                match plans.iter().position(|known| known["planId"] == id) {
                     Some(position) => plans[position] = plan,
                     None => plans.push(plan),
+                }
+                // In the order of the plans, those that have some.
+                self.plan_updates.retain(|(known, _)| *known != id);
+                if let Some(attached) = attached(update) {
+                    self.plan_updates.push((id, attached));
+                }
+                let mut listed = Vec::new();
+                for plan in self.session["plans"].as_array().unwrap() {
+                    let found = self.plan_updates.iter().find(|(id, _)| *id == plan["planId"]);
+                    if let Some((id, attached)) = found {
+                        let mut listing = Map::from_iter([("planId".to_owned(), id.clone())]);
+                        listing.extend(attached.clone());
+                        listed.push(Value::Object(listing));
+                    }
+                }
+                self.session.remove("planUpdates");
+                if !listed.is_empty() {
+                    self.session.insert("planUpdates".to_owned(), listed.into());
                 }
             }
             "session_info_update" => {
@@ -116,9 +137,24 @@ impl Reference {
                 }
                 self.session["usage"] = usage;
             }
+            "available_commands_update" => {
+                self.session["commands"] = update["availableCommands"].clone();
+                self.session.remove("commandsUpdate");
+                if let Some(attached) = attached(update) {
+                    self.session.insert("commandsUpdate".to_owned(), attached.into());
+                }
+            }
             _ => self.session["unknown"].as_array_mut().unwrap().push(update.clone()),
         }
     }
+}
+
+/// What an update has beside its content.
+fn attached(update: &Value) -> Option<Map<String, Value>> {
+    let keys = ["_meta", "vendorKey"].into_iter();
+    let present: Map<_, _> =
+        keys.filter_map(|key| Some((key.to_owned(), update.get(key)?.clone()))).collect();
+    (!present.is_empty()).then_some(present)
 }
 
 fn patch(stored: &mut Map<String, Value>, update: &Value, key: &str, default: Value) {

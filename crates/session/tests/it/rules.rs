@@ -108,6 +108,65 @@ fn metadata_is_merged_while_the_dialect_is_unknown_and_replaced_once_it_is_known
 }
 
 #[test]
+fn what_updates_bring_beside_plans_lists_and_output_is_kept() {
+    let updates = [
+        json!({"sessionUpdate": "plan_update", "plan": {"type": "items", "planId": "p", "entries": []},
+            "_meta": {"a": 1}, "vendor": 1}),
+        json!({"sessionUpdate": "available_commands_update", "availableCommands": [], "_meta": {"a": 2}, "vendor": 2}),
+        json!({"sessionUpdate": "config_option_update", "configOptions": [], "_meta": {"a": 3}, "vendor": 3}),
+        json!({"sessionUpdate": "terminal_update", "terminalId": "t", "output": {"data": "WA==", "_meta": {"a": 4}, "vendor": 4}}),
+        json!({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": "WQ==", "_meta": {"a": 5}}),
+        json!({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": "", "vendor": 5}),
+    ];
+    let mut session = fold(Revision::Newest, &updates);
+    let json = json_of(&session);
+    assert_eq!(json["planUpdates"], json!([{"planId": "p", "_meta": {"a": 1}, "vendor": 1}]));
+    assert_eq!(json["plans"], json!([{"type": "items", "planId": "p", "entries": []}]));
+    assert_eq!(json["commandsUpdate"], json!({"_meta": {"a": 2}, "vendor": 2}));
+    assert_eq!(json["configOptionsUpdate"], json!({"_meta": {"a": 3}, "vendor": 3}));
+    assert_eq!(json["entries"][0]["output"], json!({"data": "WFk=", "_meta": {"a": 4}, "vendor": 4}));
+    let chunks: Vec<_> = (session.terminal("t").unwrap().chunks())
+        .map(|(place, attached)| {
+            let vendor = attached.extra.get("vendor").map(|value| value.as_str().to_owned());
+            (place, attached.meta.as_ref().map(|meta| meta.as_raw().to_string()), vendor)
+        })
+        .collect();
+    assert_eq!(chunks, [(1, Some(r#"{"a":5}"#.into()), None), (2, None, Some("5".into()))]);
+    let stored = serde_json::to_string(&session).unwrap();
+    assert_eq!(serde_json::from_str::<Session>(&stored).unwrap(), session);
+    // An answer that lists the same commands again takes nothing away.
+    assert!(session.apply_lists(None, Some(&[])).is_empty());
+    assert!(session.commands_attached().is_some());
+}
+
+#[test]
+fn of_a_long_output_the_latest_bytes_are_kept_and_the_others_are_counted() {
+    let chunk = |data: &str, n: u32| json!({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": data, "_meta": {"n": n}});
+    let mut session = Session::new(Revision::Newest);
+    session.limit_terminal_output(4);
+    for (number, data) in ["YWJj", "ZGVm", "Z2g="].into_iter().enumerate() {
+        apply(&mut session, &chunk(data, number as u32));
+    }
+    let terminal = session.terminal("t").unwrap();
+    assert_eq!((terminal.output().to_vec().as_slice(), terminal.output().dropped()), (&b"efgh"[..], 4));
+    assert_eq!(terminal.chunks().map(|(place, _)| place).collect::<Vec<_>>(), [2]);
+    assert_eq!(json_of(&session)["entries"][0]["outputDropped"], 4);
+    let stored = serde_json::to_string(&session).unwrap();
+    let mut restored: Session = serde_json::from_str(&stored).unwrap();
+    assert_eq!(restored, session);
+    for session in [&mut session, &mut restored] {
+        apply(session, &chunk("aWo=", 9));
+        assert_eq!(session.terminal("t").unwrap().output().to_vec(), b"ghij");
+    }
+    apply(
+        &mut session,
+        &json!({"sessionUpdate": "terminal_update", "terminalId": "t", "output": {"data": "WA=="}}),
+    );
+    let output = session.terminal("t").unwrap().output();
+    assert_eq!((output.to_vec().as_slice(), output.dropped()), (&b"X"[..], 0));
+}
+
+#[test]
 fn stored_sessions_of_other_versions_are_refused() {
     let text = serde_json::to_string(&Session::new(Revision::Any)).unwrap();
     let other = text.replace(r#""version":1"#, r#""version":99"#);

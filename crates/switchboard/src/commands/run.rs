@@ -3,6 +3,7 @@
 mod clock;
 pub(crate) mod conversation;
 mod entry_text;
+mod form;
 mod permissions;
 mod screen;
 mod view;

@@ -179,6 +179,17 @@ fn changes_are_printed_line_by_line() {
 }
 
 #[test]
+fn the_changes_of_a_batch_have_their_own_revisions() {
+    let update = |text: &str| {
+        json!({"jsonrpc": "2.0", "method": "session/update",
+        "params": {"sessionId": "s", "update": chunk("m", text)}})
+    };
+    let run = fold(&["--changes"], &[json!([update("a"), update("b")])]);
+    let revisions: Vec<_> = run.json_lines().iter().map(|line| line["revision"].clone()).collect();
+    assert_eq!(revisions, [1, 2]);
+}
+
+#[test]
 fn the_transcript_is_for_people_and_harmless() {
     let lines = [
         json!({"sessionUpdate": "user_message", "messageId": "u", "content": [{"type": "text", "text": "Fix it"}]}),

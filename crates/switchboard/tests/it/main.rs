@@ -18,6 +18,7 @@ mod replay;
 mod run;
 mod schema;
 mod sessions;
+mod terminal;
 mod web;
 
 #[test]

@@ -1,7 +1,7 @@
 //! One prompt from a script.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::agent_program::Place;
@@ -121,11 +121,48 @@ fn an_interrupt_cancels_and_the_agent_is_gone() {
         line.clear();
         assert!(std::io::BufRead::read_line(&mut output, &mut line).unwrap() > 0, "it ended too early");
     }
-    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(rest.contains(r#""stopReason":"cancelled""#), "{rest}");
+}
+
+#[test]
+fn an_agent_that_ignores_the_cancel_is_ended_by_a_second_interrupt() {
+    let place = Place::new();
+    let mut child = place.command(&["run", "demo", "stubborn 600", "--format", "json"]).spawn().unwrap();
+    let id = child.id().to_string();
+    let interrupt = || Command::new("kill").args(["-INT", &id]).status().unwrap();
+    let (mut output, mut errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    wait_for("in_progress", &mut output);
+    assert!(interrupt().success());
+    wait_for("interrupt again", &mut errors);
+    assert!(interrupt().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// Reads lines until one holds these words.
+fn wait_for(words: &str, output: impl std::io::Read) {
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(output));
+    assert!(lines.any(|line| line.unwrap().contains(words)), "it ended without {words}");
+}
+
+#[test]
+fn notifications_of_the_agents_own_are_passed_over() {
+    let place = Place::new();
+    let agent = r#""$0" demo-agent | sed -u '2i{"jsonrpc":"2.0","method":"_acme/status","params":{}}'"#;
+    let run = place.run(&["run", "hello", "--", "sh", "-c", agent, env!("CARGO_BIN_EXE_switchboard")]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(!run.stderr.contains("_acme/status"), "{}", run.stderr);
+}
+
+#[test]
+fn without_a_terminal_no_data_is_given() {
+    let place = Place::new();
+    let run = place.demo("form", &[]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("Your client cannot show forms."), "{}", run.stdout);
 }
 
 #[test]
@@ -240,7 +277,7 @@ fn a_store_that_fails_on_the_way_is_told_once_and_the_conversation_goes_on() {
     let mut command = place.command(&[]);
     let program = command.get_program().to_owned();
     command = {
-        let mut shell = std::process::Command::new("sh");
+        let mut shell = Command::new("sh");
         // No file may grow beyond 200 kB, and nobody dies of trying.
         shell.args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$@\"", "sh"]).arg(program);
         shell.args([

@@ -92,9 +92,15 @@ async fn say(turn: &Turn, decision: &Decision) -> Played {
     Ok(END)
 }
 
-const FORM: &str = r#"{"type":"object","title":"A name","properties":{
+const FORM: &str = r#"{"type":"object","title":"A few questions","properties":{
     "name":{"type":"string","title":"Your name","maxLength":40},
-    "colour":{"type":"string","enum":["red","green"],"default":"green"}},"required":["name"]}"#;
+    "colour":{"type":"string","enum":["red","green"],"default":"green"},
+    "size":{"type":"integer","title":"Size","minimum":1,"maximum":9,"default":5},
+    "share":{"type":"number","title":"Share","description":"A part of the whole","minimum":0,"maximum":1},
+    "ready":{"type":"boolean","title":"Ready?"},
+    "days":{"type":"array","title":"Days","maxItems":2,
+        "items":{"anyOf":[{"const":"mo","title":"Monday"},{"const":"tu","title":"Tuesday"}]}}},
+    "required":["name"]}"#;
 
 pub(super) async fn form(turn: &Turn) -> Played {
     let capabilities = turn.session().client_capabilities();
@@ -106,7 +112,24 @@ pub(super) async fn form(turn: &Turn) -> Played {
     let schema = v2::ElicitationSchema::decode(FORM, Revision::Any).map_err(Failure::from)?;
     let mut form = v2::ElicitationFormMode::new("Who are you?", schema);
     form.session_id = Some(turn.session().id().into());
-    let answer = turn.elicit(&v2::CreateElicitationRequest::Form(form)).await?;
+    say_data(turn, &v2::CreateElicitationRequest::Form(form)).await
+}
+
+pub(super) async fn page(turn: &Turn) -> Played {
+    let capabilities = turn.session().client_capabilities();
+    let can = capabilities.elicitation.as_ref().is_some_and(|modes| modes.url.is_some());
+    if !can {
+        turn.say("Your client cannot send you to web pages.").await?;
+        return Ok(END);
+    }
+    let mut page =
+        v2::ElicitationUrlMode::new("Look at the weather", "demo-page", "https://weather.example/");
+    page.session_id = Some(turn.session().id().into());
+    say_data(turn, &v2::CreateElicitationRequest::Url(page)).await
+}
+
+async fn say_data(turn: &Turn, request: &v2::CreateElicitationRequest<'_>) -> Played {
+    let answer = turn.elicit(request).await?;
     let words = match &answer {
         v2::CreateElicitationResponse::Accept(_) => format!("You sent {}.", answer.encode(Revision::Any)),
         v2::CreateElicitationResponse::Decline(_) => "You would rather not say.".to_owned(),

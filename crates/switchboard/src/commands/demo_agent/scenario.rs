@@ -6,7 +6,7 @@ use switchboard_protocol::v2;
 use super::{Demo, END, Failure, Played, edits, faults, messages, permissions, work};
 
 /// Name, what to type behind it, and what it shows.
-const SCENARIOS: [(&str, Option<&str>, &str); 30] = [
+const SCENARIOS: [(&str, Option<&str>, &str); 31] = [
     ("help", None, "List the scenarios"),
     ("hello", None, "Plain text, streamed word by word"),
     ("markdown", None, "Headings, lists, a table and code"),
@@ -21,6 +21,7 @@ const SCENARIOS: [(&str, Option<&str>, &str); 30] = [
     ("ask", None, "Asks permission for nothing in particular"),
     ("mystery", None, "Asks permission for a subject of an unknown kind"),
     ("form", None, "Asks for data by a form"),
+    ("page", None, "Asks to go to a web page"),
     ("redact", None, "Takes a message back after it was streamed"),
     ("replace", None, "Replaces a message after it was streamed"),
     ("metadata", None, "Changes only the metadata of a message and a tool call"),
@@ -65,6 +66,7 @@ pub(super) async fn play(demo: &Demo, turn: &Turn, name: &str, rest: &[&str]) ->
         "ask" => permissions::without_subject(turn).await,
         "mystery" => permissions::with_unknown_subject(turn).await,
         "form" => permissions::form(turn).await,
+        "page" => permissions::page(turn).await,
         "redact" => messages::redact(demo, turn).await,
         "replace" => messages::replace(demo, turn).await,
         "metadata" => messages::metadata(turn).await,

@@ -10,7 +10,9 @@ use switchboard_session::{
 pub(crate) fn to_json(conversation: &Conversation, step: &Step, line: u64) -> Value {
     let Some((id, session)) = conversation.sessions().nth(step.session) else { return Value::Null };
     let changes: Vec<_> = step.changes.iter().map(|change| change_json(session, change)).collect();
-    json!({"line": line, "sessionId": id, "revision": session.revision(), "changes": changes})
+    // Of a batch, all messages have been applied by now.
+    let revision = if changes.is_empty() { session.revision() } else { step.changes.revision() };
+    json!({"line": line, "sessionId": id, "revision": revision, "changes": changes})
 }
 
 fn change_json(session: &Session, change: &Change) -> Value {

@@ -5,15 +5,19 @@ use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, PermissionQuestion, TurnEnd};
+use switchboard_peer::{
+    AgentHandle, Client, ClientOptions, ElicitationQuestion, Error, Event, Feed, PermissionQuestion, TurnEnd,
+};
+use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::{self, StopReason};
 use switchboard_store::Channel;
-use switchboard_transport::{Child, Connection, Program};
+use switchboard_transport::{Anomaly, Child, Connection, Program};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, timeout};
 
 use super::clock::{Clock, Halt, Stop};
+use super::form::{Form, Typed};
 use super::permissions::{self, Keyboard, Verdict};
 use super::screen::Screen;
 use super::view::{JsonView, QuietView, View};
@@ -47,6 +51,11 @@ const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 /// How many odd things of the agent are told one by one.
 const TOLD_ODDITIES: usize = 3;
 
+/// Whether there is a terminal to ask on.
+fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
 /// Does it, and waits for the end.
 pub(crate) fn run_to_end(task: Task) -> Result<Outcome, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -62,10 +71,17 @@ pub(crate) fn run_to_end(task: Task) -> Result<Outcome, CommandError> {
 async fn run(mut task: Task) -> Result<Outcome, CommandError> {
     let clock = Clock::start(task.timeout)?;
     let recording = task.recording.take();
-    let options = ClientOptions {
+    let mut options = ClientOptions {
         observer: recording.as_ref().map(Recording::observer),
         ..ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"))
     };
+    if can_ask() {
+        options.capabilities.elicitation = Some(v2::ElicitationCapabilities {
+            form: Some(v2::Marker::new()),
+            url: Some(v2::Marker::new()),
+            ..v2::ElicitationCapabilities::new()
+        });
+    }
     let (child, connection) = match task.program.connect(options.connection_options()) {
         Ok(started) => started,
         Err(error) => {
@@ -149,6 +165,21 @@ fn no_client(error: &Error) -> CommandError {
     }
 }
 
+/// What the user is asked.
+enum Question {
+    Permission(PermissionQuestion),
+    Data(ElicitationQuestion, Form),
+}
+
+impl Question {
+    fn id(&self) -> &RequestId<'static> {
+        match self {
+            Question::Permission(question) => question.id(),
+            Question::Data(question, _) => question.id(),
+        }
+    }
+}
+
 struct Runner {
     agent: AgentHandle,
     feed: Feed,
@@ -159,7 +190,7 @@ struct Runner {
     /// Whether there is a terminal to ask on.
     can_ask: bool,
     keyboard: Option<Keyboard>,
-    questions: VecDeque<PermissionQuestion>,
+    questions: VecDeque<Question>,
     session: Option<String>,
     /// Whether a prompt is worked on, which can be cancelled.
     prompted: bool,
@@ -182,7 +213,7 @@ impl Runner {
             clock,
             policy: task.policy,
             answers: task.answers.take(),
-            can_ask: io::stdin().is_terminal() && io::stderr().is_terminal(),
+            can_ask: can_ask(),
             keyboard: None,
             questions: VecDeque::new(),
             session: None,
@@ -366,10 +397,16 @@ impl Runner {
                 }
             }
             Event::Permission(question) => self.take_question(question).await?,
-            Event::Elicitation(question) => {
-                self.view.note("the agent asks for data, which cannot be given here")?;
-                let _ = question.dismiss();
-            }
+            Event::Elicitation(question) => match Form::of(question.request()) {
+                Some(form) if self.can_ask && self.stopping.is_none() => {
+                    self.questions.push_back(Question::Data(question, form));
+                    self.ask_next(self.questions.len() == 1)?;
+                }
+                _ => {
+                    self.view.note("the agent asks for data, which cannot be given here")?;
+                    let _ = question.dismiss();
+                }
+            },
             Event::Withdrawn { id } => {
                 let before = self.questions.len();
                 let asked = self.questions.front().is_some_and(|question| *question.id() == id);
@@ -382,6 +419,8 @@ impl Runner {
                 }
             }
             Event::Malformed { reason, .. } => self.odd(&format!("a message cannot be read: {reason}"))?,
+            // Many agents have notifications of their own.
+            Event::Anomaly(Anomaly::UnknownMethod { wants_answer: false, .. }) => {}
             Event::Anomaly(anomaly) => self.odd(&anomaly.to_string())?,
             Event::TooManySessions => self.odd("the agent talks of too many sessions")?,
             _ => {}
@@ -442,7 +481,7 @@ impl Runner {
             },
             Verdict::Deny => self.deny(&question, &title).await?,
             Verdict::AskUser => {
-                self.questions.push_back(question);
+                self.questions.push_back(Question::Permission(question));
                 self.ask_next(self.questions.len() == 1)?;
             }
         }
@@ -464,22 +503,47 @@ impl Runner {
         let Some(question) = self.questions.front().filter(|_| is_new) else { return Ok(()) };
         self.keyboard.get_or_insert_with(Keyboard::listen);
         let view = &mut self.view;
-        let shown = self.feed.sessions().get(question.session(), |session| view.ask(session, question));
-        shown.unwrap_or(Ok(()))
+        match question {
+            Question::Permission(question) => {
+                let shown =
+                    self.feed.sessions().get(question.session(), |session| view.ask(session, question));
+                shown.unwrap_or(Ok(()))
+            }
+            Question::Data(_, form) => view.ask_for_data(form),
+        }
     }
 
     /// The user typed something, or left.
     async fn answer(&mut self, line: Option<String>) -> Result<(), Halt> {
-        let Some(question) = self.questions.front().cloned() else { return Ok(()) };
         let Some(line) = line else {
             // Nobody is there to be asked any more.
             self.can_ask = false;
             self.keyboard = None;
-            let title = visible_line(&question.request().title);
             for question in std::mem::take(&mut self.questions) {
-                self.deny(&question, &title).await?;
+                match question {
+                    Question::Permission(question) => {
+                        let title = visible_line(&question.request().title);
+                        self.deny(&question, &title).await?;
+                    }
+                    Question::Data(question, _) => drop(question.dismiss()),
+                }
             }
             return Ok(());
+        };
+        let question = match self.questions.front_mut() {
+            Some(Question::Permission(question)) => question.clone(),
+            Some(Question::Data(question, form)) => {
+                let question = question.clone();
+                return match form.take(&line) {
+                    Typed::Wrong(reason) => {
+                        self.view.note(&reason)?;
+                        Ok(self.ask_next(true)?)
+                    }
+                    Typed::Next => Ok(self.ask_next(true)?),
+                    Typed::Done(answer) => self.give(&question, &answer).await,
+                };
+            }
+            None => return Ok(()),
         };
         let Some(option) = permissions::chosen(&question, &line) else {
             self.view.note("please type the number of an option")?;
@@ -496,6 +560,23 @@ impl Runner {
         self.view.answered(&format!("answered: {name}"))?;
         self.ask_next(true)?;
         Ok(())
+    }
+
+    /// Gives the data that the agent asked for, or declines to.
+    async fn give(
+        &mut self,
+        question: &ElicitationQuestion,
+        answer: &v2::CreateElicitationResponse<'static>,
+    ) -> Result<(), Halt> {
+        // As with permissions: one that was taken back in this moment needs no answer.
+        let _ = timeout(Duration::from_secs(1), question.answer(answer, "user")).await;
+        self.questions.pop_front();
+        self.view.answered(match answer {
+            v2::CreateElicitationResponse::Accept(_) => "sent",
+            v2::CreateElicitationResponse::Decline(_) => "declined",
+            _ => "cancelled",
+        })?;
+        Ok(self.ask_next(true)?)
     }
 
     fn tell_end(&mut self, end: &TurnEnd) -> io::Result<()> {

@@ -12,6 +12,7 @@ use switchboard_session::{
 };
 
 use super::entry_text::{self, Amount};
+use super::form::Form;
 use super::view::View;
 use crate::terminal::markdown::{self, MarkdownStream};
 use crate::terminal::style::{Role, Style};
@@ -260,6 +261,13 @@ impl View for Screen {
         self.finish_messages()?;
         let text = entry_text::question(session, question.request(), self.style);
         self.spinner.finish_and_clear();
+        self.print(&format!("{text}> "))
+    }
+
+    fn ask_for_data(&mut self, form: &Form) -> io::Result<()> {
+        self.finish_messages()?;
+        self.spinner.finish_and_clear();
+        let text = form.prompt(self.style);
         self.print(&format!("{text}> "))
     }
 

@@ -6,6 +6,9 @@ use switchboard_peer::{PermissionQuestion, Update};
 use switchboard_protocol::{Revision, Wire};
 use switchboard_session::{EntryKind, Session};
 
+use super::form::Form;
+use crate::terminal::style::Style;
+
 /// Shows a session as it goes on.
 pub(super) trait View {
     /// An update has been applied.
@@ -13,6 +16,12 @@ pub(super) trait View {
 
     /// Somebody is to be asked. All that matters for the answer must be shown.
     fn ask(&mut self, session: &Session, question: &PermissionQuestion) -> io::Result<()>;
+
+    /// Somebody is to be asked for data: the next field of a form.
+    fn ask_for_data(&mut self, form: &Form) -> io::Result<()> {
+        eprint!("{}> ", form.prompt(Style::PLAIN));
+        Ok(())
+    }
 
     /// The question was answered, or taken back.
     fn answered(&mut self, words: &str) -> io::Result<()>;

@@ -1,0 +1,561 @@
+//! Data that the agent asks for: a form that is filled in field by field, or a web page to go to.
+
+use std::fmt::Write;
+
+use regex::RegexBuilder;
+use serde_json::{Value, json};
+use switchboard_protocol::v2::{self, ElicitationPropertySchema as Schema};
+use switchboard_protocol::{Map, Number, Raw, Text};
+
+use crate::terminal::style::{Role, Style};
+use crate::terminal::text::{visible, visible_line};
+
+/// What the user types to answer without data. No field takes them for a value.
+const DECLINE: &str = "/decline";
+const CANCEL: &str = "/cancel";
+
+/// How large the program of an agent's regular expression may get.
+const PATTERN_LIMIT: usize = 1 << 20;
+
+/// A question that is being answered.
+#[derive(Debug)]
+pub(super) struct Form {
+    /// What the agent says.
+    message: String,
+    fields: Vec<Field>,
+    /// What has been filled in, by name; nothing for a field that was passed over.
+    values: Vec<(String, Option<Value>)>,
+}
+
+#[derive(Debug)]
+struct Field {
+    name: String,
+    required: bool,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// A field of the form.
+    Property(Schema<'static>),
+    /// Whether the user goes to a web page.
+    Page,
+}
+
+/// What becomes of a line that the user typed.
+#[derive(Debug)]
+pub(super) enum Typed {
+    /// It is no answer, for this reason.
+    Wrong(String),
+    /// There is more to ask.
+    Next,
+    /// This is the answer.
+    Done(Box<v2::CreateElicitationResponse<'static>>),
+}
+
+impl Form {
+    /// The form for a request, where it is one that can be shown.
+    pub(super) fn of(request: &v2::CreateElicitationRequest<'static>) -> Option<Self> {
+        let (message, fields) = match request {
+            v2::CreateElicitationRequest::Form(form) => {
+                let required = form.requested_schema.required_names.as_deref().unwrap_or_default();
+                let properties = form.requested_schema.properties.iter().flat_map(Map::iter);
+                let field = |(name, schema): (&str, &Schema<'static>)| Field {
+                    name: name.to_owned(),
+                    required: required.iter().any(|known| known == name),
+                    kind: Kind::Property(schema.clone()),
+                };
+                let mut message = visible(&form.message).into_owned();
+                let schema = &form.requested_schema;
+                for more in [&schema.title, &schema.description].into_iter().flatten() {
+                    let _ = write!(message, "\n{}", visible(more));
+                }
+                (message, properties.map(field).collect())
+            }
+            v2::CreateElicitationRequest::Url(page) => {
+                let message = format!("{}\n  {}", visible(&page.message), visible_line(&page.url));
+                let field = Field { name: "Go to this page?".to_owned(), required: true, kind: Kind::Page };
+                (message, vec![field])
+            }
+            v2::CreateElicitationRequest::Unknown(_) => return None,
+        };
+        Some(Form { message, fields, values: Vec::new() })
+    }
+
+    /// Whether nothing has been asked yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// What to show before the user types: at the beginning the message, then the field that is asked for.
+    pub(super) fn prompt(&self, style: Style) -> String {
+        let mut text = String::new();
+        if self.is_new() {
+            let (first, rest) = self.message.split_once('\n').unwrap_or((&self.message, ""));
+            let _ =
+                writeln!(text, "{} {}", style.paint(Role::Doubtful, "?"), style.paint(Role::Strong, first));
+            for line in rest.lines() {
+                let _ = writeln!(text, "{line}");
+            }
+            let hint = format!("({DECLINE} to decline, {CANCEL} to cancel)");
+            let _ = writeln!(text, "{}", style.paint(Role::Faint, hint));
+        }
+        if let Some(field) = self.fields.get(self.values.len()) {
+            field.describe(&mut text, style);
+        }
+        text
+    }
+
+    /// Takes a line that the user typed.
+    pub(super) fn take(&mut self, line: &str) -> Typed {
+        let line = line.trim();
+        let marker = v2::Marker::new;
+        match line {
+            DECLINE => return Typed::Done(Box::new(v2::CreateElicitationResponse::Decline(marker()))),
+            CANCEL => return Typed::Done(Box::new(v2::CreateElicitationResponse::Cancel(marker()))),
+            _ => {}
+        }
+        if let Some(field) = self.fields.get(self.values.len()) {
+            if let Kind::Page = field.kind {
+                return match boolean(line) {
+                    Some(true) => Typed::Done(Box::new(accepted(None))),
+                    Some(false) => Typed::Done(Box::new(v2::CreateElicitationResponse::Decline(marker()))),
+                    None => Typed::Wrong("please type yes or no".to_owned()),
+                };
+            }
+            match field.read(line) {
+                Ok(value) => self.values.push((field.name.clone(), value)),
+                Err(reason) => return Typed::Wrong(reason),
+            }
+        }
+        if self.values.len() < self.fields.len() {
+            return Typed::Next;
+        }
+        let values = std::mem::take(&mut self.values).into_iter();
+        let filled = values.filter_map(|(name, value)| {
+            Some((Text::Owned(name), v2::ElicitationContentValue(Raw::from(value?))))
+        });
+        Typed::Done(Box::new(accepted(Some(filled.collect()))))
+    }
+}
+
+type Content = Map<'static, v2::ElicitationContentValue<'static>>;
+
+fn accepted(content: Option<Content>) -> v2::CreateElicitationResponse<'static> {
+    v2::CreateElicitationResponse::Accept(v2::ElicitationAcceptAction {
+        content,
+        ..v2::ElicitationAcceptAction::new()
+    })
+}
+
+/// A value to choose, and the words for it.
+type Choice<'f> = (&'f str, &'f str, Option<&'f str>);
+
+impl Field {
+    fn describe(&self, text: &mut String, style: Style) {
+        let Kind::Property(schema) = &self.kind else {
+            let _ = writeln!(text, "{} [yes/no]", style.paint(Role::Strong, &self.name));
+            return;
+        };
+        let (title, description) = match schema {
+            Schema::String(field) => (&field.title, &field.description),
+            Schema::Number(field) => (&field.title, &field.description),
+            Schema::Integer(field) => (&field.title, &field.description),
+            Schema::Boolean(field) => (&field.title, &field.description),
+            Schema::Array(field) => (&field.title, &field.description),
+            Schema::Unknown(_) => (&None, &None),
+        };
+        let title = visible_line(title.as_deref().unwrap_or(&self.name));
+        let mut rules = rules(schema);
+        match self.default() {
+            Some(default) => rules.push(format!("empty for {}", visible_line(&shown(&default)))),
+            None if self.required => rules.push("required".to_owned()),
+            None => rules.push("empty for no answer".to_owned()),
+        }
+        let rules = style.paint(Role::Faint, format!("({})", rules.join(", ")));
+        let _ = writeln!(text, "{} {rules}", style.paint(Role::Strong, title));
+        if let Some(description) = description {
+            let _ = writeln!(text, "{}", visible(description));
+        }
+        for (place, (value, title, more)) in choices(schema).iter().enumerate() {
+            let number = style.paint(Role::Place, format!("[{}]", place + 1));
+            let name = if value == title { String::new() } else { format!(" ({})", visible_line(value)) };
+            let more = more.map_or(String::new(), |more| format!(": {}", visible_line(more)));
+            let _ = writeln!(text, "  {number} {}{name}{more}", visible_line(title));
+        }
+    }
+
+    fn default(&self) -> Option<Value> {
+        let Kind::Property(schema) = &self.kind else { return None };
+        match schema {
+            Schema::String(field) => field.default.as_ref().map(|text| json!(text)),
+            Schema::Number(field) => field.default.as_ref().and_then(|number| number.as_str().parse().ok()),
+            Schema::Integer(field) => field.default.map(|number| json!(number)),
+            Schema::Boolean(field) => field.default.map(|value| json!(value)),
+            Schema::Array(field) => field.default.as_ref().map(|values| json!(values)),
+            Schema::Unknown(_) => None,
+        }
+    }
+
+    /// The value that a line stands for; `None` when the field is passed over.
+    fn read(&self, line: &str) -> Result<Option<Value>, String> {
+        if line.is_empty() {
+            return match self.default() {
+                Some(default) => Ok(Some(default)),
+                None if self.required => Err("this field is required".to_owned()),
+                None => Ok(None),
+            };
+        }
+        let Kind::Property(schema) = &self.kind else { return Ok(None) };
+        let choices = choices(schema);
+        match schema {
+            Schema::String(_) if !choices.is_empty() => {
+                let value = choose(&choices, line).ok_or("please type the number of a choice")?;
+                Ok(Some(json!(value)))
+            }
+            Schema::String(field) => {
+                // Two quotes are the only way to type a text that is empty.
+                let text = if line == "\"\"" { "" } else { line };
+                check_text(field, text)?;
+                Ok(Some(json!(text)))
+            }
+            Schema::Number(field) => {
+                let number: serde_json::Number = line.parse().map_err(|_| "please type a number")?;
+                let bound = |bound: &Option<Number<'_>>| {
+                    bound.as_ref().and_then(|bound| bound.as_str().parse::<f64>().ok())
+                };
+                let value = number.as_f64().ok_or("please type a number")?;
+                check_range(&value, bound(&field.minimum).as_ref(), bound(&field.maximum).as_ref())?;
+                Ok(Some(Value::Number(number)))
+            }
+            Schema::Integer(field) => {
+                let value: i64 = line.parse().map_err(|_| "please type a whole number")?;
+                check_range(&value, field.minimum.as_ref(), field.maximum.as_ref())?;
+                Ok(Some(json!(value)))
+            }
+            Schema::Boolean(_) => Ok(Some(json!(boolean(line).ok_or("please type yes or no")?))),
+            Schema::Array(field) => {
+                let mut chosen: Vec<&str> = Vec::new();
+                let words = line.split(',').map(str::trim).filter(|word| !word.is_empty());
+                for word in words.filter(|_| line != "none") {
+                    let value = choose(&choices, word);
+                    let value = value.ok_or_else(|| format!("\"{word}\" is not among the choices"))?;
+                    if !chosen.contains(&value) {
+                        chosen.push(value);
+                    }
+                }
+                let count = chosen.len() as u64;
+                check_range(&count, field.min_items.as_ref(), field.max_items.as_ref())
+                    .map_err(|reason| format!("{reason} choices"))?;
+                Ok(Some(json!(chosen)))
+            }
+            Schema::Unknown(_) => {
+                let value =
+                    serde_json::from_str(line).map_err(|error| format!("this is no JSON: {error}"))?;
+                Ok(Some(value))
+            }
+        }
+    }
+}
+
+/// What a field takes, in words.
+fn rules(schema: &Schema<'_>) -> Vec<String> {
+    fn range<T: ToString>(least: Option<T>, most: Option<T>, unit: &str) -> Option<String> {
+        match (least.map(|it| it.to_string()), most.map(|it| it.to_string())) {
+            (Some(least), Some(most)) => Some(format!("{least} to {most}{unit}")),
+            (Some(least), None) => Some(format!("at least {least}{unit}")),
+            (None, Some(most)) => Some(format!("at most {most}{unit}")),
+            (None, None) => None,
+        }
+    }
+    let (what, range) = match schema {
+        Schema::String(field) => (None, range(field.min_length, field.max_length, " characters")),
+        Schema::Number(field) => {
+            let words =
+                |number: &Option<Number<'_>>| number.as_ref().map(|number| number.as_str().to_owned());
+            (Some("a number".to_owned()), range(words(&field.minimum), words(&field.maximum), ""))
+        }
+        Schema::Integer(field) => {
+            (Some("a whole number".to_owned()), range(field.minimum, field.maximum, ""))
+        }
+        Schema::Boolean(_) => (Some("yes or no".to_owned()), None),
+        Schema::Array(field) => (
+            Some("numbers with commas between, or none".to_owned()),
+            range(field.min_items, field.max_items, " of them"),
+        ),
+        Schema::Unknown(unknown) => (Some(format!("{} as JSON", visible_line(&unknown.tag))), None),
+    };
+    let mut rules: Vec<String> = what.into_iter().chain(range).collect();
+    if let Schema::String(field) = schema {
+        rules.extend(field.format.as_ref().map(|format| visible_line(format.as_str())));
+        rules.extend(field.pattern.as_ref().map(|pattern| format!("like {}", visible_line(pattern))));
+    }
+    rules
+}
+
+/// What a field lets the user choose from.
+fn choices<'f>(schema: &'f Schema<'_>) -> Vec<Choice<'f>> {
+    fn plain<'f>(values: &'f [Text<'_>]) -> Vec<Choice<'f>> {
+        values.iter().map(|value| (&**value, &**value, None)).collect()
+    }
+    fn titled<'f>(options: &'f [v2::EnumOption<'_>]) -> Vec<Choice<'f>> {
+        let choice =
+            |option: &'f v2::EnumOption<'_>| (&*option.value, &*option.title, option.description.as_deref());
+        options.iter().map(choice).collect()
+    }
+    match schema {
+        Schema::String(field) => match (&field.options, &field.values) {
+            (Some(options), _) => titled(options),
+            (None, Some(values)) => plain(values),
+            (None, None) => Vec::new(),
+        },
+        Schema::Array(field) => match &field.items {
+            v2::MultiSelectItems::String(items) => plain(&items.values),
+            v2::MultiSelectItems::Titled(items) => titled(&items.options),
+            v2::MultiSelectItems::Unknown(_) => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// The value of the choice that a word stands for: its number, its value or its title.
+fn choose<'f>(choices: &[Choice<'f>], word: &str) -> Option<&'f str> {
+    // A choice that is a number itself is meant before the choice at that place.
+    let named = choices.iter().find(|(value, title, _)| *value == word || title.eq_ignore_ascii_case(word));
+    let numbered = || word.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
+    named.or_else(numbered).map(|(value, _, _)| *value)
+}
+
+fn boolean(word: &str) -> Option<bool> {
+    match word.to_ascii_lowercase().as_str() {
+        "y" | "yes" | "true" => Some(true),
+        "n" | "no" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+fn check_range<T: PartialOrd + ToString>(
+    value: &T,
+    least: Option<&T>,
+    most: Option<&T>,
+) -> Result<(), String> {
+    if let Some(least) = least.filter(|least| value < *least) {
+        return Err(format!("at least {}", least.to_string()));
+    }
+    if let Some(most) = most.filter(|most| value > *most) {
+        return Err(format!("at most {}", most.to_string()));
+    }
+    Ok(())
+}
+
+fn check_text(field: &v2::StringPropertySchema<'_>, text: &str) -> Result<(), String> {
+    let length = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+    check_range(&length, field.min_length.as_ref(), field.max_length.as_ref())
+        .map_err(|reason| format!("{reason} characters"))?;
+    if let Some(format) = &field.format
+        && !fits(format, text)
+    {
+        return Err(format!("this is no {}", visible_line(format.as_str())));
+    }
+    if let Some(pattern) = &field.pattern {
+        // One that is not understood here is the agent's to check.
+        let compiled = RegexBuilder::new(pattern).size_limit(PATTERN_LIMIT).build();
+        if compiled.is_ok_and(|pattern| !pattern.is_match(text)) {
+            return Err(format!("this is not like {}", visible_line(pattern)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a text looks like what the format says; the agent knows better.
+fn fits(format: &v2::StringFormat, text: &str) -> bool {
+    let number = |digits: &str, range: std::ops::RangeInclusive<u32>| {
+        digits.bytes().all(|byte| byte.is_ascii_digit())
+            && digits.parse().is_ok_and(|number| range.contains(&number))
+    };
+    let is_date = |text: &str| {
+        let parts: Vec<&str> = text.split('-').collect();
+        matches!(*parts, [year, month, day]
+            if (year.len(), month.len(), day.len()) == (4, 2, 2)
+                && number(year, 0..=9999) && number(month, 1..=12) && number(day, 1..=31))
+    };
+    match format {
+        v2::StringFormat::Email => {
+            let parts = text.rsplit_once('@');
+            parts.is_some_and(|(name, host)| !name.is_empty() && !host.is_empty())
+                && !text.contains(char::is_whitespace)
+        }
+        v2::StringFormat::Uri => {
+            let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+            scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+                && scheme.bytes().all(is_part)
+                && !text.contains(char::is_whitespace)
+        }
+        v2::StringFormat::Date => is_date(text),
+        v2::StringFormat::DateTime => {
+            let parts = text.split_once(['T', 't', ' ']);
+            parts.is_some_and(|(date, time)| {
+                let (clock, zone) = time.split_at_checked(8).unwrap_or_default();
+                let parts: Vec<&str> = clock.split(':').collect();
+                is_date(date)
+                    && zone.contains(['Z', 'z', '+', '-'])
+                    && matches!(*parts, [hour, minute, second]
+                        if number(hour, 0..=23) && number(minute, 0..=59) && number(second, 0..=60))
+            })
+        }
+        v2::StringFormat::Unknown(_) => true,
+    }
+}
+
+/// A value as a person would type it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(value) => if *value { "yes" } else { "no" }.to_owned(),
+        Value::Array(values) => values.iter().map(shown).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchboard_protocol::{Revision, Wire};
+
+    fn form(properties: &Value, required: &[&str]) -> Form {
+        let request = json!({"mode": "form", "sessionId": "s", "message": "Who?",
+            "requestedSchema": {"type": "object", "properties": properties, "required": required}});
+        let text = request.to_string();
+        let request = v2::CreateElicitationRequest::decode(&text, Revision::Any).unwrap();
+        Form::of(&request.into_owned()).unwrap()
+    }
+
+    /// What one field makes of a line: JSON, `nothing`, or a reason in parentheses.
+    fn typed(property: &Value, required: bool, line: &str) -> String {
+        let mut form = form(&json!({"f": property}), if required { &["f"] } else { &[] });
+        match form.take(line) {
+            Typed::Wrong(reason) => format!("({reason})"),
+            Typed::Next => panic!("there is one field"),
+            Typed::Done(answer) => {
+                let answer: Value = serde_json::from_str(&answer.encode(Revision::Any)).unwrap();
+                match (&answer["action"], answer["content"].get("f")) {
+                    (action, _) if action != "accept" => action.as_str().unwrap().to_owned(),
+                    (_, Some(value)) => value.to_string(),
+                    (_, None) => "nothing".to_owned(),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_of_field_takes_what_fits_and_says_what_does_not() {
+        let text = json!({"type": "string", "minLength": 2, "maxLength": 4});
+        let email = json!({"type": "string", "format": "email"});
+        let date = json!({"type": "string", "format": "date"});
+        let time = json!({"type": "string", "format": "date-time"});
+        let uri = json!({"type": "string", "format": "uri"});
+        let pattern = json!({"type": "string", "pattern": "^a+$"});
+        let not_understood = json!({"type": "string", "pattern": "(?=a)"});
+        let number = json!({"type": "number", "minimum": 0.5, "maximum": 2});
+        let integer = json!({"type": "integer", "minimum": 1, "default": 3});
+        let flag = json!({"type": "boolean"});
+        let choice = json!({"type": "string", "enum": ["red", "green", "1"]});
+        let titled = json!({"type": "string", "oneOf": [{"const": "r", "title": "Red"}]});
+        let several = json!({"type": "array", "minItems": 1, "maxItems": 2,
+            "items": {"type": "string", "enum": ["a", "b", "c"]}});
+        let any = json!({"type": "array", "items": {"anyOf": [{"const": "x", "title": "The x"}]}});
+        let odd = json!({"type": "_matrix"});
+        let cases = [
+            (&text, " ab \n", r#""ab""#),
+            (&text, "a", "(at least 2 characters)"),
+            (&text, "éééé", r#""éééé""#),
+            (&text, "ééééé", "(at most 4 characters)"),
+            (&text, "\"\"", "(at least 2 characters)"),
+            (&text, "", "nothing"),
+            (&text, "/decline", "decline"),
+            (&text, "/cancel\n", "cancel"),
+            (&email, "a@b", r#""a@b""#),
+            (&email, "a b@c", "(this is no email)"),
+            (&date, "2026-02-28", r#""2026-02-28""#),
+            (&date, "2026-13-28", "(this is no date)"),
+            (&time, "2026-02-28T10:00:00Z", r#""2026-02-28T10:00:00Z""#),
+            (&time, "2026-02-28T10:00:00", "(this is no date-time)"),
+            (&uri, "https://a.b/c", r#""https://a.b/c""#),
+            (&uri, "a.b", "(this is no uri)"),
+            (&pattern, "aaa", r#""aaa""#),
+            (&pattern, "ab", "(this is not like ^a+$)"),
+            (&not_understood, "z", r#""z""#),
+            (&number, "1.5", "1.5"),
+            (&number, "0.4", "(at least 0.5)"),
+            (&number, "3", "(at most 2)"),
+            (&number, "two", "(please type a number)"),
+            (&integer, "7", "7"),
+            (&integer, "", "3"),
+            (&integer, "1.5", "(please type a whole number)"),
+            (&integer, "0", "(at least 1)"),
+            (&flag, "Y", "true"),
+            (&flag, "no", "false"),
+            (&flag, "maybe", "(please type yes or no)"),
+            (&choice, "2", r#""green""#),
+            (&choice, "1", r#""1""#),
+            (&choice, "RED", r#""red""#),
+            (&choice, "9", "(please type the number of a choice)"),
+            (&titled, "red", r#""r""#),
+            (&titled, "1", r#""r""#),
+            (&several, "1, c", r#"["a","c"]"#),
+            (&several, "a,a", r#"["a"]"#),
+            (&several, "1,2,3", "(at most 2 choices)"),
+            (&several, "none", "(at least 1 choices)"),
+            (&several, "z", "(\"z\" is not among the choices)"),
+            (&any, "none", "[]"),
+            (&any, "1", r#"["x"]"#),
+            (&odd, "[[1]]", "[[1]]"),
+        ];
+        for (property, line, expected) in cases {
+            assert_eq!(typed(property, false, line), expected, "{property} {line:?}");
+        }
+        assert_eq!(typed(&text, true, ""), "(this field is required)");
+        assert!(typed(&odd, true, "{").starts_with("(this is no JSON"));
+    }
+
+    #[test]
+    fn fields_are_asked_for_one_after_the_other_and_shown_without_escapes() {
+        let properties = r#"{
+            "name": {"type": "string", "title": "Name\u001b[2J", "description": "Yours", "maxLength": 9},
+            "age": {"type": "integer", "default": 3},
+            "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}
+        }"#;
+        let request = format!(
+            r#"{{"mode":"form","sessionId":"s","message":"Who?","requestedSchema":
+                {{"type":"object","properties":{properties},"required":["name"]}}}}"#
+        );
+        let request = v2::CreateElicitationRequest::decode(&request, Revision::Any).unwrap();
+        let mut form = Form::of(&request.into_owned()).unwrap();
+        let first = form.prompt(Style::PLAIN);
+        assert!(first.starts_with("? Who?\n") && !first.contains('\u{1b}'), "{first}");
+        assert!(first.contains("(at most 9 characters, required)\nYours\n"), "{first}");
+        assert!(matches!(form.take("Ann"), Typed::Next));
+        assert_eq!(form.prompt(Style::PLAIN), "age (a whole number, empty for 3)\n");
+        assert!(matches!(form.take(""), Typed::Next));
+        let last = "tags (numbers with commas between, or none, empty for no answer)\n  [1] a\n  [2] b\n";
+        assert_eq!(form.prompt(Style::PLAIN), last);
+        let Typed::Done(answer) = form.take("") else { panic!() };
+        assert_eq!(answer.encode(Revision::Any), r#"{"action":"accept","content":{"name":"Ann","age":3}}"#);
+    }
+
+    #[test]
+    fn a_web_page_is_shown_and_gone_to_only_on_a_yes() {
+        let text = "{\"mode\":\"url\",\"sessionId\":\"s\",\"message\":\"Log in\",\"elicitationId\":\"e\",
+            \"url\":\"https://a.b/\u{202e}c\"}";
+        let request = v2::CreateElicitationRequest::decode(text, Revision::Any).unwrap().into_owned();
+        for (line, expected) in [("yes", "accept"), ("n", "decline"), ("/cancel", "cancel")] {
+            let mut form = Form::of(&request).unwrap();
+            let prompt = form.prompt(Style::PLAIN);
+            assert!(prompt.contains("https://a.b/") && !prompt.contains('\u{202e}'), "{prompt}");
+            assert!(matches!(form.take(""), Typed::Wrong(_)));
+            let Typed::Done(answer) = form.take(line) else { panic!() };
+            assert_eq!(answer.tag(), expected);
+        }
+    }
+}

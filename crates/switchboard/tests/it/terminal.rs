@@ -1,0 +1,76 @@
+//! `switchboard run` where somebody sits at a terminal.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::agent_program::Place;
+
+/// Runs the program at a terminal where these lines are typed; gives its exit code and all that was shown.
+fn typed(arguments: &[&str], lines: &[&str]) -> (i32, String) {
+    let place = Place::new();
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let path = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+    let open = || OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut command = place.command(arguments);
+    command.env("NO_COLOR", "1").env("TERM", "dumb").stdin(open()).stdout(open()).stderr(open());
+    let mut child = command.spawn().unwrap();
+    // What it holds of the terminal must go, so that the end of the program is the end of the output.
+    drop(command);
+    let mut terminal = File::from(terminal);
+    terminal.write_all(lines.concat().as_bytes()).unwrap();
+    let mut shown = Vec::new();
+    let mut piece = [0; 4096];
+    while let Ok(length @ 1..) = terminal.read(&mut piece) {
+        shown.extend_from_slice(&piece[..length]);
+    }
+    (child.wait().unwrap().code().unwrap(), String::from_utf8_lossy(&shown).replace('\r', ""))
+}
+
+/// Without white space, since a message is broken into lines.
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
+#[test]
+fn a_form_is_filled_in_field_by_field() {
+    for version in [&[][..], &["--protocol", "1"]] {
+        let agent = [&["--", env!("CARGO_BIN_EXE_switchboard"), "demo-agent"], version].concat();
+        let arguments = [&["run", "form", "--timeout", "50"], &*agent].concat();
+        let lines = ["\n", "Ann\n", "1\n", "\n", "2\n", "0.5\n", "y\n", "Monday, 2\n"];
+        let (code, shown) = typed(&arguments, &lines);
+        assert_eq!(code, 0, "{shown}");
+        for words in ["Who are you?", "this field is required", "[2] green", "at most 1", "sent"] {
+            assert!(shown.contains(words), "{words} in {shown}");
+        }
+        let sent = r#"{"name":"Ann","colour":"red","size":5,"share":0.5,"ready":true,"days":["mo","tu"]}"#;
+        assert!(in_one_line(&shown).contains(sent), "{shown}");
+    }
+}
+
+#[test]
+fn data_can_be_refused() {
+    for (scenario, line, words) in [
+        ("form", "/decline\n", "You would rather not say."),
+        ("form", "/cancel\n", "No answer."),
+        ("page", "no\n", "You would rather not say."),
+        ("page", "yes\n", r#"You sent {"action":"accept"}"#),
+    ] {
+        let (code, shown) = typed(&["run", "demo", scenario, "--timeout", "50"], &[line]);
+        assert_eq!(code, 0, "{shown}");
+        assert!(in_one_line(&shown).contains(&in_one_line(words)), "{scenario} {line:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_permission_is_asked_for() {
+    for (line, code, words) in [("y\n", 0, "Then I go on."), ("2\n", 5, "Then I stop.")] {
+        let (ended, shown) = typed(&["run", "demo", "ask", "--timeout", "50"], &["maybe\n", line]);
+        assert_eq!(ended, code, "{shown}");
+        assert!(shown.contains("please type the number of an option"), "{shown}");
+        assert!(in_one_line(&shown).contains(&in_one_line(words)), "{shown}");
+    }
+}
