@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Handled, Moment, Output, Policy, Side, Version};
+use switchboard_protocol::Revision;
 use switchboard_protocol::rpc::Message;
-use switchboard_protocol::{Revision, Wire};
 
 /// What may come out for each byte that goes in: history may be asked for again and again.
 const PROPORTION: usize = 2000;

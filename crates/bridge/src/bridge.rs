@@ -143,8 +143,9 @@ impl Bridge {
         };
         for entry in entries {
             let text = entry.get();
-            if text.starts_with('[') {
-                self.shared.refuse(from, &RequestId::Null, codes::INVALID_REQUEST, "a batch in a batch");
+            if Message::decode(text, Revision::Any).is_err() {
+                let reason = "no message in a batch";
+                self.shared.refuse(from, &RequestId::Null, codes::INVALID_REQUEST, reason);
             } else if self.handle_one(from, text) == Handled::Forward {
                 self.shared.send(from.other(), text.replace(['\n', '\r'], " "));
             }
@@ -374,12 +375,13 @@ fn answers(line: &str, id: &RequestId<'_>) -> bool {
     matches!(Message::decode(line, Revision::Any), Ok(Message::Response(response)) if response.id == *id)
 }
 
-/// Keeps what the client says before its handshake is answered. Answers pass: the agent may wait for them.
+/// Keeps what the client says before its handshake is answered. Answers pass, for the agent may wait for them, and so
+/// does what is no message.
 fn hold(opening: &mut Opening, line: &str, shared: &mut Shared) -> Handled {
     let request = match Message::decode(line, Revision::Any) {
-        Ok(Message::Response(_)) => return Handled::Forward,
+        Ok(Message::Response(_)) | Err(_) => return Handled::Forward,
         Ok(Message::Request(request)) => Some(request.id),
-        Ok(Message::Notification(_)) | Err(_) => None,
+        Ok(Message::Notification(_)) => None,
     };
     if opening.held.len() < MAX_HELD {
         opening.held.push(line.to_owned());

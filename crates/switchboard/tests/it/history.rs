@@ -203,3 +203,28 @@ fn an_agent_of_version_2_without_them_gets_list_and_resume() {
         client.end();
     }
 }
+
+#[test]
+fn an_agent_of_version_1_that_can_resume_but_not_load_remembers_and_keeps_its_id() {
+    let agent = VERSION_1
+        .replace(r#""agentCapabilities":{}"#, r#""agentCapabilities":{"sessionCapabilities":{"resume":{}}}"#)
+        .replace(
+            "    *'\"session/prompt\"'*)",
+            r#"    *'"session/resume"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{}}' ;;
+    *'"session/prompt"'*)"#,
+        );
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.sqlite3");
+    let store = store.to_str().unwrap();
+    let (mut client, _) = Client::start(store, &agent, 1);
+    let session = client.new_session();
+    client.prompt(&session, "first");
+    client.end();
+    let (mut client, introduction) = Client::start(store, &agent, 1);
+    assert_eq!(introduction["agentCapabilities"]["loadSession"], true);
+    let history = client.load(&session);
+    assert_eq!(words(&history, "user_message_chunk"), ["first"]);
+    assert_eq!(words(&history, "agent_message_chunk"), [format!("heard in {session}")]);
+    assert_eq!(client.prompt(&session, "second"), format!("heard in {session}"));
+    client.end();
+}
