@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use switchboard_bridge::{
     Bridge, BridgeOptions, Dialect, Handled, Loss, Moment, Output, Severity, Side, Version,
 };
+use switchboard_protocol::Revision;
+use switchboard_protocol::rpc::Message;
 use switchboard_store::{About, Channel};
 use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Outbox, OutboxOptions, Program, SharedText,
@@ -168,6 +170,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         record,
         history,
         terminal_events,
+        unanswered: 0,
     };
     service.run(output, child).await
 }
@@ -248,6 +251,8 @@ struct Service {
     record: Option<Recorded>,
     history: Option<History>,
     terminal_events: mpsc::Receiver<TerminalEvent>,
+    /// How many requests of the client wait for an answer.
+    unanswered: usize,
 }
 
 /// What is recorded: the side that speaks version 2, and the other one beside it. A file gets what the client
@@ -283,6 +288,10 @@ impl Recorded {
     }
 }
 
+/// How long the agent may take for answers after the client has said all that it has to say: it may be a script that
+/// still reads.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
+
 /// Why the service ends.
 enum End {
     /// The client closed its side.
@@ -299,10 +308,14 @@ impl Service {
     ) -> Result<Outcome, CommandError> {
         let mut from_client = LineReader::new(stdio::input(), DEFAULT_MESSAGE_LIMIT);
         let mut from_agent = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
+        let mut farewell = None;
         let end = loop {
             self.to_client.send_ready();
             self.to_agent.send_ready();
             if self.to_client.closed {
+                break End::Client;
+            }
+            if farewell.is_some() && self.unanswered == 0 {
                 break End::Client;
             }
             if self.to_agent.closed {
@@ -322,13 +335,17 @@ impl Service {
                             self.frame(Side::Agent, frame);
                         }
                     }
+                    Ok(None) | Err(_) if farewell.is_some() => break End::Client,
                     Ok(None) => break End::Agent("it closed its output".to_owned()),
                     Err(error) => break End::Agent(error.to_string()),
                 },
-                frame = from_client.next(), if self.to_agent.has_room() => match frame {
+                frame = from_client.next(), if farewell.is_none() && self.to_agent.has_room() => match frame {
                     Ok(Some(frame)) => self.frame(Side::Client, frame),
-                    Ok(None) | Err(_) => break End::Client,
+                    Ok(None) | Err(_) => farewell = Some(tokio::time::Instant::now() + LAST_ANSWERS),
                 },
+                () = stdio::sleep_until(farewell), if farewell.is_some() => {
+                    break End::Client;
+                }
                 () = self.to_client.send_first() => {}
                 () = self.to_agent.send_first() => {}
                 Some(event) = self.terminal_events.recv() => self.terminal_event(event),
@@ -365,6 +382,9 @@ impl Service {
                 return;
             }
         };
+        if from == Side::Client && matches!(Message::decode(&line, Revision::Any), Ok(Message::Request(_))) {
+            self.unanswered += 1;
+        }
         let history = self.history.as_mut().filter(|_| from == Side::Agent);
         match history.and_then(|history| history.take_of_agent(&line)) {
             Some(steps) => self.follow(steps),
@@ -406,7 +426,12 @@ impl Service {
 
     fn send(&mut self, to: Side, line: Waiting) {
         match to {
-            Side::Client => self.to_client.waiting.push_back(line),
+            Side::Client => {
+                if is_answer(line.text()) {
+                    self.unanswered = self.unanswered.saturating_sub(1);
+                }
+                self.to_client.waiting.push_back(line);
+            }
             Side::Agent => {
                 match self.history.as_mut().and_then(|history| history.take_for_agent(line.text())) {
                     Some(steps) => self.follow(steps),
@@ -512,6 +537,13 @@ impl Service {
             None => Ok(Outcome::Fine),
         }
     }
+}
+
+/// Whether a line is an answer. Of those that are not, nearly all say so at once.
+fn is_answer(line: &str) -> bool {
+    let head = &line.as_bytes()[..line.len().min(64)];
+    !head.windows(8).any(|word| word == b"\"method\"")
+        && matches!(Message::decode(line, Revision::Any), Ok(Message::Response(_)))
 }
 
 fn name_of(side: Side) -> &'static str {

@@ -277,3 +277,23 @@ fn a_program_that_is_not_there_is_told() {
     assert_eq!(switchboard(&["bridge"], b"").code, 2);
     assert_eq!(switchboard(&["bridge", "nobody"], b"").code, 2);
 }
+
+#[test]
+fn a_script_that_has_said_all_still_gets_its_answers() {
+    let lines = [
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}),
+        json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/", "mcpServers": []}}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "session/prompt",
+            "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "hi"}]}}),
+    ];
+    let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let run = switchboard(&["bridge", "--", "sh", "-c", AGENT], input.as_bytes());
+    let answered: Vec<Value> = run
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|message| message.get("method").is_none())
+        .map(|message| message["id"].clone())
+        .collect();
+    assert_eq!(answered, [json!(0), json!(1), json!(2)], "{}", run.stderr);
+}

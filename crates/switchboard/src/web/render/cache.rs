@@ -50,7 +50,7 @@ impl Generations {
 
 impl RenderCache {
     /// The part with a key, rendered from a source unless it is known. The source has to hold all that the HTML
-    /// depends on.
+    /// depends on, also a word for how it is rendered: the same value may be shown in several ways.
     pub(super) fn part(&self, key: &str, source: impl Hash, render: impl FnOnce() -> Markup) -> Part {
         let source = self.hasher.hash_one((key, source));
         if let Some(part) = self.lock().get(source) {

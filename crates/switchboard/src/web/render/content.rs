@@ -27,7 +27,7 @@ const SOUNDS: [&str; 10] = [
 
 /// A block as a part of its own.
 pub(super) fn part(key: &str, block: &v2::ContentBlock<'static>, cache: &RenderCache) -> Part {
-    cache.part(key, block, || html! { div.p.block data-part=(key) { (self::block(key, block)) } })
+    cache.part(key, ("block", block), || html! { div.p.block data-part=(key) { (self::block(key, block)) } })
 }
 
 fn block(key: &str, block: &v2::ContentBlock<'_>) -> Markup {

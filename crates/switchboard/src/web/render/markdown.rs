@@ -1,6 +1,7 @@
-//! Markdown as parts, one for each top-level block.
+//! Markdown as parts, about one for each top-level block.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
@@ -15,6 +16,11 @@ const DEEPEST: usize = 40;
 /// A line with more quote and list markers than this makes no sense, and would cost the parser its square.
 const MOST_MARKERS: usize = 32;
 
+/// A part with less source than this takes in the next block too.
+const PART_BYTES: usize = 256;
+/// A group of blocks with more escaped characters than this is shown as text.
+const MOST_REFERENCES: usize = 4000;
+
 /// The parts of a text. Their keys are `prefix` and a number.
 pub(super) fn parts(prefix: &str, text: &str, cache: &RenderCache) -> Vec<Part> {
     if is_too_deep(text) {
@@ -25,36 +31,60 @@ pub(super) fn parts(prefix: &str, text: &str, cache: &RenderCache) -> Vec<Part> 
     }
     let parser = Parser::new_ext(text, options());
     let references = references(&parser);
-    let mut parts = Vec::new();
-    let mut events = parser.into_offset_iter();
-    while let Some((event, range)) = events.next() {
-        let key = format!("{prefix}-{}", parts.len());
-        let is_block = matches!(event, Event::Start(_));
-        let is_code = matches!(event, Event::Start(Tag::CodeBlock(_)));
-        let mut rendered = false;
-        let part = cache.part(&key, ("markdown", &text[range], &references), || {
-            let mut writer = Writer::default();
-            let mut depth = usize::from(is_block);
-            writer.event(event);
-            while depth > 0 {
-                let Some((event, _)) = events.next() else { break };
-                depth = depth_after(depth, &event);
-                writer.event(event);
+    let part = |(number, group): (usize, Group<'_>)| {
+        let key = format!("{prefix}-{number}");
+        let source = &text[group.range.clone()];
+        cache.part(&key, ("markdown", source, &references), || {
+            html! { div.p.md data-part=(key) { (group.render(source)) } }
+        })
+    };
+    groups(parser).into_iter().enumerate().map(part).collect()
+}
+
+/// Blocks that make one part: mostly one, but short ones go together, so that a text of nothing but short lines does
+/// not become thousands of parts.
+struct Group<'t> {
+    range: Range<usize>,
+    events: Vec<Event<'t>>,
+    is_code: bool,
+}
+
+fn groups<'t>(parser: Parser<'t>) -> Vec<Group<'t>> {
+    let mut groups: Vec<Group<'t>> = Vec::new();
+    let mut depth = 0;
+    for (event, range) in parser.into_offset_iter() {
+        if depth == 0 {
+            let is_code = matches!(event, Event::Start(Tag::CodeBlock(_)));
+            match groups.last_mut() {
+                Some(last) if !is_code && !last.is_code && last.range.len() < PART_BYTES => {
+                    last.range.end = range.end;
+                }
+                _ => groups.push(Group { range, events: Vec::new(), is_code }),
             }
-            rendered = true;
-            let html = writer.finish();
-            // Code is only text, and there may be much of it.
-            let html = if is_code { PreEscaped(html) } else { sanitize::clean(&html) };
-            html! { div.p.md data-part=(key) { (html) } }
-        });
-        let mut depth = if rendered { 0 } else { usize::from(is_block) };
-        while depth > 0 {
-            let Some((event, _)) = events.next() else { break };
-            depth = depth_after(depth, &event);
         }
-        parts.push(part);
+        depth = depth_after(depth, &event);
+        if let Some(group) = groups.last_mut() {
+            group.events.push(event);
+        }
     }
-    parts
+    groups
+}
+
+impl Group<'_> {
+    fn render(self, source: &str) -> Markup {
+        let mut writer = Writer::default();
+        self.events.into_iter().for_each(|event| writer.event(event));
+        let html = writer.finish();
+        // Code is only text, and there may be much of it.
+        if self.is_code {
+            return PreEscaped(html);
+        }
+        // The sanitiser is slow with these, and so many of them are no words.
+        if html.bytes().filter(|byte| *byte == b'&').count() > MOST_REFERENCES {
+            return html! { pre { (visible(source)) } };
+        }
+        sanitize::clean(&html)
+    }
 }
 
 /// A whole text as one piece, where parts would be too much.

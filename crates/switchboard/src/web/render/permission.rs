@@ -111,7 +111,7 @@ fn call_subject(snapshot: &Snapshot, call: &switchboard_session::ToolCall, cache
     let mut parts = vec![Part::new("subject", html)];
     parts.extend(tool_call::body(snapshot, call, cache));
     if let Some(input) = call.raw_input() {
-        parts.push(cache.part("input", json::source(input.as_str()), || {
+        parts.push(cache.part("input", ("open", json::source(input.as_str())), || {
             html! { div.p.raws data-part="input" { p.dim { "Raw input" } (json::block(input.as_str())) } }
         }));
     }

@@ -24,7 +24,7 @@ pub(super) fn tool_call(snapshot: &Snapshot, call: &ToolCall, cache: &RenderCach
         [("input", "Raw input", call.raw_input()), ("output", "Raw output", call.raw_output())]
     {
         if let Some(value) = value {
-            parts.push(cache.part(key, json::source(value.as_str()), || {
+            parts.push(cache.part(key, ("folded", json::source(value.as_str())), || {
                 html! { div.p.raws data-part=(key) { (json::folded(label, key, value.as_str())) } }
             }));
         }
@@ -72,7 +72,7 @@ fn item(snapshot: &Snapshot, key: &str, item: &v2::ToolCallContent<'static>, cac
                 },
             ),
         },
-        v2::ToolCallContent::Unknown(unknown) => cache.part(key, item, || {
+        v2::ToolCallContent::Unknown(unknown) => cache.part(key, ("unknown", item), || {
             let json = item.encode(Revision::Any);
             html! { div.p.block data-part=(key) { (content::unknown("content", &unknown.tag, &json)) } }
         }),

@@ -39,14 +39,12 @@ fn the_agent_is_shown_as_markdown() {
     <header class="p head" data-part="head">
     <span class="who">Agent</span></header>
     <div class="p md" data-part="b0-0">
-    <p>Two <strong>words</strong>.</p></div>
-    <div class="p md" data-part="b0-1">
+    <p>Two <strong>words</strong>.</p>
     <ol>
     <li>
     <code>a&lt;b</code></li>
     <li>
-    <a href="https://example.org" title="https://example.org" rel="noopener noreferrer nofollow" target="_blank">x</a></li></ol></div>
-    <div class="p md" data-part="b0-2">
+    <a href="https://example.org" title="https://example.org" rel="noopener noreferrer nofollow" target="_blank">x</a></li></ol>
     <div class="tbl">
     <table>
     <thead>
@@ -57,7 +55,7 @@ fn the_agent_is_shown_as_markdown() {
     <tr>
     <td>1</td>
     <td class="ar">2</td></tr></tbody></table></div></div>
-    <div class="p md" data-part="b0-3">
+    <div class="p md" data-part="b0-1">
     <pre data-lang="c++">
     <code>x &lt; y
     </code></pre></div>
@@ -275,6 +273,19 @@ fn a_permission_shows_the_exact_command_and_what_each_answer_means() {
     <li>
     <strong>No (chosen)</strong> <span class="dim">reject once</span></li></ul></details></div>
     "#);
+}
+
+#[test]
+fn what_a_permission_is_about_is_open_also_where_the_call_is_folded() {
+    let call = tool_call("c", json!({"title": "t", "rawInput": {"force": true}}));
+    let fields = json!({
+        "title": "Do it?", "subject": {"type": "tool_call", "toolCall": {"toolCallId": "c"}},
+        "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}],
+    });
+    let shown = shown(&[call, permission("p".into(), fields)]);
+    let inputs: Vec<&str> = shown.split("data-part=\"input\"").skip(1).collect();
+    assert!(inputs[0].contains("<details") && inputs[0].contains("\"force\""), "{shown}");
+    assert!(!inputs[1].contains("<details") && inputs[1].contains("\"force\""), "{shown}");
 }
 
 #[test]

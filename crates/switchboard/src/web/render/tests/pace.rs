@@ -42,7 +42,7 @@ fn while_text_streams_only_its_last_block_is_rendered_anew() {
         assert!(changed <= 1, "{changed} parts changed at {number}");
         before = after;
     }
-    assert_eq!(before.len(), 401);
+    assert!((30..100).contains(&before.len()), "{} parts", before.len());
 }
 
 #[test]
@@ -74,8 +74,9 @@ fn a_long_message_shows_its_end_and_offers_the_rest() {
     let mut shown = String::new();
     let mut keys: Vec<&str> = Vec::new();
     for part in pages.iter().rev().flatten().filter(|part| part.key.starts_with('b')) {
-        let inner = part.html.split("<p>").nth(1).unwrap().split("</p>").next().unwrap();
-        let _ = write!(shown, "{inner} ");
+        for paragraph in part.html.split("<p>").skip(1) {
+            let _ = write!(shown, "{} ", paragraph.split("</p>").next().unwrap());
+        }
         keys.push(&part.key);
     }
     let mismatch =
