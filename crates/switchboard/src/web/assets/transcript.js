@@ -152,15 +152,14 @@ export class Transcript {
     this.duration(entry);
   }
 
-  // Earlier pages of a long message go above the button that asked for them.
+  // Earlier pages of a long message take the place of the button that asked for them, inside its part: a frame that
+  // replaces the part, because the message has grown, brings the button back.
   putEarlier(button, pieces) {
     const part = button.closest("[data-part]") ?? button;
-    for (const html of pieces) {
-      const made = elementOf(html);
-      made.dataset.earlier = "";
-      part.before(made);
-    }
-    part.remove();
+    const made = pieces.map(elementOf);
+    made.forEach((it) => (it.dataset.earlier = ""));
+    if (part.dataset.earlier === undefined) part.replaceChildren(...made);
+    else part.replaceWith(...made);
   }
 
   duration(entry) {
