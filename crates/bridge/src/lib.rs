@@ -40,6 +40,7 @@ mod elements;
 mod error;
 mod host;
 mod loss;
+mod map;
 mod metadata;
 mod options;
 mod passage;

@@ -1,6 +1,8 @@
 //! Sessions by id, only so many of them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use crate::map::HashMap;
 
 use switchboard_protocol::AbsolutePath;
 
@@ -20,7 +22,7 @@ pub(crate) struct Sessions<S> {
 
 impl<S: Default> Sessions<S> {
     pub(crate) fn new(limit: usize) -> Self {
-        Sessions { known: HashMap::new(), order: VecDeque::new(), limit: limit.max(1) }
+        Sessions { known: HashMap::default(), order: VecDeque::new(), limit: limit.max(1) }
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<&S> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, TryAcquireError, watch};
 use tokio::time::sleep;
 
 use crate::{ClosureCause, Direction, Tap};
@@ -122,6 +122,18 @@ impl Outbox {
     /// Queues a line, its end added here; waits while the queue is full. The text must hold no line break.
     pub async fn send(&self, line: &str) -> Result<(), ClosureCause> {
         self.queue(line).await.map(drop)
+    }
+
+    /// Queues a line where there is room for it now. Tells whether there was.
+    pub fn try_send(&self, line: &str) -> Result<bool, ClosureCause> {
+        let queue = &self.handle.0;
+        let wanted = (line.len() + 1).min(queue.limit);
+        match queue.room.try_acquire_many(u32::try_from(wanted).unwrap_or(u32::MAX)) {
+            Ok(permit) => permit.forget(),
+            Err(TryAcquireError::NoPermits) => return Ok(false),
+            Err(TryAcquireError::Closed) => return Err(self.end()),
+        }
+        queue.append(line, wanted).map(|_| true).ok_or_else(|| self.end())
     }
 
     pub(crate) async fn queue(&self, line: &str) -> Result<Position, ClosureCause> {

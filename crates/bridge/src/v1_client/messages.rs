@@ -1,6 +1,8 @@
 //! Messages. Version 1 can only add to them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use crate::map::HashMap;
 
 use switchboard_protocol::{Field, Meta, Revision, Text, Wire, v1, v2};
 

@@ -1,7 +1,9 @@
 //! Tool calls. Version 1 has their content replaced as a whole, so that growing content is told now and then: when
 //! it has grown by a good part since, when some time has passed, and in the end.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use crate::map::HashMap;
 
 use switchboard_protocol::{Field, Revision, Text, Wire, v1, v2};
 

@@ -9,7 +9,9 @@ mod sessions;
 mod tool_calls;
 mod turn;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use crate::map::HashMap;
 
 use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response};
 use switchboard_protocol::{Revision, Text, Wire, v1, v2};

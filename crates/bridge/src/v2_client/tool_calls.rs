@@ -1,6 +1,8 @@
 //! Tool calls. Version 1 agents send all content again and again; what is new in it is appended.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use crate::map::HashMap;
 
 use switchboard_diff::FileAtHand;
 use switchboard_protocol::{Base64, Field, Meta, Raw, Revision, Text, Wire, v1, v2};

@@ -8,8 +8,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use switchboard_bridge::{
@@ -170,6 +168,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         record,
         history,
         terminal_events,
+        now: Moment(0),
         unanswered: 0,
     };
     service.run(output, child).await
@@ -218,11 +217,10 @@ impl Way {
     /// Sends what can be sent at once.
     fn send_ready(&mut self) {
         while let Some(line) = self.waiting.front() {
-            let sent = pin!(self.outbox.send(line.text())).poll(&mut Context::from_waker(Waker::noop()));
-            match sent {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => self.closed = true,
-                Poll::Pending => return,
+            match self.outbox.try_send(line.text()) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => self.closed = true,
             }
             self.waiting.pop_front();
         }
@@ -251,6 +249,7 @@ struct Service {
     record: Option<Recorded>,
     history: Option<History>,
     terminal_events: mpsc::Receiver<TerminalEvent>,
+    now: Moment,
     /// How many requests of the client wait for an answer.
     unanswered: usize,
 }
@@ -325,6 +324,7 @@ impl Service {
             tokio::select! {
                 frame = from_agent.next(), if self.to_client.has_room() => match frame {
                     Ok(Some(frame)) => {
+                        self.look_at_clock();
                         self.frame(Side::Agent, frame);
                         for _ in 0..TURN {
                             // First the room: a frame that was taken must not be dropped.
@@ -340,7 +340,10 @@ impl Service {
                     Err(error) => break End::Agent(error.to_string()),
                 },
                 frame = from_client.next(), if farewell.is_none() && self.to_agent.has_room() => match frame {
-                    Ok(Some(frame)) => self.frame(Side::Client, frame),
+                    Ok(Some(frame)) => {
+                        self.look_at_clock();
+                        self.frame(Side::Client, frame);
+                    }
                     Ok(None) | Err(_) => farewell = Some(tokio::time::Instant::now() + LAST_ANSWERS),
                 },
                 () = stdio::sleep_until(farewell), if farewell.is_some() => {
@@ -350,8 +353,8 @@ impl Service {
                 () = self.to_agent.send_first() => {}
                 Some(event) = self.terminal_events.recv() => self.terminal_event(event),
                 () = stdio::sleep_until(deadline) => {
-                    let now = self.now();
-                    self.bridge.tick(now);
+                    self.look_at_clock();
+                    self.bridge.tick(self.now);
                     self.collect();
                 }
             }
@@ -359,8 +362,9 @@ impl Service {
         self.end(end, child).await
     }
 
-    fn now(&self) -> Moment {
-        Moment(self.start.elapsed().as_millis() as u64)
+    /// Looks at the clock. Once for all lines that came together: they came at the same time.
+    fn look_at_clock(&mut self) {
+        self.now = Moment(self.start.elapsed().as_millis() as u64);
     }
 
     fn instant(&self, moment: Moment) -> tokio::time::Instant {
@@ -403,7 +407,7 @@ impl Service {
 
     /// Takes a line that came from one side.
     fn line(&mut self, from: Side, line: Waiting) {
-        let handled = self.bridge.handle(from, line.text(), self.now());
+        let handled = self.bridge.handle(from, line.text(), self.now);
         if handled == Handled::Done {
             self.record(from, from, line.text());
         }
@@ -442,7 +446,8 @@ impl Service {
     }
 
     fn terminal_event(&mut self, event: TerminalEvent) {
-        let now = self.now();
+        self.look_at_clock();
+        let now = self.now;
         match event {
             TerminalEvent::Output { terminal_id, bytes } => {
                 self.bridge.terminal_output(&terminal_id, &bytes, now);

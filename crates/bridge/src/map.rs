@@ -1,0 +1,4 @@
+//! Maps on the way of every message.
+
+/// A map whose keys peers choose: seeded anew in every process, and fast for short keys.
+pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
