@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use switchboard_session::{Conversation, Moment};
-use switchboard_store::{About, Item, Record, Store, StoreError};
+use switchboard_store::{About, Item, Record, Store, StoreError, Summary};
 use tokio::sync::watch;
 
 use super::trace::{Trace, fold, sender};
@@ -16,10 +16,18 @@ const POLL: Duration = Duration::from_millis(250);
 /// How many records are folded before others may look.
 const BATCH: usize = 512;
 
+/// From so many records on, the end of a recording is shown before all of it is read.
+const LONG: u64 = 20_000;
+
+/// How many entries of the end are shown then.
+const PREVIEW: usize = 100;
+
 pub(crate) struct Room {
     pub(crate) id: String,
     store: Store,
     trace: Mutex<Trace>,
+    /// The end of the sessions, while a long recording is being read.
+    preview: Mutex<Option<Conversation>>,
     changed: watch::Sender<u64>,
     /// Who takes part and where, as far as the store knows it.
     pub(crate) about: About,
@@ -38,6 +46,7 @@ impl Room {
             id: id.to_owned(),
             store: store.clone(),
             trace: Mutex::new(trace),
+            preview: Mutex::new(None),
             changed: watch::Sender::new(0),
             about,
             failure: Mutex::new(None),
@@ -52,7 +61,7 @@ impl Room {
             Arc::new(Room::new(&summary.id, store, Trace::new(summary.protocol), summary.about.clone()));
         let (weak, store) = (Arc::downgrade(&room), store.clone());
         let spawned = std::thread::Builder::new().name("recording".to_owned()).spawn(move || {
-            if let Err(error) = follow(&weak, &store, &summary.id)
+            if let Err(error) = follow(&weak, &store, &summary)
                 && let Some(room) = weak.upgrade()
             {
                 room.fail(error.to_string());
@@ -66,6 +75,11 @@ impl Room {
 
     pub(crate) fn trace(&self) -> MutexGuard<'_, Trace> {
         self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The end of the sessions, while a long recording is being read. Positions in it are not those of the whole.
+    pub(crate) fn preview(&self) -> MutexGuard<'_, Option<Conversation>> {
+        self.preview.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a record.
@@ -149,7 +163,15 @@ impl Room {
 }
 
 /// Reads a recording into a room, and goes on while there is somebody in it.
-fn follow(room: &Weak<Room>, store: &Store, id: &str) -> Result<(), StoreError> {
+fn follow(room: &Weak<Room>, store: &Store, summary: &Summary) -> Result<(), StoreError> {
+    let id = &*summary.id;
+    if summary.length >= LONG && summary.protocol != 1 {
+        let end = store.window(id, None, PREVIEW)?.conversation;
+        if let Some(room) = room.upgrade() {
+            *room.preview() = Some(end);
+            room.touch();
+        }
+    }
     let mut next = 0;
     let mut batch = Vec::with_capacity(BATCH);
     let take = |batch: &mut Vec<Record>| -> bool {
@@ -170,6 +192,10 @@ fn follow(room: &Weak<Room>, store: &Store, id: &str) -> Result<(), StoreError> 
     }
     if !take(&mut batch) {
         return Ok(());
+    }
+    if let Some(room) = room.upgrade() {
+        *room.preview() = None;
+        room.touch();
     }
     let mut tail = store.follow(id, next)?;
     while room.strong_count() > 0 {

@@ -77,6 +77,8 @@ pub(crate) struct View {
     pub(crate) room: Option<Arc<Room>>,
     pub(crate) session: String,
     at: Option<(usize, Snapshot)>,
+    /// Whether the tab has been shown the end of a recording that was not read yet.
+    was_preview: bool,
     window: Range<usize>,
     seen: HashMap<usize, Seen>,
     panels: HashMap<&'static str, u64>,
@@ -95,6 +97,7 @@ impl View {
             room: None,
             session: String::new(),
             at: None,
+            was_preview: false,
             window: 0..0,
             seen: HashMap::new(),
             panels: HashMap::new(),
@@ -149,8 +152,18 @@ impl View {
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         match &self.at {
             Some((_, snapshot)) => Some(snapshot.clone()),
-            None => self.room.as_ref()?.trace().session(&self.session).map(Session::snapshot),
+            None => self.preview().or_else(|| self.whole()),
         }
+    }
+
+    fn preview(&self) -> Option<Snapshot> {
+        let session = (!self.session.is_empty()).then_some(&*self.session);
+        let preview = self.room.as_ref().filter(|_| self.at.is_none())?.preview();
+        preview.as_ref()?.session(session).map(Session::snapshot)
+    }
+
+    fn whole(&self) -> Option<Snapshot> {
+        self.room.as_ref()?.trace().session(&self.session).map(Session::snapshot)
     }
 
     /// Whether there is more to tell than one frame holds.
@@ -162,7 +175,14 @@ impl View {
     pub(crate) fn frame(&mut self, app: &App) -> Frame {
         self.choose_session(app);
         let live = self.live(app);
-        let snapshot = self.snapshot();
+        let preview = self.preview();
+        if self.was_preview && preview.is_none() {
+            // From here on, positions are those of the whole session.
+            self.window = 0..0;
+            self.forget();
+        }
+        self.was_preview = preview.is_some();
+        let snapshot = preview.or_else(|| self.snapshot());
         let rows = self.room.as_ref().map_or(0, |room| room.trace().rows().len());
         let mut panels = HashMap::new();
         let made = panels::all(app, self.room.as_deref(), live.as_deref(), &self.session, snapshot.as_ref());
@@ -202,9 +222,11 @@ impl View {
         if self.session.is_empty()
             && let Some(room) = &self.room
         {
-            let trace = room.trace();
-            let last = trace.sessions().filter_map(|(id, _)| id).last();
-            self.session = last.unwrap_or_default().to_owned();
+            let last = match &*room.preview() {
+                Some(preview) => preview.sessions().filter_map(|(id, _)| id).last().map(str::to_owned),
+                None => room.trace().sessions().filter_map(|(id, _)| id).last().map(str::to_owned),
+            };
+            self.session = last.unwrap_or_default();
         }
     }
 
@@ -255,7 +277,8 @@ impl View {
                 })
                 .collect();
             let frame = render::frame(entry);
-            let times = self.room.as_ref().map(|room| room.trace().times(&self.session, position));
+            let room = self.room.as_ref().filter(|_| !self.was_preview);
+            let times = room.map(|room| room.trace().times(&self.session, position));
             let times = times.unwrap_or_default();
             let runs = is_live
                 && entry.as_tool_call().is_some_and(|call| {
@@ -302,5 +325,49 @@ impl Asked<'_> {
         };
         let prefix = hash(&id.encode(Revision::Any));
         parts.into_iter().map(move |part| Part { key: format!("asked-{prefix:x}-{}", part.key), ..part })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::web::remembered::Remembered;
+    use switchboard_session::{Conversation, Moment, Side};
+    use switchboard_store::{Channel, Record, Store};
+    use switchboard_transport::Program;
+
+    fn chunk(message: usize) -> String {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","messageId":"m-{message}","content":{{"type":"text","text":"word"}}}}}}}}"#
+        )
+    }
+
+    #[test]
+    fn a_frame_has_what_changed_and_the_end_of_a_long_recording_gives_way_to_the_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
+        let room = Room::live("r", &store);
+        for message in 0..50 {
+            room.push(&Record::new(Channel::ToClient, chunk(message)));
+        }
+        let mut end = Conversation::new(Revision::Any);
+        end.read(&chunk(49), Some(Side::Agent), Moment(0)).unwrap();
+        *room.preview() = Some(end);
+        let (program, folder) = (Program::new("true"), folder.path().to_owned());
+        let app = App::new(store, program, "agent".into(), folder, Remembered::default());
+        let mut view = View::new();
+        view.look(Some(Arc::clone(&room)), String::new());
+        let frame = view.frame(&app);
+        assert_eq!((frame.session.as_str(), frame.length, frame.fresh), ("s", 1, true));
+
+        *room.preview() = None;
+        let frame = view.frame(&app);
+        assert_eq!((frame.length, frame.fresh, frame.entries.len()), (50, true, 0));
+        view.set_window(40, 60);
+        assert_eq!(view.frame(&app).entries.len(), 10);
+        assert_eq!(view.frame(&app).entries.len(), 0, "nothing has changed");
+        room.push(&Record::new(Channel::ToClient, chunk(45)));
+        let changed: Vec<usize> = view.frame(&app).entries.iter().map(|entry| entry.position).collect();
+        assert_eq!(changed, [45]);
     }
 }
