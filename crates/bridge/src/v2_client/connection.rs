@@ -52,7 +52,8 @@ impl V2Client {
         else {
             return;
         };
-        if answer.protocol_version != 1 && !is_held_to_first {
+        // Some agents of version 1 say 2: what counts is the shape of the answer.
+        if !matches!(answer.protocol_version, 1 | 2) && !is_held_to_first {
             let message =
                 format!("asked for version 1, the agent answers in version {}", answer.protocol_version);
             return shared.refuse(Side::Client, id, codes::UNSUPPORTED_PROTOCOL_VERSION, message);
