@@ -65,6 +65,20 @@ impl Words {
     }
 }
 
+/// Whether a line, spelled as nearly all agents spell it, is a piece of what the agent says or thinks. There are very
+/// many of those, and the dialects spell them alike.
+fn is_chunk_of_agent(line: &str) -> bool {
+    let update = || {
+        let rest =
+            line.strip_prefix(r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":""#)?;
+        let (id, rest) = rest.split_once('"')?;
+        let kind = rest.strip_prefix(r#","update":{"sessionUpdate":"agent_"#)?;
+        let is_chunk = ["message_chunk\"", "thought_chunk\""].iter().any(|word| kind.starts_with(word));
+        (is_chunk && !id.contains('\\')).then_some(())
+    };
+    update().is_some()
+}
+
 fn has(line: &str, word: &Finder<'_>) -> bool {
     word.find(line.as_bytes()).is_some()
 }
@@ -116,6 +130,11 @@ impl Passage {
     }
 
     fn agent_call(&mut self, line: &str, shared: &mut Shared) -> Handled {
+        let peers = &shared.peers;
+        let may_rewrite_metadata = peers.agent_dialect.is_some() && peers.client_dialect.is_some();
+        if !may_rewrite_metadata && is_chunk_of_agent(line) {
+            return Handled::Forward;
+        }
         if !self.prompts.is_empty() && has(line, &self.words.user_message) {
             self.remember_echo(line);
         }
@@ -275,4 +294,32 @@ fn dialect_of(line: &str) -> Option<Dialect> {
             _ => None,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_chunk_of_agent;
+
+    #[test]
+    fn only_a_chunk_spelled_as_usual_needs_no_look() {
+        let line = |id: &str, update: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{id}","update":{{{update}}}}}}}"#
+            )
+        };
+        let chunk = r#""sessionUpdate":"agent_message_chunk","messageId":"m""#;
+        assert!(is_chunk_of_agent(&line("s", chunk)));
+        assert!(is_chunk_of_agent(&line("s", r#""sessionUpdate":"agent_thought_chunk""#)));
+        let hidden =
+            r#""sessionUpdate":"tool_call_update","rawInput":{"sessionUpdate":"agent_message_chunk"}"#;
+        for other in [
+            line("s", r#""sessionUpdate":"agent_message""#),
+            line("s", r#""sessionUpdate":"user_message_chunk""#),
+            line("s", hidden),
+            line(r#"a\","update":{"sessionUpdate":"agent_message_chunk","x":"#, chunk),
+            line("s", &format!("{chunk}, ")).replace("\"jsonrpc\":", "\"jsonrpc\": "),
+        ] {
+            assert!(!is_chunk_of_agent(&other), "{other}");
+        }
+    }
 }
