@@ -56,7 +56,12 @@ fuzz_target!(|data: &[u8]| {
             Some(line) => (Side::Client, line),
             None => (Side::Agent, line),
         };
+        let passes = bridge.lets_pass(from, line.as_bytes());
         let handled = bridge.handle(from, line, Moment(now));
+        if passes {
+            assert!(handled == Handled::Forward, "a line that passes is forwarded: {line}");
+            assert!(bridge.drain().next().is_none(), "nothing is said before a line that passes: {line}");
+        }
         take(&mut bridge);
         if handled == Handled::Forward {
             assert!(!line.trim().is_empty(), "nothing is passed on");

@@ -101,6 +101,16 @@ impl Bridge {
         handled
     }
 
+    /// Whether a line can go to the other side as it is without being handled: [`handle`](Bridge::handle) would say
+    /// [`Forward`](Handled::Forward) and have nothing to remember or to send. A quick look, which says no to many lines
+    /// of which this is true as well; so it can be taken before anybody knows whether the line is text.
+    pub fn lets_pass(&self, from: Side, line: &[u8]) -> bool {
+        match &self.mode {
+            Mode::Same(passage) => passage.lets_pass(from, line, &self.shared),
+            Mode::Opening(_) | Mode::V1Client(_) | Mode::V2Client(_) => false,
+        }
+    }
+
     fn handle_one(&mut self, from: Side, line: &str) -> Handled {
         if from == Side::Client && self.is_negotiable() && is_initialize(line) {
             return self.open(line);

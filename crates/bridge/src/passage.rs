@@ -67,16 +67,15 @@ impl Words {
 
 /// Whether a line, spelled as nearly all agents spell it, is a piece of what the agent says or thinks. There are very
 /// many of those, and the dialects spell them alike.
-fn is_chunk_of_agent(line: &str) -> bool {
-    let update = || {
+fn is_chunk_of_agent(line: &[u8]) -> bool {
+    let kind = || {
         let rest =
-            line.strip_prefix(r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":""#)?;
-        let (id, rest) = rest.split_once('"')?;
-        let kind = rest.strip_prefix(r#","update":{"sessionUpdate":"agent_"#)?;
-        let is_chunk = ["message_chunk\"", "thought_chunk\""].iter().any(|word| kind.starts_with(word));
-        (is_chunk && !id.contains('\\')).then_some(())
+            line.strip_prefix(br#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":""#)?;
+        // An id with an escape in it does not end where it seems to.
+        let id_end = memchr::memchr2(b'"', b'\\', rest)?;
+        rest[id_end..].strip_prefix(br#"","update":{"sessionUpdate":"agent_"#)
     };
-    update().is_some()
+    kind().is_some_and(|kind| kind.starts_with(b"message_chunk\"") || kind.starts_with(b"thought_chunk\""))
 }
 
 fn has(line: &str, word: &Finder<'_>) -> bool {
@@ -122,6 +121,18 @@ impl Passage {
         }
     }
 
+    /// Whether a line passes as it is and nothing about it is to be remembered. Says so only of lines that come in
+    /// great numbers and show it at a glance.
+    pub(crate) fn lets_pass(&self, from: Side, line: &[u8], shared: &Shared) -> bool {
+        from == Side::Agent && !self.may_rewrite_metadata(shared) && is_chunk_of_agent(line)
+    }
+
+    /// Whether metadata of the agent may need to be added up or cleared.
+    fn may_rewrite_metadata(&self, shared: &Shared) -> bool {
+        let peers = &shared.peers;
+        peers.agent_dialect.is_some() && peers.client_dialect.is_some() && self.may_differ(shared)
+    }
+
     /// Whether the agent's lines may need another spelling.
     fn may_differ(&self, shared: &Shared) -> bool {
         let peers = &shared.peers;
@@ -130,9 +141,7 @@ impl Passage {
     }
 
     fn agent_call(&mut self, line: &str, shared: &mut Shared) -> Handled {
-        let peers = &shared.peers;
-        let may_rewrite_metadata = peers.agent_dialect.is_some() && peers.client_dialect.is_some();
-        if !may_rewrite_metadata && is_chunk_of_agent(line) {
+        if self.lets_pass(Side::Agent, line.as_bytes(), shared) {
             return Handled::Forward;
         }
         if !self.prompts.is_empty() && has(line, &self.words.user_message) {
@@ -308,8 +317,8 @@ mod tests {
             )
         };
         let chunk = r#""sessionUpdate":"agent_message_chunk","messageId":"m""#;
-        assert!(is_chunk_of_agent(&line("s", chunk)));
-        assert!(is_chunk_of_agent(&line("s", r#""sessionUpdate":"agent_thought_chunk""#)));
+        assert!(is_chunk_of_agent(line("s", chunk).as_bytes()));
+        assert!(is_chunk_of_agent(line("s", r#""sessionUpdate":"agent_thought_chunk""#).as_bytes()));
         let hidden =
             r#""sessionUpdate":"tool_call_update","rawInput":{"sessionUpdate":"agent_message_chunk"}"#;
         for other in [
@@ -319,7 +328,7 @@ mod tests {
             line(r#"a\","update":{"sessionUpdate":"agent_message_chunk","x":"#, chunk),
             line("s", &format!("{chunk}, ")).replace("\"jsonrpc\":", "\"jsonrpc\": "),
         ] {
-            assert!(!is_chunk_of_agent(&other), "{other}");
+            assert!(!is_chunk_of_agent(other.as_bytes()), "{other}");
         }
     }
 }

@@ -124,7 +124,13 @@ impl Outbox {
         self.queue(line).await.map(drop)
     }
 
-    /// Queues a line where there is room for it now. Tells whether there was.
+    /// How many bytes can be queued now.
+    pub fn room(&self) -> usize {
+        self.handle.0.room.available_permits()
+    }
+
+    /// Queues a line, or several with their ends between them, where there is room for them now. Tells whether there
+    /// was.
     pub fn try_send(&self, line: &str) -> Result<bool, ClosureCause> {
         let queue = &self.handle.0;
         let wanted = (line.len() + 1).min(queue.limit);
@@ -259,13 +265,17 @@ impl Queue {
                 if waiting.closed {
                     return None;
                 }
+                // Only now: while there is more to write, what is given back would be wanted again at once.
+                waiting.bytes.shrink_to(KEPT_BUFFER);
+                buffer.shrink_to(KEPT_BUFFER);
             }
             self.wake.notified().await;
         }
     }
 }
 
-/// A buffer that grew beyond this is given back after it was written.
+/// A buffer that grew beyond this is given back when nothing waits to be written, or at once when it is much longer
+/// than the queue may be.
 const KEPT_BUFFER: usize = 256 * 1024;
 
 async fn write_all(queue: Arc<Queue>, mut writer: impl AsyncWrite + Unpin, options: OutboxOptions) {
@@ -276,7 +286,10 @@ async fn write_all(queue: Arc<Queue>, mut writer: impl AsyncWrite + Unpin, optio
             break cause;
         }
         buffer.clear();
-        buffer.shrink_to(KEPT_BUFFER);
+        // Such a one has held a message longer than the queue.
+        if buffer.capacity() > 2 * queue.limit {
+            buffer.shrink_to(KEPT_BUFFER);
+        }
     };
     queue.close();
     // The stream is closed before anybody hears of the end; one that cannot even be closed is gone anyway.

@@ -69,4 +69,14 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     pub fn ready(&mut self) -> Option<Frame> {
         if self.ended { self.decoder.finish(&mut self.buffer) } else { self.decoder.decode(&mut self.buffer) }
     }
+    /// Takes messages that have been read already, as long as `passes` says yes to each and they have room in `room`
+    /// bytes, and gives them to `take` as one text: see [`LineDecoder::decode_run`].
+    pub fn ready_run<T>(
+        &mut self,
+        room: usize,
+        passes: impl FnMut(&[u8]) -> bool,
+        take: impl FnOnce(&str) -> T,
+    ) -> Option<T> {
+        self.decoder.decode_run(&mut self.buffer, room, passes, take)
+    }
 }

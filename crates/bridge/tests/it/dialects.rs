@@ -306,3 +306,31 @@ fn messages_that_are_held_are_shown_as_they_are_in_the_end() {
     bench.collect();
     assert!(bench.take_client().iter().any(|message| message.to_string().contains("last words")));
 }
+
+#[test]
+fn chunks_pass_without_a_look_unless_their_metadata_may_change() {
+    let chunk = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"m","_meta":{"a":1},"content":{"type":"text","text":"hi"}}}}"#;
+    let check = |mut bench: Bench, passes: bool| {
+        assert_eq!(bench.bridge.lets_pass(Side::Agent, chunk.as_bytes()), passes);
+        assert!(!bench.bridge.lets_pass(Side::Client, chunk.as_bytes()), "only the agent's are known");
+        bench.line(Side::Agent, chunk);
+        assert_eq!(bench.take_updates().last().unwrap()["content"]["text"], "hi");
+    };
+    let dialects = [None, Some(Dialect::Spec), Some(Dialect::Newest)];
+    for client in dialects {
+        for agent in dialects {
+            let differ = client.is_some() && agent.is_some() && client != agent;
+            check(between(client, agent), !differ);
+        }
+    }
+    check(Bench::new(BridgeOptions::between(Version::V1, Version::V1)), true);
+    check(Bench::new(BridgeOptions::between(Version::V1, Version::V2)), false);
+    check(Bench::new(BridgeOptions::between(Version::V2, Version::V1)), false);
+
+    // Evidence counts from the line that brings it on.
+    let mut bench = newest_client();
+    assert!(bench.bridge.lets_pass(Side::Agent, chunk.as_bytes()));
+    bench.update(diff("diff"));
+    bench.take_client();
+    check(bench, false);
+}

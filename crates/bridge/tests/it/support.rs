@@ -37,10 +37,20 @@ impl Bench {
     }
 
     pub(crate) fn line(&mut self, from: Side, line: &str) {
-        if self.bridge.handle(from, line, Moment(self.now)) == Handled::Forward {
+        let passes = self.bridge.lets_pass(from, line.as_bytes());
+        let handled = self.bridge.handle(from, line, Moment(self.now));
+        if handled == Handled::Forward {
+            if passes {
+                assert_eq!(
+                    self.bridge.drain().next(),
+                    None,
+                    "nothing is said before a line that passes: {line}"
+                );
+            }
             self.collect();
             self.arrive(from.other(), line);
         }
+        assert!(!passes || handled == Handled::Forward, "a line that passes is forwarded: {line}");
         self.collect();
         self.pass(500);
     }

@@ -2,8 +2,8 @@
 
 mod history;
 mod host;
+mod way;
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -17,8 +17,7 @@ use switchboard_protocol::Revision;
 use switchboard_protocol::rpc::Message;
 use switchboard_store::{About, Channel};
 use switchboard_transport::{
-    Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Outbox, OutboxOptions, Program, SharedText,
-    Spawned, StandardErrorLine,
+    Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Program, Spawned, StandardErrorLine,
 };
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
@@ -26,6 +25,7 @@ use tokio::task::JoinHandle;
 
 use self::history::{History, Step};
 use self::host::{LocalHost, TerminalEvent};
+use self::way::{Line, Way};
 use super::convert::PolicyArgument;
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
@@ -99,10 +99,7 @@ impl From<DialectArgument> for Dialect {
     }
 }
 
-/// How many lines may wait for one side before no more are read for it.
-const WAITING: usize = 256;
-
-/// How many lines of one side are handled before the other gets its turn.
+/// How many lines, or runs of lines, of one side are handled before the other gets its turn.
 const TURN: usize = 128;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
@@ -162,8 +159,8 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
     let service = Service {
         bridge: Bridge::with_host(options, Box::new(host)),
         start: Instant::now(),
-        to_client: Way::new(Outbox::new(stdio::output(), OutboxOptions::default())),
-        to_agent: Way::new(Outbox::new(input, OutboxOptions::default())),
+        to_client: Way::new(stdio::output()),
+        to_agent: Way::new(input),
         losses,
         record,
         history,
@@ -180,62 +177,6 @@ async fn pass_on_standard_error(child: Child) {
         match line {
             StandardErrorLine::Line(line) => eprintln!("{line}"),
             StandardErrorLine::Missed(count) => eprintln!("switchboard: {count} lines of the agent missed"),
-        }
-    }
-}
-
-/// The lines on their way to one side.
-struct Way {
-    outbox: Outbox,
-    waiting: VecDeque<Waiting>,
-    closed: bool,
-}
-
-enum Waiting {
-    Made(String),
-    Forwarded(SharedText),
-}
-
-impl Waiting {
-    fn text(&self) -> &str {
-        match self {
-            Waiting::Made(line) => line,
-            Waiting::Forwarded(line) => line.as_str(),
-        }
-    }
-}
-
-impl Way {
-    fn new(outbox: Outbox) -> Self {
-        Way { outbox, waiting: VecDeque::new(), closed: false }
-    }
-
-    fn has_room(&self) -> bool {
-        self.waiting.len() < WAITING
-    }
-
-    /// Sends what can be sent at once.
-    fn send_ready(&mut self) {
-        while let Some(line) = self.waiting.front() {
-            match self.outbox.try_send(line.text()) {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(_) => self.closed = true,
-            }
-            self.waiting.pop_front();
-        }
-    }
-
-    /// Waits until the first line is sent; forever when there is none.
-    async fn send_first(&mut self) {
-        match self.waiting.front() {
-            Some(line) => {
-                if self.outbox.send(line.text()).await.is_err() {
-                    self.closed = true;
-                }
-                self.waiting.pop_front();
-            }
-            None => std::future::pending().await,
         }
     }
 }
@@ -311,13 +252,13 @@ impl Service {
         let end = loop {
             self.to_client.send_ready();
             self.to_agent.send_ready();
-            if self.to_client.closed {
+            if self.to_client.is_closed() {
                 break End::Client;
             }
             if farewell.is_some() && self.unanswered == 0 {
                 break End::Client;
             }
-            if self.to_agent.closed {
+            if self.to_agent.is_closed() {
                 break End::Agent("it takes no more input".to_owned());
             }
             let deadline = self.bridge.next_deadline().map(|due| self.instant(due));
@@ -330,6 +271,9 @@ impl Service {
                             // First the room: a frame that was taken must not be dropped.
                             if !self.to_client.has_room() {
                                 break;
+                            }
+                            if self.pass_run(&mut from_agent) {
+                                continue;
                             }
                             let Some(frame) = from_agent.ready() else { break };
                             self.frame(Side::Agent, frame);
@@ -372,6 +316,18 @@ impl Service {
         (self.start + Duration::from_millis(moment.0 + 1)).into()
     }
 
+    /// Passes on what the agent has said already as far as nobody has to look at it. Tells whether there was something.
+    fn pass_run(&mut self, from_agent: &mut LineReader<impl AsyncRead + Unpin>) -> bool {
+        // A recording wants each line by itself, and history looks at each.
+        if self.record.is_some() {
+            return false;
+        }
+        let Service { bridge, to_client, .. } = self;
+        let room = to_client.room();
+        let passes = |line: &[u8]| bridge.lets_pass(Side::Agent, line);
+        from_agent.ready_run(room, passes, |lines| to_client.push_run(lines)).is_some()
+    }
+
     fn frame(&mut self, from: Side, frame: Frame) {
         let line = match frame {
             Frame::Message(line) => line,
@@ -392,7 +348,7 @@ impl Service {
         let history = self.history.as_mut().filter(|_| from == Side::Agent);
         match history.and_then(|history| history.take_of_agent(&line)) {
             Some(steps) => self.follow(steps),
-            None => self.line(from, Waiting::Forwarded(line)),
+            None => self.line(from, Line::Forwarded(line)),
         }
     }
 
@@ -406,7 +362,7 @@ impl Service {
     }
 
     /// Takes a line that came from one side.
-    fn line(&mut self, from: Side, line: Waiting) {
+    fn line(&mut self, from: Side, line: Line) {
         let handled = self.bridge.handle(from, line.text(), self.now);
         if handled == Handled::Done {
             self.record(from, from, line.text());
@@ -422,24 +378,24 @@ impl Service {
     fn follow(&mut self, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::ToAgent(line) => self.to_agent.waiting.push_back(Waiting::Made(line)),
-                Step::FromAgent(line) => self.line(Side::Agent, Waiting::Made(line)),
+                Step::ToAgent(line) => self.to_agent.push(Line::Made(line)),
+                Step::FromAgent(line) => self.line(Side::Agent, Line::Made(line)),
             }
         }
     }
 
-    fn send(&mut self, to: Side, line: Waiting) {
+    fn send(&mut self, to: Side, line: Line) {
         match to {
             Side::Client => {
                 if is_answer(line.text()) {
                     self.unanswered = self.unanswered.saturating_sub(1);
                 }
-                self.to_client.waiting.push_back(line);
+                self.to_client.push(line);
             }
             Side::Agent => {
                 match self.history.as_mut().and_then(|history| history.take_for_agent(line.text())) {
                     Some(steps) => self.follow(steps),
-                    None => self.to_agent.waiting.push_back(line),
+                    None => self.to_agent.push(line),
                 }
             }
         }
@@ -466,7 +422,7 @@ impl Service {
             match output {
                 Output::Line { to, line } => {
                     self.record(to, to.other(), &line);
-                    self.send(to, Waiting::Made(line));
+                    self.send(to, Line::Made(line));
                 }
                 Output::Loss(loss) => self.write_loss(&loss),
             }
@@ -523,10 +479,10 @@ impl Service {
         for way in [&mut self.to_client, &mut self.to_agent] {
             way.send_ready();
         }
-        while !self.to_client.waiting.is_empty() && !self.to_client.closed {
+        while !self.to_client.has_room() && !self.to_client.is_closed() {
             self.to_client.send_first().await;
         }
-        let _ = tokio::time::timeout(Duration::from_secs(2), self.to_client.outbox.flush()).await;
+        let _ = tokio::time::timeout(Duration::from_secs(2), self.to_client.flush()).await;
         let Service { to_agent, to_client, record, losses, bridge, .. } = self;
         drop(to_agent);
         drop(to_client);

@@ -28,6 +28,21 @@ while read -r line; do
         count=$((count + 1))
       done
       update '{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}' ;;
+    *mixture*)
+      say '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u"}}'
+      for count in 1 2 3 4 5 6; do long="$long$long 0123456789abcdef"; done
+      count=0
+      while [ $count -lt 20000 ]; do
+        chunk='{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"'$count'"}}'
+        case $count in
+          *77) update '{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"'$count'"},"long":"'"$long"'"}' ;;
+          *5) update '{"sessionUpdate":"_number","content":{"type":"text","text":"'$count'"}}' ;;
+          *333) update "$chunk "; say 'a log line' ;;
+          *) update "$chunk" ;;
+        esac
+        count=$((count + 1))
+      done
+      update '{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}' ;;
     *'"session/prompt"'*)
       say '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u"}}'
       update '{"sessionUpdate":"state_update","state":"running"}'
@@ -206,6 +221,34 @@ fn a_client_that_is_slower_than_the_agent_gets_every_line() {
     }
     assert_eq!(client.hear()["id"], 3);
     assert_eq!(client.end().0, 0);
+}
+
+#[test]
+fn lines_that_pass_in_runs_keep_their_order_and_are_recorded_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("recording");
+    let record = format!("--record={}", file.display());
+    for arguments in [&[][..], &[&*record]] {
+        let mut client = Client::start(arguments);
+        client.ask(
+            1,
+            "initialize",
+            json!({"protocolVersion": 2, "info": {"name": "c", "version": "1"}, "capabilities": {}}),
+        );
+        client.ask(2, "session/new", json!({"cwd": "/w", "mcpServers": []}));
+        client.prompt("mixture");
+        assert_eq!(client.hear()["id"], 3);
+        for number in 0..20_000 {
+            assert_eq!(client.hear()["params"]["update"]["content"]["text"], number.to_string());
+        }
+        assert_eq!(client.hear()["params"]["update"]["state"], "idle");
+        let (code, stderr) = client.end();
+        assert_eq!(code, 0);
+        assert_eq!(stderr.matches("a log line").count(), 20, "{stderr}");
+    }
+    let recorded = std::fs::read_to_string(file).unwrap();
+    assert_eq!(recorded.matches("agent_message_chunk").count(), 18_000);
+    assert!(recorded.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
 }
 
 #[test]

@@ -101,7 +101,90 @@ fn a_long_line_is_not_kept() {
     assert_eq!((too_long.limit, too_long.length, too_long.beginning.len()), (1024, 10_000_000, 1024));
 }
 
+/// The frames of an input of which all that can be is taken in runs, each as so many messages.
+fn frames_in_runs(pieces: &[&[u8]], room: usize, passes: impl Fn(&[u8]) -> bool) -> (Vec<Frame>, Vec<usize>) {
+    let mut decoder = LineDecoder::new(LIMIT);
+    let mut buffer = BytesMut::new();
+    let (mut frames, mut runs) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        buffer.extend_from_slice(piece);
+        loop {
+            if let Some(run) = decoder.decode_run(&mut buffer, room, &passes, str::to_owned) {
+                assert!(run.len() < room, "{} bytes and a line's end in {room}", run.len());
+                runs.push(run.split('\n').count());
+                frames.extend(run.split('\n').map(|line| Frame::Message(line.into())));
+            } else if let Some(frame) = decoder.decode(&mut buffer) {
+                frames.push(frame);
+            } else {
+                break;
+            }
+        }
+    }
+    while let Some(frame) = decoder.finish(&mut buffer) {
+        frames.push(frame);
+    }
+    (frames, runs)
+}
+
+#[test]
+fn a_run_ends_before_what_is_not_usual() {
+    let check = |input: &[u8], room: usize, expected: &[usize]| {
+        let (frames, runs) = frames_in_runs(&[input], room, |line| line != b"{!}");
+        assert_eq!(runs, expected, "{}", input.escape_ascii());
+        assert_eq!(frames, frames_of(&[input]), "{}", input.escape_ascii());
+    };
+    check(b"", 100, &[]);
+    check(b"{}\n{}\n{}\n", 100, &[3]);
+    check(b"{}\n{}\n{}", 100, &[2]);
+    check(b"{}\n{}\n{}\n{}\n", 8, &[2, 2]);
+    check(b"{}\n", 2, &[]);
+    check(b"{}\n{!}\n{}\n", 100, &[1, 1]);
+    check(b"{}\n{}\r\n{}\n", 100, &[1, 1]);
+    check(b"{}\nlog\n\n{}\n[]\n{}\n", 100, &[1, 1, 1]);
+    check(b"\xEF\xBB\xBF{}\n{}\n", 100, &[1]);
+    check(b"{}\n{}\n{\xFF}\n{}\n", 100, &[2, 1]);
+    check("{\"a\":\"\u{e9}\"}\n{}\n".as_bytes(), 100, &[2]);
+    let long = format!("{{}}\n{{{}}}\n{{}}\n", " ".repeat(LIMIT));
+    check(long.as_bytes(), 100, &[1, 1]);
+}
+
+#[test]
+fn a_run_does_not_begin_inside_a_long_line() {
+    let mut decoder = LineDecoder::new(LIMIT);
+    let mut buffer = BytesMut::from(&*"x".repeat(LIMIT + 1));
+    assert_eq!(decoder.decode(&mut buffer), None);
+    buffer.extend_from_slice(b"{}\n{}\n");
+    assert_eq!(decoder.decode_run(&mut buffer, 100, |_| true, str::len), None);
+    assert!(matches!(decoder.decode(&mut buffer), Some(Frame::TooLong(_))));
+    assert_eq!(decoder.decode_run(&mut buffer, 100, |_| true, str::len), Some(2));
+}
+
 proptest! {
+    #[test]
+    fn runs_are_the_same_messages(
+        lines in prop::collection::vec(
+            prop_oneof![
+                4 => Just(&b"{}\n"[..]),
+                2 => Just(&b"{\"a\":\"\xC3\xA9\"}\n"[..]),
+                1 => prop::sample::select(vec![
+                    &b"{!}\n"[..], b"{}\r\n", b"{\xC3}\n", b"\x1B[0m{}\n", b"log\n", b"\n", b"[]\n",
+                    b"{\"a\":\"a line that is too long for the limit\"}\n",
+                ]),
+            ],
+            0..20,
+        ),
+        cuts in prop::collection::vec(0..200_usize, 0..8),
+        room in 1..60_usize,
+    ) {
+        let bytes = lines.concat();
+        let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
+        let (frames, _) = frames_in_runs(&pieces, room, |line| line != b"{!}");
+        prop_assert_eq!(frames, frames_of(&[&bytes]));
+    }
+
     #[test]
     fn where_reads_cut_the_stream_does_not_matter(
         bytes in prop::collection::vec(
