@@ -93,6 +93,11 @@ impl Head {
     fn new(kind: EntryKind, id: &str, origin: Origin) -> Self {
         Head { kind, origin, id: id.into(), revision: 0, meta: None, extra: Extra::new() }
     }
+
+    #[inline]
+    pub(crate) fn is(&self, kind: EntryKind, id: &str) -> bool {
+        self.kind == kind && *self.id == *id
+    }
 }
 
 impl Entry {
@@ -211,8 +216,38 @@ impl Entry {
     }
 }
 
-macro_rules! head_getters {
+/// What an entry is apart from its kind.
+pub(crate) trait Body: Clone {
+    fn of(entry: &Entry) -> Option<&Arc<Self>>;
+    fn of_mut(entry: &mut Entry) -> Option<&mut Arc<Self>>;
+    fn head(&self) -> &Head;
+    fn head_mut(&mut self) -> &mut Head;
+}
+
+macro_rules! bodies {
     ($($type:ident),*) => {$(
+        impl Body for $type {
+            #[inline]
+            fn of(entry: &Entry) -> Option<&Arc<Self>> {
+                if let Entry::$type(body) = entry { Some(body) } else { None }
+            }
+
+            #[inline]
+            fn of_mut(entry: &mut Entry) -> Option<&mut Arc<Self>> {
+                if let Entry::$type(body) = entry { Some(body) } else { None }
+            }
+
+            #[inline]
+            fn head(&self) -> &Head {
+                &self.head
+            }
+
+            #[inline]
+            fn head_mut(&mut self) -> &mut Head {
+                &mut self.head
+            }
+        }
+
         impl $type {
             /// The id, unique among entries of its kind.
             pub fn id(&self) -> &str {
@@ -232,7 +267,7 @@ macro_rules! head_getters {
     )*};
 }
 
-head_getters!(Message, ToolCall, Terminal, Compaction);
+bodies!(Message, ToolCall, Terminal, Compaction);
 
 /// A message of the user or the agent, or a thought.
 #[derive(Debug, Clone, PartialEq)]
@@ -263,8 +298,8 @@ pub struct ToolCall {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) content: Content<v2::ToolCallContent<'static>>,
     pub(crate) locations: Option<Arc<[v2::ToolCallLocation<'static>]>>,
-    pub(crate) raw_input: Option<Arc<Raw<'static>>>,
-    pub(crate) raw_output: Option<Arc<Raw<'static>>>,
+    pub(crate) raw_input: Option<Raw<'static>>,
+    pub(crate) raw_output: Option<Raw<'static>>,
     pub(crate) capabilities: Option<Arc<v2::CancelCapabilities<'static>>>,
 }
 
@@ -316,12 +351,12 @@ impl ToolCall {
 
     /// The parameters that the tool was called with.
     pub fn raw_input(&self) -> Option<&Raw<'static>> {
-        self.raw_input.as_deref()
+        self.raw_input.as_ref()
     }
 
     /// What the tool returned.
     pub fn raw_output(&self) -> Option<&Raw<'static>> {
-        self.raw_output.as_deref()
+        self.raw_output.as_ref()
     }
 
     /// What the client may ask of this call.

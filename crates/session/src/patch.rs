@@ -91,6 +91,18 @@ pub(crate) fn patch_shared<'a, T: Wire<'a, Owned: PartialEq> + Clone>(
     }
 }
 
+pub(crate) fn patch_raw(stored: &mut Option<Raw<'static>>, field: &Field<Raw<'_>>) -> Option<FieldChange> {
+    match field {
+        Field::Keep => None,
+        Field::Clear => stored.take().map(|_| FieldChange::Cleared),
+        Field::Set(value) if stored.as_ref() == Some(value) => None,
+        Field::Set(value) => {
+            *stored = Some(value.to_shared());
+            Some(FieldChange::Set)
+        }
+    }
+}
+
 /// A field that has a default where others have nothing.
 pub(crate) fn patch_defaulted<T: Clone + PartialEq + Default>(
     stored: &mut T,

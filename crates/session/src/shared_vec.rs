@@ -69,7 +69,6 @@ impl<T> SharedVec<T> {
     }
 
     /// The items of the leaf that holds an item.
-    #[inline]
     fn leaf(&self, index: usize) -> Option<&[T]> {
         if index >= self.rooted {
             return Some(&self.tail);
@@ -101,9 +100,13 @@ impl<T> SharedVec<T> {
 impl<T: Clone> SharedVec<T> {
     #[inline]
     pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        if index >= self.rooted {
-            return self.tail.get_mut(index - self.rooted);
+        match index.checked_sub(self.rooted) {
+            Some(index) => self.tail.get_mut(index),
+            None => self.get_mut_rooted(index),
         }
+    }
+
+    fn get_mut_rooted(&mut self, index: usize) -> Option<&mut T> {
         let mut node = self.root.as_mut()?;
         let mut shift = self.height * BITS;
         loop {
