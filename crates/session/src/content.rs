@@ -110,11 +110,10 @@ impl Block for v2::ToolCallContent<'static> {
 #[derive(Clone)]
 pub struct Content<B> {
     /// What lies before the tail. Short contents have nothing there.
-    sealed: Option<Box<Sealed<B>>>,
+    sealed: Option<Arc<Sealed<B>>>,
     tail: Segment<B>,
 }
 
-#[derive(Clone)]
 struct Sealed<B> {
     segments: SharedVec<Arc<SealedSegment<B>>>,
     items: usize,
@@ -131,7 +130,7 @@ struct SealedSegment<B> {
 }
 
 /// What an update brought beside its content: of a chunk, an output, a plan or a list.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Attached {
     /// Its metadata.
     pub meta: Option<Meta<'static>>,
@@ -324,7 +323,7 @@ impl<B: Block> Content<B> {
 
     fn push_text(&mut self, text: &str) {
         self.make_room(text.len());
-        self.tail.push(text, None);
+        self.tail.push(text, None, None);
         self.seal_if_full();
     }
 
@@ -334,7 +333,7 @@ impl<B: Block> Content<B> {
             None => ("", Some(Arc::new(block.clone().into_owned()))),
         };
         self.make_room(text.len());
-        self.tail.push(text, Some((block, chunk)));
+        self.tail.push(text, block, chunk);
         self.seal_if_full();
     }
 
@@ -369,7 +368,7 @@ impl<B: Block> Content<B> {
     fn seal(&mut self) {
         let next = self.tail.successor();
         let segment = std::mem::replace(&mut self.tail, next);
-        let sealed = self.sealed.get_or_insert_default();
+        let sealed = Arc::make_mut(self.sealed.get_or_insert_default());
         let (first, first_byte) = (sealed.items, sealed.bytes);
         sealed.items += segment.len();
         sealed.bytes += segment.text_len();
@@ -386,6 +385,12 @@ impl<B: Block> Content<B> {
             Some(block) => Run::Block(block),
             None => Run::Text(item.text),
         })
+    }
+}
+
+impl<B> Clone for Sealed<B> {
+    fn clone(&self) -> Self {
+        Sealed { segments: self.segments.clone(), items: self.items, bytes: self.bytes }
     }
 }
 

@@ -82,8 +82,8 @@ impl<B: Block> Segment<B> {
     }
 
     /// Appends an item, for which there is room.
-    pub(crate) fn push(&mut self, text: &str, odd: Option<(Option<Arc<B>>, Option<Arc<Attached>>)>) {
-        if let Some((block, chunk)) = odd {
+    pub(crate) fn push(&mut self, text: &str, block: Option<Arc<B>>, chunk: Option<Arc<Attached>>) {
+        if block.is_some() || chunk.is_some() {
             self.odd.push(Odd { item: self.length, block, chunk });
         }
         self.reserve(text.len());

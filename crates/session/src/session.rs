@@ -139,20 +139,31 @@ impl Session {
 
     fn apply_to_view(&mut self, update: &v2::SessionUpdate<'_>) -> Changes {
         use v2::SessionUpdate as Update;
-        let change = match update {
-            Update::UserMessageChunk(chunk) => return self.message_chunk(EntryKind::UserMessage, chunk),
-            Update::AgentMessageChunk(chunk) => return self.message_chunk(EntryKind::AgentMessage, chunk),
-            Update::AgentThoughtChunk(chunk) => return self.message_chunk(EntryKind::AgentThought, chunk),
-            Update::UserMessage(update) => return self.message_update(EntryKind::UserMessage, update),
-            Update::AgentMessage(update) => return self.message_update(EntryKind::AgentMessage, update),
-            Update::AgentThought(update) => return self.message_update(EntryKind::AgentThought, update),
-            Update::ToolCallUpdate(update) => return self.tool_call_update(update),
-            Update::ToolCallContentChunk(chunk) => return self.tool_call_chunk(chunk),
-            Update::TerminalUpdate(update) => return self.terminal_update(update),
-            Update::TerminalOutputChunk(chunk) => return self.terminal_chunk(chunk),
-            Update::CompactionUpdate(update) => return self.compaction_update(update),
-            Update::CompactionSummaryChunk(chunk) => return self.compaction_chunk(chunk),
-            Update::SessionInfoUpdate(update) => return self.info_update(update),
+        match update {
+            Update::UserMessageChunk(chunk) => self.message_chunk(EntryKind::UserMessage, chunk),
+            Update::AgentMessageChunk(chunk) => self.message_chunk(EntryKind::AgentMessage, chunk),
+            Update::AgentThoughtChunk(chunk) => self.message_chunk(EntryKind::AgentThought, chunk),
+            Update::UserMessage(update) => self.message_update(EntryKind::UserMessage, update),
+            Update::AgentMessage(update) => self.message_update(EntryKind::AgentMessage, update),
+            Update::AgentThought(update) => self.message_update(EntryKind::AgentThought, update),
+            Update::ToolCallUpdate(update) => self.tool_call_update(update),
+            Update::ToolCallContentChunk(chunk) => self.tool_call_chunk(chunk),
+            Update::TerminalUpdate(update) => self.terminal_update(update),
+            Update::TerminalOutputChunk(chunk) => self.terminal_chunk(chunk),
+            Update::CompactionUpdate(update) => self.compaction_update(update),
+            Update::CompactionSummaryChunk(chunk) => self.compaction_chunk(chunk),
+            Update::SessionInfoUpdate(update) => self.info_update(update),
+            _ => {
+                let change = self.apply_to_rest(update);
+                self.finish_one(change)
+            }
+        }
+    }
+
+    /// What does not concern the transcript.
+    fn apply_to_rest(&mut self, update: &v2::SessionUpdate<'_>) -> Option<Change> {
+        use v2::SessionUpdate as Update;
+        match update {
             Update::StateUpdate(state) => self.state_update(state),
             Update::PlanUpdate(update) => self.plan_update(update),
             Update::AvailableCommandsUpdate(update) => {
@@ -183,8 +194,8 @@ impl Session {
                 Some(Change::Notice)
             }
             Update::Unknown(unknown) => Some(self.keep_unknown(unknown)),
-        };
-        self.finish_one(change)
+            _ => None,
+        }
     }
 
     // ----- entries
@@ -224,7 +235,7 @@ impl Session {
         let body = self.view.entries.get(recent).and_then(T::of);
         let is_recent = body.is_some_and(|body| body.head().is(kind, id));
         let (position, created) = if is_recent { (recent, false) } else { self.place(kind, id) };
-        let body = Arc::make_mut(self.view.entries.get_mut(position).and_then(T::of_mut)?);
+        let body = self.view.entries.get_mut(position).and_then(T::of_mut)?;
         let mut change = EntryChange::new(position, kind, created);
         edit(body, &mut change);
         if change.is_empty() {
@@ -246,13 +257,12 @@ impl Session {
         let rule = self.meta_rule;
         let change = self.change_entry(kind, &update.message_id, |message: &mut Message, change| {
             change.content = patch_content(&mut message.content, &update.content);
-            let fields = &mut change.fields;
-            fields.note(EntryField::Meta, rule.apply(&mut message.head.meta, &update.meta));
-            fields.note(EntryField::Extra, patch_extra(&mut message.head.extra, &update.extra));
+            message.head.patch_attached(rule, &update.meta, &update.extra, &mut change.fields);
         });
         self.finish_one(change)
     }
 
+    #[inline(never)]
     fn tool_call_update(&mut self, update: &v2::ToolCallUpdate<'_>) -> Changes {
         let change = self.patch_tool_call(update);
         self.finish_one(change)
@@ -272,8 +282,7 @@ impl Session {
             fields.note(EntryField::RawInput, patch_raw(&mut call.raw_input, &update.raw_input));
             fields.note(EntryField::RawOutput, patch_raw(&mut call.raw_output, &update.raw_output));
             fields.note(EntryField::Capabilities, patch_shared(&mut call.capabilities, &update.capabilities));
-            fields.note(EntryField::Meta, rule.apply(&mut call.head.meta, &update.meta));
-            fields.note(EntryField::Extra, patch_extra(&mut call.head.extra, &update.extra));
+            call.head.patch_attached(rule, &update.meta, &update.extra, fields);
         })
     }
 
@@ -315,8 +324,7 @@ impl Session {
                 fields.note(EntryField::Size, patch_shared(&mut terminal.size, &update.size));
                 let capabilities = patch_shared(&mut terminal.capabilities, &update.capabilities);
                 fields.note(EntryField::Capabilities, capabilities);
-                fields.note(EntryField::Meta, rule.apply(&mut terminal.head.meta, &update.meta));
-                fields.note(EntryField::Extra, patch_extra(&mut terminal.head.extra, &update.extra));
+                terminal.head.patch_attached(rule, &update.meta, &update.extra, fields);
             });
         self.finish_one(change)
     }
@@ -351,8 +359,7 @@ impl Session {
                     fields.note(EntryField::Status, Some(FieldChange::Set));
                 }
                 fields.note(EntryField::Error, patch_text(&mut compaction.error, &update.error));
-                fields.note(EntryField::Meta, rule.apply(&mut compaction.head.meta, &update.meta));
-                fields.note(EntryField::Extra, patch_extra(&mut compaction.head.extra, &update.extra));
+                compaction.head.patch_attached(rule, &update.meta, &update.extra, fields);
             },
         );
         self.finish_one(change)
