@@ -26,10 +26,32 @@ const KEYS: [(&str, &str, u32, &str); 15] = [
     ("F1", "F1", 112, ""),
 ];
 
+/// The mouse's button, pressed.
+#[derive(Debug)]
+pub struct Held<'p> {
+    page: &'p Page,
+    point: Value,
+}
+
+impl Held<'_> {
+    /// Lets the button go where it was pressed.
+    #[track_caller]
+    pub fn release(self) {
+        self.page.mouse("mouseReleased", &self.point, 0);
+    }
+}
+
 impl Page {
     /// Clicks in the middle of an element, once it stands still, can be used and nothing is before it.
     #[track_caller]
     pub fn click(&self, element: &str) {
+        self.hold(element).release();
+    }
+
+    /// Presses the mouse's button where [`Page::click`] does, and holds it.
+    #[track_caller]
+    #[must_use]
+    pub fn hold(&self, element: &str) -> Held<'_> {
         let script = format!(
             "(async () => {{
                 const element = find({})[0];
@@ -49,21 +71,22 @@ impl Page {
             }})()",
             quoted(element)
         );
-        match self.try_wait(&script) {
-            Ok(point) => self.click_at(&point),
+        let point = match self.try_wait(&script) {
+            Ok(point) => point,
             Err(state) => self.fail(&format!("a click on {element}"), &state),
-        }
+        };
+        self.mouse("mouseMoved", &point, 0);
+        self.mouse("mousePressed", &point, 1);
+        Held { page: self, point }
     }
 
     #[track_caller]
-    fn click_at(&self, point: &Value) {
-        for (kind, buttons) in [("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)] {
-            let button = if kind == "mouseMoved" { "none" } else { "left" };
-            let event = json!({
-                "type": kind, "x": point[0], "y": point[1], "button": button, "buttons": buttons, "clickCount": 1,
-            });
-            self.command("Input.dispatchMouseEvent", &event);
-        }
+    fn mouse(&self, kind: &str, point: &Value, buttons: u32) {
+        let button = if kind == "mouseMoved" { "none" } else { "left" };
+        let event = json!({
+            "type": kind, "x": point[0], "y": point[1], "button": button, "buttons": buttons, "clickCount": 1,
+        });
+        self.command("Input.dispatchMouseEvent", &event);
     }
 
     /// Turns the mouse's wheel in the middle of an element.
