@@ -8,6 +8,7 @@ use serde::Serialize;
 use switchboard_session::{Change, ContentChange, FieldChange, Moment, RequestEvent, Side};
 use switchboard_store::Channel;
 
+use super::excerpt::excerpt;
 use super::names::Names;
 use super::render;
 use super::request::Filter;
@@ -20,9 +21,6 @@ const MAX_WINDOW: usize = 200;
 
 /// How many messages are searched for a text before the tab gets a frame.
 const SEARCHED: usize = 20_000;
-
-/// How much of a message is shown in the list, in characters.
-const EXCERPT: usize = 160;
 
 /// How many methods, kinds and sessions there are to filter by.
 const MAX_CHOICES: usize = 500;
@@ -296,19 +294,6 @@ fn choices(trace: &Trace) -> [Vec<String>; 3] {
         words.sort_unstable();
         words
     })
-}
-
-/// The telling part of a message: what is behind the envelope.
-fn excerpt(text: &str) -> String {
-    let behind = |key: &&str| text.find(*key).map(|place| &text[place + key.len()..]);
-    let words = [r#""text":""#, r#""title":""#].iter().find_map(behind);
-    let value = [r#""update":"#, r#""params":"#, r#""result":"#, r#""error":"#].iter().find_map(behind);
-    let telling: String = match (words, value) {
-        // Up to the quote at the end, or to one inside: this is only a taste.
-        (Some(words), _) => words.chars().take_while(|&character| character != '"').take(EXCERPT).collect(),
-        (None, value) => value.unwrap_or(text).chars().take(EXCERPT).collect(),
-    };
-    crate::terminal::text::visible_line(&telling)
 }
 
 /// One message in full, with its partner and what it changed.
