@@ -92,13 +92,18 @@ impl Page {
     /// Turns the mouse's wheel in the middle of an element.
     #[track_caller]
     pub fn scroll(&self, element: &str, down: i32) {
-        self.wait_for(element);
-        let box_of = format!("find({})[0].getBoundingClientRect()", quoted(element));
-        let point =
-            self.eval(&format!("(box => [box.left + box.width / 2, box.top + box.height / 2])({box_of})"));
+        let point = self.middle(element);
         let event =
             json!({ "type": "mouseWheel", "x": point[0], "y": point[1], "deltaX": 0, "deltaY": down });
         self.command("Input.dispatchMouseEvent", &event);
+    }
+
+    /// The middle of an element, once it is there.
+    #[track_caller]
+    fn middle(&self, element: &str) -> Value {
+        self.wait_for(element);
+        let box_of = format!("find({})[0].getBoundingClientRect()", quoted(element));
+        self.eval(&format!("(box => [box.left + box.width / 2, box.top + box.height / 2])({box_of})"))
     }
 
     /// Types a text where the cursor is, key by key; a line break is Shift and Enter.
@@ -170,5 +175,27 @@ impl Page {
         let found = self.command("Runtime.evaluate", &json!({ "expression": expression }));
         let Some(object) = found["result"]["objectId"].as_str() else { self.fail(selector, "") };
         self.command("DOM.setFileInputFiles", &json!({ "objectId": object, "files": files }));
+    }
+    /// Drags files over an element and drops them there.
+    #[track_caller]
+    pub fn drop_files(&self, element: &str, files: &[&Path]) {
+        let point = self.middle(element);
+        let data = json!({ "items": [], "files": files, "dragOperationsMask": 1 });
+        for kind in ["dragEnter", "dragOver", "drop"] {
+            let event = json!({ "type": kind, "x": point[0], "y": point[1], "data": data });
+            self.command("Input.dispatchDragEvent", &event);
+        }
+    }
+
+    /// Pastes what is in the clipboard where the cursor is.
+    #[track_caller]
+    pub fn paste(&self) {
+        let event = json!({
+            "type": "rawKeyDown", "modifiers": 2, "key": "v", "code": "KeyV", "windowsVirtualKeyCode": 86,
+            "commands": ["paste"],
+        });
+        self.command("Input.dispatchKeyEvent", &event);
+        let event = json!({ "type": "keyUp", "modifiers": 2, "key": "v", "code": "KeyV", "windowsVirtualKeyCode": 86 });
+        self.command("Input.dispatchKeyEvent", &event);
     }
 }

@@ -135,6 +135,7 @@ fn talk() -> Markup {
                 button type="button" data-action="now" { "Back to now" }
             }
             div id="scroller" tabindex="0" aria-label="Transcript" {
+                p id="hint" hidden { "A new session. Tell the agent below what to do." }
                 div id="before" {}
                 div id="transcript" role="feed" aria-label="Entries" {}
                 div id="after" {}
@@ -151,6 +152,7 @@ fn talk() -> Markup {
                     ul id="commands" hidden {}
                     label class="sr" for="prompt" { "Prompt" }
                     textarea id="prompt" rows="2" placeholder="Tell the agent what to do. / for commands, Enter to send, Shift+Enter for a new line"
+                        data-short="Tell the agent what to do"
                         aria-autocomplete="list" aria-controls="completions" {}
                     ul id="attachments" aria-label="Attached files" {}
                     div class="tools" {

@@ -1,6 +1,7 @@
 //! `switchboard open` in a real Chromium: what a person sees and clicks, and what an attacker tries. Screenshots are
 //! left in `target/screenshots/`.
 
+mod attachments;
 mod attacks;
 mod diffs;
 mod hostile;

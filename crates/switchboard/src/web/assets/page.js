@@ -86,6 +86,7 @@ function show(frame) {
   remember(frame);
   document.body.classList.toggle("is-live", frame.live);
   transcript.apply(frame);
+  at("hint").hidden = !frame.live || frame.session === "" || frame.length > 0;
   for (const [name, html] of Object.entries(frame.panels)) panel(name, html);
   at("then").hidden = frame.at === null;
   if (frame.at !== null) at("then-words").textContent = `The session as it stood after message ${frame.at} of ${frame.rows}.`;
@@ -229,7 +230,15 @@ async function newSession(folder) {
 const actions = {
   new: () => newSession(null),
   start: () => attempt({ type: "start" }).then(() => look(null, null)),
-  login: ({ method }) => attempt({ type: "login", method }).then((opened) => opened && look(opened.recording, opened.session)),
+  login: async ({ method }, button) => {
+    // It may take as long as somebody needs elsewhere.
+    button.disabled = true;
+    const opened = await attempt({ type: "login", method });
+    button.disabled = false;
+    if (!opened) return;
+    look(opened.recording, opened.session);
+    at("prompt").focus();
+  },
   look: ({ recording, session, row }) => {
     look(recording, session ?? null);
     if (row) pendingRow = Number(row);
