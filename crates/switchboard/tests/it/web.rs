@@ -6,6 +6,7 @@ mod attacks;
 mod diffs;
 mod hostile;
 mod inspector;
+mod login;
 mod looks;
 mod messages;
 mod opened;
