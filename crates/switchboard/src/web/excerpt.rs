@@ -5,12 +5,12 @@ const LONGEST: usize = 160;
 
 /// What is behind the envelope: its words where it has some, otherwise the JSON that it carries.
 pub(crate) fn excerpt(text: &str) -> String {
-    let behind = |key: &&str| text.find(*key).map(|place| &text[place + key.len()..]);
-    let words = [r#""text":""#, r#""title":""#].iter().find_map(behind);
+    let behind = |key: &&str| text.find(*key).map(|place| place + key.len());
+    let words = [r#""text":""#, r#""title":""#].iter().filter_map(behind).min();
     let value = [r#""update":"#, r#""params":"#, r#""result":"#, r#""error":"#].iter().find_map(behind);
     let telling: String = match (words, value) {
-        (Some(words), _) => beginning(words),
-        (None, value) => value.unwrap_or(text).chars().take(LONGEST).collect(),
+        (Some(words), _) => beginning(&text[words..]),
+        (None, value) => text[value.unwrap_or(0)..].chars().take(LONGEST).collect(),
     };
     crate::terminal::text::visible_line(&telling)
 }
@@ -65,6 +65,8 @@ mod tests {
         check(r#"{"title":"a\\\"b\\"}"#, r#"a\"b\"#);
         check(r#"{"text":"a\n\tb\/c \u00fc \uD83D\ude00 \u202e"}"#, "a␊ b/c ü 😀 <U+202E>");
         check(r#"{"text":""}"#, "");
+        check(r#"{"title":"Write?","content":{"text":"much"}}"#, "Write?");
+        check(r#"{"text":"words","title":"T"}"#, "words");
         check(r#"{"params":{"a":"\"b"}}"#, r#"{"a":"\"b"}}"#);
     }
 

@@ -150,6 +150,9 @@ export class Transcript {
       previous = element;
     }
     this.duration(entry);
+    article.querySelectorAll("time[data-at]:empty").forEach((time) => {
+      time.textContent = new Date(Number(time.dataset.at)).toLocaleTimeString();
+    });
   }
 
   // Earlier pages of a long message take the place of the button that asked for them, inside its part: a frame that
@@ -168,9 +171,6 @@ export class Transcript {
     const end = entry.runs ? Date.now() : entry.last;
     const seconds = Math.max(0, end - entry.first) / 1000;
     place.textContent = seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
-    entry.article.querySelectorAll("time[data-at]").forEach((time) => {
-      if (!time.textContent) time.textContent = new Date(Number(time.dataset.at)).toLocaleTimeString();
-    });
   }
 
   tick() {

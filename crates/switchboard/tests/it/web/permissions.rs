@@ -52,6 +52,9 @@ fn a_command_is_shown_exactly_and_with_its_folder() {
     page.click("[data-question] button :: allow once");
     page.wait_for("article.e-tool .screen :: nothing to be done");
     done(page);
+    // What became of it, and when.
+    page.wait_for("article.e-user .asked :: allow once");
+    page.wait_for("article.e-user .asked time :: :");
     talk.all_is_well();
 }
 
