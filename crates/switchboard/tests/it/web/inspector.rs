@@ -1,6 +1,6 @@
 //! The messages beside the session.
 
-use super::talk::{Talk, done};
+use super::talk::Talk;
 use switchboard_browser::Page;
 
 /// How many messages the filters let through.
@@ -200,8 +200,9 @@ fn both_sides_of_a_bridge_are_seen() {
     page.wait_for("article.e-agent :: Hello! I am Switchboard's demo agent.");
     page.wait_for("#agent :: ACP 1");
     page.click("#show-inspector");
-    page.wait_for("#wire-rows .row-other :: session/prompt");
     page.wait_for("#wire-rows .row:not(.row-other) :: agent_message_chunk");
-    done(page);
+    choose(page, "#wire-method", "session/prompt");
+    page.wait_for("#wire-rows .row-other :: session/prompt");
+    page.wait_for("#wire-rows .row:not(.row-other) :: session/prompt");
     talk.all_is_well();
 }
