@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use maud::{Markup, html};
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use switchboard_session::{Change, ContentChange, FieldChange, Moment, RequestEvent, Side};
 use switchboard_store::Channel;
 
@@ -29,7 +30,7 @@ const MAX_CHOICES: usize = 500;
 const MAX_EXCERPTS: usize = 4000;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct WireFrame {
+struct WireFrame {
     /// How many messages the filter lets through.
     total: usize,
     /// How far the search has come, where it is not done.
@@ -69,6 +70,8 @@ struct WireRow {
 pub(crate) struct WireView {
     filter: Filter,
     window: Range<usize>,
+    /// Whether the window is at the end, wherever that is.
+    follows: bool,
     /// The rows that the filter lets through.
     rows: Vec<u32>,
     scanned: usize,
@@ -86,27 +89,36 @@ struct Numbers {
 }
 
 impl WireView {
-    pub(crate) fn new(filter: Filter, window: (usize, usize)) -> Self {
-        let mut view = WireView {
+    pub(crate) fn new(filter: Filter) -> Self {
+        WireView {
             filter,
             window: 0..0,
+            follows: false,
             rows: Vec::new(),
             scanned: 0,
             behind: false,
             entry_rows: None,
             excerpts: HashMap::new(),
             sent: 0,
-        };
-        view.set_window(window);
-        view
+        }
     }
 
     pub(crate) fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    pub(crate) fn set_window(&mut self, (from, to): (usize, usize)) {
+    pub(crate) fn set_window(&mut self, (from, to): (usize, usize), follows: bool) {
         self.window = from..to.clamp(from, from.saturating_add(MAX_WINDOW));
+        self.follows = follows;
+    }
+
+    /// The places that are in sight.
+    fn places(&self) -> Range<usize> {
+        let length = self.rows.len();
+        if self.follows {
+            return length.saturating_sub(self.window.len())..length;
+        }
+        self.window.start.min(length)..self.window.end.min(length)
     }
 
     pub(crate) fn is_behind(&self) -> bool {
@@ -119,11 +131,10 @@ impl WireView {
     }
 
     /// What the tab must be told, if anything.
-    pub(crate) fn frame(&mut self, room: &Room, session: &str) -> Option<WireFrame> {
+    pub(crate) fn frame(&mut self, room: &Room, session: &str) -> Option<Box<RawValue>> {
         self.extend(room, session);
-        let end = self.window.end.min(self.rows.len());
-        let start = self.window.start.min(end);
-        let wanted: Vec<usize> = self.rows[start..end].iter().map(|row| *row as usize).collect();
+        let places = self.places();
+        let wanted: Vec<usize> = self.rows[places.clone()].iter().map(|row| *row as usize).collect();
         self.read_excerpts(room, &wanted);
         let trace = room.trace();
         let rows = wanted.iter().filter_map(|&row| self.wire_row(&trace, row)).collect();
@@ -133,7 +144,7 @@ impl WireView {
         let frame = WireFrame {
             total: self.rows.len(),
             searched: self.behind.then_some(self.scanned),
-            from: start,
+            from: places.start,
             rows,
             methods,
             kinds,
@@ -141,7 +152,8 @@ impl WireView {
             rates: (width, spans),
         };
         drop(trace);
-        let hash = serde_json::to_string(&frame).map_or(0, |text| hash(&text));
+        let frame = to_raw_value(&frame).ok()?;
+        let hash = hash(frame.get());
         let is_new = std::mem::replace(&mut self.sent, hash) != hash;
         is_new.then_some(frame)
     }

@@ -1,6 +1,6 @@
-// While a button is pressed nothing moves, so that the press ends where it began and is a click.
+// While a button or the like is pressed nothing moves, so that the press ends where it began and is a click.
 
-const USED = "button, summary, label, a";
+const USED = "button, summary, label, a, [data-row]";
 const LIMIT = 10_000; // milliseconds; who has not let go then wants no click
 
 export class Press {
