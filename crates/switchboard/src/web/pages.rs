@@ -21,13 +21,14 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files of the page.
-const ASSETS: [(&str, &str, &str); 9] = [
+const ASSETS: [(&str, &str, &str); 10] = [
     ("/assets/page.css", STYLE, include_str!("assets/page.css")),
     ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
     ("/assets/page.js", SCRIPT, include_str!("assets/page.js")),
     ("/assets/transcript.js", SCRIPT, include_str!("assets/transcript.js")),
     ("/assets/composer.js", SCRIPT, include_str!("assets/composer.js")),
     ("/assets/inspector.js", SCRIPT, include_str!("assets/inspector.js")),
+    ("/assets/patch.js", SCRIPT, include_str!("assets/patch.js")),
     ("/assets/press.js", SCRIPT, include_str!("assets/press.js")),
     ("/assets/questions.js", SCRIPT, include_str!("assets/questions.js")),
     ("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),

@@ -1,5 +1,7 @@
 // The transcript: only the entries in sight are in the page, however long the session is.
 
+import { patch } from "./patch.js";
+
 const ESTIMATE = 90; // the height of an entry that was never seen, in pixels
 const AROUND = 12; // entries kept beyond the edges of what is seen
 const MOST = 180; // entries asked for at once
@@ -139,9 +141,13 @@ export class Transcript {
       let element = parts.get(key);
       if (html !== null) {
         const made = elementOf(html);
-        if (element) keepOpen(element, made);
-        if (element) element.replaceWith(made);
-        element = made;
+        // Markdown has nothing that could be folded or pressed.
+        if (element?.matches(".md") && made.matches(".md")) element = patch(element, made);
+        else {
+          if (element) keepOpen(element, made);
+          if (element) element.replaceWith(made);
+          element = made;
+        }
         parts.set(key, element);
       }
       if (!element) continue;
