@@ -17,6 +17,7 @@ export class Inspector {
     this.total = 0;
     this.rows = 0;
     this.window = [0, 0];
+    this.top = 0;
     this.shown = new Map();
     this.lines = new Map();
     this.selected = null;
@@ -24,7 +25,10 @@ export class Inspector {
     this.follows = true;
     this.button.addEventListener("click", () => this.toggle());
     this.view.addEventListener("scroll", () => this.scrolled(), { passive: true });
-    new ResizeObserver(() => this.scrolled()).observe(this.view);
+    new ResizeObserver(() => {
+      if (this.follows) this.scrollTo(this.view.scrollHeight);
+      this.scrolled();
+    }).observe(this.view);
     for (const id of ["wire-direction", "wire-side", "wire-method", "wire-kind", "wire-session", "wire-problems"]) {
       at(id).addEventListener("change", () => this.filterChanged());
     }
@@ -136,11 +140,15 @@ export class Inspector {
     this.ask();
   }
 
+  // Who goes to the end follows it, who goes back does not.
   scrolled() {
     if (!this.isOpen) return;
     const { scrollTop, scrollHeight, clientHeight } = this.view;
+    const isAtEnd = scrollHeight - scrollTop - clientHeight < ROW * 2;
     const followed = this.follows;
-    this.follows = scrollHeight - scrollTop - clientHeight < ROW * 2;
+    if (isAtEnd && scrollTop > this.top) this.follows = true;
+    if (!isAtEnd && scrollTop < this.top) this.follows = false;
+    this.top = scrollTop;
     const first = this.first();
     const last = first + Math.ceil(clientHeight / ROW);
     const [from, to] = this.window;
@@ -148,6 +156,12 @@ export class Inspector {
     const isSmall = to - from < last - first + 2 * AROUND;
     if (this.follows !== followed || (this.follows ? isSmall : isNear)) this.ask();
     this.draw();
+  }
+
+  // Goes somewhere, which says nothing about what is followed.
+  scrollTo(top) {
+    this.view.scrollTop = top;
+    this.top = this.view.scrollTop;
   }
 
   apply(frame) {
@@ -168,8 +182,10 @@ export class Inspector {
     at("wire-count").textContent =
       wire.searched === undefined ? `${wire.total} of ${frame.rows} messages` : `${wire.total} found in the first ${wire.searched} of ${frame.rows}`;
     this.plot(wire.rates);
+    // Somebody may have gone back since, and nobody has told us yet.
+    if (this.follows && this.view.scrollTop < this.top - 1) this.stay();
     if (grew) at("wire-size").style.height = `${Math.min(MOST_HEIGHT, wire.total * ROW)}px`;
-    if (this.follows && grew) this.view.scrollTop = this.view.scrollHeight;
+    if (this.follows && grew) this.scrollTo(this.view.scrollHeight);
     this.draw();
   }
 
@@ -223,7 +239,7 @@ export class Inspector {
       const top = (place * ROW) / this.scale;
       const { scrollTop, clientHeight } = this.view;
       this.stay();
-      if (scrolls || top < scrollTop || top + ROW > scrollTop + clientHeight) this.view.scrollTop = top - clientHeight / 3;
+      if (scrolls || top < scrollTop || top + ROW > scrollTop + clientHeight) this.scrollTo(top - clientHeight / 3);
     }
     this.draw();
   }

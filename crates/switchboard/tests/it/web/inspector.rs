@@ -203,7 +203,7 @@ fn the_end_is_followed_and_a_row_can_be_clicked_while_more_come() {
     say(&other, "flood 500");
     done(&other);
     page.wait_until(&format!("{last} === {count} && {count} > {before} + 500"));
-    let held = page.hold("#wire-rows .row :: agent_message_chunk");
+    let held = page.hold("#wire-rows .row:nth-last-child(5)");
     let row = page.eval("Number(document.querySelector('#wire-rows .row:hover').dataset.row) + 1");
     say(&other, "flood 500");
     done(&other);
