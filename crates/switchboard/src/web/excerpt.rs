@@ -12,7 +12,8 @@ pub(crate) fn excerpt(text: &str) -> String {
         (Some(words), _) => beginning(&text[words..]),
         (None, value) => text[value.unwrap_or(0)..].chars().take(LONGEST).collect(),
     };
-    crate::terminal::text::visible_line(&telling)
+    // Many fonts have no picture of a line feed.
+    crate::terminal::text::visible_line(&telling).replace('␊', "↵")
 }
 
 /// The beginning of a JSON string, without its escapes. `text` is what follows the opening quote.
@@ -63,7 +64,7 @@ mod tests {
     fn words_are_shown_without_escapes() {
         check(r#"{"text":"You chose \"Yes\".","more":"x"}"#, "You chose \"Yes\".");
         check(r#"{"title":"a\\\"b\\"}"#, r#"a\"b\"#);
-        check(r#"{"text":"a\n\tb\/c \u00fc \uD83D\ude00 \u202e"}"#, "a␊ b/c ü 😀 <U+202E>");
+        check(r#"{"text":"a\n\tb\/c \u00fc \uD83D\ude00 \u202e"}"#, "a↵ b/c ü 😀 <U+202E>");
         check(r#"{"text":""}"#, "");
         check(r#"{"title":"Write?","content":{"text":"much"}}"#, "Write?");
         check(r#"{"text":"words","title":"T"}"#, "words");
