@@ -2,6 +2,7 @@
 
 const ROW = 26; // the height of a row in pixels, as in page.css
 const AROUND = 20;
+const PAUSE = 100; // milliseconds between two states, unless somebody waits for one
 const MOST_HEIGHT = 8_000_000; // browsers do not scroll much further
 
 const at = (id) => document.getElementById(id);
@@ -18,6 +19,9 @@ export class Inspector {
     this.rows = 0;
     this.window = [0, 0];
     this.top = 0;
+    this.isAsked = false;
+    this.latest = null;
+    this.pausing = null;
     this.shown = new Map();
     this.lines = new Map();
     this.selected = null;
@@ -79,11 +83,13 @@ export class Inspector {
     this.box.hidden = true;
     document.body.classList.remove("has-inspector");
     this.button.setAttribute("aria-expanded", "false");
+    this.latest = null;
     this.page.send({ type: "wire", window: null });
   }
 
   clear() {
     this.total = 0;
+    this.latest = null;
     this.shown.clear();
     this.entry = null;
     this.selected = null;
@@ -111,6 +117,7 @@ export class Inspector {
     at("wire-entry").hidden = this.entry === null;
     this.shown.clear();
     this.lines.clear();
+    this.latest = null;
     this.follows = true;
     this.total = 0;
     this.ask();
@@ -129,6 +136,7 @@ export class Inspector {
     const count = Math.ceil(this.view.clientHeight / ROW);
     const from = Math.max(0, this.first() - AROUND);
     this.window = [from, from + count + 2 * AROUND];
+    this.isAsked = true;
     // Of the end only the size of the window counts.
     this.page.send({ type: "wire", window: this.window, follows: this.follows, filter: this.filter() });
   }
@@ -164,15 +172,31 @@ export class Inspector {
     this.top = this.view.scrollTop;
   }
 
+  // Nobody can read more than a few states of it a second; the session beside it needs the time.
   apply(frame) {
     this.rows = frame.rows;
+    if (!this.isOpen) return;
+    this.latest = { rows: frame.rows, at: frame.at, wire: frame.wire ?? this.latest?.wire };
+    const isUrgent = this.isAsked || frame.at !== null;
+    if (this.pausing && !isUrgent) return;
+    this.show();
+    clearTimeout(this.pausing);
+    this.pausing = setTimeout(() => {
+      this.pausing = null;
+      if (this.latest) this.show();
+    }, PAUSE);
+  }
+
+  show() {
+    const { rows, at: shownAt, wire } = this.latest;
+    this.latest = null;
     const slider = at("slider");
-    slider.max = frame.rows;
-    if (frame.at === null && document.activeElement !== slider) slider.value = frame.rows;
-    if (frame.at !== null) slider.value = frame.at;
-    at("slider-at").textContent = `${slider.value} of ${frame.rows}`;
-    if (!frame.wire) return;
-    const wire = frame.wire;
+    slider.max = rows;
+    if (shownAt === null && document.activeElement !== slider) slider.value = rows;
+    if (shownAt !== null) slider.value = shownAt;
+    at("slider-at").textContent = `${slider.value} of ${rows}`;
+    if (!wire) return;
+    this.isAsked = false;
     const grew = wire.total !== this.total;
     this.total = wire.total;
     this.shown = new Map(wire.rows.map((row, place) => [wire.from + place, row]));
@@ -180,7 +204,7 @@ export class Inspector {
     choices("wire-kind", "all updates", wire.kinds);
     choices("wire-session", "all sessions", wire.sessions);
     at("wire-count").textContent =
-      wire.searched === undefined ? `${wire.total} of ${frame.rows} messages` : `${wire.total} found in the first ${wire.searched} of ${frame.rows}`;
+      wire.searched === undefined ? `${wire.total} of ${rows} messages` : `${wire.total} found in the first ${wire.searched} of ${rows}`;
     this.plot(wire.rates);
     // Somebody may have gone back since, and nobody has told us yet.
     if (this.follows && this.view.scrollTop < this.top - 1) this.stay();
