@@ -232,7 +232,11 @@ fn tell_the_time(out: &mut impl Write, in_paragraph: u32) {
         let _ = receiver.recv_timeout(due.saturating_duration_since(Instant::now()));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() * 1000.0;
         let end = if number % in_paragraph == in_paragraph - 1 { "\n\n" } else { " " };
-        let text = format!("T{now:.1}{end}");
+        // A paragraph without end has much in it, as those of models do.
+        let text = match in_paragraph {
+            u32::MAX => format!("*T{now:.1}* and `code`{end}"),
+            _ => format!("T{now:.1}{end}"),
+        };
         say(
             json!({ "sessionUpdate": "agent_message_chunk", "messageId": "m", "content": { "type": "text", "text": text } }),
         );
