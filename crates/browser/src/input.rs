@@ -26,10 +26,32 @@ const KEYS: [(&str, &str, u32, &str); 15] = [
     ("F1", "F1", 112, ""),
 ];
 
+/// The mouse's button, pressed.
+#[derive(Debug)]
+pub struct Held<'p> {
+    page: &'p Page,
+    point: Value,
+}
+
+impl Held<'_> {
+    /// Lets the button go where it was pressed.
+    #[track_caller]
+    pub fn release(self) {
+        self.page.mouse("mouseReleased", &self.point, 0);
+    }
+}
+
 impl Page {
     /// Clicks in the middle of an element, once it stands still, can be used and nothing is before it.
     #[track_caller]
     pub fn click(&self, element: &str) {
+        self.hold(element).release();
+    }
+
+    /// Presses the mouse's button where [`Page::click`] does, and holds it.
+    #[track_caller]
+    #[must_use]
+    pub fn hold(&self, element: &str) -> Held<'_> {
         let script = format!(
             "(async () => {{
                 const element = find({})[0];
@@ -49,33 +71,39 @@ impl Page {
             }})()",
             quoted(element)
         );
-        match self.try_wait(&script) {
-            Ok(point) => self.click_at(&point),
+        let point = match self.try_wait(&script) {
+            Ok(point) => point,
             Err(state) => self.fail(&format!("a click on {element}"), &state),
-        }
+        };
+        self.mouse("mouseMoved", &point, 0);
+        self.mouse("mousePressed", &point, 1);
+        Held { page: self, point }
     }
 
     #[track_caller]
-    fn click_at(&self, point: &Value) {
-        for (kind, buttons) in [("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)] {
-            let button = if kind == "mouseMoved" { "none" } else { "left" };
-            let event = json!({
-                "type": kind, "x": point[0], "y": point[1], "button": button, "buttons": buttons, "clickCount": 1,
-            });
-            self.command("Input.dispatchMouseEvent", &event);
-        }
+    fn mouse(&self, kind: &str, point: &Value, buttons: u32) {
+        let button = if kind == "mouseMoved" { "none" } else { "left" };
+        let event = json!({
+            "type": kind, "x": point[0], "y": point[1], "button": button, "buttons": buttons, "clickCount": 1,
+        });
+        self.command("Input.dispatchMouseEvent", &event);
     }
 
     /// Turns the mouse's wheel in the middle of an element.
     #[track_caller]
     pub fn scroll(&self, element: &str, down: i32) {
-        self.wait_for(element);
-        let box_of = format!("find({})[0].getBoundingClientRect()", quoted(element));
-        let point =
-            self.eval(&format!("(box => [box.left + box.width / 2, box.top + box.height / 2])({box_of})"));
+        let point = self.middle(element);
         let event =
             json!({ "type": "mouseWheel", "x": point[0], "y": point[1], "deltaX": 0, "deltaY": down });
         self.command("Input.dispatchMouseEvent", &event);
+    }
+
+    /// The middle of an element, once it is there.
+    #[track_caller]
+    fn middle(&self, element: &str) -> Value {
+        self.wait_for(element);
+        let box_of = format!("find({})[0].getBoundingClientRect()", quoted(element));
+        self.eval(&format!("(box => [box.left + box.width / 2, box.top + box.height / 2])({box_of})"))
     }
 
     /// Types a text where the cursor is, key by key; a line break is Shift and Enter.
@@ -147,5 +175,27 @@ impl Page {
         let found = self.command("Runtime.evaluate", &json!({ "expression": expression }));
         let Some(object) = found["result"]["objectId"].as_str() else { self.fail(selector, "") };
         self.command("DOM.setFileInputFiles", &json!({ "objectId": object, "files": files }));
+    }
+    /// Drags files over an element and drops them there.
+    #[track_caller]
+    pub fn drop_files(&self, element: &str, files: &[&Path]) {
+        let point = self.middle(element);
+        let data = json!({ "items": [], "files": files, "dragOperationsMask": 1 });
+        for kind in ["dragEnter", "dragOver", "drop"] {
+            let event = json!({ "type": kind, "x": point[0], "y": point[1], "data": data });
+            self.command("Input.dispatchDragEvent", &event);
+        }
+    }
+
+    /// Pastes what is in the clipboard where the cursor is.
+    #[track_caller]
+    pub fn paste(&self) {
+        let event = json!({
+            "type": "rawKeyDown", "modifiers": 2, "key": "v", "code": "KeyV", "windowsVirtualKeyCode": 86,
+            "commands": ["paste"],
+        });
+        self.command("Input.dispatchKeyEvent", &event);
+        let event = json!({ "type": "keyUp", "modifiers": 2, "key": "v", "code": "KeyV", "windowsVirtualKeyCode": 86 });
+        self.command("Input.dispatchKeyEvent", &event);
     }
 }

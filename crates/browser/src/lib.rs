@@ -26,6 +26,7 @@ mod site;
 mod visitor;
 
 pub use chromium::Browser;
+pub use input::Held;
 pub use media::{ColorScheme, Named, screenshots_folder};
 pub use observed::Request;
 pub use page::Page;

@@ -12,6 +12,11 @@ pub struct Changes {
 }
 
 impl Changes {
+    #[inline]
+    pub(crate) fn one(change: Change, revision: u64) -> Self {
+        Changes { first: Some(change), more: Vec::new(), revision }
+    }
+
     pub(crate) fn push(&mut self, change: Change) {
         if self.first.is_none() {
             self.first = Some(change);

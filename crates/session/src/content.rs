@@ -1,18 +1,12 @@
 //! Content that grows by chunks: one text with boundaries instead of one allocation a chunk.
 
 use std::fmt;
-use std::iter::Peekable;
 use std::sync::Arc;
 
 use switchboard_protocol::{Extra, Meta, Wire, v2};
 
+use crate::segment::{Odd, Segment};
 use crate::shared_vec::SharedVec;
-
-/// A segment is sealed when its text reaches this many bytes. What a snapshot makes the next change copy is
-/// at most this much. Allocators are much faster below a kilobyte than above it.
-const SEGMENT_BYTES: usize = 992;
-/// A segment is sealed when it has this many items.
-const SEGMENT_ITEMS: usize = 248;
 
 /// What content consists of: [`v2::ContentBlock`] in messages, [`v2::ToolCallContent`] in tool calls.
 pub trait Block: Clone + PartialEq + fmt::Debug + private::Sealed + 'static {
@@ -115,36 +109,28 @@ impl Block for v2::ToolCallContent<'static> {
 /// ```
 #[derive(Clone)]
 pub struct Content<B> {
-    sealed: SharedVec<Arc<Segment<B>>>,
+    /// What lies before the tail. Short contents have nothing there.
+    sealed: Option<Arc<Sealed<B>>>,
     tail: Segment<B>,
-    length: usize,
-    text_length: usize,
 }
 
-#[derive(Debug, Clone)]
-struct Segment<B> {
+struct Sealed<B> {
+    segments: SharedVec<Arc<SealedSegment<B>>>,
+    items: usize,
+    /// Bytes of text.
+    bytes: usize,
+}
+
+struct SealedSegment<B> {
     /// The number of items before this segment.
     first: usize,
     /// The number of bytes of text before this segment.
     first_byte: usize,
-    text: String,
-    /// Where the text of each item ends.
-    ends: Vec<u32>,
-    /// What text alone does not say, by item.
-    odd: Vec<Odd<B>>,
-}
-
-#[derive(Debug, Clone)]
-struct Odd<B> {
-    /// The item within the segment.
-    item: u32,
-    /// The whole block, unless it is plain text.
-    block: Option<Arc<B>>,
-    chunk: Option<Arc<Attached>>,
+    segment: Segment<B>,
 }
 
 /// What an update brought beside its content: of a chunk, an output, a plan or a list.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Attached {
     /// Its metadata.
     pub meta: Option<Meta<'static>>,
@@ -172,8 +158,8 @@ impl Attached {
 /// One item of [`Content`].
 #[derive(Debug)]
 pub struct Item<'c, B> {
-    text: &'c str,
-    odd: Option<&'c Odd<B>>,
+    pub(crate) text: &'c str,
+    pub(crate) odd: Option<&'c Odd<B>>,
 }
 
 impl<B> Clone for Item<'_, B> {
@@ -227,81 +213,39 @@ impl<B: Block> PartialEq for Item<'_, B> {
     }
 }
 
-impl<B> Default for Segment<B> {
-    fn default() -> Self {
-        Segment { first: 0, first_byte: 0, text: String::new(), ends: Vec::new(), odd: Vec::new() }
-    }
-}
-
-impl<B: Block> Segment<B> {
-    fn items(&self) -> SegmentItems<'_, B> {
-        SegmentItems { segment: self, next: 0, start: 0, odd: self.odd.iter().peekable() }
-    }
-
-    /// Grows in larger steps than vectors do by themselves: what streams in small pieces goes on streaming.
-    /// The first item gets just its room, for it may be all there is.
-    #[inline]
-    fn make_room(&mut self, length: usize) {
-        let wanted = self.text.len() + length;
-        if wanted > self.text.capacity() {
-            let room = if self.ends.is_empty() { wanted } else { wanted.max(64) * 4 };
-            self.text.reserve_exact(room.min(SEGMENT_BYTES).max(wanted) - self.text.len());
-        }
-        if self.ends.len() == self.ends.capacity() {
-            let room = if self.ends.is_empty() { 1 } else { self.ends.len().max(4) * 4 };
-            self.ends.reserve_exact(room.min(SEGMENT_ITEMS) - self.ends.len());
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.text.len() >= SEGMENT_BYTES || self.ends.len() >= SEGMENT_ITEMS
-    }
-}
-
-struct SegmentItems<'c, B> {
-    segment: &'c Segment<B>,
-    next: usize,
-    start: usize,
-    odd: Peekable<std::slice::Iter<'c, Odd<B>>>,
-}
-
-impl<'c, B> Iterator for SegmentItems<'c, B> {
-    type Item = Item<'c, B>;
-
-    fn next(&mut self) -> Option<Item<'c, B>> {
-        let end = *self.segment.ends.get(self.next)? as usize;
-        let text = &self.segment.text[self.start..end];
-        let odd = self.odd.next_if(|odd| odd.item as usize == self.next);
-        self.start = end;
-        self.next += 1;
-        Some(Item { text, odd })
-    }
-}
-
 impl<B> Default for Content<B> {
     fn default() -> Self {
-        Content { sealed: SharedVec::default(), tail: Segment::default(), length: 0, text_length: 0 }
+        Content { sealed: None, tail: Segment::default() }
     }
 }
 
 impl<B: Block> Content<B> {
     /// The number of items.
     pub fn len(&self) -> usize {
-        self.length
+        self.sealed_items() + self.tail.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.length == 0
+        self.len() == 0
     }
 
     /// The number of bytes of [`Content::text`], without making it.
     pub fn text_len(&self) -> usize {
-        self.text_length
+        self.sealed_bytes() + self.tail.text_len()
+    }
+
+    fn sealed_items(&self) -> usize {
+        self.sealed.as_ref().map_or(0, |sealed| sealed.items)
+    }
+
+    fn sealed_bytes(&self) -> usize {
+        self.sealed.as_ref().map_or(0, |sealed| sealed.bytes)
     }
 
     fn segments(&self) -> impl Iterator<Item = &Segment<B>> {
-        self.sealed.iter().map(|segment| &**segment).chain([&self.tail])
+        let sealed = self.sealed.iter().flat_map(|sealed| sealed.segments.iter());
+        sealed.map(|sealed| &sealed.segment).chain([&self.tail])
     }
 
     /// All items in their order.
@@ -312,11 +256,15 @@ impl<B: Block> Content<B> {
     /// The first item that begins with a byte of [`Content::text`] or holds it, and how many bytes of text come
     /// before that item. Past the end it is the place for the next item. Takes no walk over the items before it.
     pub fn item_at_byte(&self, byte: usize) -> (usize, usize) {
+        let tail = (self.sealed_items(), self.sealed_bytes(), &self.tail);
         // Of segments without text several begin with the same byte.
-        let in_tail = byte > self.tail.first_byte;
-        let sealed = if in_tail { None } else { self.sealed.get(self.segment_of(|it| it.first_byte < byte)) };
-        let segment = sealed.map_or(&self.tail, |segment| &**segment);
-        let (mut item, mut start) = (segment.first, segment.first_byte);
+        let sealed = self
+            .sealed
+            .as_ref()
+            .filter(|sealed| byte <= sealed.bytes)
+            .and_then(|sealed| sealed.segments.get(sealed.place_of(|segment| segment.first_byte < byte)));
+        let (mut item, mut start, segment) =
+            sealed.map_or(tail, |sealed| (sealed.first, sealed.first_byte, &sealed.segment));
         for length in segment.items().map(|item| item.text().map_or(0, str::len)) {
             if start == byte || start + length > byte {
                 break;
@@ -329,25 +277,13 @@ impl<B: Block> Content<B> {
     /// The items from one on, without a walk over those before it. After a change that appended N items,
     /// `items_from(len() - N)` are the new ones.
     pub fn items_from(&self, start: usize) -> impl Iterator<Item = Item<'_, B>> {
-        let in_tail = start >= self.tail.first;
-        let sealed = if in_tail { self.sealed.len() } else { self.segment_of(|it| it.first <= start) };
-        let skipped = self.sealed.get(sealed).map_or(self.tail.first, |segment| segment.first);
-        let segments = self.sealed.iter_from(sealed).map(|segment| &**segment).chain([&self.tail]);
+        let sealed = self.sealed.as_ref().filter(|sealed| start < sealed.items);
+        let place = sealed.map_or(0, |sealed| sealed.place_of(|segment| segment.first <= start));
+        let first = sealed.and_then(|sealed| sealed.segments.get(place));
+        let skipped = first.map_or_else(|| self.sealed_items(), |segment| segment.first);
+        let segments = sealed.into_iter().flat_map(move |sealed| sealed.segments.iter_from(place));
+        let segments = segments.map(|sealed| &sealed.segment).chain([&self.tail]);
         segments.flat_map(Segment::items).skip(start - skipped)
-    }
-
-    /// The last sealed segment that begins early enough.
-    fn segment_of(&self, is_early: impl Fn(&Segment<B>) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.sealed.len());
-        while high - low > 1 {
-            let middle = usize::midpoint(low, high);
-            if self.sealed.get(middle).is_some_and(|segment| is_early(segment)) {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        low
     }
 
     /// The array that the protocol defines: one block an item.
@@ -357,11 +293,7 @@ impl<B: Block> Content<B> {
 
     /// The text in pieces as long as can be: all text items, one after the other, without what lies between.
     pub fn text_pieces(&self) -> impl Iterator<Item = &str> {
-        self.segments().flat_map(|segment| {
-            let whole = segment.odd.iter().all(|odd| odd.block.is_none());
-            let pieces = if whole { None } else { Some(segment.items().filter_map(Item::text)) };
-            whole.then_some(&*segment.text).into_iter().chain(pieces.into_iter().flatten())
-        })
+        self.segments().flat_map(Segment::text_pieces)
     }
 
     /// All text items as one text.
@@ -370,29 +302,49 @@ impl<B: Block> Content<B> {
     }
 
     /// Appends one item.
+    #[inline]
     pub(crate) fn push(
         &mut self,
         block: &B::Wire<'_>,
         chunk_meta: Option<&Meta<'_>>,
         chunk_extra: &Extra<'_>,
     ) {
-        let text = B::plain_text(block);
-        let length = text.map_or(0, str::len);
-        if self.tail.text.len() + length > SEGMENT_BYTES && !self.tail.ends.is_empty() {
+        if chunk_meta.is_none()
+            && chunk_extra.is_empty()
+            && let Some(text) = B::plain_text(block)
+        {
+            if !self.tail.push_within_capacity(text) {
+                self.push_text(text);
+            }
+        } else {
+            self.push_odd(block, Attached::of(chunk_meta, chunk_extra));
+        }
+    }
+
+    fn push_text(&mut self, text: &str) {
+        self.make_room(text.len());
+        self.tail.push(text, None, None);
+        self.seal_if_full();
+    }
+
+    fn push_odd(&mut self, block: &B::Wire<'_>, chunk: Option<Arc<Attached>>) {
+        let (text, block) = match B::plain_text(block) {
+            Some(text) => (text, None),
+            None => ("", Some(Arc::new(block.clone().into_owned()))),
+        };
+        self.make_room(text.len());
+        self.tail.push(text, block, chunk);
+        self.seal_if_full();
+    }
+
+    fn make_room(&mut self, length: usize) {
+        if !self.tail.has_room(length) {
             self.seal();
         }
-        let tail = &mut self.tail;
-        self.text_length += length;
-        let chunk = Attached::of(chunk_meta, chunk_extra);
-        if text.is_none() || chunk.is_some() {
-            let block = text.is_none().then(|| Arc::new(block.clone().into_owned()));
-            self.text_length += block.as_deref().and_then(B::any_text).map_or(0, str::len);
-            tail.odd.push(Odd { item: tail.ends.len() as u32, block, chunk });
-        }
-        tail.make_room(length);
-        tail.text.push_str(text.unwrap_or_default());
-        tail.ends.push(tail.text.len() as u32);
-        self.length += 1;
+    }
+
+    /// What is long is sealed at once, so that nothing long is ever copied.
+    fn seal_if_full(&mut self) {
         if self.tail.is_full() {
             self.seal();
         }
@@ -414,15 +366,13 @@ impl<B: Block> Content<B> {
     }
 
     fn seal(&mut self) {
-        let next = Segment {
-            first: self.length,
-            first_byte: self.text_length,
-            text: String::with_capacity(SEGMENT_BYTES),
-            ends: Vec::with_capacity(self.tail.ends.len().clamp(4, SEGMENT_ITEMS)),
-            odd: Vec::new(),
-        };
-        let sealed = std::mem::replace(&mut self.tail, next);
-        self.sealed.push(Arc::new(sealed));
+        let next = self.tail.successor();
+        let segment = std::mem::replace(&mut self.tail, next);
+        let sealed = Arc::make_mut(self.sealed.get_or_insert_default());
+        let (first, first_byte) = (sealed.items, sealed.bytes);
+        sealed.items += segment.len();
+        sealed.bytes += segment.text_len();
+        sealed.segments.push(Arc::new(SealedSegment { first, first_byte, segment }));
     }
 
     /// Whether both say the same, wherever their chunks begin and end.
@@ -435,6 +385,34 @@ impl<B: Block> Content<B> {
             Some(block) => Run::Block(block),
             None => Run::Text(item.text),
         })
+    }
+}
+
+impl<B> Clone for Sealed<B> {
+    fn clone(&self) -> Self {
+        Sealed { segments: self.segments.clone(), items: self.items, bytes: self.bytes }
+    }
+}
+
+impl<B> Default for Sealed<B> {
+    fn default() -> Self {
+        Sealed { segments: SharedVec::default(), items: 0, bytes: 0 }
+    }
+}
+
+impl<B> Sealed<B> {
+    /// The last segment that begins early enough.
+    fn place_of(&self, is_early: impl Fn(&SealedSegment<B>) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.segments.len());
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            if self.segments.get(middle).is_some_and(|segment| is_early(segment)) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        low
     }
 }
 
@@ -481,7 +459,7 @@ fn next_block<'c, B>(text: &mut &'c str, runs: &mut impl Iterator<Item = Run<'c,
 
 impl<B: Block> PartialEq for Content<B> {
     fn eq(&self, other: &Self) -> bool {
-        self.length == other.length && self.items().eq(other.items())
+        self.len() == other.len() && self.items().eq(other.items())
     }
 }
 

@@ -420,9 +420,7 @@ fn restore_entry(session: &mut Session, document: &EntryDocument) -> Restored<()
         return Ok(());
     }
     match entry {
-        Entry::Message(message) => {
-            restore_chunks(&mut Arc::make_mut(message).content, &document.chunks, dialect)
-        }
+        Entry::Message(message) => restore_chunks(&mut message.content, &document.chunks, dialect),
         Entry::ToolCall(call) => restore_chunks(&mut Arc::make_mut(call).content, &document.chunks, dialect),
         Entry::Compaction(compaction) => {
             restore_chunks(&mut Arc::make_mut(compaction).summary, &document.chunks, dialect)

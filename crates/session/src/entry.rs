@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::{Base64, Extra, Meta, Raw, v2};
+use switchboard_protocol::{Base64, Extra, Field, Meta, Raw, v2};
 
 use crate::bytes::Bytes;
+use crate::change::{EntryField, FieldChanges};
 use crate::content::{Attached, Content};
+use crate::patch::{MetaRule, patch_extra};
 use crate::shared_vec::SharedVec;
 
 /// What an entry of the transcript is. Each kind has ids of its own: a user message and an agent message may
@@ -65,11 +67,14 @@ pub enum Origin {
     Replayed,
 }
 
-/// One entry of the transcript. A copy costs one reference count.
+/// One entry of the transcript. A copy shares nearly everything with it; a kilobyte of text is the most that is
+/// copied.
+// Most updates are chunks of messages, and to make sure that nobody shares an `Arc` takes as long as all else that
+// a chunk needs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
     /// A message or a thought.
-    Message(Arc<Message>),
+    Message(Box<Message>),
     /// A tool call.
     ToolCall(Arc<ToolCall>),
     /// A terminal.
@@ -85,13 +90,46 @@ pub(crate) struct Head {
     pub(crate) origin: Origin,
     pub(crate) id: Arc<str>,
     pub(crate) revision: u64,
-    pub(crate) meta: Option<Meta<'static>>,
-    pub(crate) extra: Extra<'static>,
+    pub(crate) attached: Option<Arc<Attached>>,
 }
+
+static NO_EXTRA: Extra<'static> = Extra::new();
 
 impl Head {
     fn new(kind: EntryKind, id: &str, origin: Origin) -> Self {
-        Head { kind, origin, id: id.into(), revision: 0, meta: None, extra: Extra::new() }
+        Head { kind, origin, id: id.into(), revision: 0, attached: None }
+    }
+
+    pub(crate) fn meta(&self) -> Option<&Meta<'static>> {
+        self.attached.as_ref()?.meta.as_ref()
+    }
+
+    pub(crate) fn extra(&self) -> &Extra<'static> {
+        self.attached.as_ref().map_or(&NO_EXTRA, |attached| &attached.extra)
+    }
+
+    /// Changes metadata and unknown keys as an update says, which mostly says nothing of them.
+    #[inline]
+    pub(crate) fn patch_attached(
+        &mut self,
+        rule: MetaRule,
+        meta: &Field<Meta<'_>>,
+        extra: &Extra<'_>,
+        fields: &mut FieldChanges,
+    ) {
+        if !matches!(meta, Field::Keep) || !extra.is_empty() {
+            let attached = Arc::make_mut(self.attached.get_or_insert_default());
+            fields.note(EntryField::Meta, rule.apply(&mut attached.meta, meta));
+            fields.note(EntryField::Extra, patch_extra(&mut attached.extra, extra));
+            if *attached == Attached::default() {
+                self.attached = None;
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is(&self, kind: EntryKind, id: &str) -> bool {
+        self.kind == kind && *self.id == *id
     }
 }
 
@@ -100,7 +138,7 @@ impl Entry {
         let head = Head::new(kind, id, origin);
         match kind {
             EntryKind::UserMessage | EntryKind::AgentMessage | EntryKind::AgentThought => {
-                Entry::Message(Arc::new(Message { head, content: Content::default() }))
+                Entry::Message(Box::new(Message { head, content: Content::default() }))
             }
             EntryKind::ToolCall => Entry::ToolCall(Arc::new(ToolCall::new(head))),
             EntryKind::Terminal => Entry::Terminal(Arc::new(Terminal::new(head))),
@@ -119,7 +157,7 @@ impl Entry {
 
     pub(crate) fn head_mut(&mut self) -> &mut Head {
         match self {
-            Entry::Message(message) => &mut Arc::make_mut(message).head,
+            Entry::Message(message) => &mut message.head,
             Entry::ToolCall(call) => &mut Arc::make_mut(call).head,
             Entry::Terminal(terminal) => &mut Arc::make_mut(terminal).head,
             Entry::Compaction(compaction) => &mut Arc::make_mut(compaction).head,
@@ -148,12 +186,12 @@ impl Entry {
 
     /// Metadata of the entry.
     pub fn meta(&self) -> Option<&Meta<'static>> {
-        self.head().meta.as_ref()
+        self.head().meta()
     }
 
     /// Keys of its updates that the protocol does not define, each with its latest value.
     pub fn extra(&self) -> &Extra<'static> {
-        &self.head().extra
+        self.head().extra()
     }
 
     /// The message or thought, where this is one.
@@ -211,8 +249,38 @@ impl Entry {
     }
 }
 
-macro_rules! head_getters {
-    ($($type:ident),*) => {$(
+/// What an entry is apart from its kind.
+pub(crate) trait Body {
+    fn of(entry: &Entry) -> Option<&Self>;
+    fn of_mut(entry: &mut Entry) -> Option<&mut Self>;
+    fn head(&self) -> &Head;
+    fn head_mut(&mut self) -> &mut Head;
+}
+
+macro_rules! bodies {
+    ($($type:ident by $own:path),*) => {$(
+        impl Body for $type {
+            #[inline]
+            fn of(entry: &Entry) -> Option<&Self> {
+                if let Entry::$type(body) = entry { Some(body) } else { None }
+            }
+
+            #[inline]
+            fn of_mut(entry: &mut Entry) -> Option<&mut Self> {
+                if let Entry::$type(body) = entry { Some($own(body)) } else { None }
+            }
+
+            #[inline]
+            fn head(&self) -> &Head {
+                &self.head
+            }
+
+            #[inline]
+            fn head_mut(&mut self) -> &mut Head {
+                &mut self.head
+            }
+        }
+
         impl $type {
             /// The id, unique among entries of its kind.
             pub fn id(&self) -> &str {
@@ -226,13 +294,18 @@ macro_rules! head_getters {
 
             /// Metadata of the entry. That of a chunk is with its item.
             pub fn meta(&self) -> Option<&Meta<'static>> {
-                self.head.meta.as_ref()
+                self.head.meta()
             }
         }
     )*};
 }
 
-head_getters!(Message, ToolCall, Terminal, Compaction);
+bodies!(
+    Message by Box::as_mut,
+    ToolCall by Arc::make_mut,
+    Terminal by Arc::make_mut,
+    Compaction by Arc::make_mut
+);
 
 /// A message of the user or the agent, or a thought.
 #[derive(Debug, Clone, PartialEq)]
@@ -263,8 +336,8 @@ pub struct ToolCall {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) content: Content<v2::ToolCallContent<'static>>,
     pub(crate) locations: Option<Arc<[v2::ToolCallLocation<'static>]>>,
-    pub(crate) raw_input: Option<Arc<Raw<'static>>>,
-    pub(crate) raw_output: Option<Arc<Raw<'static>>>,
+    pub(crate) raw_input: Option<Raw<'static>>,
+    pub(crate) raw_output: Option<Raw<'static>>,
     pub(crate) capabilities: Option<Arc<v2::CancelCapabilities<'static>>>,
 }
 
@@ -316,12 +389,12 @@ impl ToolCall {
 
     /// The parameters that the tool was called with.
     pub fn raw_input(&self) -> Option<&Raw<'static>> {
-        self.raw_input.as_deref()
+        self.raw_input.as_ref()
     }
 
     /// What the tool returned.
     pub fn raw_output(&self) -> Option<&Raw<'static>> {
-        self.raw_output.as_deref()
+        self.raw_output.as_ref()
     }
 
     /// What the client may ask of this call.

@@ -1,106 +1,102 @@
 //! Where an id stands, in constant time, and shared between copies.
 
 use std::hash::{BuildHasher, Hash};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
-use crate::shared_vec::SharedVec;
-
-/// A hash table from ids to positions. It holds no ids, only hashes: who asks compares the id at the position.
+/// A hash table from ids to positions in a list that only grows. It holds no ids, only hashes: who asks compares
+/// the id at the position.
 ///
-/// It grows by one bucket at a time (linear hashing), so that no insertion costs more than another, and its
-/// buckets lie in a [`SharedVec`], so that a copy costs nothing.
-#[derive(Debug, Clone, Default)]
+/// A copy costs nothing, for it uses the same table until it is itself added to. Meanwhile it may be told positions
+/// past the end of its own list, where no id can be the right one: so it does not see what came after it.
+#[derive(Debug)]
 pub(crate) struct Index {
-    buckets: SharedVec<Bucket>,
-    length: usize,
+    table: Arc<RwLock<HashTable<Slot>>>,
     state: RandomState,
+    /// Whether this is the one that may add to the table.
+    owner: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+impl Default for Index {
+    fn default() -> Self {
+        Index { table: Arc::default(), state: RandomState::default(), owner: true }
+    }
+}
+
+impl Clone for Index {
+    fn clone(&self) -> Self {
+        Index { table: Arc::clone(&self.table), state: self.state.clone(), owner: false }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
 struct Slot {
     hash: u32,
     position: u32,
 }
 
-const INLINE: usize = 6;
-/// How many slots a bucket has in the mean.
-const LOAD: usize = 3;
-
-#[derive(Debug, Clone, Default)]
-struct Bucket {
-    length: u32,
-    slots: [Slot; INLINE],
-    overflow: Vec<Slot>,
-}
-
-impl Bucket {
-    fn push(&mut self, slot: Slot) {
-        match self.slots.get_mut(self.length as usize) {
-            Some(free) => {
-                *free = slot;
-                self.length += 1;
-            }
-            None => self.overflow.push(slot),
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Slot> {
-        self.slots.iter().take(self.length as usize).chain(&self.overflow)
-    }
-}
-
 impl Index {
-    pub(crate) fn hash(&self, key: impl Hash) -> u32 {
-        let hash = self.state.hash_one(key);
-        (hash ^ (hash >> 32)) as u32
+    pub(crate) fn hash(&self, key: impl Hash) -> u64 {
+        self.state.hash_one(key)
     }
 
     /// The last position whose id is the right one.
-    pub(crate) fn find(&self, hash: u32, is_it: impl Fn(usize) -> bool) -> Option<usize> {
-        let bucket = self.buckets.get(self.bucket_of(hash))?;
-        let same_hash = bucket.iter().filter(|slot| slot.hash == hash);
-        same_hash.map(|slot| slot.position as usize).filter(|&position| is_it(position)).max()
+    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        last_of(&table, hash, is_it)
     }
 
-    pub(crate) fn insert(&mut self, hash: u32, position: usize) {
-        if self.length >= self.buckets.len() * LOAD {
-            self.grow();
-        }
-        let bucket = self.bucket_of(hash);
-        if let Some(bucket) = self.buckets.get_mut(bucket) {
-            // Positions are indices into a list of objects far larger than a slot.
-            bucket.push(Slot { hash, position: position as u32 });
-            self.length += 1;
-        }
+    pub(crate) fn insert(&mut self, hash: u64, position: usize) {
+        insert(&mut self.own_table(), hash, position);
     }
 
-    /// The buckets up to the largest power of two are addressed by so many bits; those beyond it have split
-    /// off theirs by one bit more.
-    fn bucket_of(&self, hash: u32) -> usize {
-        let count = self.buckets.len().max(1);
-        let mask = count.next_power_of_two() - 1;
-        let bucket = hash as usize & mask;
-        if bucket < count { bucket } else { bucket & (mask >> 1) }
+    /// The last position whose id is the right one; if there is none, `position` is it from here on.
+    pub(crate) fn find_or_insert(
+        &mut self,
+        hash: u64,
+        position: usize,
+        is_it: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let mut table = self.own_table();
+        let found = last_of(&table, hash, is_it);
+        if found.is_none() {
+            insert(&mut table, hash, position);
+        }
+        found
     }
 
-    fn grow(&mut self) {
-        let count = self.buckets.len();
-        self.buckets.push(Bucket::default());
-        if count == 0 {
-            return;
+    fn own_table(&mut self) -> RwLockWriteGuard<'_, HashTable<Slot>> {
+        if !self.owner {
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner).clone();
+            (self.table, self.owner) = (Arc::new(RwLock::new(table)), true);
         }
-        let half = (count + 1).next_power_of_two() >> 1;
-        let split = count - half;
-        let Some(bucket) = self.buckets.get_mut(split) else { return };
-        let slots = std::mem::take(bucket);
-        for &slot in slots.iter() {
-            let target = self.bucket_of(slot.hash);
-            if let Some(bucket) = self.buckets.get_mut(target) {
-                bucket.push(slot);
-            }
-        }
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The half of a hash that slots keep, so that ids need not be hashed again when the table grows.
+fn short(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// A table takes both ends of a hash.
+fn spread(short: u32) -> u64 {
+    u64::from(short) << 32 | u64::from(short)
+}
+
+fn last_of(table: &HashTable<Slot>, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
+    let short = short(hash);
+    let same_hash = table.iter_hash(spread(short)).filter(|slot| slot.hash == short);
+    same_hash.map(|slot| slot.position as usize).filter(|&position| is_it(position)).max()
+}
+
+fn insert(table: &mut HashTable<Slot>, hash: u64, position: usize) {
+    let hash = short(hash);
+    // Positions are indices into a list of objects far larger than a slot.
+    let slot = Slot { hash, position: position as u32 };
+    table.insert_unique(spread(hash), slot, |slot| spread(slot.hash));
 }
 
 #[cfg(test)]
@@ -113,7 +109,8 @@ mod tests {
         for position in 0..3000_usize {
             assert_eq!(index.find(index.hash(position), |found| found == position), None);
             let hash = index.hash(position);
-            index.insert(hash, position);
+            assert_eq!(index.find_or_insert(hash, position, |found| found == position), None);
+            assert_eq!(index.find_or_insert(hash, usize::MAX, |found| found == position), Some(position));
             for asked in [0, position / 2, position] {
                 assert_eq!(index.find(index.hash(asked), |found| found == asked), Some(asked));
             }
@@ -121,17 +118,26 @@ mod tests {
         for position in 0..3000_usize {
             assert_eq!(index.find(index.hash(position), |found| found == position), Some(position));
         }
-        let longest = index.buckets.iter().map(|bucket| bucket.iter().count()).max();
-        assert!(longest < Some(20), "{longest:?}");
     }
 
     #[test]
-    fn a_copy_does_not_see_later_keys() {
+    fn of_equal_ids_the_last_is_found_that_the_list_has() {
         let mut index = Index::default();
-        let copy = index.clone();
         let hash = index.hash("a");
-        index.insert(hash, 0);
-        assert_eq!(index.find(hash, |_| true), Some(0));
-        assert_eq!(copy.find(hash, |_| true), None);
+        index.insert(hash, 3);
+        index.insert(hash, 7);
+        assert_eq!(index.find(hash, |_| true), Some(7));
+        assert_eq!(index.find(hash, |position| position < 5), Some(3));
+    }
+
+    #[test]
+    fn a_copy_that_goes_its_own_way_does_not_disturb_the_others() {
+        let mut index = Index::default();
+        let (a, b) = (index.hash("a"), index.hash("b"));
+        let mut copy = index.clone();
+        index.insert(a, 0);
+        copy.insert(b, 0);
+        assert_eq!([index.find(a, |_| true), index.find(b, |_| true)], [Some(0), None]);
+        assert_eq!(copy.find(b, |_| true), Some(0));
     }
 }

@@ -40,6 +40,7 @@ mod patch;
 mod replay;
 mod request;
 mod requests;
+mod segment;
 mod session;
 mod shared_vec;
 mod snapshot;

@@ -32,6 +32,10 @@ impl MetaRule {
 }
 
 fn merge(stored: &mut Option<Meta<'static>>, meta: &Meta<'_>) -> Option<FieldChange> {
+    let text = meta.as_raw().as_str();
+    if stored.is_none() && meta.entries().next().is_some() && !text.contains("null") {
+        return replace(stored, meta.clone().into_owned());
+    }
     let mut merged: Vec<(Text<'_>, Raw<'_>)> = stored.iter().flat_map(Meta::entries).collect();
     let mut touched = false;
     for (key, value) in meta.entries() {
@@ -68,6 +72,7 @@ fn replace<T: PartialEq>(stored: &mut Option<T>, value: T) -> Option<FieldChange
     Some(FieldChange::Set)
 }
 
+#[inline]
 pub(crate) fn patch_text(stored: &mut Option<Arc<str>>, field: &Field<Text<'_>>) -> Option<FieldChange> {
     match field {
         Field::Keep => None,
@@ -80,6 +85,7 @@ pub(crate) fn patch_text(stored: &mut Option<Arc<str>>, field: &Field<Text<'_>>)
     }
 }
 
+#[inline]
 pub(crate) fn patch_shared<'a, T: Wire<'a, Owned: PartialEq> + Clone>(
     stored: &mut Option<Arc<T::Owned>>,
     field: &Field<T>,
@@ -91,7 +97,21 @@ pub(crate) fn patch_shared<'a, T: Wire<'a, Owned: PartialEq> + Clone>(
     }
 }
 
+#[inline]
+pub(crate) fn patch_raw(stored: &mut Option<Raw<'static>>, field: &Field<Raw<'_>>) -> Option<FieldChange> {
+    match field {
+        Field::Keep => None,
+        Field::Clear => stored.take().map(|_| FieldChange::Cleared),
+        Field::Set(value) if stored.as_ref() == Some(value) => None,
+        Field::Set(value) => {
+            *stored = Some(value.to_shared());
+            Some(FieldChange::Set)
+        }
+    }
+}
+
 /// A field that has a default where others have nothing.
+#[inline]
 pub(crate) fn patch_defaulted<T: Clone + PartialEq + Default>(
     stored: &mut T,
     field: &Field<T>,
@@ -108,6 +128,7 @@ pub(crate) fn patch_defaulted<T: Clone + PartialEq + Default>(
     Some(change)
 }
 
+#[inline]
 pub(crate) fn patch_list<'a, T: Wire<'a, Owned: PartialEq> + Clone>(
     stored: &mut Option<Arc<[T::Owned]>>,
     field: &Field<Vec<T>>,
@@ -121,6 +142,7 @@ pub(crate) fn patch_list<'a, T: Wire<'a, Owned: PartialEq> + Clone>(
     }
 }
 
+#[inline]
 pub(crate) fn patch_content<'a, B: Block>(
     stored: &mut Content<B>,
     field: &Field<Vec<B::Wire<'a>>>,

@@ -39,10 +39,10 @@ impl Session {
         let mut changes = Changes::default();
         if let Some(v2::RequestPermissionSubject::ToolCall(subject)) = &request.subject {
             match &mut self.replay {
-                Some(replay) => {
-                    replay.tool_call_update(&subject.tool_call, &mut Changes::default());
+                Some(replay) => drop(replay.patch_tool_call(&subject.tool_call)),
+                None => {
+                    self.patch_tool_call(&subject.tool_call).into_iter().for_each(|it| changes.push(it));
                 }
-                None => self.tool_call_update(&subject.tool_call, &mut changes),
             }
         }
         // An id that is used again while its request is open: the agent has forgotten the first one.

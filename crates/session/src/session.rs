@@ -7,9 +7,9 @@ use switchboard_protocol::{Field, Revision, Text, UnknownVariant, Wire, v2};
 
 use crate::change::{Change, Changes, ContentChange, EntryChange, EntryField, FieldChange};
 use crate::content::Attached;
-use crate::entry::{Entry, EntryKind, Head, Origin};
+use crate::entry::{Body, Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
 use crate::patch::{
-    MetaRule, patch_content, patch_defaulted, patch_extra, patch_list, patch_shared, patch_text,
+    MetaRule, patch_content, patch_defaulted, patch_extra, patch_list, patch_raw, patch_shared, patch_text,
 };
 use crate::snapshot::{List, Plan, Snapshot, Usage};
 
@@ -111,145 +111,167 @@ impl Session {
     /// assert_eq!(session.tool_call("c-1").unwrap().title(), Some("Read"));
     /// ```
     pub fn apply(&mut self, update: &v2::SessionUpdate<'_>) -> Changes {
-        if let Some(replay) = &mut self.replay {
-            replay.apply(update);
-            return Changes::default();
+        match &mut self.replay {
+            Some(replay) => {
+                replay.apply(update);
+                Changes::default()
+            }
+            None => self.apply_to_view(update),
         }
-        let mut changes = Changes::default();
-        self.apply_to_view(update, &mut changes);
-        self.count(&mut changes);
-        changes
     }
 
     /// Counts the revision up if anything changed.
-    #[inline]
-    fn count(&mut self, changes: &mut Changes) {
+    pub(crate) fn finish(&mut self, mut changes: Changes) -> Changes {
         if !changes.is_empty() {
             self.view.revision += 1;
             changes.set_revision(self.view.revision);
         }
-    }
-
-    pub(crate) fn finish(&mut self, mut changes: Changes) -> Changes {
-        self.count(&mut changes);
         changes
     }
 
-    fn apply_to_view(&mut self, update: &v2::SessionUpdate<'_>, changes: &mut Changes) {
+    /// The same where at most one thing changed, as it is with nearly every update.
+    #[inline]
+    fn finish_one(&mut self, change: Option<Change>) -> Changes {
+        let Some(change) = change else { return Changes::default() };
+        self.view.revision += 1;
+        Changes::one(change, self.view.revision)
+    }
+
+    fn apply_to_view(&mut self, update: &v2::SessionUpdate<'_>) -> Changes {
         use v2::SessionUpdate as Update;
         match update {
-            Update::UserMessageChunk(chunk) => self.message_chunk(EntryKind::UserMessage, chunk, changes),
-            Update::AgentMessageChunk(chunk) => self.message_chunk(EntryKind::AgentMessage, chunk, changes),
-            Update::AgentThoughtChunk(chunk) => self.message_chunk(EntryKind::AgentThought, chunk, changes),
-            Update::UserMessage(update) => self.message_update(EntryKind::UserMessage, update, changes),
-            Update::AgentMessage(update) => self.message_update(EntryKind::AgentMessage, update, changes),
-            Update::AgentThought(update) => self.message_update(EntryKind::AgentThought, update, changes),
-            Update::ToolCallUpdate(update) => self.tool_call_update(update, changes),
-            Update::ToolCallContentChunk(chunk) => self.tool_call_chunk(chunk, changes),
-            Update::TerminalUpdate(update) => self.terminal_update(update, changes),
-            Update::TerminalOutputChunk(chunk) => self.terminal_chunk(chunk, changes),
-            Update::CompactionUpdate(update) => self.compaction_update(update, changes),
-            Update::CompactionSummaryChunk(chunk) => self.compaction_chunk(chunk, changes),
-            Update::StateUpdate(state) => self.state_update(state, changes),
-            Update::PlanUpdate(update) => self.plan_update(update, changes),
+            Update::UserMessageChunk(chunk) => self.message_chunk(EntryKind::UserMessage, chunk),
+            Update::AgentMessageChunk(chunk) => self.message_chunk(EntryKind::AgentMessage, chunk),
+            Update::AgentThoughtChunk(chunk) => self.message_chunk(EntryKind::AgentThought, chunk),
+            Update::UserMessage(update) => self.message_update(EntryKind::UserMessage, update),
+            Update::AgentMessage(update) => self.message_update(EntryKind::AgentMessage, update),
+            Update::AgentThought(update) => self.message_update(EntryKind::AgentThought, update),
+            Update::ToolCallUpdate(update) => self.tool_call_update(update),
+            Update::ToolCallContentChunk(chunk) => self.tool_call_chunk(chunk),
+            Update::TerminalUpdate(update) => self.terminal_update(update),
+            Update::TerminalOutputChunk(chunk) => self.terminal_chunk(chunk),
+            Update::CompactionUpdate(update) => self.compaction_update(update),
+            Update::CompactionSummaryChunk(chunk) => self.compaction_chunk(chunk),
+            Update::SessionInfoUpdate(update) => self.info_update(update),
+            _ => {
+                let change = self.apply_to_rest(update);
+                self.finish_one(change)
+            }
+        }
+    }
+
+    /// What does not concern the transcript.
+    fn apply_to_rest(&mut self, update: &v2::SessionUpdate<'_>) -> Option<Change> {
+        use v2::SessionUpdate as Update;
+        match update {
+            Update::StateUpdate(state) => self.state_update(state),
+            Update::PlanUpdate(update) => self.plan_update(update),
             Update::AvailableCommandsUpdate(update) => {
                 let attached = Attached::of(update.meta.as_ref(), &update.extra);
                 let list = List::new(&update.available_commands, attached);
-                if self.view.commands.as_ref() != Some(&list) {
-                    self.view.commands = Some(list);
-                    changes.push(Change::Commands);
-                }
+                let commands = &mut self.view.commands;
+                (commands.as_ref() != Some(&list)).then(|| {
+                    *commands = Some(list);
+                    Change::Commands
+                })
             }
             Update::ConfigOptionUpdate(update) => {
                 let attached = Attached::of(update.meta.as_ref(), &update.extra);
                 let list = List::new(&update.config_options, attached);
-                if self.view.config_options.as_ref() != Some(&list) {
-                    self.view.config_options = Some(list);
-                    changes.push(Change::ConfigOptions);
-                }
+                let options = &mut self.view.config_options;
+                (options.as_ref() != Some(&list)).then(|| {
+                    *options = Some(list);
+                    Change::ConfigOptions
+                })
             }
-            Update::SessionInfoUpdate(update) => self.info_update(update, changes),
-            Update::UsageUpdate(update) => self.usage_update(update, changes),
+            Update::UsageUpdate(update) => self.usage_update(update),
             Update::Notice(notice) => {
                 let notices = Arc::make_mut(&mut self.view.notices);
                 if notices.len() == MAX_NOTICES {
                     notices.remove(0);
                 }
                 notices.push((**notice).clone().into_owned());
-                changes.push(Change::Notice);
+                Some(Change::Notice)
             }
-            Update::Unknown(unknown) => self.keep_unknown(unknown, changes),
+            Update::Unknown(unknown) => Some(self.keep_unknown(unknown)),
+            _ => None,
         }
     }
 
     // ----- entries
 
-    /// The place of an entry, which is created if need be.
-    fn place(&mut self, kind: EntryKind, id: &str) -> EntryChange {
-        let recent = self.recent[kind as usize];
-        if self.view.is_entry(recent, kind, id) {
-            return EntryChange::new(recent, kind, false);
+    /// The place of an entry, which is created if need be, and whether it was.
+    fn place(&mut self, kind: EntryKind, id: &str) -> (usize, bool) {
+        let view = &mut self.view;
+        let (hash, next) = (view.entry_hash(kind, id), view.entries.len());
+        let found = if view.aliases.is_empty() {
+            let entries = &view.entries;
+            let is_it = |position| entries.get(position).is_some_and(|entry| entry.head().is(kind, id));
+            view.entry_index.find_or_insert(hash, next, is_it)
+        } else {
+            let found = view.find_entry(hash, kind, id);
+            if found.is_none() {
+                view.entry_index.insert(hash, next);
+            }
+            found
+        };
+        if found.is_none() {
+            view.entries.push(Entry::new(kind, id, self.origin));
         }
-        let hash = self.view.entry_hash(kind, id);
-        let found = self.view.find_entry(hash, kind, id);
-        let position = found.unwrap_or_else(|| {
-            let position = self.view.entries.len();
-            self.view.entry_index.insert(hash, position);
-            self.view.entries.push(Entry::new(kind, id, self.origin));
-            position
-        });
+        let position = found.unwrap_or(next);
         self.recent[kind as usize] = position;
-        EntryChange::new(position, kind, found.is_none())
+        (position, found.is_none())
     }
 
     /// Creates or changes an entry. Only what says that it changed counts.
-    fn change_entry(
+    #[inline]
+    fn change_entry<T: Body>(
         &mut self,
         kind: EntryKind,
         id: &str,
-        changes: &mut Changes,
-        edit: impl for<'e> FnOnce(&'e mut Entry, &mut EntryChange) -> Option<&'e mut Head>,
-    ) {
-        let mut change = self.place(kind, id);
-        let revision = self.view.revision + 1;
-        let entry = self.view.entries.get_mut(change.position);
-        let head = entry.and_then(|entry| edit(entry, &mut change));
-        if !change.is_empty() {
-            if let Some(head) = head {
-                head.revision = revision;
-            }
-            changes.push(Change::Entry(change));
+        edit: impl FnOnce(&mut T, &mut EntryChange),
+    ) -> Option<Change> {
+        let recent = self.recent[kind as usize];
+        let body = self.view.entries.get(recent).and_then(T::of);
+        let is_recent = body.is_some_and(|body| body.head().is(kind, id));
+        let (position, created) = if is_recent { (recent, false) } else { self.place(kind, id) };
+        let body = self.view.entries.get_mut(position).and_then(T::of_mut)?;
+        let mut change = EntryChange::new(position, kind, created);
+        edit(body, &mut change);
+        if change.is_empty() {
+            return None;
         }
+        body.head_mut().revision = self.view.revision + 1;
+        Some(Change::Entry(change))
     }
 
-    fn message_chunk(&mut self, kind: EntryKind, chunk: &v2::ContentChunk<'_>, changes: &mut Changes) {
-        self.change_entry(kind, &chunk.message_id, changes, |entry, change| {
-            let Entry::Message(message) = entry else { return None };
-            let message = Arc::make_mut(message);
+    fn message_chunk(&mut self, kind: EntryKind, chunk: &v2::ContentChunk<'_>) -> Changes {
+        let change = self.change_entry(kind, &chunk.message_id, |message: &mut Message, change| {
             message.content.push(&chunk.content, chunk.meta.as_ref(), &chunk.extra);
             change.content = ContentChange::Appended(1);
-            Some(&mut message.head)
         });
+        self.finish_one(change)
     }
 
-    fn message_update(&mut self, kind: EntryKind, update: &v2::MessageUpdate<'_>, changes: &mut Changes) {
+    fn message_update(&mut self, kind: EntryKind, update: &v2::MessageUpdate<'_>) -> Changes {
         let rule = self.meta_rule;
-        self.change_entry(kind, &update.message_id, changes, |entry, change| {
-            let Entry::Message(message) = entry else { return None };
-            let message = Arc::make_mut(message);
+        let change = self.change_entry(kind, &update.message_id, |message: &mut Message, change| {
             change.content = patch_content(&mut message.content, &update.content);
-            let fields = &mut change.fields;
-            fields.note(EntryField::Meta, rule.apply(&mut message.head.meta, &update.meta));
-            fields.note(EntryField::Extra, patch_extra(&mut message.head.extra, &update.extra));
-            Some(&mut message.head)
+            message.head.patch_attached(rule, &update.meta, &update.extra, &mut change.fields);
         });
+        self.finish_one(change)
     }
 
-    pub(crate) fn tool_call_update(&mut self, update: &v2::ToolCallUpdate<'_>, changes: &mut Changes) {
+    #[inline(never)]
+    fn tool_call_update(&mut self, update: &v2::ToolCallUpdate<'_>) -> Changes {
+        let change = self.patch_tool_call(update);
+        self.finish_one(change)
+    }
+
+    #[inline]
+    pub(crate) fn patch_tool_call(&mut self, update: &v2::ToolCallUpdate<'_>) -> Option<Change> {
         let rule = self.meta_rule;
-        self.change_entry(EntryKind::ToolCall, &update.tool_call_id, changes, |entry, change| {
-            let Entry::ToolCall(call) = entry else { return None };
-            let call = Arc::make_mut(call);
+        self.change_entry(EntryKind::ToolCall, &update.tool_call_id, |call: &mut ToolCall, change| {
             change.content = patch_content(&mut call.content, &update.content);
             let fields = &mut change.fields;
             fields.note(EntryField::Title, patch_text(&mut call.title, &update.title));
@@ -257,115 +279,116 @@ impl Session {
             fields.note(EntryField::Kind, patch_defaulted(&mut call.kind, &update.kind));
             fields.note(EntryField::Status, patch_defaulted(&mut call.status, &update.status));
             fields.note(EntryField::Locations, patch_list(&mut call.locations, &update.locations));
-            fields.note(EntryField::RawInput, patch_shared(&mut call.raw_input, &update.raw_input));
-            fields.note(EntryField::RawOutput, patch_shared(&mut call.raw_output, &update.raw_output));
+            fields.note(EntryField::RawInput, patch_raw(&mut call.raw_input, &update.raw_input));
+            fields.note(EntryField::RawOutput, patch_raw(&mut call.raw_output, &update.raw_output));
             fields.note(EntryField::Capabilities, patch_shared(&mut call.capabilities, &update.capabilities));
-            fields.note(EntryField::Meta, rule.apply(&mut call.head.meta, &update.meta));
-            fields.note(EntryField::Extra, patch_extra(&mut call.head.extra, &update.extra));
-            Some(&mut call.head)
-        });
+            call.head.patch_attached(rule, &update.meta, &update.extra, fields);
+        })
     }
 
-    fn tool_call_chunk(&mut self, chunk: &v2::ToolCallContentChunk<'_>, changes: &mut Changes) {
-        self.change_entry(EntryKind::ToolCall, &chunk.tool_call_id, changes, |entry, change| {
-            let Entry::ToolCall(call) = entry else { return None };
-            let call = Arc::make_mut(call);
-            call.content.push(&chunk.content, chunk.meta.as_ref(), &chunk.extra);
-            change.content = ContentChange::Appended(1);
-            Some(&mut call.head)
-        });
+    fn tool_call_chunk(&mut self, chunk: &v2::ToolCallContentChunk<'_>) -> Changes {
+        let change =
+            self.change_entry(EntryKind::ToolCall, &chunk.tool_call_id, |call: &mut ToolCall, change| {
+                call.content.push(&chunk.content, chunk.meta.as_ref(), &chunk.extra);
+                change.content = ContentChange::Appended(1);
+            });
+        self.finish_one(change)
     }
 
-    fn terminal_update(&mut self, update: &v2::TerminalUpdate<'_>, changes: &mut Changes) {
+    fn terminal_update(&mut self, update: &v2::TerminalUpdate<'_>) -> Changes {
         let (rule, limit) = (self.meta_rule, self.terminal_limit);
-        self.change_entry(EntryKind::Terminal, &update.terminal_id, changes, |entry, change| {
-            let Entry::Terminal(terminal) = entry else { return None };
-            let terminal = Arc::make_mut(terminal);
-            match &update.output {
-                Field::Keep => {}
-                Field::Clear if terminal.has_no_output() => {}
-                Field::Clear => {
-                    terminal.clear_output();
-                    change.content = ContentChange::Replaced(0);
+        let change =
+            self.change_entry(EntryKind::Terminal, &update.terminal_id, |terminal: &mut Terminal, change| {
+                match &update.output {
+                    Field::Keep => {}
+                    Field::Clear if terminal.has_no_output() => {}
+                    Field::Clear => {
+                        terminal.clear_output();
+                        change.content = ContentChange::Replaced(0);
+                    }
+                    Field::Set(output) => {
+                        terminal.clear_output();
+                        terminal.append(limit, &output.data);
+                        terminal.output_attached = Attached::of(output.meta.as_ref(), &output.extra);
+                        change.content = ContentChange::Replaced(terminal.output.len());
+                    }
                 }
-                Field::Set(output) => {
-                    terminal.clear_output();
-                    terminal.append(limit, &output.data);
-                    terminal.output_attached = Attached::of(output.meta.as_ref(), &output.extra);
-                    change.content = ContentChange::Replaced(terminal.output.len());
-                }
-            }
-            let fields = &mut change.fields;
-            let cwd = update.cwd.clone().map(switchboard_protocol::AbsolutePath::into_text);
-            fields.note(EntryField::Command, patch_text(&mut terminal.command, &update.command));
-            fields.note(EntryField::Cwd, patch_text(&mut terminal.cwd, &cwd));
-            fields.note(EntryField::ExitStatus, patch_shared(&mut terminal.exit_status, &update.exit_status));
-            fields.note(EntryField::Size, patch_shared(&mut terminal.size, &update.size));
-            let capabilities = patch_shared(&mut terminal.capabilities, &update.capabilities);
-            fields.note(EntryField::Capabilities, capabilities);
-            fields.note(EntryField::Meta, rule.apply(&mut terminal.head.meta, &update.meta));
-            fields.note(EntryField::Extra, patch_extra(&mut terminal.head.extra, &update.extra));
-            Some(&mut terminal.head)
-        });
+                let fields = &mut change.fields;
+                let cwd = update.cwd.clone().map(switchboard_protocol::AbsolutePath::into_text);
+                fields.note(EntryField::Command, patch_text(&mut terminal.command, &update.command));
+                fields.note(EntryField::Cwd, patch_text(&mut terminal.cwd, &cwd));
+                fields.note(
+                    EntryField::ExitStatus,
+                    patch_shared(&mut terminal.exit_status, &update.exit_status),
+                );
+                fields.note(EntryField::Size, patch_shared(&mut terminal.size, &update.size));
+                let capabilities = patch_shared(&mut terminal.capabilities, &update.capabilities);
+                fields.note(EntryField::Capabilities, capabilities);
+                terminal.head.patch_attached(rule, &update.meta, &update.extra, fields);
+            });
+        self.finish_one(change)
     }
 
-    fn terminal_chunk(&mut self, chunk: &v2::TerminalOutputChunk<'_>, changes: &mut Changes) {
+    fn terminal_chunk(&mut self, chunk: &v2::TerminalOutputChunk<'_>) -> Changes {
         let limit = self.terminal_limit;
-        self.change_entry(EntryKind::Terminal, &chunk.terminal_id, changes, |entry, change| {
-            let Entry::Terminal(terminal) = entry else { return None };
-            let terminal = Arc::make_mut(terminal);
-            let place = terminal.output.dropped() + terminal.output.len();
-            let attached = Attached::of(chunk.meta.as_ref(), &chunk.extra);
-            let added = terminal.append(limit, &chunk.data);
-            if added > 0 || attached.is_some() {
-                change.content = ContentChange::Appended(added);
-            }
-            if let Some(attached) = attached {
-                terminal.chunks.push((place, attached));
-            }
-            Some(&mut terminal.head)
-        });
+        let change =
+            self.change_entry(EntryKind::Terminal, &chunk.terminal_id, |terminal: &mut Terminal, change| {
+                let place = terminal.output.dropped() + terminal.output.len();
+                let attached = Attached::of(chunk.meta.as_ref(), &chunk.extra);
+                let added = terminal.append(limit, &chunk.data);
+                if added > 0 || attached.is_some() {
+                    change.content = ContentChange::Appended(added);
+                }
+                if let Some(attached) = attached {
+                    terminal.chunks.push((place, attached));
+                }
+            });
+        self.finish_one(change)
     }
 
-    fn compaction_update(&mut self, update: &v2::CompactionUpdate<'_>, changes: &mut Changes) {
+    fn compaction_update(&mut self, update: &v2::CompactionUpdate<'_>) -> Changes {
         let rule = self.meta_rule;
-        self.change_entry(EntryKind::Compaction, &update.compaction_id, changes, |entry, change| {
-            let Entry::Compaction(compaction) = entry else { return None };
-            let compaction = Arc::make_mut(compaction);
-            change.content = patch_content(&mut compaction.summary, &update.summary);
-            let fields = &mut change.fields;
-            if compaction.status != update.status {
-                compaction.status = update.status.clone();
-                fields.note(EntryField::Status, Some(FieldChange::Set));
-            }
-            fields.note(EntryField::Error, patch_text(&mut compaction.error, &update.error));
-            fields.note(EntryField::Meta, rule.apply(&mut compaction.head.meta, &update.meta));
-            fields.note(EntryField::Extra, patch_extra(&mut compaction.head.extra, &update.extra));
-            Some(&mut compaction.head)
-        });
+        let change = self.change_entry(
+            EntryKind::Compaction,
+            &update.compaction_id,
+            |compaction: &mut Compaction, change| {
+                change.content = patch_content(&mut compaction.summary, &update.summary);
+                let fields = &mut change.fields;
+                if compaction.status != update.status {
+                    compaction.status = update.status.clone();
+                    fields.note(EntryField::Status, Some(FieldChange::Set));
+                }
+                fields.note(EntryField::Error, patch_text(&mut compaction.error, &update.error));
+                compaction.head.patch_attached(rule, &update.meta, &update.extra, fields);
+            },
+        );
+        self.finish_one(change)
     }
 
-    fn compaction_chunk(&mut self, chunk: &v2::CompactionSummaryChunk<'_>, changes: &mut Changes) {
-        self.change_entry(EntryKind::Compaction, &chunk.compaction_id, changes, |entry, change| {
-            let Entry::Compaction(compaction) = entry else { return None };
-            let compaction = Arc::make_mut(compaction);
-            compaction.summary.push(&chunk.content, chunk.meta.as_ref(), &chunk.extra);
-            change.content = ContentChange::Appended(1);
-            Some(&mut compaction.head)
-        });
+    fn compaction_chunk(&mut self, chunk: &v2::CompactionSummaryChunk<'_>) -> Changes {
+        let change = self.change_entry(
+            EntryKind::Compaction,
+            &chunk.compaction_id,
+            |compaction: &mut Compaction, change| {
+                compaction.summary.push(&chunk.content, chunk.meta.as_ref(), &chunk.extra);
+                change.content = ContentChange::Appended(1);
+            },
+        );
+        self.finish_one(change)
     }
 
     // ----- the session as a whole
 
-    fn state_update(&mut self, state: &v2::StateUpdate<'_>, changes: &mut Changes) {
+    fn state_update(&mut self, state: &v2::StateUpdate<'_>) -> Option<Change> {
         // The same state told again is not a second completion.
-        if self.view.state.as_deref() != Some(state) {
-            self.view.state = Some(Arc::new(state.clone().into_owned()));
-            changes.push(Change::State);
+        if self.view.state.as_deref() == Some(state) {
+            return None;
         }
+        self.view.state = Some(Arc::new(state.clone().into_owned()));
+        Some(Change::State)
     }
 
-    fn plan_update(&mut self, update: &v2::PlanUpdate<'_>, changes: &mut Changes) {
+    fn plan_update(&mut self, update: &v2::PlanUpdate<'_>) -> Option<Change> {
         let id = match &update.plan {
             v2::PlanUpdateContent::Items(items) => Text::Borrowed(&*items.plan_id),
             v2::PlanUpdateContent::Unknown(unknown) => unknown.text("planId").unwrap_or_default(),
@@ -380,14 +403,14 @@ impl Session {
         match known.and_then(|index| self.view.plans.get_mut(index)) {
             Some(stored) => {
                 if stored.says_the_same(&plan) {
-                    return;
+                    return None;
                 }
                 *stored = plan;
             }
             None => self.view.push_plan(plan),
         }
         let index = known.unwrap_or(self.view.plans.len() - 1);
-        changes.push(Change::Plan { index, created: known.is_none() });
+        Some(Change::Plan { index, created: known.is_none() })
     }
 
     /// Takes over what the answer to `session/new`, `session/resume` or `session/set_config_option` lists.
@@ -415,7 +438,8 @@ impl Session {
         self.finish(changes)
     }
 
-    fn info_update(&mut self, update: &v2::SessionInfoUpdate<'_>, changes: &mut Changes) {
+    fn info_update(&mut self, update: &v2::SessionInfoUpdate<'_>) -> Changes {
+        let mut changes = Changes::default();
         let info = &mut self.view.info;
         if patch_text(&mut info.title, &update.title).is_some() {
             changes.push(Change::Title);
@@ -426,9 +450,10 @@ impl Session {
         if updated_at.or(meta).or(extra).is_some() {
             changes.push(Change::Info);
         }
+        self.finish(changes)
     }
 
-    fn usage_update(&mut self, update: &v2::UsageUpdate<'_>, changes: &mut Changes) {
+    fn usage_update(&mut self, update: &v2::UsageUpdate<'_>) -> Option<Change> {
         let cost = match &update.cost {
             Field::Set(cost) => Some(cost.clone().into_owned()),
             // In the `spec` dialect a missing cost says the same as `null`.
@@ -444,14 +469,16 @@ impl Session {
             meta: update.meta.clone().map(Wire::into_owned),
             extra: update.extra.clone().into_owned(),
         };
-        if self.view.usage.as_deref() != Some(&usage) {
-            self.view.usage = Some(Arc::new(usage));
-            changes.push(Change::Usage);
+        if self.view.usage.as_deref() == Some(&usage) {
+            return None;
         }
+        self.view.usage = Some(Arc::new(usage));
+        Some(Change::Usage)
     }
 
-    fn keep_unknown(&mut self, unknown: &UnknownVariant<'_>, changes: &mut Changes) {
-        changes.push(Change::Unknown { index: self.view.unknown.len() });
+    fn keep_unknown(&mut self, unknown: &UnknownVariant<'_>) -> Change {
+        let index = self.view.unknown.len();
         self.view.unknown.push(Arc::new(unknown.clone().into_owned()));
+        Change::Unknown { index }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-const BITS: u32 = 5;
+const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
 const MASK: usize = WIDTH - 1;
+const TAIL: usize = 2 * WIDTH;
 
-/// A vector that only grows: a tree with 32 branches a node. A copy shares the tree; changing one item of a
+/// A vector that only grows: a tree with 16 branches a node. A copy shares the tree; changing one item of a
 /// copied vector copies the path to it, a few nodes, and never the whole.
 ///
 /// The last items, at most 32, lie outside the tree, for most changes are there. These a copy does copy.
@@ -18,7 +19,7 @@ pub(crate) struct SharedVec<T> {
     height: u32,
     /// How many items the tree holds.
     rooted: usize,
-    /// The items behind those, one at least unless the vector is empty.
+    /// The items behind those, more than a leaf has unless the tree is empty.
     tail: Vec<T>,
 }
 
@@ -68,12 +69,8 @@ impl<T> SharedVec<T> {
         }
     }
 
-    /// The items of the leaf that holds an item.
-    #[inline]
+    /// The items of the leaf that holds an item of the tree.
     fn leaf(&self, index: usize) -> Option<&[T]> {
-        if index >= self.rooted {
-            return Some(&self.tail);
-        }
         let mut node = self.root.as_ref()?;
         let mut shift = self.height * BITS;
         loop {
@@ -90,20 +87,23 @@ impl<T> SharedVec<T> {
     }
 
     pub(crate) fn iter_from(&self, start: usize) -> impl Iterator<Item = &T> + Clone {
-        let first_leaf = start & !MASK;
-        (first_leaf..self.len())
-            .step_by(WIDTH)
-            .flat_map(|index| self.leaf(index).unwrap_or_default())
-            .skip(start & MASK)
+        let leaves = (start & !MASK..self.rooted).step_by(WIDTH);
+        let in_tree = leaves.flat_map(|index| self.leaf(index).unwrap_or_default()).skip(start & MASK);
+        let tail = self.tail.get(start.saturating_sub(self.rooted)..).unwrap_or_default();
+        in_tree.chain(tail)
     }
 }
 
 impl<T: Clone> SharedVec<T> {
     #[inline]
     pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        if index >= self.rooted {
-            return self.tail.get_mut(index - self.rooted);
+        match index.checked_sub(self.rooted) {
+            Some(index) => self.tail.get_mut(index),
+            None => self.get_mut_rooted(index),
         }
+    }
+
+    fn get_mut_rooted(&mut self, index: usize) -> Option<&mut T> {
         let mut node = self.root.as_mut()?;
         let mut shift = self.height * BITS;
         loop {
@@ -116,8 +116,11 @@ impl<T: Clone> SharedVec<T> {
     }
 
     pub(crate) fn push(&mut self, item: T) {
-        if self.tail.len() == WIDTH {
-            let leaf = std::mem::replace(&mut self.tail, Vec::with_capacity(WIDTH));
+        if self.tail.len() == TAIL {
+            let mut tail = Vec::with_capacity(TAIL);
+            tail.extend(self.tail.drain(WIDTH..));
+            let mut leaf = std::mem::replace(&mut self.tail, tail);
+            leaf.shrink_to_fit();
             self.root_leaf(Arc::new(leaf));
         }
         self.tail.push(item);
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn holds_what_was_pushed_at_every_size_where_the_tree_changes_shape() {
-        for length in [0, 1, 31, 32, 33, 1023, 1024, 1025, 32768, 32769, 40000] {
+        for length in [0, 1, 31, 32, 33, 48, 49, 271, 272, 273, 288, 289, 4112, 4113, 4128, 4129, 40000] {
             let vector: SharedVec<usize> = (0..length).collect();
             assert_eq!(vector.len(), length);
             assert!(vector.iter().copied().eq(0..length));

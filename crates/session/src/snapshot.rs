@@ -227,11 +227,11 @@ impl Snapshot {
         self.find(EntryKind::Compaction, id)?.as_compaction()
     }
 
-    pub(crate) fn entry_hash(&self, kind: EntryKind, id: &str) -> u32 {
+    pub(crate) fn entry_hash(&self, kind: EntryKind, id: &str) -> u64 {
         self.entry_index.hash((kind as u8, id))
     }
 
-    pub(crate) fn find_entry(&self, hash: u32, kind: EntryKind, id: &str) -> Option<usize> {
+    pub(crate) fn find_entry(&self, hash: u64, kind: EntryKind, id: &str) -> Option<usize> {
         let found = self.entry_index.find(hash, |position| self.is_entry(position, kind, id));
         if found.is_none() && !self.aliases.is_empty() {
             return self.aliases.get(&(kind, Arc::from(id))).copied();
@@ -240,10 +240,7 @@ impl Snapshot {
     }
 
     pub(crate) fn is_entry(&self, position: usize, kind: EntryKind, id: &str) -> bool {
-        self.entries.get(position).is_some_and(|entry| {
-            let head = entry.head();
-            head.kind == kind && *head.id == *id
-        })
+        self.entries.get(position).is_some_and(|entry| entry.head().is(kind, id))
     }
 
     // ----- what the agent asks

@@ -15,8 +15,8 @@ impl Entry {
             Entry::Message(message) => {
                 let update = v2::MessageUpdate {
                     content: set_content(&message.content),
-                    meta: set(head.meta.clone()),
-                    extra: head.extra.clone(),
+                    meta: set(head.meta().cloned()),
+                    extra: head.extra().clone(),
                     ..v2::MessageUpdate::new(self.id())
                 };
                 match head.kind {
@@ -35,8 +35,8 @@ impl Entry {
                 raw_input: set(call.raw_input().cloned()),
                 raw_output: set(call.raw_output().cloned()),
                 capabilities: set(call.capabilities().cloned()),
-                meta: set(head.meta.clone()),
-                extra: head.extra.clone(),
+                meta: set(head.meta().cloned()),
+                extra: head.extra().clone(),
                 ..v2::ToolCallUpdate::new(self.id())
             }),
             Entry::Terminal(terminal) => {
@@ -48,8 +48,8 @@ impl Entry {
                     exit_status: set(terminal.exit_status().cloned()),
                     size: set(terminal.size().cloned()),
                     capabilities: set(terminal.capabilities().cloned()),
-                    meta: set(head.meta.clone()),
-                    extra: head.extra.clone(),
+                    meta: set(head.meta().cloned()),
+                    extra: head.extra().clone(),
                     ..v2::TerminalUpdate::new(self.id())
                 })
             }
@@ -57,8 +57,8 @@ impl Entry {
                 v2::SessionUpdate::CompactionUpdate(Box::new(v2::CompactionUpdate {
                     summary: set_content(&compaction.summary),
                     error: set(compaction.error().map(Into::into)),
-                    meta: set(head.meta.clone()),
-                    extra: head.extra.clone(),
+                    meta: set(head.meta().cloned()),
+                    extra: head.extra().clone(),
                     ..v2::CompactionUpdate::new(self.id(), compaction.status.clone())
                 }))
             }

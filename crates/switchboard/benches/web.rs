@@ -1,5 +1,5 @@
 //! `switchboard open` in a real Chromium: how long until something is seen, and what the page holds meanwhile. Prints
-//! figures; nothing fails for being slow.
+//! figures; nothing fails for being slow. Names of measurements as arguments choose among them.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::io::{BufRead, BufReader, Write};
@@ -21,10 +21,20 @@ fn main() {
     if std::env::args().any(|argument| argument == "--be-the-agent") {
         return be_the_agent();
     }
-    first_view();
-    updates_to_screen();
-    flood();
-    tabs();
+    let all: [(&str, fn()); 5] = [
+        ("view", first_view),
+        ("stream", updates_to_screen),
+        ("paragraph", long_paragraph),
+        ("flood", flood),
+        ("tabs", tabs),
+    ];
+    let is_named = |name: &str| std::env::args().any(|argument| argument == name);
+    let is_any_named = all.iter().any(|(name, _)| is_named(name));
+    for (name, measure) in all {
+        if is_named(name) || !is_any_named {
+            measure();
+        }
+    }
 }
 
 /// `switchboard open` in a folder of its own.
@@ -199,12 +209,14 @@ fn be_the_agent() {
         writeln!(out, "{}", json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).unwrap();
         out.flush().unwrap();
         if message["method"] == "session/prompt" {
-            tell_the_time(&mut out);
+            // A paragraph has twenty of them, or there is only one.
+            let is_endless = line.contains("paragraph");
+            tell_the_time(&mut out, if is_endless { u32::MAX } else { 20 });
         }
     }
 }
 
-fn tell_the_time(out: &mut impl Write) {
+fn tell_the_time(out: &mut impl Write, in_paragraph: u32) {
     // Nobody sends on it: waiting for it is waiting for the time to pass.
     let (_sender, receiver) = channel::<()>();
     let begin = Instant::now();
@@ -219,8 +231,12 @@ fn tell_the_time(out: &mut impl Write) {
         let due = begin + Duration::from_millis(1) * number;
         let _ = receiver.recv_timeout(due.saturating_duration_since(Instant::now()));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() * 1000.0;
-        let end = if number % 20 == 19 { "\n\n" } else { " " };
-        let text = format!("T{now:.1}{end}");
+        let end = if number % in_paragraph == in_paragraph - 1 { "\n\n" } else { " " };
+        // A paragraph without end has much in it, as those of models do.
+        let text = match in_paragraph {
+            u32::MAX => format!("*T{now:.1}* and `code`{end}"),
+            _ => format!("T{now:.1}{end}"),
+        };
         say(
             json!({ "sessionUpdate": "agent_message_chunk", "messageId": "m", "content": { "type": "text", "text": text } }),
         );
@@ -230,39 +246,58 @@ fn tell_the_time(out: &mut impl Write) {
 
 /// From the agent's write to the frame that shows it.
 fn updates_to_screen() {
+    let (opened, _visitor, page) = before_the_clock();
+    tell_delays(&opened, &page, "");
+    page.click("#show-inspector");
+    tell_delays(&opened, &page, ", with the inspector");
+}
+
+/// The same for a message that is one long paragraph.
+fn long_paragraph() {
+    let (opened, _visitor, page) = before_the_clock();
+    tell_delays(&opened, &page, ", one paragraph");
+}
+
+fn before_the_clock() -> (Opened, switchboard_browser::Visitor, Page) {
     let program = std::env::current_exe().unwrap();
     let opened =
         Opened::start(tempfile::tempdir().unwrap(), &["--", program.to_str().unwrap(), "--be-the-agent"]);
-    let (_visitor, page) = ready(&opened);
-    for inspector in [false, true] {
-        page.eval(
-            "globalThis.delays = [], globalThis.newest = 0, void requestAnimationFrame(function next() {
-                const now = performance.timeOrigin + performance.now();
-                const parts = [...document.querySelectorAll('article.e-agent > .p')].slice(-4);
-                const times = parts.flatMap(part => part.textContent.match(/T\\d+\\.\\d/g) ?? []).map(time => Number(time.slice(1)));
-                const fresh = times.filter(time => time > newest);
-                delays.push(...fresh.map(time => now - time));
-                newest = Math.max(newest, ...times);
-                requestAnimationFrame(next);
-            })",
-        );
-        if inspector {
-            page.click("#show-inspector");
-        }
-        say(&page, "go");
-        page.wait_until("document.body.dataset.activity === 'running'");
-        page.wait_until("document.body.dataset.activity === 'idle'");
-        let delays: Vec<f64> = serde_json::from_value(page.eval("delays.sort((a, b) => a - b)")).unwrap();
-        let at = |part: f64| delays[((delays.len() - 1) as f64 * part) as usize];
-        println!(
-            "1,000 updates a second for {STREAM:?}{}: on the screen after {:.0} ms, p95 {:.0} ms, at most {:.0} ms ({} seen)",
-            if inspector { ", with the inspector" } else { "" },
-            at(0.5),
-            at(0.95),
-            at(1.0),
-            delays.len()
-        );
-    }
+    let (visitor, page) = ready(&opened);
+    (opened, visitor, page)
+}
+
+fn tell_delays(opened: &Opened, page: &Page, how: &str) {
+    page.eval(
+        "globalThis.delays = [], globalThis.newest = 0, globalThis.frames = 0, globalThis.run = (globalThis.run ?? 0) + 1,
+        void (mine => requestAnimationFrame(function next() {
+            if (run !== mine) return;
+            const now = performance.timeOrigin + performance.now();
+            const parts = [...document.querySelectorAll('article.e-agent > .p')].slice(-4);
+            const words = parts.map(part => part.textContent.slice(-4000)).join(' ');
+            const times = (words.match(/T\\d+\\.\\d/g) ?? []).map(time => Number(time.slice(1)));
+            const fresh = times.filter(time => time > newest);
+            delays.push(...fresh.map(time => now - time));
+            if (fresh.length) frames += 1;
+            newest = Math.max(newest, ...times);
+            requestAnimationFrame(next);
+        }))(run)",
+    );
+    let worked = processor_time(opened.child.id());
+    say(page, if how.contains("paragraph") { "paragraph" } else { "go" });
+    page.wait_until("document.body.dataset.activity === 'running'");
+    page.wait_until("document.body.dataset.activity === 'idle'");
+    let delays: Vec<f64> = serde_json::from_value(page.eval("delays.sort((a, b) => a - b)")).unwrap();
+    let at = |part: f64| delays[((delays.len() - 1) as f64 * part) as usize];
+    println!(
+        "1,000 updates a second for {STREAM:?}{how}: on the screen after {:.0} ms, p95 {:.0} ms, at most {:.0} ms ({} seen \
+         in {} frames); the program worked {} ms",
+        at(0.5),
+        at(0.95),
+        at(1.0),
+        delays.len(),
+        page.eval("frames"),
+        (processor_time(opened.child.id()) - worked).as_millis()
+    );
 }
 
 /// What the page holds while a message grows without end.

@@ -7,6 +7,7 @@
 
 mod actions;
 mod app;
+mod excerpt;
 mod files;
 mod guard;
 mod lists;

@@ -1,14 +1,22 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use super::reader::Reader;
 use crate::error::{DecodeError, Read};
 use crate::{Revision, Text};
 
 /// Any JSON value, kept as the text it came in: numbers, key order and white space as they were.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Raw<'a>(Cow<'a, str>);
+#[derive(Clone)]
+pub struct Raw<'a>(Source<'a>);
+
+#[derive(Clone)]
+enum Source<'a> {
+    Text(Cow<'a, str>),
+    Shared(Arc<str>),
+}
 
 impl<'a> Raw<'a> {
     /// Takes a text that is one JSON value.
@@ -23,46 +31,67 @@ impl<'a> Raw<'a> {
         let mut reader = Reader::new(&text, Revision::Any);
         let outcome = reader.read_raw().and_then(|_| reader.finish());
         match outcome {
-            Ok(()) => Ok(Raw(text)),
+            Ok(()) => Ok(Raw::from_checked(text)),
             Err(fault) => Err(DecodeError::new(&fault, &text)),
         }
     }
 
     pub(crate) fn from_checked(text: impl Into<Cow<'a, str>>) -> Self {
-        Raw(text.into())
+        Raw(Source::Text(text.into()))
     }
 
     /// The JSON text.
+    #[inline]
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Source::Text(text) => text,
+            Source::Shared(text) => text,
+        }
     }
 
     /// The JSON text for as long as the text lives that the value was read from; `None` when it is owned.
     pub fn as_source(&self) -> Option<&'a str> {
         match self.0 {
-            Cow::Borrowed(text) => Some(text),
-            Cow::Owned(_) => None,
+            Source::Text(Cow::Borrowed(text)) => Some(text),
+            Source::Text(Cow::Owned(_)) | Source::Shared(_) => None,
         }
     }
 
     /// The same value, free of the text it was read from.
     pub fn into_owned(self) -> Raw<'static> {
-        Raw(Cow::Owned(self.0.into_owned()))
+        Raw(match self.0 {
+            Source::Text(text) => Source::Text(Cow::Owned(text.into_owned())),
+            Source::Shared(text) => Source::Shared(text),
+        })
+    }
+
+    /// The same value, free of the text it was read from, for several owners: copies of it share one text.
+    ///
+    /// ```
+    /// use switchboard_protocol::Raw;
+    /// let shared = Raw::parse("[1.0, 1e3]").unwrap().to_shared();
+    /// assert_eq!(shared.as_str().as_ptr(), shared.clone().as_str().as_ptr());
+    /// ```
+    pub fn to_shared(&self) -> Raw<'static> {
+        Raw(Source::Shared(match &self.0 {
+            Source::Text(text) => Arc::from(&**text),
+            Source::Shared(text) => Arc::clone(text),
+        }))
     }
 
     /// The same value for a shorter life.
     pub fn borrowed(&self) -> Raw<'_> {
-        Raw(Cow::Borrowed(&self.0))
+        Raw::from_checked(self.as_str())
     }
 
     /// The value as a tree. Numbers that no machine type holds are rounded, so this is for looking only.
     pub fn to_value(&self) -> serde_json::Value {
-        serde_json::from_str(&self.0).unwrap_or(serde_json::Value::Null)
+        serde_json::from_str(self.as_str()).unwrap_or(serde_json::Value::Null)
     }
 
     /// The string, where the value is one.
     pub fn as_text(&self) -> Option<Text<'_>> {
-        Reader::new(&self.0, Revision::Any).read_string().ok()
+        Reader::new(self.as_str(), Revision::Any).read_string().ok()
     }
 
     /// The value of a key, where this is an object that has it.
@@ -72,7 +101,7 @@ impl<'a> Raw<'a> {
 
     /// The keys and values, where this is an object.
     pub fn entries(&self) -> impl Iterator<Item = (Text<'_>, Raw<'_>)> {
-        let mut reader = Reader::new(&self.0, Revision::Any);
+        let mut reader = Reader::new(self.as_str(), Revision::Any);
         let mut first = true;
         let mut open = reader.begin_object().is_ok();
         std::iter::from_fn(move || {
@@ -93,25 +122,39 @@ impl<'a> Raw<'a> {
 
     /// Whether the value is an object.
     pub fn is_object(&self) -> bool {
-        self.0.trim_start().starts_with('{')
+        self.as_str().trim_start().starts_with('{')
     }
 }
 
 impl From<serde_json::Value> for Raw<'static> {
     fn from(value: serde_json::Value) -> Self {
-        Raw(Cow::Owned(value.to_string()))
+        Raw::from_checked(value.to_string())
+    }
+}
+
+impl PartialEq for Raw<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Raw<'_> {}
+
+impl Hash for Raw<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
     }
 }
 
 impl fmt::Debug for Raw<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
+        formatter.write_str(self.as_str())
     }
 }
 
 impl fmt::Display for Raw<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
+        formatter.write_str(self.as_str())
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Live {
     /// The folder of each session that was opened here.
     folders: Mutex<HashMap<String, PathBuf>>,
     remembered: Arc<Remembered>,
+    /// Why the last session that was asked for was not opened.
+    refusal: Mutex<Option<Failure>>,
     ended: OnceLock<String>,
     /// True once everything that was said is in the store.
     recorded: watch::Sender<bool>,
@@ -99,6 +101,7 @@ impl Live {
             questions: Mutex::default(),
             folders: Mutex::default(),
             remembered: Arc::clone(remembered),
+            refusal: Mutex::default(),
             ended: OnceLock::new(),
             recorded: watch::Sender::new(false),
         });
@@ -182,14 +185,21 @@ impl Live {
     pub(crate) async fn new_session(&self, folder: &Path) -> Result<String, Failure> {
         let request = v2::NewSessionRequest::new(folder.display().to_string());
         let response = self.agent.new_session(&request).await;
-        let id = response
-            .map_err(|error| error.to_string())?
-            .map_err(|error| refused(&error))?
-            .session_id
-            .into_owned();
-        locked(&self.folders).insert(id.clone(), folder.to_owned());
+        let opened = response
+            .map_err(|error| error.to_string())
+            .and_then(|reply| reply.map_err(|error| refused(&error)))
+            .map(|response| response.session_id.into_owned());
+        *locked(&self.refusal) = opened.as_ref().err().cloned();
+        if let Ok(id) = &opened {
+            locked(&self.folders).insert(id.clone(), folder.to_owned());
+        }
         self.room.touch();
-        Ok(id)
+        opened
+    }
+
+    /// Why the last session that was asked for was not opened.
+    pub(crate) fn refusal(&self) -> Option<Failure> {
+        locked(&self.refusal).clone()
     }
 
     /// Goes on with a session of earlier, with its history.

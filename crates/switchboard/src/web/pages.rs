@@ -21,13 +21,16 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files of the page.
-const ASSETS: [(&str, &str, &str); 7] = [
+const ASSETS: [(&str, &str, &str); 10] = [
     ("/assets/page.css", STYLE, include_str!("assets/page.css")),
     ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
     ("/assets/page.js", SCRIPT, include_str!("assets/page.js")),
     ("/assets/transcript.js", SCRIPT, include_str!("assets/transcript.js")),
     ("/assets/composer.js", SCRIPT, include_str!("assets/composer.js")),
     ("/assets/inspector.js", SCRIPT, include_str!("assets/inspector.js")),
+    ("/assets/patch.js", SCRIPT, include_str!("assets/patch.js")),
+    ("/assets/press.js", SCRIPT, include_str!("assets/press.js")),
+    ("/assets/questions.js", SCRIPT, include_str!("assets/questions.js")),
     ("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 
@@ -133,6 +136,7 @@ fn talk() -> Markup {
                 button type="button" data-action="now" { "Back to now" }
             }
             div id="scroller" tabindex="0" aria-label="Transcript" {
+                p id="hint" hidden { "A new session. Tell the agent below what to do." }
                 div id="before" {}
                 div id="transcript" role="feed" aria-label="Entries" {}
                 div id="after" {}
@@ -149,6 +153,7 @@ fn talk() -> Markup {
                     ul id="commands" hidden {}
                     label class="sr" for="prompt" { "Prompt" }
                     textarea id="prompt" rows="2" placeholder="Tell the agent what to do. / for commands, Enter to send, Shift+Enter for a new line"
+                        data-short="Tell the agent what to do"
                         aria-autocomplete="list" aria-controls="completions" {}
                     ul id="attachments" aria-label="Attached files" {}
                     div class="tools" {

@@ -123,35 +123,52 @@ fn project(room: &Room) -> Option<&str> {
     room.about.project.as_deref()
 }
 
-/// Ways to log in, for an agent that has opened no session.
+/// Why an agent has opened no session, and the ways to log in.
 fn logins(live: &Live) -> Markup {
     let methods = &live.agent.description().auth_methods;
     html! {
         p {
-            "The agent has opened no session."
-            @if !methods.is_empty() { " It may want a login first:" }
-        }
-        @for method in methods {
-            @match method {
-                v2::AuthMethod::Agent(method) => {
-                    button type="button" data-action="login" data-method=(method.method_id) {
-                        (render::visible_line(&method.name))
-                    }
-                }
-                v2::AuthMethod::Terminal(method) => {
-                    p {
-                        (render::visible_line(&method.name)) ": run "
-                        code {
-                            (live.name)
-                            @for argument in method.args.iter().flatten() { " " (render::visible_line(argument)) }
-                        }
-                        " in a terminal, then "
-                        button type="button" data-action="new" { "try again" }
-                    }
-                }
-                v2::AuthMethod::Unknown(_) => p class="meta" { "There is also a way to log in that is not known here." },
+            "No session is open"
+            @match live.refusal() {
+                Some(reason) => { ": " (render::visible(&reason)) },
+                None => { "." },
             }
         }
+        @if methods.is_empty() {
+            button type="button" data-action="new" { "Try again" }
+        } @else {
+            p { "It may want a login first." }
+        }
+        @for method in methods { (login(live, method)) }
+    }
+}
+
+fn login(live: &Live, method: &v2::AuthMethod<'_>) -> Markup {
+    let about = |description: Option<&str>| {
+        html! { @if let Some(words) = description { span class="meta" { (render::visible(words)) } } }
+    };
+    match method {
+        v2::AuthMethod::Agent(method) => html! {
+            button type="button" data-action="login" data-method=(method.method_id) {
+                (render::visible_line(&method.name))
+            }
+            (about(method.description.as_deref()))
+        },
+        v2::AuthMethod::Terminal(method) => html! {
+            p {
+                (render::visible_line(&method.name)) ": run "
+                code {
+                    (live.name)
+                    @for argument in method.args.iter().flatten() { " " (render::visible_line(argument)) }
+                }
+                " in a terminal, then "
+                button type="button" data-action="new" { "try again" }
+            }
+            (about(method.description.as_deref()))
+        },
+        v2::AuthMethod::Unknown(_) => html! {
+            p class="meta" { "There is also a way to log in that is not known here." }
+        },
     }
 }
 

@@ -28,6 +28,7 @@ mod message;
 mod pages;
 mod panel;
 mod permission;
+mod pieces;
 mod sanitize;
 mod terminal;
 mod text;

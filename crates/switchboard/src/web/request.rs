@@ -38,6 +38,9 @@ pub(crate) enum Request {
     /// The messages that are in sight; nothing: the inspector is closed.
     Wire {
         window: Option<(usize, usize)>,
+        /// Those at the end, as many as are in the window.
+        #[serde(default)]
+        follows: bool,
         #[serde(default)]
         filter: Filter,
     },

@@ -163,8 +163,8 @@ impl Tab {
                 self.view.set_window(from, to);
                 Ok(Value::Null)
             }
-            Request::Wire { window, filter } => {
-                self.view.set_wire(window, filter);
+            Request::Wire { window, follows, filter } => {
+                self.view.set_wire(window, follows, filter);
                 Ok(Value::Null)
             }
             Request::At { rows } => self.at(rows),

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use switchboard_protocol::{Revision, Wire};
 use switchboard_session::{Elicitation, EntryKind, Permission, Session, Snapshot, Terminal, ToolCall};
 
@@ -15,7 +16,7 @@ use super::panels;
 use super::render::{self, Part};
 use super::request::Filter;
 use super::room::Room;
-use super::wire::{WireFrame, WireView};
+use super::wire::WireView;
 
 /// How many entries a tab may have in sight.
 const MAX_WINDOW: usize = 200;
@@ -39,7 +40,7 @@ pub(crate) struct Frame {
     entries: Vec<EntryFrame>,
     panels: HashMap<&'static str, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    wire: Option<WireFrame>,
+    wire: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -134,12 +135,13 @@ impl View {
         self.panels.clear();
     }
 
-    pub(crate) fn set_wire(&mut self, window: Option<(usize, usize)>, filter: Filter) {
-        match (window, &mut self.wire) {
-            (None, _) => self.wire = None,
-            (Some(window), Some(wire)) if *wire.filter() == filter => wire.set_window(window),
-            (Some(window), _) => self.wire = Some(WireView::new(filter, window)),
-        }
+    pub(crate) fn set_wire(&mut self, window: Option<(usize, usize)>, follows: bool, filter: Filter) {
+        let Some(window) = window else {
+            self.wire = None;
+            return;
+        };
+        let known = self.wire.take().filter(|wire| *wire.filter() == filter);
+        self.wire.insert(known.unwrap_or_else(|| WireView::new(filter))).set_window(window, follows);
     }
 
     /// The agent, if what is seen is its connection.

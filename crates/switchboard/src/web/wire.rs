@@ -5,9 +5,11 @@ use std::ops::Range;
 
 use maud::{Markup, html};
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use switchboard_session::{Change, ContentChange, FieldChange, Moment, RequestEvent, Side};
 use switchboard_store::Channel;
 
+use super::excerpt::excerpt;
 use super::names::Names;
 use super::render;
 use super::request::Filter;
@@ -21,9 +23,6 @@ const MAX_WINDOW: usize = 200;
 /// How many messages are searched for a text before the tab gets a frame.
 const SEARCHED: usize = 20_000;
 
-/// How much of a message is shown in the list, in characters.
-const EXCERPT: usize = 160;
-
 /// How many methods, kinds and sessions there are to filter by.
 const MAX_CHOICES: usize = 500;
 
@@ -31,7 +30,7 @@ const MAX_CHOICES: usize = 500;
 const MAX_EXCERPTS: usize = 4000;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct WireFrame {
+struct WireFrame {
     /// How many messages the filter lets through.
     total: usize,
     /// How far the search has come, where it is not done.
@@ -71,6 +70,8 @@ struct WireRow {
 pub(crate) struct WireView {
     filter: Filter,
     window: Range<usize>,
+    /// Whether the window is at the end, wherever that is.
+    follows: bool,
     /// The rows that the filter lets through.
     rows: Vec<u32>,
     scanned: usize,
@@ -88,27 +89,36 @@ struct Numbers {
 }
 
 impl WireView {
-    pub(crate) fn new(filter: Filter, window: (usize, usize)) -> Self {
-        let mut view = WireView {
+    pub(crate) fn new(filter: Filter) -> Self {
+        WireView {
             filter,
             window: 0..0,
+            follows: false,
             rows: Vec::new(),
             scanned: 0,
             behind: false,
             entry_rows: None,
             excerpts: HashMap::new(),
             sent: 0,
-        };
-        view.set_window(window);
-        view
+        }
     }
 
     pub(crate) fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    pub(crate) fn set_window(&mut self, (from, to): (usize, usize)) {
+    pub(crate) fn set_window(&mut self, (from, to): (usize, usize), follows: bool) {
         self.window = from..to.clamp(from, from.saturating_add(MAX_WINDOW));
+        self.follows = follows;
+    }
+
+    /// The places that are in sight.
+    fn places(&self) -> Range<usize> {
+        let length = self.rows.len();
+        if self.follows {
+            return length.saturating_sub(self.window.len())..length;
+        }
+        self.window.start.min(length)..self.window.end.min(length)
     }
 
     pub(crate) fn is_behind(&self) -> bool {
@@ -121,11 +131,10 @@ impl WireView {
     }
 
     /// What the tab must be told, if anything.
-    pub(crate) fn frame(&mut self, room: &Room, session: &str) -> Option<WireFrame> {
+    pub(crate) fn frame(&mut self, room: &Room, session: &str) -> Option<Box<RawValue>> {
         self.extend(room, session);
-        let end = self.window.end.min(self.rows.len());
-        let start = self.window.start.min(end);
-        let wanted: Vec<usize> = self.rows[start..end].iter().map(|row| *row as usize).collect();
+        let places = self.places();
+        let wanted: Vec<usize> = self.rows[places.clone()].iter().map(|row| *row as usize).collect();
         self.read_excerpts(room, &wanted);
         let trace = room.trace();
         let rows = wanted.iter().filter_map(|&row| self.wire_row(&trace, row)).collect();
@@ -135,7 +144,7 @@ impl WireView {
         let frame = WireFrame {
             total: self.rows.len(),
             searched: self.behind.then_some(self.scanned),
-            from: start,
+            from: places.start,
             rows,
             methods,
             kinds,
@@ -143,7 +152,8 @@ impl WireView {
             rates: (width, spans),
         };
         drop(trace);
-        let hash = serde_json::to_string(&frame).map_or(0, |text| hash(&text));
+        let frame = to_raw_value(&frame).ok()?;
+        let hash = hash(frame.get());
         let is_new = std::mem::replace(&mut self.sent, hash) != hash;
         is_new.then_some(frame)
     }
@@ -296,19 +306,6 @@ fn choices(trace: &Trace) -> [Vec<String>; 3] {
         words.sort_unstable();
         words
     })
-}
-
-/// The telling part of a message: what is behind the envelope.
-fn excerpt(text: &str) -> String {
-    let behind = |key: &&str| text.find(*key).map(|place| &text[place + key.len()..]);
-    let words = [r#""text":""#, r#""title":""#].iter().find_map(behind);
-    let value = [r#""update":"#, r#""params":"#, r#""result":"#, r#""error":"#].iter().find_map(behind);
-    let telling: String = match (words, value) {
-        // Up to the quote at the end, or to one inside: this is only a taste.
-        (Some(words), _) => words.chars().take_while(|&character| character != '"').take(EXCERPT).collect(),
-        (None, value) => value.unwrap_or(text).chars().take(EXCERPT).collect(),
-    };
-    crate::terminal::text::visible_line(&telling)
 }
 
 /// One message in full, with its partner and what it changed.

@@ -1,10 +1,12 @@
 //! `switchboard open` in a real Chromium: what a person sees and clicks, and what an attacker tries. Screenshots are
 //! left in `target/screenshots/`.
 
+mod attachments;
 mod attacks;
 mod diffs;
 mod hostile;
 mod inspector;
+mod login;
 mod looks;
 mod messages;
 mod opened;

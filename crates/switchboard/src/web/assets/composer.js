@@ -12,6 +12,11 @@ export class Composer {
     this.picker = document.getElementById("files");
     this.files = [];
     this.chosen = -1;
+    const full = this.prompt.placeholder;
+    const narrow = matchMedia("(max-width: 700px)");
+    const place = () => (this.prompt.placeholder = narrow.matches ? this.prompt.dataset.short : full);
+    narrow.addEventListener("change", place);
+    place();
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.go();
@@ -20,8 +25,9 @@ export class Composer {
     this.prompt.addEventListener("keydown", (event) => this.key(event));
     this.prompt.addEventListener("blur", () => setTimeout(() => this.close(), 150));
     this.prompt.addEventListener("paste", (event) => this.add([...event.clipboardData.files], event));
-    this.form.addEventListener("dragover", (event) => event.preventDefault());
-    this.form.addEventListener("drop", (event) => this.add([...event.dataTransfer.files], event));
+    // Anywhere in the page: a browser would leave it for a file that is dropped beside the prompt.
+    document.addEventListener("dragover", (event) => this.draggedOver(event));
+    document.addEventListener("drop", (event) => this.dropped(event));
     this.picker.addEventListener("change", () => this.add([...this.picker.files]));
     this.list.addEventListener("mousedown", (event) => {
       const item = event.target.closest("[data-command]");
@@ -116,6 +122,26 @@ export class Composer {
       event.preventDefault();
       this.go();
     }
+  }
+
+  draggedOver(event) {
+    if (!event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    // Where the agent takes none, the drop says so.
+    event.dataTransfer.dropEffect = this.form.hidden ? "none" : "copy";
+    this.form.classList.toggle("is-target", Boolean(this.kinds));
+    // Nothing tells reliably that the files have left; while they are here, this comes all the time.
+    clearTimeout(this.leaving);
+    this.leaving = setTimeout(() => this.form.classList.remove("is-target"), 500);
+  }
+
+  dropped(event) {
+    if (!event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    this.form.classList.remove("is-target");
+    if (this.form.hidden) return;
+    this.add([...event.dataTransfer.files]);
+    this.prompt.focus();
   }
 
   async add(files, event) {

@@ -2,6 +2,7 @@
 
 const ROW = 26; // the height of a row in pixels, as in page.css
 const AROUND = 20;
+const PAUSE = 200; // milliseconds between two states, unless somebody waits for one
 const MOST_HEIGHT = 8_000_000; // browsers do not scroll much further
 
 const at = (id) => document.getElementById(id);
@@ -17,13 +18,21 @@ export class Inspector {
     this.total = 0;
     this.rows = 0;
     this.window = [0, 0];
+    this.top = 0;
+    this.isAsked = false;
+    this.latest = null;
+    this.pausing = null;
     this.shown = new Map();
+    this.lines = new Map();
     this.selected = null;
     this.entry = null;
     this.follows = true;
     this.button.addEventListener("click", () => this.toggle());
     this.view.addEventListener("scroll", () => this.scrolled(), { passive: true });
-    new ResizeObserver(() => this.scrolled()).observe(this.view);
+    new ResizeObserver(() => {
+      if (this.follows) this.scrollTo(this.view.scrollHeight);
+      this.scrolled();
+    }).observe(this.view);
     for (const id of ["wire-direction", "wire-side", "wire-method", "wire-kind", "wire-session", "wire-problems"]) {
       at(id).addEventListener("change", () => this.filterChanged());
     }
@@ -74,16 +83,19 @@ export class Inspector {
     this.box.hidden = true;
     document.body.classList.remove("has-inspector");
     this.button.setAttribute("aria-expanded", "false");
+    this.latest = null;
     this.page.send({ type: "wire", window: null });
   }
 
   clear() {
     this.total = 0;
+    this.latest = null;
     this.shown.clear();
     this.entry = null;
     this.selected = null;
     this.follows = true;
     at("detail").hidden = true;
+    this.lines.clear();
     at("wire-rows").replaceChildren();
     if (this.isOpen) this.ask();
   }
@@ -104,6 +116,8 @@ export class Inspector {
   filterChanged() {
     at("wire-entry").hidden = this.entry === null;
     this.shown.clear();
+    this.lines.clear();
+    this.latest = null;
     this.follows = true;
     this.total = 0;
     this.ask();
@@ -120,32 +134,69 @@ export class Inspector {
 
   ask() {
     const count = Math.ceil(this.view.clientHeight / ROW);
-    const first = this.follows ? Math.max(0, this.total - count) : this.first();
-    const from = Math.max(0, first - AROUND);
-    // Behind the end there is room for what is still to come.
-    this.window = [from, first + count + AROUND];
-    this.page.send({ type: "wire", window: this.window, filter: this.filter() });
+    const from = Math.max(0, this.first() - AROUND);
+    this.window = [from, from + count + 2 * AROUND];
+    this.isAsked = true;
+    // Of the end only the size of the window counts.
+    this.page.send({ type: "wire", window: this.window, follows: this.follows, filter: this.filter() });
   }
 
+  // Follows the end no longer.
+  stay() {
+    if (!this.follows) return;
+    this.follows = false;
+    this.ask();
+  }
+
+  // Who goes to the end follows it, who goes back does not.
   scrolled() {
     if (!this.isOpen) return;
     const { scrollTop, scrollHeight, clientHeight } = this.view;
-    this.follows = scrollHeight - scrollTop - clientHeight < ROW * 2;
+    const isAtEnd = scrollHeight - scrollTop - clientHeight < ROW * 2;
+    const followed = this.follows;
+    if (isAtEnd && scrollTop > this.top) this.follows = true;
+    if (!isAtEnd && scrollTop < this.top) this.follows = false;
+    this.top = scrollTop;
     const first = this.first();
     const last = first + Math.ceil(clientHeight / ROW);
-    if ((first < this.window[0] + AROUND / 2 && this.window[0] > 0) || last > this.window[1] - AROUND / 2) this.ask();
+    const [from, to] = this.window;
+    const isNear = (first < from + AROUND / 2 && from > 0) || last > to - AROUND / 2;
+    const isSmall = to - from < last - first + 2 * AROUND;
+    if (this.follows !== followed || (this.follows ? isSmall : isNear)) this.ask();
     this.draw();
   }
 
+  // Goes somewhere, which says nothing about what is followed.
+  scrollTo(top) {
+    this.view.scrollTop = top;
+    this.top = this.view.scrollTop;
+  }
+
+  // Nobody can read more than a few states of it a second; the session beside it needs the time.
   apply(frame) {
     this.rows = frame.rows;
+    if (!this.isOpen) return;
+    this.latest = { rows: frame.rows, at: frame.at, wire: frame.wire ?? this.latest?.wire };
+    const isUrgent = this.isAsked || frame.at !== null;
+    if (this.pausing && !isUrgent) return;
+    this.show();
+    clearTimeout(this.pausing);
+    this.pausing = setTimeout(() => {
+      this.pausing = null;
+      if (this.latest) this.show();
+    }, PAUSE);
+  }
+
+  show() {
+    const { rows, at: shownAt, wire } = this.latest;
+    this.latest = null;
     const slider = at("slider");
-    slider.max = frame.rows;
-    if (frame.at === null && document.activeElement !== slider) slider.value = frame.rows;
-    if (frame.at !== null) slider.value = frame.at;
-    at("slider-at").textContent = `${slider.value} of ${frame.rows}`;
-    if (!frame.wire) return;
-    const wire = frame.wire;
+    slider.max = rows;
+    if (shownAt === null && document.activeElement !== slider) slider.value = rows;
+    if (shownAt !== null) slider.value = shownAt;
+    at("slider-at").textContent = `${slider.value} of ${rows}`;
+    if (!wire) return;
+    this.isAsked = false;
     const grew = wire.total !== this.total;
     this.total = wire.total;
     this.shown = new Map(wire.rows.map((row, place) => [wire.from + place, row]));
@@ -153,43 +204,66 @@ export class Inspector {
     choices("wire-kind", "all updates", wire.kinds);
     choices("wire-session", "all sessions", wire.sessions);
     at("wire-count").textContent =
-      wire.searched === undefined ? `${wire.total} of ${frame.rows} messages` : `${wire.total} found in the first ${wire.searched} of ${frame.rows}`;
-    plot(wire.rates);
-    at("wire-size").style.height = `${Math.min(MOST_HEIGHT, wire.total * ROW)}px`;
-    if (this.follows && grew) {
-      this.view.scrollTop = this.view.scrollHeight;
-      if (wire.total > this.window[1] - AROUND / 2) this.ask();
-    }
+      wire.searched === undefined ? `${wire.total} of ${rows} messages` : `${wire.total} found in the first ${wire.searched} of ${rows}`;
+    this.plot(wire.rates);
+    // Somebody may have gone back since, and nobody has told us yet.
+    if (this.follows && this.view.scrollTop < this.top - 1) this.stay();
+    if (grew) at("wire-size").style.height = `${Math.min(MOST_HEIGHT, wire.total * ROW)}px`;
+    if (this.follows && grew) this.scrollTo(this.view.scrollHeight);
     this.draw();
   }
 
+  // Nobody sees more than a few of these a second.
+  plot(rates) {
+    this.rates = rates;
+    if (this.plotting) return;
+    plot(rates);
+    this.plotting = setTimeout(() => {
+      this.plotting = null;
+      if (this.rates !== rates) this.plot(this.rates);
+    }, 200);
+  }
+
+  // Lines that stay are not made anew: there may be a thousand more each second.
   draw() {
     const first = this.first();
-    const count = Math.ceil(this.view.clientHeight / ROW) + 1;
+    const last = Math.min(first + Math.ceil(this.view.clientHeight / ROW) + 1, this.total);
     const rows = at("wire-rows");
-    rows.style.transform = `translateY(${first * ROW / this.scale}px)`;
-    const made = [];
-    for (let place = first; place < Math.min(first + count, this.total); place++) {
-      made.push(line(this.shown.get(place), this.selected));
+    const moved = `translateY(${first * ROW / this.scale}px)`;
+    if (rows.style.transform !== moved) rows.style.transform = moved;
+    const lines = new Map();
+    for (let place = first; place < last; place++) {
+      const row = this.shown.get(place);
+      const known = this.lines.get(place);
+      const looks = row ? `${row.row} ${row.latency} ${row.problem} ${row.row === this.selected}` : "";
+      lines.set(place, known?.looks === looks ? known : { looks, element: line(row, this.selected) });
     }
-    rows.replaceChildren(...made);
+    this.lines = lines;
+    const wanted = [...lines.values()].map((it) => it.element);
+    const isWanted = new Set(wanted);
+    for (const element of [...rows.children]) if (!isWanted.has(element)) element.remove();
+    let next = rows.firstChild;
+    for (const element of wanted) {
+      if (element === next) next = next.nextSibling;
+      else rows.insertBefore(element, next);
+    }
   }
 
   async showMessage(row, scrolls = true) {
     this.selected = row;
-    const html = await this.page.attempt({ type: "message", row });
+    const { attempt, setHash } = this.page;
+    const [html, place] = await Promise.all([attempt({ type: "message", row }), attempt({ type: "find", row })]);
     if (html === undefined || this.selected !== row) return;
     const detail = at("detail");
     detail.innerHTML = html;
     detail.hidden = false;
     detail.dataset.row = row;
-    this.page.setHash(`#m${row}`);
-    const place = await this.page.attempt({ type: "find", row });
+    setHash(`#m${row}`);
     if (typeof place === "number") {
       const top = (place * ROW) / this.scale;
       const { scrollTop, clientHeight } = this.view;
-      this.follows = false;
-      if (scrolls || top < scrollTop || top + ROW > scrollTop + clientHeight) this.view.scrollTop = top - clientHeight / 3;
+      this.stay();
+      if (scrolls || top < scrollTop || top + ROW > scrollTop + clientHeight) this.scrollTo(top - clientHeight / 3);
     }
     this.draw();
   }
@@ -240,34 +314,40 @@ export class Inspector {
   }
 }
 
+const CELLS = ["n", "t", "d", "k", "latency", "s", "x"];
+const EMPTY = document.createElement("div");
+EMPTY.className = "row";
+EMPTY.setAttribute("role", "row");
+const FULL = EMPTY.cloneNode();
+for (const name of CELLS) {
+  const cell = document.createElement("span");
+  cell.className = name;
+  cell.setAttribute("role", "gridcell");
+  FULL.append(cell);
+}
+FULL.children[1].title = "seconds since the beginning";
+FULL.children[4].title = "between question and answer";
+
 function line(row, selected) {
-  const element = document.createElement("div");
-  element.className = "row";
-  element.setAttribute("role", "row");
   if (!row) {
+    const element = EMPTY.cloneNode();
     element.textContent = "…";
     return element;
   }
+  const element = FULL.cloneNode(true);
   element.dataset.row = row.row;
-  element.classList.add(`row-${row.direction}`, `row-${row.shape}`);
-  if (row.other) element.classList.add("row-other");
-  if (row.problem) element.classList.add("row-problem");
+  element.className = `row row-${row.direction} row-${row.shape}${row.other ? " row-other" : ""}${row.problem ? " row-problem" : ""}`;
   if (row.row === selected) element.setAttribute("aria-selected", "true");
-  const cell = (name, text, title) => {
-    const span = document.createElement("span");
-    span.className = name;
-    span.setAttribute("role", "gridcell");
-    span.textContent = text;
-    if (title) span.title = title;
-    element.append(span);
-  };
-  cell("n", row.row + 1);
-  cell("t", `${(row.time / 1000).toFixed(3)}`, "seconds since the beginning");
-  cell("d", ARROWS[row.direction] + (row.problem ? " ⚠" : ""), WAYS[row.direction] + (row.other ? ", other side of the bridge" : ""));
-  cell("k", row.name + (row.shape === "result" ? " ✓" : row.shape === "error" ? " ✗" : ""), row.shape);
-  cell("latency", row.latency === undefined ? "" : `${row.latency} ms`, "between question and answer");
-  cell("s", size(row.size));
-  cell("x", row.excerpt);
+  const [number, time, way, kind, latency, bytes, excerpt] = element.children;
+  number.textContent = row.row + 1;
+  time.textContent = (row.time / 1000).toFixed(3);
+  way.textContent = ARROWS[row.direction] + (row.problem ? " ⚠" : "");
+  way.title = WAYS[row.direction] + (row.other ? ", other side of the bridge" : "");
+  kind.textContent = row.name + (row.shape === "result" ? " ✓" : row.shape === "error" ? " ✗" : "");
+  kind.title = row.shape;
+  if (row.latency !== undefined) latency.textContent = `${row.latency} ms`;
+  bytes.textContent = size(row.size);
+  excerpt.textContent = row.excerpt;
   return element;
 }
 

@@ -2,9 +2,9 @@
 
 import { Composer } from "./composer.js";
 import { Inspector } from "./inspector.js";
-import { Transcript, elementOf, keepOpen } from "./transcript.js";
-
-const INERT = 500; // milliseconds after which a question can be answered
+import { Press } from "./press.js";
+import { Questions } from "./questions.js";
+import { Transcript, elementOf } from "./transcript.js";
 
 const at = (id) => document.getElementById(id);
 const waiting = new Map();
@@ -59,14 +59,7 @@ function ask(message) {
 }
 
 function take(message) {
-  if (message.type === "frame") {
-    show(message);
-    // The next frame comes when this one is on the screen; a tab in the background is not drawn at all.
-    const shown = () => send({ type: "shown" });
-    if (document.hidden) setTimeout(shown, 250);
-    else requestAnimationFrame(shown);
-    return;
-  }
+  if (message.type === "frame") return press.afterwards(() => takeFrame(message));
   const request = waiting.get(message.number);
   waiting.delete(message.number);
   if (message.type === "answer") request?.done(message.value);
@@ -75,6 +68,14 @@ function take(message) {
 }
 
 // --- frames
+
+function takeFrame(frame) {
+  show(frame);
+  // The next frame comes when this one is on the screen; a tab in the background is not drawn at all.
+  const shown = () => send({ type: "shown" });
+  if (document.hidden) setTimeout(shown, 250);
+  else requestAnimationFrame(shown);
+}
 
 function show(frame) {
   if (frame.fresh) {
@@ -85,6 +86,7 @@ function show(frame) {
   remember(frame);
   document.body.classList.toggle("is-live", frame.live);
   transcript.apply(frame);
+  at("hint").hidden = !frame.live || frame.session === "" || frame.length > 0;
   for (const [name, html] of Object.entries(frame.panels)) panel(name, html);
   at("then").hidden = frame.at === null;
   if (frame.at !== null) at("then-words").textContent = `The session as it stood after message ${frame.at} of ${frame.rows}.`;
@@ -107,7 +109,7 @@ function panel(name, html) {
       activity(html);
       return;
     case "questions":
-      questions(html);
+      questions.show(html);
       return;
     case "title":
       at("title").innerHTML = html;
@@ -136,99 +138,6 @@ function activity(word) {
 
 function announce(words) {
   at("announcer").textContent = words;
-}
-
-// A question keeps its element while it is open, so that a button is not replaced under the hand.
-const since = new Map();
-function questions(html) {
-  const template = document.createElement("template");
-  template.innerHTML = html;
-  const box = at("questions");
-  const kept = new Map([...box.children].map((it) => [it.dataset.question, it]));
-  const wanted = [...template.content.children];
-  const ids = new Set(wanted.map((it) => it.dataset.question));
-  for (const [id, element] of kept) {
-    if (!ids.has(id)) {
-      const hadFocus = element.contains(document.activeElement);
-      element.remove();
-      since.delete(id);
-      if (hadFocus) at("prompt").focus();
-    }
-  }
-  for (const made of wanted) {
-    const id = made.dataset.question;
-    const old = kept.get(id);
-    const source = made.innerHTML;
-    if (old) {
-      old.toggleAttribute("data-open", made.hasAttribute("data-open"));
-      if (old.source !== source && !old.contains(document.activeElement)) {
-        keepOpen(old, made);
-        old.replaceChildren(...made.childNodes);
-        old.source = source;
-      }
-      arm(old);
-      continue;
-    }
-    made.source = source;
-    made.setAttribute("role", "group");
-    made.setAttribute("aria-label", made.querySelector("h3")?.textContent ?? "Question");
-    since.set(id, performance.now());
-    box.append(made);
-    arm(made);
-    announce(`The agent asks: ${made.getAttribute("aria-label")}`);
-  }
-}
-
-// The buttons of a question do nothing at first, and nothing at all where the question cannot be answered here.
-function arm(question) {
-  const id = question.dataset.question;
-  const left = INERT - (performance.now() - (since.get(id) ?? performance.now()));
-  const isReady = left <= 0 && question.hasAttribute("data-open");
-  question.classList.toggle("is-inert", !isReady);
-  question.querySelectorAll("[data-option], [data-answer]").forEach((it) => (it.disabled = !isReady));
-  question.querySelectorAll("[data-option]").forEach((it, place) => {
-    if (place < 9) it.title = `Alt+${place + 1}`;
-  });
-  if (left > 0) setTimeout(() => question.isConnected && arm(question), left + 1);
-}
-
-async function choose(question, option) {
-  const buttons = [...question.querySelectorAll("[data-option]")];
-  if (buttons.some((it) => it.disabled)) return;
-  buttons.forEach((it) => (it.disabled = true));
-  try {
-    await ask({ type: "choose", id: question.dataset.question, option });
-  } catch (reason) {
-    toast(reason);
-    buttons.forEach((it) => (it.disabled = false));
-  }
-}
-
-async function give(form, action) {
-  const content = {};
-  if (action === "accept") {
-    if (!form.reportValidity()) return;
-    for (const field of form.querySelectorAll("[data-type]")) {
-      const value = fieldValue(field);
-      if (value !== undefined) content[field.dataset.name ?? field.name] = value;
-    }
-  }
-  try {
-    await ask({ type: "give", id: form.dataset.elicitation, action, content });
-  } catch (reason) {
-    toast(reason);
-  }
-}
-
-function fieldValue(field) {
-  const kind = field.dataset.type;
-  if (kind === "array") {
-    return [...field.querySelectorAll("input:checked")].map((it) => it.value);
-  }
-  if (kind === "boolean") return field.checked;
-  if (field.value === "") return undefined;
-  if (kind === "number") return Number(field.value);
-  return field.value;
 }
 
 // --- where we are
@@ -321,7 +230,15 @@ async function newSession(folder) {
 const actions = {
   new: () => newSession(null),
   start: () => attempt({ type: "start" }).then(() => look(null, null)),
-  login: ({ method }) => attempt({ type: "login", method }).then((opened) => opened && look(opened.recording, opened.session)),
+  login: async ({ method }, button) => {
+    // It may take as long as somebody needs elsewhere.
+    button.disabled = true;
+    const opened = await attempt({ type: "login", method });
+    button.disabled = false;
+    if (!opened) return;
+    look(opened.recording, opened.session);
+    at("prompt").focus();
+  },
   look: ({ recording, session, row }) => {
     look(recording, session ?? null);
     if (row) pendingRow = Number(row);
@@ -376,10 +293,10 @@ document.addEventListener("click", (event) => {
     actions[button.dataset.action](button.dataset, button);
   } else if (button.dataset.option !== undefined) {
     const question = button.closest("[data-question]");
-    if (question) choose(question, button.dataset.option);
+    if (question) questions.choose(question, button.dataset.option);
   } else if (button.dataset.answer) {
     event.preventDefault();
-    give(button.closest("form"), button.dataset.answer);
+    questions.give(button.closest("form"), button.dataset.answer);
   }
 });
 
@@ -391,7 +308,7 @@ document.addEventListener("submit", (event) => {
   }
   if (event.target.dataset.elicitation) {
     event.preventDefault();
-    give(event.target, "accept");
+    questions.give(event.target, "accept");
   }
 });
 
@@ -413,7 +330,7 @@ document.addEventListener("keydown", (event) => {
     const here = document.activeElement.closest("[data-question]");
     const question = here ?? at("questions").querySelector("[data-question]");
     const button = question?.querySelectorAll("[data-option]")[Number(digit[1]) - 1];
-    if (button) choose(question, button.dataset.option);
+    if (button) questions.choose(question, button.dataset.option);
   } else if (event.code === "KeyS") toggleSessions();
   else if (event.code === "KeyI") inspector.toggle();
   else if (event.code === "KeyN") actions.new();
@@ -437,6 +354,8 @@ window.addEventListener("popstate", () => {
 });
 window.addEventListener("hashchange", followHash);
 
+const press = new Press();
+const questions = new Questions({ ask, toast, announce });
 const transcript = new Transcript(at("scroller"), send);
 const composer = new Composer((text, files) => {
   if (!now.live) {

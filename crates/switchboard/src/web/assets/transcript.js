@@ -1,5 +1,7 @@
 // The transcript: only the entries in sight are in the page, however long the session is.
 
+import { patch } from "./patch.js";
+
 const ESTIMATE = 90; // the height of an entry that was never seen, in pixels
 const AROUND = 12; // entries kept beyond the edges of what is seen
 const MOST = 180; // entries asked for at once
@@ -139,9 +141,13 @@ export class Transcript {
       let element = parts.get(key);
       if (html !== null) {
         const made = elementOf(html);
-        if (element) keepOpen(element, made);
-        if (element) element.replaceWith(made);
-        element = made;
+        // Markdown has nothing that could be folded or pressed.
+        if (element?.matches(".md") && made.matches(".md")) element = patch(element, made);
+        else {
+          if (element) keepOpen(element, made);
+          if (element) element.replaceWith(made);
+          element = made;
+        }
         parts.set(key, element);
       }
       if (!element) continue;
@@ -150,6 +156,9 @@ export class Transcript {
       previous = element;
     }
     this.duration(entry);
+    article.querySelectorAll("time[data-at]:empty").forEach((time) => {
+      time.textContent = new Date(Number(time.dataset.at)).toLocaleTimeString();
+    });
   }
 
   // Earlier pages of a long message take the place of the button that asked for them, inside its part: a frame that
@@ -168,9 +177,6 @@ export class Transcript {
     const end = entry.runs ? Date.now() : entry.last;
     const seconds = Math.max(0, end - entry.first) / 1000;
     place.textContent = seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
-    entry.article.querySelectorAll("time[data-at]").forEach((time) => {
-      if (!time.textContent) time.textContent = new Date(Number(time.dataset.at)).toLocaleTimeString();
-    });
   }
 
   tick() {

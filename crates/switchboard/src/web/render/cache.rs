@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use maud::Markup;
 
@@ -61,9 +61,23 @@ impl RenderCache {
         part
     }
 
+    /// HTML that is no part by itself, made from a source unless it is known.
+    pub(super) fn html(&self, source: impl Hash, render: impl FnOnce() -> Markup) -> Arc<str> {
+        self.part("", source, render).html
+    }
+
     fn lock(&self) -> MutexGuard<'_, Generations> {
         // Nothing panics while the lock is held, and even a half-made generation holds only whole parts.
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+impl RenderCache {
+    /// How many things it has now.
+    pub(super) fn len(&self) -> usize {
+        let generations = self.lock();
+        generations.recent.len() + generations.old.len()
     }
 }
 
@@ -99,7 +113,6 @@ mod tests {
         for number in 0..20 {
             cache.part("k", number, || PreEscaped(large.clone()));
         }
-        let generations = cache.lock();
-        assert!(generations.recent.len() + generations.old.len() <= 10);
+        assert!(cache.len() <= 10);
     }
 }

@@ -7,6 +7,7 @@ use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
 use url::Url;
 
+use super::pieces::Pieces;
 use super::text::{push_attribute, push_prose, push_visible, visible};
 use super::{Part, RenderCache, sanitize};
 use crate::terminal::text::visible_line as plain_line;
@@ -18,8 +19,6 @@ const MOST_MARKERS: usize = 32;
 
 /// A part with less source than this takes in the next block too.
 const PART_BYTES: usize = 256;
-/// A group of blocks with more escaped characters than this is shown as text.
-const MOST_REFERENCES: usize = 4000;
 
 /// The parts of a text. Their keys are `prefix` and a number.
 pub(super) fn parts(prefix: &str, text: &str, cache: &RenderCache) -> Vec<Part> {
@@ -35,7 +34,7 @@ pub(super) fn parts(prefix: &str, text: &str, cache: &RenderCache) -> Vec<Part> 
         let key = format!("{prefix}-{number}");
         let source = &text[group.range.clone()];
         cache.part(&key, ("markdown", source, &references), || {
-            html! { div.p.md data-part=(key) { (group.render(source)) } }
+            html! { div.p.md data-part=(key) { (group.render(source, cache)) } }
         })
     };
     groups(parser).into_iter().enumerate().map(part).collect()
@@ -71,19 +70,11 @@ fn groups<'t>(parser: Parser<'t>) -> Vec<Group<'t>> {
 }
 
 impl Group<'_> {
-    fn render(self, source: &str) -> Markup {
-        let mut writer = Writer::default();
-        self.events.into_iter().for_each(|event| writer.event(event));
-        let html = writer.finish();
+    fn render(self, source: &str, cache: &RenderCache) -> Markup {
+        let mut pieces = Pieces::default();
+        self.events.into_iter().for_each(|event| pieces.event(event));
         // Code is only text, and there may be much of it.
-        if self.is_code {
-            return PreEscaped(html);
-        }
-        // The sanitiser is slow with these, and so many of them are no words.
-        if html.bytes().filter(|byte| *byte == b'&').count() > MOST_REFERENCES {
-            return html! { pre { (visible(source)) } };
-        }
-        sanitize::clean(&html)
+        if self.is_code { PreEscaped(pieces.written()) } else { pieces.cleaned(source, cache) }
     }
 }
 
@@ -99,7 +90,7 @@ pub(super) fn whole(text: &str) -> Markup {
     sanitize::clean(&writer.finish())
 }
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS
 }
 
@@ -152,7 +143,7 @@ pub(super) fn is_safe_link(address: &str) -> bool {
 
 /// Writes events as HTML. Nothing of the text gets into it unescaped.
 #[derive(Debug, Default)]
-struct Writer {
+pub(super) struct Writer {
     out: String,
     /// What closes the tags that are open; empty for those that were left out.
     open: Vec<&'static str>,
@@ -164,7 +155,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn event(&mut self, event: Event<'_>) {
+    pub(super) fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
@@ -306,11 +297,36 @@ impl Writer {
         self.close();
     }
 
-    fn finish(mut self) -> String {
+    pub(super) fn finish(mut self) -> String {
         while !self.open.is_empty() {
             self.close();
         }
         self.out
+    }
+
+    /// How many tags are open.
+    pub(super) fn depth(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Goes into a tag that somebody else writes.
+    pub(super) fn enter(&mut self) {
+        self.open.push("");
+    }
+
+    /// Leaves a tag that somebody else writes.
+    pub(super) fn leave(&mut self) {
+        self.open.pop();
+    }
+
+    /// How many bytes have been written and not taken.
+    pub(super) fn written(&self) -> usize {
+        self.out.len()
+    }
+
+    /// What has been written.
+    pub(super) fn take(&mut self) -> String {
+        std::mem::take(&mut self.out)
     }
 }
 

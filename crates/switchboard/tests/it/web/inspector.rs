@@ -1,6 +1,6 @@
 //! The messages beside the session.
 
-use super::talk::{Talk, done};
+use super::talk::{Talk, done, say};
 use switchboard_browser::Page;
 
 /// How many messages the filters let through.
@@ -191,6 +191,33 @@ fn the_slider_shows_the_session_as_it_stood() {
 }
 
 #[test]
+fn the_end_is_followed_and_a_row_can_be_clicked_while_more_come() {
+    let talk = open_with("hello");
+    let page = &talk.page;
+    let other = talk.visitor.open(page.eval("location.pathname && location.href").as_str().unwrap());
+    other.wait_until("document.body.classList.contains('is-live')");
+    let last = "Number(find('#wire-rows [data-row]').at(-1).dataset.row) + 1";
+    let count = "parseInt(document.querySelector('#wire-count').textContent)";
+    page.wait_until(&format!("{last} === {count}"));
+    let before = total(page);
+    say(&other, "flood 500");
+    done(&other);
+    page.wait_until(&format!("{last} === {count} && {count} > {before} + 500"));
+    let held = page.hold("#wire-rows .row:nth-last-child(5)");
+    let row = page.eval("Number(document.querySelector('#wire-rows .row:hover').dataset.row) + 1");
+    say(&other, "flood 500");
+    done(&other);
+    held.release();
+    page.wait_for(&format!("#detail .meta :: #{row} · notification"));
+    // What was looked at stays in sight, and the end is followed again where somebody goes there.
+    page.wait_until(&format!("{count} > {before} + 1000"));
+    page.wait_for("#wire-rows [aria-selected=true]");
+    page.eval("document.querySelector('#wire').scrollTop = 1e6");
+    page.wait_until(&format!("{last} === {count}"));
+    talk.all_is_well();
+}
+
+#[test]
 fn both_sides_of_a_bridge_are_seen() {
     let demo = env!("CARGO_BIN_EXE_switchboard");
     let arguments = ["--", demo, "demo-agent", "--protocol", "1"];
@@ -200,8 +227,9 @@ fn both_sides_of_a_bridge_are_seen() {
     page.wait_for("article.e-agent :: Hello! I am Switchboard's demo agent.");
     page.wait_for("#agent :: ACP 1");
     page.click("#show-inspector");
-    page.wait_for("#wire-rows .row-other :: session/prompt");
     page.wait_for("#wire-rows .row:not(.row-other) :: agent_message_chunk");
-    done(page);
+    choose(page, "#wire-method", "session/prompt");
+    page.wait_for("#wire-rows .row-other :: session/prompt");
+    page.wait_for("#wire-rows .row:not(.row-other) :: session/prompt");
     talk.all_is_well();
 }

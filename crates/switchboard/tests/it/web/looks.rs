@@ -56,6 +56,28 @@ fn nothing_is_cut_off_from_a_phone_to_a_wall() {
     talk.all_is_well();
 }
 
+#[test]
+fn an_empty_session_says_what_to_do_until_something_is_said() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    for (width, height) in [(360, 740), (1280, 800)] {
+        page.resize(width, height);
+        page.wait_for("#hint :: Tell the agent below what to do.");
+        nothing_is_clipped(page, width);
+        // All of the placeholder can be read.
+        page.wait_for("#prompt :: Tell the agent what to do");
+        let is_cut = page
+            .eval("(prompt => prompt.scrollHeight > prompt.clientHeight)(document.querySelector('#prompt'))");
+        assert_eq!(is_cut, false, "at {width}");
+        page.screenshot(&format!("empty-{width}"));
+    }
+    talk.ask("hello");
+    page.wait_gone("#hint");
+    page.click("[data-action=new]");
+    page.wait_for("#hint");
+    talk.all_is_well();
+}
+
 /// Contrast between two colours, as the Web Content Accessibility Guidelines define it; and the least that any text
 /// of the page has.
 const LEAST_CONTRAST: &str = "(() => {

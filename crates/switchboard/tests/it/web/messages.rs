@@ -27,6 +27,28 @@ fn an_answer_is_streamed_word_by_word() {
 }
 
 #[test]
+fn text_that_grows_stays_where_it_is_and_as_it_was_selected() {
+    let demo = env!("CARGO_BIN_EXE_switchboard");
+    let talk = Talk::with(Place::new(), &["--", demo, "demo-agent", "--pace", "20"]);
+    let page = &talk.page;
+    talk.say("markdown");
+    page.wait_for("article.e-agent h3 :: heading");
+    page.eval(
+        "globalThis.first = document.querySelector('article.e-agent h3'), void getSelection().selectAllChildren(first)",
+    );
+    done(page);
+    assert_eq!(page.eval("[first.isConnected, String(getSelection())]"), json!([true, "A heading"]));
+    // However it came to be, it is what somebody sees who comes later.
+    let html = "document.querySelector('article.e-agent').innerHTML";
+    page.wait_for("article.e-agent blockquote :: at the end.");
+    let grown = page.eval(html);
+    page.reload();
+    page.wait_for("article.e-agent blockquote");
+    assert_eq!(page.eval(html), grown);
+    talk.all_is_well();
+}
+
+#[test]
 fn markdown_is_formatted() {
     let talk = Talk::with_demo();
     talk.ask("markdown");

@@ -1,8 +1,9 @@
 //! What the agent asks, and what is answered.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use switchboard_browser::Page;
 
-use super::scripted_agent::{SESSION, scripted_agent, update};
+use super::scripted_agent::{SESSION, scripted_agent, then_says, update};
 use super::talk::{Talk, done, say};
 use crate::agent_program::Place;
 
@@ -51,6 +52,9 @@ fn a_command_is_shown_exactly_and_with_its_folder() {
     page.click("[data-question] button :: allow once");
     page.wait_for("article.e-tool .screen :: nothing to be done");
     done(page);
+    // What became of it, and when.
+    page.wait_for("article.e-user .asked :: allow once");
+    page.wait_for("article.e-user .asked time :: :");
     talk.all_is_well();
 }
 
@@ -183,21 +187,87 @@ fn an_answer_in_one_tab_is_an_answer_in_all() {
     assert_eq!(other.complaints(), [""; 0]);
 }
 
+/// A question of the scripted agent. Its options are `yes-NUMBER` and `no-NUMBER`.
+fn question(number: u64, subject: &Value) -> Value {
+    let option = |name: &str, kind: &str| json!({ "optionId": format!("{name}-{number}"), "name": name, "kind": kind });
+    json!({
+        "jsonrpc": "2.0", "id": number, "method": "session/request_permission",
+        "params": {
+            "sessionId": SESSION, "title": format!("Question {number}?"), "subject": subject,
+            "options": [option("yes", "allow_once"), option("no", "reject_once")],
+        },
+    })
+}
+
+/// A change of the tool call that a question is about.
+fn tool_call(title: &str, text: &str) -> Value {
+    update(json!({
+        "sessionUpdate": "tool_call_update", "toolCallId": "c", "title": title,
+        "content": [{ "type": "content", "content": { "type": "text", "text": text } }],
+    }))
+}
+
+/// Two tabs before an agent that asks, and that changes the question and asks one more when it is prompted again.
+fn asked_twice() -> (Talk, Page) {
+    let place = Place::new();
+    let about = json!({ "type": "tool_call", "toolCall": { "toolCallId": "c" } });
+    let running = update(json!({ "sessionUpdate": "state_update", "state": "running" }));
+    let lines = [running, tool_call("Before", "little"), question(1, &about)];
+    let agent = scripted_agent(&place.work(), &json!({}), &json!({}), &lines);
+    let much = "much\n\n".repeat(4);
+    then_says(&place.work(), &[tool_call("After", &much), question(2, &Value::Null)]);
+    let talk = Talk::with(place, &["--", "sh", agent.to_str().unwrap()]);
+    talk.page.type_into("#prompt", "go");
+    talk.page.press("Enter");
+    talk.page.wait_until("find('[data-option=yes-1]:not(:disabled)').length === 1");
+    let other = talk.visitor.open(talk.page.eval("location.href").as_str().unwrap());
+    other.wait_for("[data-option=yes-1]");
+    (talk, other)
+}
+
+/// Makes the agent go on, by the other tab.
+fn go_on(other: &Page) {
+    other.type_into("#prompt", "on");
+    other.press("Enter");
+    other.wait_for("[data-question] :: Question 2?");
+    other.wait_for("[data-question] :: much");
+}
+
+#[test]
+fn a_press_ends_as_a_click_whatever_changes_meanwhile() {
+    let (talk, other) = asked_twice();
+    let page = &talk.page;
+    let held = page.hold("[data-option=yes-1]");
+    go_on(&other);
+    held.release();
+    page.wait_for("article.e-agent :: given yes-1,");
+    page.wait_gone("[data-question] :: Question 1?");
+    // What was held back is shown now.
+    page.wait_for("[data-question] :: Question 2?");
+    page.wait_for("article.e-tool :: After");
+    talk.all_is_well();
+}
+
+#[test]
+fn a_question_that_has_the_focus_shows_what_changes() {
+    let (talk, other) = asked_twice();
+    let page = &talk.page;
+    page.eval("document.querySelector('[data-option=yes-1]').focus()");
+    go_on(&other);
+    page.wait_for("[data-question] :: After");
+    page.wait_for("[data-question] :: much");
+    page.wait_for("[data-question] :: Question 2?");
+    page.press("Space");
+    page.wait_for("article.e-agent :: given yes-1,");
+    talk.all_is_well();
+}
+
 #[test]
 fn several_questions_wait_at_once_and_are_answered_in_any_order() {
-    let question = |number: u64| {
-        let option = |name: &str, kind: &str| json!({ "optionId": format!("{name}-{number}"), "name": name, "kind": kind });
-        json!({
-            "jsonrpc": "2.0", "id": number, "method": "session/request_permission",
-            "params": {
-                "sessionId": SESSION, "title": format!("Question {number}?"),
-                "options": [option("yes", "allow_once"), option("no", "reject_once")],
-            },
-        })
-    };
     let place = Place::new();
     let running = update(json!({ "sessionUpdate": "state_update", "state": "running" }));
-    let lines = [running, question(1), question(2), question(3)];
+    let [first, second, third] = [1, 2, 3].map(|number| question(number, &Value::Null));
+    let lines = [running, first, second, third];
     let agent = scripted_agent(&place.work(), &json!({}), &json!({}), &lines);
     let talk = Talk::with(place, &["--", "sh", agent.to_str().unwrap()]);
     let page = &talk.page;

@@ -4,6 +4,23 @@ use switchboard_browser::ColorScheme;
 
 use super::talk::{Talk, done};
 
+/// Takes a picture in which the project has a name instead of the path of a temporary folder.
+fn picture(talk: &Talk, name: &str) {
+    let (folder, project) = (talk.place.work().display().to_string(), "~/projects/hello");
+    talk.page.eval(&format!(
+        "(() => {{
+            const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+            while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll('{folder}', '{project}');
+        }})()"
+    ));
+    let temporary = std::env::temp_dir().display().to_string();
+    let left = talk
+        .page
+        .eval(&format!("document.body.innerText.split('\\n').filter(line => line.includes('{temporary}'))"));
+    assert_eq!(left, serde_json::json!([]));
+    talk.page.screenshot(name);
+}
+
 #[test]
 fn the_pictures_of_the_readme_are_taken() {
     let talk = Talk::with_demo();
@@ -17,7 +34,7 @@ fn the_pictures_of_the_readme_are_taken() {
     done(page);
     talk.say("command");
     page.wait_until("find('[data-question] [data-option]:not(:disabled)').length > 0");
-    page.screenshot("readme/talk");
+    picture(&talk, "readme/talk");
     page.click("[data-question] button :: allow once");
     page.wait_for("article.e-tool .screen");
     done(page);
@@ -25,6 +42,7 @@ fn the_pictures_of_the_readme_are_taken() {
     page.click("#show-inspector");
     page.click("#wire-rows .row-in :: session/request_perm");
     page.wait_for("#detail pre");
-    page.screenshot("readme/inspector");
+    page.wait_for("#wire-rows [aria-selected=true]");
+    picture(&talk, "readme/inspector");
     talk.all_is_well();
 }

@@ -25,14 +25,19 @@ while IFS= read -r line; do
     *) continue ;;
     esac
     printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
-    case $line in *'"method":"session/prompt"'*) cat "$LINES_TO_SAY" ;; esac
+    case $line in
+    *'"method":"session/prompt"'*)
+        cat "$LINES_TO_SAY"
+        [ -e "$LINES_TO_SAY.next" ] && LINES_TO_SAY=$LINES_TO_SAY.next
+        ;;
+    esac
 done
 "#;
 
 /// Writes the agent into a folder, and gives the path of its script. `prompt` is what it takes in prompts.
 pub(crate) fn scripted_agent(folder: &Path, prompt: &Value, opened: &Value, lines: &[Value]) -> PathBuf {
     let said = folder.join("agent-lines.jsonl");
-    std::fs::write(&said, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    write_lines(&said, lines);
     let initialized = json!({
         "protocolVersion": 2, "info": { "name": "scripted", "version": "1" }, "capabilities": { "session": { "prompt": prompt } },
     });
@@ -56,6 +61,15 @@ pub(crate) fn scripted_agent(folder: &Path, prompt: &Value, opened: &Value, line
     let program = folder.join("scripted-agent");
     std::fs::write(&program, script).unwrap();
     program
+}
+
+/// Writes down what the agent says when it is prompted again.
+pub(crate) fn then_says(folder: &Path, lines: &[Value]) {
+    write_lines(&folder.join("agent-lines.jsonl.next"), lines);
+}
+
+fn write_lines(path: &Path, lines: &[Value]) {
+    std::fs::write(path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
 }
 
 /// The file of what it has heard.

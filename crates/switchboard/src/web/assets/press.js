@@ -1,0 +1,44 @@
+// While a button or the like is pressed nothing moves, so that the press ends where it began and is a click.
+
+const USED = "button, summary, label, a, [data-row]";
+const LIMIT = 10_000; // milliseconds; who has not let go then wants no click
+
+export class Press {
+  constructor() {
+    this.isDown = false;
+    this.waiting = [];
+    const begin = (event) => {
+      if (event.isPrimary && event.target.closest?.(USED)) this.begin();
+    };
+    const end = () => this.end();
+    document.addEventListener("pointerdown", begin, { capture: true });
+    for (const kind of ["pointerup", "pointercancel", "dragend"]) document.addEventListener(kind, end, { capture: true });
+    window.addEventListener("blur", end);
+    // The end may have been out of sight.
+    document.addEventListener("pointermove", (event) => event.buttons === 0 && end(), { passive: true });
+  }
+
+  // Does something now, or once nothing is pressed.
+  afterwards(action) {
+    if (this.isDown) this.waiting.push(action);
+    else action();
+  }
+
+  begin() {
+    this.isDown = true;
+    clearTimeout(this.limit);
+    this.limit = setTimeout(() => this.release(), LIMIT);
+  }
+
+  // The click comes right after the end of the press.
+  end() {
+    if (!this.isDown) return;
+    clearTimeout(this.limit);
+    this.limit = setTimeout(() => this.release(), 0);
+  }
+
+  release() {
+    this.isDown = false;
+    for (const action of this.waiting.splice(0)) action();
+  }
+}
