@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
-use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response};
-use switchboard_protocol::{Revision, Text, Wire, v1, v2};
+use switchboard_protocol::rpc::{Expected, Message, Notification, Request, RequestId, Response};
+use switchboard_protocol::{Diagnostic, Revision, Text, Wire, v1, v2};
 
 use self::messages::Run;
 use self::served::Terminals;
@@ -176,12 +176,17 @@ impl V2Client {
 
     pub(crate) fn handle(&mut self, from: Side, line: &str, shared: &mut Shared) {
         match from {
-            Side::Agent => match Message::decode(line, Revision::V1) {
-                Ok(Message::Notification(notification)) => self.agent_notification(&notification, shared),
-                Ok(Message::Request(request)) => self.agent_request(&request, shared),
-                Ok(Message::Response(response)) => self.agent_response(response, shared),
-                Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
-            },
+            Side::Agent => {
+                match Expected::<v1::SessionNotification<'_>>::decode_tolerant(line, Revision::V1) {
+                    Ok((Expected::Params(params), left_out)) => self.take_update(params, &left_out, shared),
+                    Ok((Expected::Other(message), _)) => self.agent_message(message, shared),
+                    // Where only the parameters are at fault, it is told whose they are.
+                    Err(_) => match Message::decode(line, Revision::V1) {
+                        Ok(message) => self.agent_message(message, shared),
+                        Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
+                    },
+                }
+            }
             Side::Client => match Message::decode(line, Revision::Any) {
                 Ok(Message::Request(request)) => self.client_request(&request, shared),
                 Ok(Message::Notification(notification)) => self.client_notification(&notification, shared),
@@ -189,6 +194,24 @@ impl V2Client {
                 Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
             },
         }
+    }
+
+    fn agent_message(&mut self, message: Message<'_>, shared: &mut Shared) {
+        match message {
+            Message::Notification(notification) => self.agent_notification(&notification, shared),
+            Message::Request(request) => self.agent_request(&request, shared),
+            Message::Response(response) => self.agent_response(response, shared),
+        }
+    }
+
+    fn take_update(
+        &mut self,
+        params: v1::SessionNotification<'_>,
+        left_out: &[Diagnostic],
+        shared: &mut Shared,
+    ) {
+        shared.report_left_out(Some(&*params.session_id), "session/update", left_out, Side::Client);
+        self.update(params, shared);
     }
 
     fn client_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
@@ -279,11 +302,7 @@ impl V2Client {
             "session/update" => {
                 let text = notification.params_text();
                 match v1::SessionNotification::decode_tolerant(text, Revision::V1) {
-                    Ok((params, left_out)) => {
-                        let session = Some(&*params.session_id);
-                        shared.report_left_out(session, "session/update", &left_out, Side::Client);
-                        self.update(params, shared);
-                    }
+                    Ok((params, left_out)) => self.take_update(params, &left_out, shared),
                     Err(error) => shared.lose(
                         session_of(notification.params.as_ref()).as_deref(),
                         "session/update",

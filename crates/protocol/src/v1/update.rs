@@ -1,6 +1,7 @@
 //! What an agent tells about a session while a turn goes on.
 
 use crate::macros::{object, union};
+use crate::rpc::Params;
 use crate::v1::*;
 use crate::{AbsolutePath, Meta, Raw, Text};
 
@@ -11,6 +12,10 @@ object! {
         required update: SessionUpdate<'a> = "update",
         optional meta: Meta<'a> = "_meta",
     }
+}
+
+impl<'a> Params<'a> for SessionNotification<'a> {
+    const METHOD: &'static str = "session/update";
 }
 
 union! {

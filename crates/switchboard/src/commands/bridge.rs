@@ -232,6 +232,10 @@ impl Recorded {
 /// still reads.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
+/// How long a client may take to read that the agent has ended, before it sees that we have: some read nothing more
+/// then.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// Why the service ends.
 enum End {
     /// The client closed its side.
@@ -283,7 +287,7 @@ impl Service {
                     Ok(None) => break End::Agent("it closed its output".to_owned()),
                     Err(error) => break End::Agent(error.to_string()),
                 },
-                frame = from_client.next(), if farewell.is_none() && self.to_agent.has_room() => match frame {
+                frame = from_client.next(), if farewell.is_none() && self.takes_from_client() => match frame {
                     Ok(Some(frame)) => {
                         self.look_at_clock();
                         self.frame(Side::Client, frame);
@@ -303,7 +307,12 @@ impl Service {
                 }
             }
         };
-        self.end(end, child).await
+        self.end(end, child, from_client).await
+    }
+
+    /// Whether there is room for what the client says, and for the answers that it gets from us.
+    fn takes_from_client(&self) -> bool {
+        self.to_agent.has_room() && self.to_client.keeps_up()
     }
 
     /// Looks at the clock. Once for all lines that came together: they came at the same time.
@@ -460,7 +469,12 @@ impl Service {
     }
 
     /// One side is gone: the other is told what there is to tell, and ended.
-    async fn end(mut self, end: End, child: Child) -> Result<Outcome, CommandError> {
+    async fn end(
+        mut self,
+        end: End,
+        child: Child,
+        mut from_client: LineReader<impl AsyncRead + Unpin>,
+    ) -> Result<Outcome, CommandError> {
         let failure = match end {
             End::Client => {
                 self.bridge.finish();
@@ -479,10 +493,18 @@ impl Service {
         for way in [&mut self.to_client, &mut self.to_agent] {
             way.send_ready();
         }
-        while !self.to_client.has_room() && !self.to_client.is_closed() {
-            self.to_client.send_first().await;
+        let told = async {
+            while !self.to_client.has_room() && !self.to_client.is_closed() {
+                self.to_client.send_first().await;
+            }
+            self.to_client.flush().await;
+        };
+        // A client that reads nothing is not waited for.
+        let _ = tokio::time::timeout(Duration::from_secs(2), told).await;
+        if failure.is_some() {
+            let gone = async { while let Ok(Some(_)) = from_client.next().await {} };
+            let _ = tokio::time::timeout(LAST_WORDS, gone).await;
         }
-        let _ = tokio::time::timeout(Duration::from_secs(2), self.to_client.flush()).await;
         let Service { to_agent, to_client, record, losses, bridge, .. } = self;
         drop(to_agent);
         drop(to_client);

@@ -145,7 +145,10 @@ fn serve(run: impl Fn(&Place, &str) -> Run + Sync, read: impl Fn(&Run) -> (Vec<V
         }
         match prompt {
             "fail" => assert_eq!(end, "the demo failed, as it was asked to"),
-            "crash" => assert!(end.as_str().unwrap().contains("exit code 70"), "{end}"),
+            "crash" => {
+                let told = end.as_str().is_some_and(|end| end.contains("exit code 70"));
+                assert!(told, "{end}: {}{}", run.stdout, run.stderr);
+            }
             "refuse" => assert_eq!(end, "refusal"),
             _ => assert_eq!(end, "end_turn", "{prompt}: {}", run.stderr),
         }

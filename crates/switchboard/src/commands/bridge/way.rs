@@ -9,6 +9,9 @@ use tokio::io::AsyncWrite;
 /// read again.
 const QUEUE: usize = 256 * 1024;
 
+/// How many lines may wait for a side that asks and does not read, before it may ask no more.
+const UNREAD: usize = 1024;
+
 /// The lines on their way to one side.
 pub(super) struct Way {
     outbox: Outbox,
@@ -42,6 +45,11 @@ impl Way {
     /// Whether more may be read for this side: not while something waits, for then the outbox is full.
     pub(super) fn has_room(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Whether the side reads what it is told, or has not been told much that it has not read.
+    pub(super) fn keeps_up(&self) -> bool {
+        self.waiting.len() < UNREAD
     }
 
     /// Sends a line behind all that came before it, at once where that can be.
