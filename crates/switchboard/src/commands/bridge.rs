@@ -4,6 +4,7 @@ mod history;
 mod host;
 mod way;
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 use switchboard_bridge::{
     Bridge, BridgeOptions, Dialect, Handled, Loss, Moment, Output, Severity, Side, Version,
 };
-use switchboard_protocol::Revision;
-use switchboard_protocol::rpc::Message;
+use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_protocol::{Revision, Wire};
 use switchboard_store::{About, Channel};
 use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Program, Spawned, StandardErrorLine,
@@ -166,7 +167,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         history,
         terminal_events,
         now: Moment(0),
-        unanswered: 0,
+        unanswered: HashSet::new(),
     };
     service.run(output, child).await
 }
@@ -191,8 +192,8 @@ struct Service {
     history: Option<History>,
     terminal_events: mpsc::Receiver<TerminalEvent>,
     now: Moment,
-    /// How many requests of the client wait for an answer.
-    unanswered: usize,
+    /// The requests of the client that wait for an answer.
+    unanswered: HashSet<RequestId<'static>>,
 }
 
 /// What is recorded: the side that speaks version 2, and the other one beside it. A file gets what the client
@@ -232,6 +233,9 @@ impl Recorded {
 /// still reads.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
+/// Of how many requests it is known that their answers are still to come.
+const UNANSWERED: usize = 10_000;
+
 /// How long a client may take to read that the agent has ended, before it sees that we have: some read nothing more
 /// then.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -259,7 +263,7 @@ impl Service {
             if self.to_client.is_closed() {
                 break End::Client;
             }
-            if farewell.is_some() && self.unanswered == 0 {
+            if farewell.is_some() && self.unanswered.is_empty() {
                 break End::Client;
             }
             if self.to_agent.is_closed() {
@@ -351,8 +355,11 @@ impl Service {
                 return;
             }
         };
-        if from == Side::Client && matches!(Message::decode(&line, Revision::Any), Ok(Message::Request(_))) {
-            self.unanswered += 1;
+        if from == Side::Client
+            && self.unanswered.len() < UNANSWERED
+            && let Ok(Message::Request(request)) = Message::decode(&line, Revision::Any)
+        {
+            self.unanswered.insert(request.id.into_owned());
         }
         let history = self.history.as_mut().filter(|_| from == Side::Agent);
         match history.and_then(|history| history.take_of_agent(&line)) {
@@ -396,8 +403,8 @@ impl Service {
     fn send(&mut self, to: Side, line: Line) {
         match to {
             Side::Client => {
-                if is_answer(line.text()) {
-                    self.unanswered = self.unanswered.saturating_sub(1);
+                if let Some(id) = answered(line.text()) {
+                    self.unanswered.remove(&id.into_owned());
                 }
                 self.to_client.push(line);
             }
@@ -522,11 +529,16 @@ impl Service {
     }
 }
 
-/// Whether a line is an answer. Of those that are not, nearly all say so at once.
-fn is_answer(line: &str) -> bool {
+/// What a line answers, if anything. Of those that answer nothing, nearly all say so at once.
+fn answered(line: &str) -> Option<RequestId<'_>> {
     let head = &line.as_bytes()[..line.len().min(64)];
-    !head.windows(8).any(|word| word == b"\"method\"")
-        && matches!(Message::decode(line, Revision::Any), Ok(Message::Response(_)))
+    if head.windows(8).any(|word| word == b"\"method\"") {
+        return None;
+    }
+    match Message::decode(line, Revision::Any) {
+        Ok(Message::Response(response)) => Some(response.id),
+        _ => None,
+    }
 }
 
 fn name_of(side: Side) -> &'static str {

@@ -329,14 +329,26 @@ fn a_script_that_has_said_all_still_gets_its_answers() {
         json!({"jsonrpc": "2.0", "id": 2, "method": "session/prompt",
             "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "hi"}]}}),
     ];
+    assert_eq!(answered(&lines, &["sh", "-c", AGENT]), [0, 1, 2]);
+}
+
+#[test]
+fn answers_of_the_bridge_itself_are_not_taken_for_those_of_the_agent() {
+    let lines = [
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}),
+        json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": 7}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": 3}}),
+    ];
+    assert_eq!(answered(&lines, &[env!("CARGO_BIN_EXE_switchboard"), "demo-agent"]), [0, 1, 2]);
+}
+
+/// Says all of this, closes the input, and gives the ids of the answers.
+fn answered(lines: &[Value], agent: &[&str]) -> Vec<i64> {
     let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let run = switchboard(&["bridge", "--", "sh", "-c", AGENT], input.as_bytes());
-    let answered: Vec<Value> = run
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap())
-        .filter(|message| message.get("method").is_none())
-        .map(|message| message["id"].clone())
-        .collect();
-    assert_eq!(answered, [json!(0), json!(1), json!(2)], "{}", run.stderr);
+    let run = switchboard(&[&["bridge", "--"], agent].concat(), input.as_bytes());
+    let messages = run.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let answers = messages.filter(|message| message.get("method").is_none());
+    let mut ids: Vec<i64> = answers.map(|answer| answer["id"].as_i64().unwrap()).collect();
+    ids.sort_unstable();
+    ids
 }
