@@ -73,12 +73,17 @@ impl<B: Block> Segment<B> {
         if text.len() > free || self.starts.len() == self.starts.capacity() {
             return false;
         }
+        self.append(text);
+        true
+    }
+
+    #[inline]
+    fn append(&mut self, text: &str) {
         if self.length > 0 {
             self.starts.push(self.text.len() as u16);
         }
         self.text.push_str(text);
         self.length += 1;
-        true
     }
 
     /// Appends an item, for which there is room.
@@ -87,11 +92,7 @@ impl<B: Block> Segment<B> {
             self.odd.push(Odd { item: self.length, block, chunk });
         }
         self.reserve(text.len());
-        if self.length > 0 {
-            self.starts.push(self.text.len() as u16);
-        }
-        self.text.push_str(text);
-        self.length += 1;
+        self.append(text);
     }
 
     /// Grows in larger steps than vectors do by themselves, and both at a time: what streams in small pieces goes

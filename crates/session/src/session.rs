@@ -153,36 +153,19 @@ impl Session {
             Update::CompactionUpdate(update) => self.compaction_update(update),
             Update::CompactionSummaryChunk(chunk) => self.compaction_chunk(chunk),
             Update::SessionInfoUpdate(update) => self.info_update(update),
-            _ => {
-                let change = self.apply_to_rest(update);
-                self.finish_one(change)
-            }
-        }
-    }
-
-    /// What does not concern the transcript.
-    fn apply_to_rest(&mut self, update: &v2::SessionUpdate<'_>) -> Option<Change> {
-        use v2::SessionUpdate as Update;
-        match update {
             Update::StateUpdate(state) => self.state_update(state),
             Update::PlanUpdate(update) => self.plan_update(update),
             Update::AvailableCommandsUpdate(update) => {
                 let attached = Attached::of(update.meta.as_ref(), &update.extra);
                 let list = List::new(&update.available_commands, attached);
-                let commands = &mut self.view.commands;
-                (commands.as_ref() != Some(&list)).then(|| {
-                    *commands = Some(list);
-                    Change::Commands
-                })
+                let changed = replace_list(&mut self.view.commands, list);
+                self.finish_one(changed.then_some(Change::Commands))
             }
             Update::ConfigOptionUpdate(update) => {
                 let attached = Attached::of(update.meta.as_ref(), &update.extra);
                 let list = List::new(&update.config_options, attached);
-                let options = &mut self.view.config_options;
-                (options.as_ref() != Some(&list)).then(|| {
-                    *options = Some(list);
-                    Change::ConfigOptions
-                })
+                let changed = replace_list(&mut self.view.config_options, list);
+                self.finish_one(changed.then_some(Change::ConfigOptions))
             }
             Update::UsageUpdate(update) => self.usage_update(update),
             Update::Notice(notice) => {
@@ -191,10 +174,9 @@ impl Session {
                     notices.remove(0);
                 }
                 notices.push((**notice).clone().into_owned());
-                Some(Change::Notice)
+                self.finish_one(Some(Change::Notice))
             }
-            Update::Unknown(unknown) => Some(self.keep_unknown(unknown)),
-            _ => None,
+            Update::Unknown(unknown) => self.keep_unknown(unknown),
         }
     }
 
@@ -379,16 +361,16 @@ impl Session {
 
     // ----- the session as a whole
 
-    fn state_update(&mut self, state: &v2::StateUpdate<'_>) -> Option<Change> {
+    fn state_update(&mut self, state: &v2::StateUpdate<'_>) -> Changes {
         // The same state told again is not a second completion.
         if self.view.state.as_deref() == Some(state) {
-            return None;
+            return Changes::default();
         }
         self.view.state = Some(Arc::new(state.clone().into_owned()));
-        Some(Change::State)
+        self.finish_one(Some(Change::State))
     }
 
-    fn plan_update(&mut self, update: &v2::PlanUpdate<'_>) -> Option<Change> {
+    fn plan_update(&mut self, update: &v2::PlanUpdate<'_>) -> Changes {
         let id = match &update.plan {
             v2::PlanUpdateContent::Items(items) => Text::Borrowed(&*items.plan_id),
             v2::PlanUpdateContent::Unknown(unknown) => unknown.text("planId").unwrap_or_default(),
@@ -403,14 +385,14 @@ impl Session {
         match known.and_then(|index| self.view.plans.get_mut(index)) {
             Some(stored) => {
                 if stored.says_the_same(&plan) {
-                    return None;
+                    return Changes::default();
                 }
                 *stored = plan;
             }
             None => self.view.push_plan(plan),
         }
         let index = known.unwrap_or(self.view.plans.len() - 1);
-        Some(Change::Plan { index, created: known.is_none() })
+        self.finish_one(Some(Change::Plan { index, created: known.is_none() }))
     }
 
     /// Takes over what the answer to `session/new`, `session/resume` or `session/set_config_option` lists.
@@ -453,7 +435,7 @@ impl Session {
         self.finish(changes)
     }
 
-    fn usage_update(&mut self, update: &v2::UsageUpdate<'_>) -> Option<Change> {
+    fn usage_update(&mut self, update: &v2::UsageUpdate<'_>) -> Changes {
         let cost = match &update.cost {
             Field::Set(cost) => Some(cost.clone().into_owned()),
             // In the `spec` dialect a missing cost says the same as `null`.
@@ -470,15 +452,22 @@ impl Session {
             extra: update.extra.clone().into_owned(),
         };
         if self.view.usage.as_deref() == Some(&usage) {
-            return None;
+            return Changes::default();
         }
         self.view.usage = Some(Arc::new(usage));
-        Some(Change::Usage)
+        self.finish_one(Some(Change::Usage))
     }
 
-    fn keep_unknown(&mut self, unknown: &UnknownVariant<'_>) -> Change {
+    fn keep_unknown(&mut self, unknown: &UnknownVariant<'_>) -> Changes {
         let index = self.view.unknown.len();
         self.view.unknown.push(Arc::new(unknown.clone().into_owned()));
-        Change::Unknown { index }
+        self.finish_one(Some(Change::Unknown { index }))
     }
+}
+
+/// Whether the list is another than before.
+fn replace_list<T: PartialEq>(stored: &mut Option<List<T>>, list: List<T>) -> bool {
+    let changed = stored.as_ref() != Some(&list);
+    *stored = Some(list);
+    changed
 }

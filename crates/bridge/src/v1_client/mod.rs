@@ -12,7 +12,7 @@ mod turn;
 use std::collections::VecDeque;
 
 use switchboard_protocol::rpc::{Expected, Message, Notification, Request, RequestId, Response};
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Diagnostic, Revision, Wire, v2};
 
 pub(crate) use self::connection::{cancel, remap_scope};
 use self::messages::Messages;
@@ -163,11 +163,7 @@ impl V1Client {
         match from {
             Side::Agent => {
                 match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, Revision::Any) {
-                    Ok((Expected::Params(params), left_out)) => {
-                        let session = Some(&*params.session_id);
-                        shared.report_left_out(session, "session/update", &left_out, Side::Client);
-                        self.update(params, shared);
-                    }
+                    Ok((Expected::Params(params), left_out)) => self.take_update(params, &left_out, shared),
                     Ok((Expected::Other(Message::Request(request)), _)) => {
                         self.agent_request(&request, shared);
                     }
@@ -187,6 +183,16 @@ impl V1Client {
                 Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
             },
         }
+    }
+
+    fn take_update(
+        &mut self,
+        params: v2::UpdateSessionNotification<'_>,
+        left_out: &[Diagnostic],
+        shared: &mut Shared,
+    ) {
+        shared.report_left_out(Some(&*params.session_id), "session/update", left_out, Side::Client);
+        self.update(params, shared);
     }
 
     fn client_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
@@ -252,11 +258,7 @@ impl V1Client {
             "session/update" => {
                 let text = notification.params_text();
                 match v2::UpdateSessionNotification::decode_tolerant(text, Revision::Any) {
-                    Ok((params, left_out)) => {
-                        let session = Some(&*params.session_id);
-                        shared.report_left_out(session, "session/update", &left_out, Side::Client);
-                        self.update(params, shared);
-                    }
+                    Ok((params, left_out)) => self.take_update(params, &left_out, shared),
                     Err(error) => shared.lose(
                         None,
                         "session/update",

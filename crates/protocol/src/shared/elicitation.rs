@@ -114,6 +114,22 @@ union! {
     }
 }
 
+impl ElicitationPropertySchema<'_> {
+    /// What people are shown of the field, of whatever kind it is: its title and its description.
+    pub fn title_and_description(&self) -> (Option<&str>, Option<&str>) {
+        use ElicitationPropertySchema as Schema;
+        let (title, description) = match self {
+            Schema::String(field) => (&field.title, &field.description),
+            Schema::Number(field) => (&field.title, &field.description),
+            Schema::Integer(field) => (&field.title, &field.description),
+            Schema::Boolean(field) => (&field.title, &field.description),
+            Schema::Array(field) => (&field.title, &field.description),
+            Schema::Unknown(_) => (&None, &None),
+        };
+        (title.as_deref(), description.as_deref())
+    }
+}
+
 object! {
     /// A text field, or a choice of one when `enum` or `oneOf` lists the values.
     StringPropertySchema rules some_choice shape choices_not_empty {

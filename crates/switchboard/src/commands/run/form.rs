@@ -157,15 +157,8 @@ impl Field {
             let _ = writeln!(text, "{} [yes/no]", style.paint(Role::Strong, &self.name));
             return;
         };
-        let (title, description) = match schema {
-            Schema::String(field) => (&field.title, &field.description),
-            Schema::Number(field) => (&field.title, &field.description),
-            Schema::Integer(field) => (&field.title, &field.description),
-            Schema::Boolean(field) => (&field.title, &field.description),
-            Schema::Array(field) => (&field.title, &field.description),
-            Schema::Unknown(_) => (&None, &None),
-        };
-        let title = visible_line(title.as_deref().unwrap_or(&self.name));
+        let (title, description) = schema.title_and_description();
+        let title = visible_line(title.unwrap_or(&self.name));
         let mut rules = rules(schema);
         match self.default() {
             Some(default) => rules.push(format!("empty for {}", visible_line(&shown(&default)))),

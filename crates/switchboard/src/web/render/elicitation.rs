@@ -131,14 +131,7 @@ struct Field<'f> {
 
 fn field(name: &str, schema: &v2::ElicitationPropertySchema<'_>, required: bool) -> Markup {
     use v2::ElicitationPropertySchema as Schema;
-    let (title, description) = match schema {
-        Schema::String(field) => (&field.title, &field.description),
-        Schema::Number(field) => (&field.title, &field.description),
-        Schema::Integer(field) => (&field.title, &field.description),
-        Schema::Boolean(field) => (&field.title, &field.description),
-        Schema::Array(field) => (&field.title, &field.description),
-        Schema::Unknown(_) => (&None, &None),
-    };
+    let (title, description) = schema.title_and_description();
     let field = Field { name, required };
     let control = match schema {
         Schema::String(schema) => text_field(&field, schema),
@@ -161,7 +154,7 @@ fn field(name: &str, schema: &v2::ElicitationPropertySchema<'_>, required: bool)
         }
     };
     let heading = html! {
-        (visible_line(title.as_deref().unwrap_or(name)))
+        (visible_line(title.unwrap_or(name)))
         @if required { span.req { " (required)" } }
     };
     let description = html! { @if let Some(description) = description { p.dim { (prose(description)) } } };
