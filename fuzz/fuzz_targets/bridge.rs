@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Handled, Moment, Output, Policy, Side, Version};
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 use switchboard_protocol::rpc::Message;
 
 /// What may come out for each byte that goes in: history may be asked for again and again.
@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
             if let Output::Line { line, .. } = output {
                 bytes += line.len();
                 assert!(!line.contains('\n'), "a message is one line");
-                assert!(Message::decode(&line, Revision::Any).is_ok(), "no message: {line}");
+                assert!(Message::decode(&line, WireFormat::Any).is_ok(), "no message: {line}");
             }
         }
     };

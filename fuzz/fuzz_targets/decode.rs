@@ -5,12 +5,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use switchboard_protocol::check::{Checker, Rules};
-use switchboard_protocol::{Revision, WireType, wire_type, wire_types};
+use switchboard_protocol::{WireFormat, WireType, wire_type, wire_types};
 
-const REVISIONS: [(&str, Revision); 4] =
-    [("v1", Revision::V1), ("seed", Revision::Spec), ("latest", Revision::Newest), ("any", Revision::Any)];
+const REVISIONS: [(&str, WireFormat); 4] =
+    [("v1", WireFormat::V1), ("seed", WireFormat::Spec), ("latest", WireFormat::Newest), ("any", WireFormat::Any)];
 
-fn choose(head: &[u8]) -> (Revision, &'static WireType) {
+fn choose(head: &[u8]) -> (WireFormat, &'static WireType) {
     let named = || {
         let (revision, name) = std::str::from_utf8(head).ok()?.split_once(' ')?;
         let (_, revision) = REVISIONS.into_iter().find(|(name, _)| *name == revision)?;

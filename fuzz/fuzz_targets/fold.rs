@@ -2,14 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{WireFormat, Wire, v2};
 use switchboard_session::Session;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let mut session = Session::new(Revision::Any);
+    let mut session = Session::new(WireFormat::Any);
     for line in text.lines() {
-        if let Ok((update, _)) = v2::SessionUpdate::decode_tolerant(line, Revision::Any) {
+        if let Ok((update, _)) = v2::SessionUpdate::decode_tolerant(line, WireFormat::Any) {
             session.apply(&update);
         }
     }

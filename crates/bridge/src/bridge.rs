@@ -2,14 +2,14 @@
 
 use serde_json::value::RawValue;
 use switchboard_protocol::rpc::{Message, RequestId, Response, codes};
-use switchboard_protocol::{DecodeError, Raw, Revision, Wire};
+use switchboard_protocol::{DecodeError, Raw, Wire, WireFormat};
 
 use crate::host::{Host, NoHost};
 use crate::loss::Severity;
-use crate::passage::Passage;
+use crate::passthrough::Passthrough;
 use crate::shared::{Output, Peers, Shared};
-use crate::v1_client::V1Client;
-use crate::v2_client::V2Client;
+use crate::v1_to_v2::V1ToV2;
+use crate::v2_to_v1::V2ToV1;
 use crate::{BridgeOptions, LossReport, Moment, Side, Version};
 
 /// Stands between a client and an agent.
@@ -28,9 +28,9 @@ enum Mode {
     /// The handshake is not over.
     Opening(Option<Opening>),
     /// Both sides speak the same version.
-    Same(Box<Passage>),
-    V1Client(Box<V1Client>),
-    V2Client(Box<V2Client>),
+    Same(Box<Passthrough>),
+    V1ToV2(Box<V1ToV2>),
+    V2ToV1(Box<V2ToV1>),
 }
 
 /// A handshake that the agent has not answered.
@@ -77,9 +77,9 @@ impl Bridge {
             strict_failure: None,
         };
         let mode = match (shared.options.client_version, shared.options.agent_version) {
-            (Some(Version::V1), Some(Version::V2)) => Mode::V1Client(Box::new(V1Client::new(&shared))),
-            (Some(Version::V2), Some(Version::V1)) => Mode::V2Client(Box::new(V2Client::new(&shared))),
-            (Some(version), Some(_)) => Mode::Same(Box::new(Passage::new(version))),
+            (Some(Version::V1), Some(Version::V2)) => Mode::V1ToV2(Box::new(V1ToV2::new(&shared))),
+            (Some(Version::V2), Some(Version::V1)) => Mode::V2ToV1(Box::new(V2ToV1::new(&shared))),
+            (Some(version), Some(_)) => Mode::Same(Box::new(Passthrough::new(version))),
             _ => Mode::Opening(None),
         };
         Bridge { shared, mode }
@@ -104,10 +104,10 @@ impl Bridge {
     /// Whether a line can go to the other side as it is without being handled: [`handle`](Bridge::handle) would say
     /// [`Forward`](Handled::Forward) and have nothing to remember or to send. A quick look, which says no to many lines
     /// of which this is true as well; so it can be taken before anybody knows whether the line is text.
-    pub fn lets_pass(&self, from: Side, line: &[u8]) -> bool {
+    pub fn is_passthrough(&self, from: Side, line: &[u8]) -> bool {
         match &self.mode {
-            Mode::Same(passage) => passage.lets_pass(from, line, &self.shared),
-            Mode::Opening(_) | Mode::V1Client(_) | Mode::V2Client(_) => false,
+            Mode::Same(passthrough) => passthrough.is_passthrough(from, line, &self.shared),
+            Mode::Opening(_) | Mode::V1ToV2(_) | Mode::V2ToV1(_) => false,
         }
     }
 
@@ -127,12 +127,12 @@ impl Bridge {
                 (Side::Client, Some(known)) => hold(known, line, &mut self.shared),
                 (_, None) => Handled::Forward,
             },
-            Mode::Same(passage) => passage.handle(from, line, &mut self.shared),
-            Mode::V1Client(translation) => {
+            Mode::Same(passthrough) => passthrough.handle(from, line, &mut self.shared),
+            Mode::V1ToV2(translation) => {
                 translation.handle(from, line, &mut self.shared);
                 Handled::Done
             }
-            Mode::V2Client(translation) => {
+            Mode::V2ToV1(translation) => {
                 translation.handle(from, line, &mut self.shared);
                 Handled::Done
             }
@@ -153,7 +153,7 @@ impl Bridge {
         };
         for entry in entries {
             let text = entry.get();
-            if Message::decode(text, Revision::Any).is_err() {
+            if Message::decode(text, WireFormat::Any).is_err() {
                 let reason = "no message in a batch";
                 self.shared.refuse(from, &RequestId::Null, codes::INVALID_REQUEST, reason);
             } else if self.handle_one(from, text) == Handled::Forward {
@@ -170,7 +170,7 @@ impl Bridge {
 
     /// The client's handshake.
     fn open(&mut self, line: &str) -> Handled {
-        let Ok(Message::Request(request)) = Message::decode(line, Revision::Any) else {
+        let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else {
             self.mode = Mode::Opening(None);
             return Handled::Forward;
         };
@@ -192,16 +192,16 @@ impl Bridge {
     }
 
     fn translate_for_v1(&mut self, line: &str) -> Handled {
-        let mut translation = V1Client::new(&self.shared);
+        let mut translation = V1ToV2::new(&self.shared);
         translation.handle(Side::Client, line, &mut self.shared);
-        self.mode = Mode::V1Client(Box::new(translation));
+        self.mode = Mode::V1ToV2(Box::new(translation));
         Handled::Done
     }
 
     fn translate_for_v2(&mut self, line: &str) -> Handled {
-        let mut translation = V2Client::new(&self.shared);
+        let mut translation = V2ToV1::new(&self.shared);
         translation.handle(Side::Client, line, &mut self.shared);
-        self.mode = Mode::V2Client(Box::new(translation));
+        self.mode = Mode::V2ToV1(Box::new(translation));
         Handled::Done
     }
 
@@ -218,7 +218,7 @@ impl Bridge {
     }
 
     fn settle_versions(&mut self, opening: &Opening, line: &str) -> Handled {
-        let Ok(Message::Response(response)) = Message::decode(line, Revision::Any) else {
+        let Ok(Message::Response(response)) = Message::decode(line, WireFormat::Any) else {
             return Handled::Forward;
         };
         match (&response.outcome, opening.client) {
@@ -228,7 +228,7 @@ impl Bridge {
                     (Version::V1, Version::V2) => self.opened_for_v1(opening, &response),
                     (Version::V2, Version::V1) => self.opened_for_v2(opening, &response),
                     _ => {
-                        self.mode = Mode::Same(Box::new(Passage::new(client)));
+                        self.mode = Mode::Same(Box::new(Passthrough::new(client)));
                         Handled::Forward
                     }
                 }
@@ -241,35 +241,35 @@ impl Bridge {
     }
 
     fn opened_for_v1(&mut self, opening: &Opening, response: &Response<'_>) -> Handled {
-        let mut translation = V1Client::new(&self.shared);
-        if let Ok(Message::Request(request)) = Message::decode(&opening.line, Revision::Any) {
+        let mut translation = V1ToV2::new(&self.shared);
+        if let Ok(Message::Request(request)) = Message::decode(&opening.line, WireFormat::Any) {
             translation.opened(request.params_text(), response, &mut self.shared);
         }
-        self.mode = Mode::V1Client(Box::new(translation));
+        self.mode = Mode::V1ToV2(Box::new(translation));
         Handled::Done
     }
 
     fn opened_for_v2(&mut self, opening: &Opening, response: &Response<'_>) -> Handled {
-        let mut translation = V2Client::new(&self.shared);
+        let mut translation = V2ToV1::new(&self.shared);
         let answer = response.outcome.as_ref().map_or("{}", Raw::as_str).to_owned();
-        if let Ok(Message::Request(request)) = Message::decode(&opening.line, Revision::Any) {
+        if let Ok(Message::Request(request)) = Message::decode(&opening.line, WireFormat::Any) {
             translation.opened(&request, &answer, &mut self.shared);
         }
-        self.mode = Mode::V2Client(Box::new(translation));
+        self.mode = Mode::V2ToV1(Box::new(translation));
         Handled::Done
     }
 
     /// What handling a line leaves to do: prompts that waited, and turns that a loss has ended.
     fn settle(&mut self) {
-        if let Mode::V1Client(translation) = &mut self.mode {
+        if let Mode::V1ToV2(translation) = &mut self.mode {
             translation.next_prompts(&mut self.shared);
         }
         if let Some((session, reason)) = self.shared.strict_failure.take() {
             match &mut self.mode {
-                Mode::V1Client(translation) => {
+                Mode::V1ToV2(translation) => {
                     translation.fail_turn(session.as_deref(), &reason, &mut self.shared);
                 }
-                Mode::V2Client(translation) => {
+                Mode::V2ToV1(translation) => {
                     translation.fail_turn(session.as_deref(), &reason, &mut self.shared);
                 }
                 Mode::Opening(_) | Mode::Same(_) => {}
@@ -283,8 +283,8 @@ impl Bridge {
     pub fn tick(&mut self, now: Moment) {
         self.shared.now = self.shared.now.max(now);
         match &mut self.mode {
-            Mode::V1Client(translation) => translation.tick(&mut self.shared),
-            Mode::V2Client(translation) => translation.tick(&mut self.shared),
+            Mode::V1ToV2(translation) => translation.tick(&mut self.shared),
+            Mode::V2ToV1(translation) => translation.tick(&mut self.shared),
             Mode::Opening(_) | Mode::Same(_) => {}
         }
         self.settle();
@@ -293,8 +293,8 @@ impl Bridge {
     /// When [`tick`](Bridge::tick) is next to be called; `None`: when something was handled again.
     pub fn next_deadline(&self) -> Option<Moment> {
         match &self.mode {
-            Mode::V1Client(translation) => translation.next_deadline(&self.shared),
-            Mode::V2Client(translation) => translation.next_deadline(),
+            Mode::V1ToV2(translation) => translation.next_deadline(&self.shared),
+            Mode::V2ToV1(translation) => translation.next_deadline(),
             Mode::Opening(_) | Mode::Same(_) => None,
         }
     }
@@ -302,8 +302,8 @@ impl Bridge {
     /// Sends everything that is held back, because no more is to come.
     pub fn finish(&mut self) {
         match &mut self.mode {
-            Mode::V1Client(translation) => translation.finish(&mut self.shared),
-            Mode::V2Client(translation) => translation.finish(&mut self.shared),
+            Mode::V1ToV2(translation) => translation.finish(&mut self.shared),
+            Mode::V2ToV1(translation) => translation.finish(&mut self.shared),
             Mode::Opening(_) | Mode::Same(_) => {}
         }
         self.settle();
@@ -313,12 +313,12 @@ impl Bridge {
     pub fn close(&mut self, gone: Side, reason: &str) {
         if gone == Side::Agent {
             match &mut self.mode {
-                Mode::V1Client(translation) => translation.agent_gone(reason, &mut self.shared),
-                Mode::V2Client(translation) => translation.agent_gone(reason, &mut self.shared),
-                Mode::Same(passage) => passage.agent_gone(reason, &mut self.shared),
+                Mode::V1ToV2(translation) => translation.agent_gone(reason, &mut self.shared),
+                Mode::V2ToV1(translation) => translation.agent_gone(reason, &mut self.shared),
+                Mode::Same(passthrough) => passthrough.agent_gone(reason, &mut self.shared),
                 Mode::Opening(Some(opening)) => {
                     let held =
-                        opening.held.iter().filter_map(|line| match Message::decode(line, Revision::Any) {
+                        opening.held.iter().filter_map(|line| match Message::decode(line, WireFormat::Any) {
                             Ok(Message::Request(request)) => Some(request.id),
                             _ => None,
                         });
@@ -335,7 +335,7 @@ impl Bridge {
     /// A command that the host runs has put something out.
     pub fn terminal_output(&mut self, terminal_id: &str, bytes: &[u8], now: Moment) {
         self.shared.now = self.shared.now.max(now);
-        if let Mode::V2Client(translation) = &mut self.mode {
+        if let Mode::V2ToV1(translation) = &mut self.mode {
             translation.terminal_output(terminal_id, bytes, &mut self.shared);
         }
     }
@@ -349,7 +349,7 @@ impl Bridge {
         now: Moment,
     ) {
         self.shared.now = self.shared.now.max(now);
-        if let Mode::V2Client(translation) = &mut self.mode {
+        if let Mode::V2ToV1(translation) = &mut self.mode {
             translation.terminal_exited(terminal_id, exit_code, signal, &mut self.shared);
         }
     }
@@ -368,9 +368,9 @@ impl Bridge {
     pub fn versions(&self) -> Option<(Version, Version)> {
         match &self.mode {
             Mode::Opening(_) => None,
-            Mode::Same(passage) => Some((passage.version(), passage.version())),
-            Mode::V1Client(_) => Some((Version::V1, Version::V2)),
-            Mode::V2Client(_) => Some((Version::V2, Version::V1)),
+            Mode::Same(passthrough) => Some((passthrough.version(), passthrough.version())),
+            Mode::V1ToV2(_) => Some((Version::V1, Version::V2)),
+            Mode::V2ToV1(_) => Some((Version::V2, Version::V1)),
         }
     }
 }
@@ -378,17 +378,17 @@ impl Bridge {
 /// Whether a line of the client is a handshake. Asked of every line, so the quick look comes first.
 fn is_initialize(line: &str) -> bool {
     memchr::memmem::find(line.as_bytes(), b"\"initialize\"").is_some()
-        && Message::decode(line, Revision::Any).is_ok_and(|message| message.method() == Some("initialize"))
+        && Message::decode(line, WireFormat::Any).is_ok_and(|message| message.method() == Some("initialize"))
 }
 
 fn answers(line: &str, id: &RequestId<'_>) -> bool {
-    matches!(Message::decode(line, Revision::Any), Ok(Message::Response(response)) if response.id == *id)
+    matches!(Message::decode(line, WireFormat::Any), Ok(Message::Response(response)) if response.id == *id)
 }
 
 /// Keeps what the client says before its handshake is answered. Answers pass, for the agent may wait for them, and so
 /// does what is no message.
 fn hold(opening: &mut Opening, line: &str, shared: &mut Shared) -> Handled {
-    let request = match Message::decode(line, Revision::Any) {
+    let request = match Message::decode(line, WireFormat::Any) {
         Ok(Message::Response(_)) | Err(_) => return Handled::Forward,
         Ok(Message::Request(request)) => Some(request.id),
         Ok(Message::Notification(_)) => None,
@@ -437,8 +437,8 @@ pub(crate) fn refuse_line(shared: &mut Shared, from: Side, line: &str, error: &D
     let raw = Raw::parse(line);
     let key = |name: &str| raw.as_ref().ok().and_then(|raw| raw.get(name));
     if let Some(method) = key("method") {
-        if let Some(id) =
-            key("id").and_then(|id| RequestId::decode(id.as_str(), Revision::Any).map(Wire::into_owned).ok())
+        if let Some(id) = key("id")
+            .and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).map(Wire::into_owned).ok())
         {
             return shared.refuse(from, &id, codes::INVALID_REQUEST, error.to_string());
         }

@@ -36,24 +36,23 @@
 
 mod bridge;
 mod calls;
-mod elements;
+mod convert;
 mod error;
+mod fingerprint;
 mod host;
 mod loss;
 mod map;
 mod metadata;
 mod options;
-mod passage;
-mod pieces;
+mod passthrough;
 mod plain;
 mod recording;
 mod sessions;
 mod shared;
-mod side;
 mod stateless;
 mod terminals;
-mod v1_client;
-mod v2_client;
+mod v1_to_v2;
+mod v2_to_v1;
 
 pub use bridge::{Bridge, Handled};
 pub use error::Error;
@@ -62,6 +61,6 @@ pub use loss::{Loss, LossReport, Note, Severity};
 pub use options::{BridgeOptions, Dialect, Limits, Policy};
 pub use recording::{RecordedLine, RecordingBridge};
 pub use shared::Output;
-pub use side::{Moment, Side, Version};
 pub use stateless::{Converted, Stateless, update_to_v1, update_to_v2};
 pub use switchboard_diff::FileAtHand;
+pub use switchboard_protocol::{Moment, Side, Version};

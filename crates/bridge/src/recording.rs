@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use switchboard_protocol::rpc::{Message, RequestId};
-use switchboard_protocol::{Revision, Wire};
+use switchboard_protocol::{Wire, WireFormat};
 
 use crate::bridge::{Handled, version_of_answer};
 use crate::shared::Output;
@@ -83,7 +83,7 @@ impl RecordingBridge {
         let from = self.speakers.speaker(from, line);
         let starts = from == Side::Client
             && memchr::memmem::find(line.as_bytes(), b"\"initialize\"").is_some()
-            && Message::decode(line, Revision::Any)
+            && Message::decode(line, WireFormat::Any)
                 .is_ok_and(|message| message.method() == Some("initialize"));
         if starts {
             self.decide(None);
@@ -94,7 +94,7 @@ impl RecordingBridge {
         let Some(undecided) = &mut self.undecided else { return self.convert(from, line, now) };
         undecided.push((from, line.to_owned(), now));
         let full = undecided.len() >= UNDECIDED;
-        match Message::decode(line, Revision::Any) {
+        match Message::decode(line, WireFormat::Any) {
             Ok(Message::Response(response)) if from == Side::Agent => match &response.outcome {
                 Ok(result) if result.get("protocolVersion").is_some() => {
                     self.decide(Some(version_of_answer(result)));
@@ -234,7 +234,7 @@ impl Speakers {
         if let Some(side) = told {
             return side;
         }
-        match Message::decode(line, Revision::Any) {
+        match Message::decode(line, WireFormat::Any) {
             Ok(Message::Request(request)) => {
                 let side = crate::stateless::sender_of(&request.method);
                 if self.open.len() < UNDECIDED * 100 {

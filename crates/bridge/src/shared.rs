@@ -1,7 +1,7 @@
 //! What all translations write to: lines for either side, and losses.
 
 use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Diagnostic, Raw, Revision, Text, Wire};
+use switchboard_protocol::{Diagnostic, Raw, Text, Wire, WireFormat};
 
 use crate::host::Host;
 use crate::loss::{Note, Severity};
@@ -59,11 +59,11 @@ impl Peers {
     }
 
     /// How to write for the client.
-    pub(crate) fn client_revision(&self) -> Revision {
+    pub(crate) fn client_revision(&self) -> WireFormat {
         match self.client_dialect {
-            Some(Dialect::Spec) => Revision::Spec,
-            Some(Dialect::Newest) => Revision::Newest,
-            None => Revision::Any,
+            Some(Dialect::Spec) => WireFormat::Spec,
+            Some(Dialect::Newest) => WireFormat::Newest,
+            None => WireFormat::Any,
         }
     }
 }
@@ -84,7 +84,7 @@ impl Shared {
         self.output.push(Output::Line { to, line });
     }
 
-    pub(crate) fn send_update<'a>(&mut self, to: Side, params: &impl Wire<'a>, revision: Revision) {
+    pub(crate) fn send_update<'a>(&mut self, to: Side, params: &impl Wire<'a>, revision: WireFormat) {
         let mut line = String::with_capacity(192);
         line.push_str(r#"{"jsonrpc":"2.0","method":"session/update","params":"#);
         params.encode_into(&mut line, revision);
@@ -95,7 +95,7 @@ impl Shared {
     pub(crate) fn notify(&mut self, to: Side, method: &str, params: &str) {
         let mut line = String::with_capacity(params.len() + method.len() + 48);
         line.push_str(r#"{"jsonrpc":"2.0","method":"#);
-        Text::Borrowed(method).encode_into(&mut line, Revision::Any);
+        Text::Borrowed(method).encode_into(&mut line, WireFormat::Any);
         line.push_str(r#","params":"#);
         push_on_one_line(&mut line, params);
         line.push('}');
@@ -105,9 +105,9 @@ impl Shared {
     pub(crate) fn request(&mut self, to: Side, id: &RequestId<'_>, method: &str, params: &str) {
         let mut line = String::with_capacity(params.len() + method.len() + 64);
         line.push_str(r#"{"jsonrpc":"2.0","id":"#);
-        id.encode_into(&mut line, Revision::Any);
+        id.encode_into(&mut line, WireFormat::Any);
         line.push_str(r#","method":"#);
-        Text::Borrowed(method).encode_into(&mut line, Revision::Any);
+        Text::Borrowed(method).encode_into(&mut line, WireFormat::Any);
         line.push_str(r#","params":"#);
         push_on_one_line(&mut line, params);
         line.push('}');
@@ -117,7 +117,7 @@ impl Shared {
     pub(crate) fn respond(&mut self, to: Side, id: &RequestId<'_>, result: &str) {
         let mut line = String::with_capacity(result.len() + 48);
         line.push_str(r#"{"jsonrpc":"2.0","id":"#);
-        id.encode_into(&mut line, Revision::Any);
+        id.encode_into(&mut line, WireFormat::Any);
         line.push_str(r#","result":"#);
         push_on_one_line(&mut line, result);
         line.push('}');
@@ -126,7 +126,7 @@ impl Shared {
 
     pub(crate) fn fail(&mut self, to: Side, id: &RequestId<'_>, error: RpcError<'_>) {
         let message = Message::response(id.clone(), Err(error));
-        self.send(to, message.encode(Revision::Any));
+        self.send(to, message.encode(WireFormat::Any));
     }
 
     pub(crate) fn refuse(&mut self, to: Side, id: &RequestId<'_>, code: i32, message: impl Into<String>) {
@@ -138,7 +138,7 @@ impl Shared {
         &mut self,
         from: Side,
         request: &'r Request<'_>,
-        revision: Revision,
+        revision: WireFormat,
     ) -> Result<T, Error> {
         let (params, left_out) = T::decode_tolerant(request.params_text(), revision)?;
         if !left_out.is_empty() {
@@ -154,7 +154,7 @@ impl Shared {
         id: &RequestId<'_>,
         method: &str,
         response: &'r Response<'_>,
-        revision: Revision,
+        revision: WireFormat,
     ) -> Option<T> {
         let decoded = match &response.outcome {
             // Some agents have nothing to say and say it.

@@ -101,8 +101,10 @@ pub struct Introduction {
 impl Introduction {
     /// An agent of this name and version that takes text.
     pub fn new(name: &str, version: &str) -> Self {
-        let session =
-            v2::SessionCapabilities { delete: Some(v2::Marker::new()), ..v2::SessionCapabilities::new() };
+        let session = v2::SessionCapabilities {
+            delete: Some(v2::EmptyObject::new()),
+            ..v2::SessionCapabilities::new()
+        };
         Introduction {
             info: v2::Implementation::new(name.to_owned(), version.to_owned()),
             capabilities: v2::AgentCapabilities { session: Some(session), ..v2::AgentCapabilities::new() },

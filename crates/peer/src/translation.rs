@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
 use switchboard_protocol::rpc::{Message, RequestId};
-use switchboard_protocol::{Revision, Wire};
+use switchboard_protocol::{Wire, WireFormat};
 use switchboard_transport::{Closure, Connection, ConnectionOptions, Event, Inbox, Received, SharedText};
 use tokio::time::{Instant, sleep_until};
 
@@ -173,7 +173,7 @@ impl Translation {
 impl Handshake {
     fn note(&mut self, line: &str) {
         if self.id.is_none()
-            && let Ok(Message::Request(request)) = Message::decode(line, Revision::Any)
+            && let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any)
             && request.method == "initialize"
         {
             self.id = Some(request.id.into_owned());
@@ -183,10 +183,14 @@ impl Handshake {
     /// The line to take instead of a refusal to be asked twice.
     fn substitute(&self, from: Side, line: &str) -> Option<String> {
         let id = self.id.as_ref().filter(|_| from == Side::Agent)?;
-        match Message::decode(line, Revision::Any) {
-            Ok(Message::Response(response)) if response.id == *id && response.outcome.is_err() => Some(
-                format!(r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#, id.encode(Revision::Any), self.answer),
-            ),
+        match Message::decode(line, WireFormat::Any) {
+            Ok(Message::Response(response)) if response.id == *id && response.outcome.is_err() => {
+                Some(format!(
+                    r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#,
+                    id.encode(WireFormat::Any),
+                    self.answer
+                ))
+            }
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use switchboard_protocol::rpc::{Expected, encode_notification};
-use switchboard_protocol::{Revision, v2};
+use switchboard_protocol::{WireFormat, v2};
 use switchboard_testkit::{Contest, TagPlace, recordings, stream};
 
 /// The floor: what any reader of the envelope must do, with the update left unread.
@@ -39,7 +39,7 @@ struct OfficialEnvelope<'a> {
 }
 
 fn read(line: &str) -> v2::UpdateSessionNotification<'_> {
-    match Expected::decode(line, Revision::Any) {
+    match Expected::decode(line, WireFormat::Any) {
         Ok(Expected::Params(notification)) => notification,
         other => panic!("not an update: {other:?} in {line}"),
     }
@@ -79,7 +79,7 @@ fn contest(title: &str, lines: &[String], rounds: usize) {
             let mut out = String::new();
             let mut rewrite = |line: &String| {
                 out.clear();
-                encode_notification(&read(line), &mut out, Revision::Newest);
+                encode_notification(&read(line), &mut out, WireFormat::Newest);
                 out.len()
             };
             lines.iter().map(&mut rewrite).sum()
@@ -125,7 +125,7 @@ fn main() {
 /// A message that all contenders can read, so that all do the same work.
 fn is_v2_update(line: &str) -> bool {
     let envelope = serde_json::from_str::<OfficialEnvelope<'_>>(line);
-    let ours = Expected::<v2::UpdateSessionNotification<'_>>::decode(line, Revision::Any);
+    let ours = Expected::<v2::UpdateSessionNotification<'_>>::decode(line, WireFormat::Any);
     envelope.is_ok_and(|envelope| envelope.method == "session/update")
         && matches!(ours, Ok(Expected::Params(_)))
 }

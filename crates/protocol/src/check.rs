@@ -16,7 +16,7 @@ use crate::json::reader::Reader;
 use crate::registry::{Caller, Judgement, Judging, WireType, method};
 use crate::rpc::{Message, Request, RequestId, Response, batch_entries};
 use crate::wire::Wire;
-use crate::{Extra, Field, Raw, Revision, registry, v2, wire_type};
+use crate::{Extra, Field, Raw, Side, WireFormat, registry, v2, wire_type};
 
 /// How many open requests and tool calls are remembered. Input that has more is judged without memory of them.
 const MAX_REMEMBERED: usize = 100_000;
@@ -25,7 +25,7 @@ const MAX_REMEMBERED: usize = 100_000;
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     /// The version and dialect of the input.
-    pub revision: Revision,
+    pub revision: WireFormat,
     /// Whether malformed optional fields and list items are warnings instead of errors.
     pub tolerant: bool,
     /// Whether to write each value again.
@@ -36,7 +36,7 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Rules { revision: Revision::Any, tolerant: false, write_back: false, wire_type: None }
+        Rules { revision: WireFormat::Any, tolerant: false, write_back: false, wire_type: None }
     }
 }
 
@@ -104,29 +104,11 @@ impl From<&DecodeError> for Verdict {
     }
 }
 
-/// Who sent a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Sender {
-    /// The client, usually an editor.
-    Client,
-    /// The agent.
-    Agent,
-}
-
-impl Sender {
-    fn other(self) -> Self {
-        match self {
-            Sender::Client => Sender::Agent,
-            Sender::Agent => Sender::Client,
-        }
-    }
-}
-
 /// A line of a recording taken apart: who sent the message, where known, and the message's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded<'a> {
     /// The side that sent it.
-    pub sender: Option<Sender>,
+    pub sender: Option<Side>,
     /// The message.
     pub message: &'a str,
     /// Whether it stood under the key `msg` of a recorded line.
@@ -140,7 +122,7 @@ impl<'a> Recorded<'a> {
         if !line.trim_start().starts_with('{') {
             return Ok(plain);
         }
-        let mut reader = Reader::new(line, Revision::Any);
+        let mut reader = Reader::new(line, WireFormat::Any);
         let mut read = || -> Read<(Option<Raw<'a>>, Option<Raw<'a>>, bool)> {
             let (mut direction, mut message, mut envelope) = (None, None, false);
             reader.begin_object()?;
@@ -162,8 +144,8 @@ impl<'a> Recorded<'a> {
             return Ok(plain);
         };
         let sender = match direction.as_ref().map(Raw::as_str) {
-            Some("\"client->agent\"") => Some(Sender::Client),
-            Some("\"agent->client\"") => Some(Sender::Agent),
+            Some("\"client->agent\"") => Some(Side::Client),
+            Some("\"agent->client\"") => Some(Side::Agent),
             Some(other) => {
                 let found = format!("\"dir\" with {other}");
                 return Err(DecodeError::whole_text("\"client->agent\" or \"agent->client\"", found));
@@ -178,7 +160,7 @@ impl<'a> Recorded<'a> {
 #[derive(Debug)]
 pub struct Checker {
     rules: Rules,
-    open_requests: HashMap<(Sender, RequestId<'static>), String>,
+    open_requests: HashMap<(Side, RequestId<'static>), String>,
     known_calls: HashSet<(String, String)>,
 }
 
@@ -229,7 +211,7 @@ impl Checker {
     /// A bare value of a type.
     fn check_value(&mut self, wire_type: &WireType, text: &str) -> Verdict {
         let mut verdict = verdict((wire_type.judge)(text, self.judging()));
-        if verdict.is_valid() && self.rules.revision != Revision::V1 {
+        if verdict.is_valid() && self.rules.revision != WireFormat::V1 {
             let revision = self.rules.revision;
             match wire_type.name {
                 "SessionUpdate" => {
@@ -245,7 +227,7 @@ impl Checker {
     }
 
     /// One message, or several in an array.
-    fn check_frame(&mut self, text: &str, sender: Option<Sender>) -> Verdict {
+    fn check_frame(&mut self, text: &str, sender: Option<Side>) -> Verdict {
         if !text.trim_start().starts_with('[') {
             return self.check_message(text, sender);
         }
@@ -270,7 +252,7 @@ impl Checker {
         verdict
     }
 
-    fn check_message(&mut self, text: &str, sender: Option<Sender>) -> Verdict {
+    fn check_message(&mut self, text: &str, sender: Option<Side>) -> Verdict {
         let envelope = Judging { write_back: false, ..self.judging() };
         let mut verdict = verdict(registry::judge::<Message<'_>>(text, envelope));
         if !verdict.is_valid() {
@@ -297,13 +279,13 @@ impl Checker {
     fn check_request(
         &mut self,
         request: &Request<'_>,
-        sender: Option<Sender>,
+        sender: Option<Side>,
         verdict: &mut Verdict,
     ) -> Option<String> {
         if request.id == RequestId::Null {
             verdict.warn("/id", "a request id of null, which newest peers refuse");
         }
-        let sides = sender.map_or(vec![Sender::Client, Sender::Agent], |sender| vec![sender]);
+        let sides = sender.map_or(vec![Side::Client, Side::Agent], |sender| vec![sender]);
         for side in sides {
             if self.open_requests.len() < MAX_REMEMBERED {
                 let id = Wire::into_owned(request.id.clone());
@@ -322,7 +304,7 @@ impl Checker {
         &mut self,
         name: &str,
         params: &str,
-        sender: Option<Sender>,
+        sender: Option<Side>,
         wants_answer: bool,
         verdict: &mut Verdict,
     ) -> Option<String> {
@@ -344,8 +326,8 @@ impl Checker {
             verdict.errors.push(Finding { pointer: String::new(), message });
         }
         let wrong_side = match (method.caller, sender) {
-            (Caller::Client, Some(Sender::Agent)) => Some("client"),
-            (Caller::Agent, Some(Sender::Client)) => Some("agent"),
+            (Caller::Client, Some(Side::Agent)) => Some("client"),
+            (Caller::Agent, Some(Side::Client)) => Some("agent"),
             _ => None,
         };
         if let Some(side) = wrong_side {
@@ -353,7 +335,7 @@ impl Checker {
             verdict.errors.push(Finding { pointer: "/method".to_owned(), message });
         }
         let written = self.check_part("/params", method.params, params, verdict);
-        if verdict.is_valid() && self.rules.revision != Revision::V1 {
+        if verdict.is_valid() && self.rules.revision != WireFormat::V1 {
             match name {
                 "session/update" => self.check_update("/params", params, verdict),
                 "session/request_permission" => self.remember_subject(params),
@@ -366,12 +348,12 @@ impl Checker {
     fn check_response(
         &mut self,
         response: &Response<'_>,
-        sender: Option<Sender>,
+        sender: Option<Side>,
         verdict: &mut Verdict,
     ) -> Option<String> {
         let id = Wire::into_owned(response.id.clone());
         // The asker is the other side; when nobody says who speaks, either may have asked.
-        let askers = sender.map_or(vec![Sender::Client, Sender::Agent], |sender| vec![sender.other()]);
+        let askers = sender.map_or(vec![Side::Client, Side::Agent], |sender| vec![sender.other()]);
         let mut asked = None;
         for asker in askers {
             asked = self.open_requests.remove(&(asker, id.clone())).or(asked);
@@ -454,7 +436,7 @@ impl Checker {
 impl WireType {
     /// Whether an answer of this type has nothing to tell.
     fn is_empty_answer(&self) -> bool {
-        let judging = Judging { revision: Revision::Any, tolerant: false, write_back: true };
+        let judging = Judging { revision: WireFormat::Any, tolerant: false, write_back: true };
         matches!((self.judge)("{}", judging).outcome, Ok(Some(text)) if text == "{}")
     }
 }

@@ -7,10 +7,10 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::{Raw, Revision, Wire};
+use crate::{Raw, Wire, WireFormat};
 
 pub(crate) fn serialize<'a, T: Wire<'a>, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    let text = value.encode(Revision::Spec);
+    let text = value.encode(WireFormat::Spec);
     RawValue::from_string(text).map_err(S::Error::custom)?.serialize(serializer)
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn deserialize<'de: 'a, 'a, T: Wire<'a>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     let raw = <&'de RawValue>::deserialize(deserializer)?;
-    T::decode(raw.get(), Revision::Spec).map_err(D::Error::custom)
+    T::decode(raw.get(), WireFormat::Spec).map_err(D::Error::custom)
 }
 
 impl Serialize for Raw<'_> {

@@ -3,17 +3,17 @@
 //! Reading borrows from the text, keeps what it does not know, and says exactly where something is wrong.
 //! Nothing here does I/O.
 //!
-//! - [`v2`] and [`v1`] hold the types; [`Revision`] says in which form a text is read or written.
+//! - [`v2`] and [`v1`] hold the types; [`WireFormat`] says in which form a text is read or written.
 //! - [`Wire`] is what all of them can do: [`Wire::decode`] (strict), [`Wire::decode_tolerant`] (for peers),
 //!   [`Wire::encode`].
 //! - [`Field`] is a field of an update: keep, clear or set.
 //! - [`rpc`] is the JSON-RPC envelope, [`check`] judges whole conversations, [`json_schema`] describes the types.
 //!
 //! ```
-//! use switchboard_protocol::{Field, Revision, Wire, v2};
+//! use switchboard_protocol::{Field, WireFormat, Wire, v2};
 //!
 //! let text = r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-7","title":null,"status":"_queued","by":"me"}"#;
-//! let v2::SessionUpdate::ToolCallUpdate(update) = v2::SessionUpdate::decode(text, Revision::Spec)? else {
+//! let v2::SessionUpdate::ToolCallUpdate(update) = v2::SessionUpdate::decode(text, WireFormat::Spec)? else {
 //!     unreachable!("the tag says what it is");
 //! };
 //! assert_eq!(update.title, Field::Clear);
@@ -21,7 +21,7 @@
 //! assert!(update.status.value().unwrap().is_custom());
 //! assert_eq!(update.extra.get("by").unwrap().as_str(), r#""me""#);
 //!
-//! let error = v2::SessionUpdate::decode(r#"{"sessionUpdate":"tool_call_update"}"#, Revision::Spec).unwrap_err();
+//! let error = v2::SessionUpdate::decode(r#"{"sessionUpdate":"tool_call_update"}"#, WireFormat::Spec).unwrap_err();
 //! assert_eq!(error.to_string(), r#"expected the key "toolCallId", found an object without it"#);
 //! # Ok::<(), switchboard_protocol::DecodeError>(())
 //! ```
@@ -31,11 +31,12 @@ mod field;
 mod interop;
 mod json;
 mod macros;
-mod revision;
 mod schema;
 mod shared;
+mod side;
 mod values;
 mod wire;
+mod wire_format;
 
 pub mod check;
 pub mod rpc;
@@ -46,12 +47,13 @@ pub use error::{DecodeError, Diagnostic};
 pub use field::Field;
 pub use json::raw::{Extra, Raw};
 pub use registry::{WireType, json_schema, wire_type, wire_types};
-pub use revision::Revision;
+pub use side::{Moment, Side, Version};
 pub use values::{
     AbsolutePath, Base64, ByteSize, Currency, LineNumber, Map, Meta, NonEmptyText, Number, ObjectKeyword,
     Priority,
 };
 pub use wire::{Object, UnknownVariant, Wire};
+pub use wire_format::WireFormat;
 
 mod registry;
 

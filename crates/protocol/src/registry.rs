@@ -8,7 +8,7 @@ use crate::error::{DecodeError, Diagnostic};
 use crate::json::reader::Reader;
 use crate::schema::Schemas;
 use crate::wire::{Wire, read_whole};
-use crate::{Revision, v1, v2};
+use crate::{WireFormat, v1, v2};
 
 /// A wire type that is chosen at run time, by name.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ pub struct WireType {
 /// How to read when judging a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judging {
-    pub(crate) revision: Revision,
+    pub(crate) revision: WireFormat,
     pub(crate) tolerant: bool,
     pub(crate) write_back: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) fn judge<'a, T: Wire<'a>>(text: &'a str, judging: Judging) -> Judgeme
 
 impl WireType {
     /// Reads a text as this type and writes it again.
-    pub fn rewrite(&self, text: &str, revision: Revision) -> Result<String, DecodeError> {
+    pub fn rewrite(&self, text: &str, revision: WireFormat) -> Result<String, DecodeError> {
         let judging = Judging { revision, tolerant: false, write_back: true };
         (self.judge)(text, judging).outcome.map(Option::unwrap_or_default)
     }
@@ -60,7 +60,7 @@ impl WireType {
     pub fn rewrite_tolerant(
         &self,
         text: &str,
-        revision: Revision,
+        revision: WireFormat,
     ) -> Result<(String, Vec<Diagnostic>), DecodeError> {
         let judging = Judging { revision, tolerant: true, write_back: true };
         let judgement = (self.judge)(text, judging);
@@ -127,37 +127,37 @@ pub(crate) enum Caller {
     Both,
 }
 
-pub(crate) fn method(name: &str, revision: Revision) -> Option<&'static Method> {
-    let methods = if revision == Revision::V1 { v1::METHODS } else { v2::METHODS };
+pub(crate) fn method(name: &str, revision: WireFormat) -> Option<&'static Method> {
+    let methods = if revision == WireFormat::V1 { v1::METHODS } else { v2::METHODS };
     methods.iter().find(|method| method.name == name)
 }
 
 /// All types of a version.
-pub fn wire_types(revision: Revision) -> impl Iterator<Item = &'static WireType> {
-    let types = if revision == Revision::V1 { v1::TYPES } else { v2::TYPES };
+pub fn wire_types(revision: WireFormat) -> impl Iterator<Item = &'static WireType> {
+    let types = if revision == WireFormat::V1 { v1::TYPES } else { v2::TYPES };
     types.iter()
 }
 
 /// The type of a name.
 ///
 /// ```
-/// use switchboard_protocol::{Revision, wire_type};
+/// use switchboard_protocol::{WireFormat, wire_type};
 ///
-/// let location = wire_type("ToolCallLocation", Revision::Newest).unwrap();
-/// assert!(location.rewrite(r#"{"path":"/w/main.py","line":1}"#, Revision::Newest).is_ok());
-/// assert!(location.rewrite(r#"{"path":"/w/main.py","line":0}"#, Revision::Newest).is_err());
+/// let location = wire_type("ToolCallLocation", WireFormat::Newest).unwrap();
+/// assert!(location.rewrite(r#"{"path":"/w/main.py","line":1}"#, WireFormat::Newest).is_ok());
+/// assert!(location.rewrite(r#"{"path":"/w/main.py","line":0}"#, WireFormat::Newest).is_err());
 /// ```
-pub fn wire_type(name: &str, revision: Revision) -> Option<&'static WireType> {
+pub fn wire_type(name: &str, revision: WireFormat) -> Option<&'static WireType> {
     wire_types(revision).find(|wire_type| wire_type.name == name)
 }
 
 /// The JSON Schema of all types of a revision, under `$defs`.
-pub fn json_schema(revision: Revision) -> Value {
+pub fn json_schema(revision: WireFormat) -> Value {
     let (title, version) = match revision {
-        Revision::V1 => ("ACP version 1", 1),
-        Revision::Spec => ("ACP version 2, dialect \"spec\"", 2),
-        Revision::Newest => ("ACP version 2, dialect \"newest\"", 2),
-        Revision::Any => ("ACP version 2, both dialects", 2),
+        WireFormat::V1 => ("ACP version 1", 1),
+        WireFormat::Spec => ("ACP version 2, dialect \"spec\"", 2),
+        WireFormat::Newest => ("ACP version 2, dialect \"newest\"", 2),
+        WireFormat::Any => ("ACP version 2, both dialects", 2),
     };
     let mut schemas = Schemas::new(revision);
     for wire_type in wire_types(revision) {

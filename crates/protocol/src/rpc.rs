@@ -2,12 +2,12 @@
 //!
 //! ```
 //! use switchboard_protocol::rpc::{Message, RequestId};
-//! use switchboard_protocol::{Revision, Wire, v2};
+//! use switchboard_protocol::{WireFormat, Wire, v2};
 //!
 //! let line = r#"{"jsonrpc":"2.0","id":5,"method":"session/close","params":{"sessionId":"s-1"}}"#;
-//! let Message::Request(request) = Message::decode(line, Revision::Any)? else { unreachable!() };
+//! let Message::Request(request) = Message::decode(line, WireFormat::Any)? else { unreachable!() };
 //! assert_eq!(request.id, RequestId::Number(5));
-//! let close = v2::CloseSessionRequest::decode(request.params_text(), Revision::Any)?;
+//! let close = v2::CloseSessionRequest::decode(request.params_text(), WireFormat::Any)?;
 //! assert_eq!(close.session_id, "s-1");
 //! # Ok::<(), switchboard_protocol::DecodeError>(())
 //! ```
@@ -22,7 +22,7 @@ use crate::json::writer::Writer;
 use crate::macros::object;
 use crate::schema::Schemas;
 use crate::wire::{Body, Wire, own};
-use crate::{DecodeError, Diagnostic, Extra, Meta, Raw, Revision, Text};
+use crate::{DecodeError, Diagnostic, Extra, Meta, Raw, Text, WireFormat};
 
 /// Error codes that the protocol gives a meaning.
 pub mod codes {
@@ -89,7 +89,7 @@ impl<'a> Wire<'a> for RequestId<'a> {
         let offset = reader.position();
         match reader.peek() {
             Some(b'"') => reader.read_string().map(RequestId::Text),
-            Some(b'n') if reader.revision() != Revision::Newest => {
+            Some(b'n') if reader.revision() != WireFormat::Newest => {
                 reader.take_null()?;
                 Ok(RequestId::Null)
             }
@@ -111,7 +111,7 @@ impl<'a> Wire<'a> for RequestId<'a> {
     fn schema(schemas: &mut Schemas) -> Value {
         schemas.define("RequestId", |schemas| {
             let mut forms = vec![integer_id(), json!({"type": "string"})];
-            if schemas.revision() != Revision::Newest {
+            if schemas.revision() != WireFormat::Newest {
                 forms.push(json!({"type": "null"}));
             }
             json!({"description": "The id of a request.", "anyOf": forms})
@@ -208,7 +208,7 @@ impl Notification<'_> {
 
 impl<'a> Message<'a> {
     /// Reads the envelope of one message.
-    pub fn decode(text: &'a str, revision: Revision) -> Result<Self, DecodeError> {
+    pub fn decode(text: &'a str, revision: WireFormat) -> Result<Self, DecodeError> {
         <Self as Wire>::decode(text, revision)
     }
 
@@ -388,7 +388,7 @@ fn read_envelope<'a>(reader: &mut Reader<'a>, version_required: bool) -> Read<Me
             reader.fault(start, Problem::Rule(rule.into()))
         }
         (Some(method), None) => match id {
-            Some((offset, RequestId::Null)) if reader.revision() == Revision::Newest => {
+            Some((offset, RequestId::Null)) if reader.revision() == WireFormat::Newest => {
                 reader.fault(offset, Problem::Expected("a request id that is not null".into()))
             }
             Some((_, id)) => Ok(Message::Request(Request { id, method, params, extra })),
@@ -479,7 +479,7 @@ pub trait Params<'a>: Wire<'a> {
 }
 
 /// Appends a notification with its envelope, in one pass.
-pub fn encode_notification<'a, P: Params<'a>>(params: &P, out: &mut String, revision: Revision) {
+pub fn encode_notification<'a, P: Params<'a>>(params: &P, out: &mut String, revision: WireFormat) {
     let mut writer = Writer::new(out, revision);
     writer.begin_object();
     writer.key("jsonrpc");
@@ -505,22 +505,22 @@ impl<'a, P: Params<'a>> Expected<'a, P> {
     ///
     /// ```
     /// use switchboard_protocol::rpc::Expected;
-    /// use switchboard_protocol::{Revision, v2};
+    /// use switchboard_protocol::{WireFormat, v2};
     ///
     /// let line = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":
     ///     {"sessionUpdate":"agent_thought_chunk","messageId":"t","content":{"type":"text","text":"maybe"}}}}"#;
-    /// let message = Expected::<v2::UpdateSessionNotification<'_>>::decode(line, Revision::Any)?;
+    /// let message = Expected::<v2::UpdateSessionNotification<'_>>::decode(line, WireFormat::Any)?;
     /// assert!(matches!(message, Expected::Params(notification) if notification.session_id == "s"));
     /// # Ok::<(), switchboard_protocol::DecodeError>(())
     /// ```
-    pub fn decode(text: &'a str, revision: Revision) -> Result<Self, DecodeError> {
+    pub fn decode(text: &'a str, revision: WireFormat) -> Result<Self, DecodeError> {
         Self::decode_with(&mut Reader::new(text, revision))
     }
 
     /// Reads a message tolerantly and gives what was left out.
     pub fn decode_tolerant(
         text: &'a str,
-        revision: Revision,
+        revision: WireFormat,
     ) -> Result<(Self, Vec<Diagnostic>), DecodeError> {
         let mut reader = Reader::new(text, revision).tolerant();
         let message = Self::decode_with(&mut reader)?;
@@ -625,7 +625,7 @@ pub enum Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// Reads a line. An empty batch is an error, as JSON-RPC says.
-    pub fn decode(text: &'a str, revision: Revision) -> Result<Self, DecodeError> {
+    pub fn decode(text: &'a str, revision: WireFormat) -> Result<Self, DecodeError> {
         if !text.trim_start().starts_with('[') {
             return Message::decode(text, revision).map(Frame::Single);
         }
@@ -639,7 +639,7 @@ impl<'a> Frame<'a> {
 
 /// The texts of the items of an array.
 pub(crate) fn batch_entries(text: &str) -> Result<Vec<&str>, DecodeError> {
-    let mut reader = Reader::new(text, Revision::Any);
+    let mut reader = Reader::new(text, WireFormat::Any);
     let mut read = || -> Read<Vec<&str>> {
         reader.begin_array()?;
         let mut entries = Vec::new();

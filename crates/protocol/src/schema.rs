@@ -4,22 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::Revision;
+use crate::WireFormat;
 
 /// Collects the schemas of named types while one is being made.
 #[derive(Debug)]
 pub struct Schemas {
-    revision: Revision,
+    revision: WireFormat,
     definitions: BTreeMap<String, Value>,
     begun: BTreeSet<String>,
 }
 
 impl Schemas {
-    pub(crate) fn new(revision: Revision) -> Self {
+    pub(crate) fn new(revision: WireFormat) -> Self {
         Schemas { revision, definitions: BTreeMap::new(), begun: BTreeSet::new() }
     }
 
-    pub(crate) fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> WireFormat {
         self.revision
     }
 

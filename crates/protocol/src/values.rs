@@ -15,7 +15,7 @@ use crate::json::reader::Reader;
 use crate::json::writer::Writer;
 use crate::schema::Schemas;
 use crate::wire::{Wire, own};
-use crate::{Raw, Revision, Text};
+use crate::{Raw, Text, WireFormat};
 
 /// An enum value that is not among the known ones: an error in version 1, worth a remark when reserved.
 #[cold]
@@ -58,11 +58,11 @@ macro_rules! text_type {
             }
 
             /// What the text should have been, where it breaks the rule of this type.
-            pub fn broken_rule(&self, revision: Revision) -> Option<&'static str> {
+            pub fn broken_rule(&self, revision: WireFormat) -> Option<&'static str> {
                 Self::judge(&self.0, revision)
             }
 
-            fn judge($text: &str, $revision: Revision) -> Option<&'static str> $rule
+            fn judge($text: &str, $revision: WireFormat) -> Option<&'static str> $rule
         }
 
         impl Deref for $name<'_> {
@@ -196,10 +196,10 @@ text_type! {
     Currency
     rule(text, revision) {
         let capitals = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_uppercase());
-        (revision == Revision::Spec && !capitals).then_some("a currency of three capital letters")
+        (revision == WireFormat::Spec && !capitals).then_some("a currency of three capital letters")
     }
     schema(revision) {
-        if revision == Revision::Spec {
+        if revision == WireFormat::Spec {
             json!({"type": "string", "pattern": "^[A-Z]{3}$"})
         } else {
             json!({"type": "string"})
@@ -222,7 +222,7 @@ impl<'a> Number<'a> {
     /// Takes the JSON spelling of a number.
     pub fn parse(text: impl Into<Text<'a>>) -> Result<Self, DecodeError> {
         let text = text.into();
-        let mut reader = Reader::new(&text, Revision::Any);
+        let mut reader = Reader::new(&text, WireFormat::Any);
         let outcome = reader.read_number("a number").and_then(|_| reader.finish());
         match outcome {
             Ok(()) => Ok(Number(text)),
@@ -341,7 +341,7 @@ impl<'a> Wire<'a> for LineNumber {
     fn read(reader: &mut Reader<'a>) -> Read<Self> {
         let offset = reader.position();
         let line = u32::read(reader)?;
-        if line == 0 && reader.revision() == Revision::Newest {
+        if line == 0 && reader.revision() == WireFormat::Newest {
             return reader.fault(offset, Problem::Rule("a line number from 1".into()));
         }
         Ok(LineNumber(line))
@@ -349,7 +349,7 @@ impl<'a> Wire<'a> for LineNumber {
 
     fn write(&self, writer: &mut Writer<'_>) {
         // The newest dialect has no line 0; `null` says the same there.
-        if self.0 == 0 && writer.revision() == Revision::Newest {
+        if self.0 == 0 && writer.revision() == WireFormat::Newest {
             writer.literal("null");
         } else {
             writer.display(self.0);
@@ -357,7 +357,7 @@ impl<'a> Wire<'a> for LineNumber {
     }
 
     fn schema(schemas: &mut Schemas) -> Value {
-        let minimum = u8::from(schemas.revision() == Revision::Newest);
+        let minimum = u8::from(schemas.revision() == WireFormat::Newest);
         json!({"type": "integer", "minimum": minimum, "maximum": u32::MAX})
     }
 }
@@ -398,7 +398,7 @@ impl<'a> Wire<'a> for ByteSize {
         }
         reader.rewind(place);
         let size = i64::read(reader)?;
-        if reader.revision() == Revision::Newest {
+        if reader.revision() == WireFormat::Newest {
             return reader.fault(place.offset(), Problem::Rule("an integer of 64 bits, not negative".into()));
         }
         Ok(ByteSize { negative: size < 0, magnitude: size.unsigned_abs() })
@@ -407,7 +407,7 @@ impl<'a> Wire<'a> for ByteSize {
     fn write(&self, writer: &mut Writer<'_>) {
         match (self.negative, writer.revision()) {
             // The newest dialect has no negative size; `null` says the same there.
-            (true, Revision::Newest) => writer.literal("null"),
+            (true, WireFormat::Newest) => writer.literal("null"),
             (true, _) => writer.display(format_args!("-{}", self.magnitude)),
             (false, _) => writer.display(self.magnitude),
         }
@@ -415,9 +415,9 @@ impl<'a> Wire<'a> for ByteSize {
 
     fn schema(schemas: &mut Schemas) -> Value {
         match schemas.revision() {
-            Revision::Newest => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
-            Revision::Any => json!({"type": "integer", "minimum": i64::MIN, "maximum": u64::MAX}),
-            Revision::V1 | Revision::Spec => {
+            WireFormat::Newest => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
+            WireFormat::Any => json!({"type": "integer", "minimum": i64::MIN, "maximum": u64::MAX}),
+            WireFormat::V1 | WireFormat::Spec => {
                 json!({"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX})
             }
         }
@@ -459,7 +459,7 @@ impl<'a> Meta<'a> {
     /// An object with these entries.
     pub fn from_entries<'e>(entries: impl IntoIterator<Item = (Text<'e>, Raw<'e>)>) -> Meta<'static> {
         let mut text = String::new();
-        let mut writer = Writer::new(&mut text, Revision::Any);
+        let mut writer = Writer::new(&mut text, WireFormat::Any);
         writer.begin_object();
         for (key, value) in entries {
             writer.entry(&key, &value);

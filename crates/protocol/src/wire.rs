@@ -10,16 +10,16 @@ use crate::json::raw::{Extra, Raw};
 use crate::json::reader::Reader;
 use crate::json::writer::Writer;
 use crate::schema::Schemas;
-use crate::{Revision, Text};
+use crate::{Text, WireFormat};
 
 /// A value of the protocol: reads itself from JSON text, borrowing from it, and writes itself.
 ///
 /// ```
-/// use switchboard_protocol::{Revision, Wire, v2};
+/// use switchboard_protocol::{WireFormat, Wire, v2};
 ///
 /// let text = r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-7","status":null}"#;
-/// let update = v2::SessionUpdate::decode(text, Revision::Spec)?;
-/// assert_eq!(update.encode(Revision::Spec), text);
+/// let update = v2::SessionUpdate::decode(text, WireFormat::Spec)?;
+/// assert_eq!(update.encode(WireFormat::Spec), text);
 /// # Ok::<(), switchboard_protocol::DecodeError>(())
 /// ```
 pub trait Wire<'a>: Sized {
@@ -27,7 +27,7 @@ pub trait Wire<'a>: Sized {
     type Owned: 'static;
 
     /// Reads strictly: the first thing wrong is the error.
-    fn decode(text: &'a str, revision: Revision) -> Result<Self, DecodeError> {
+    fn decode(text: &'a str, revision: WireFormat) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(text, revision);
         read_whole(&mut reader)
     }
@@ -35,7 +35,7 @@ pub trait Wire<'a>: Sized {
     /// Reads tolerantly: optional fields and array items that are malformed are left out and reported. A list
     /// of which no item can be read is left out as a whole, never emptied: an empty list would mean "clear".
     /// What is required and missing or malformed is an error here too.
-    fn decode_tolerant(text: &'a str, revision: Revision) -> Result<(Self, Vec<Diagnostic>), DecodeError> {
+    fn decode_tolerant(text: &'a str, revision: WireFormat) -> Result<(Self, Vec<Diagnostic>), DecodeError> {
         let mut reader = Reader::new(text, revision).tolerant();
         let value = read_whole(&mut reader)?;
         let diagnostics = reader.take_tolerated().locate(text);
@@ -46,14 +46,14 @@ pub trait Wire<'a>: Sized {
     ///
     /// The revision chooses the spelling where the dialects differ. It does not leave out what the reader's
     /// dialect does not know: to such a reader those are unknown keys, which it must pass over.
-    fn encode(&self, revision: Revision) -> String {
+    fn encode(&self, revision: WireFormat) -> String {
         let mut out = String::new();
         self.encode_into(&mut out, revision);
         out
     }
 
     /// Appends the JSON text of this value.
-    fn encode_into(&self, out: &mut String, revision: Revision) {
+    fn encode_into(&self, out: &mut String, revision: WireFormat) {
         self.write(&mut Writer::new(out, revision));
     }
 
@@ -359,7 +359,7 @@ pub(crate) fn read_strict_optional<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> 
 
 /// The key may be missing, but `null` is no value for it.
 pub(crate) fn read_defaulted<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
-    if reader.revision() == Revision::Any && reader.take_null()? {
+    if reader.revision() == WireFormat::Any && reader.take_null()? {
         return Ok(None);
     }
     reader.leave_out(T::read)
@@ -367,7 +367,7 @@ pub(crate) fn read_defaulted<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<O
 
 /// As [`read_defaulted`], but only `null` is forgiven in tolerant reading, no other malformed value.
 pub(crate) fn read_strict_defaulted<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
-    let forgiving = reader.is_tolerant() || reader.revision() == Revision::Any;
+    let forgiving = reader.is_tolerant() || reader.revision() == WireFormat::Any;
     if forgiving && reader.take_null()? {
         return Ok(None);
     }

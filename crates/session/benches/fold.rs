@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use official::{OfficialEnvelope, OfficialSession};
 use switchboard_protocol::rpc::Expected;
-use switchboard_protocol::{Revision, v2};
+use switchboard_protocol::{WireFormat, v2};
 use switchboard_session::Session;
 use switchboard_testkit::{Contest, TagPlace, stream, thread_time};
 
@@ -20,7 +20,7 @@ fn main() {
 }
 
 fn read(line: &str) -> v2::UpdateSessionNotification<'_> {
-    match Expected::decode(line, Revision::Any) {
+    match Expected::decode(line, WireFormat::Any) {
         Ok(Expected::Params(notification)) => notification,
         other => panic!("not an update: {other:?} in {line}"),
     }
@@ -31,7 +31,7 @@ fn against_the_official_types(place: TagPlace) {
     let times = Contest::new(format!("200,000 generated updates, tag {place:?}: reading and folding"), 7)
         .of_one_thread()
         .contender("this crate", || {
-            let mut session = Session::new(Revision::Any);
+            let mut session = Session::new(WireFormat::Any);
             for line in &lines {
                 session.apply(&read(line).update);
             }
@@ -63,7 +63,7 @@ fn against_the_official_types(place: TagPlace) {
 /// Reads a hundred updates, then folds them, and so on: each alone, as warm as it would be on a connection.
 fn reading_and_folding(lines: &[String]) -> (Duration, Duration) {
     let (mut reading, mut folding) = (Duration::ZERO, Duration::ZERO);
-    let mut session = Session::new(Revision::Any);
+    let mut session = Session::new(WireFormat::Any);
     let mut updates = Vec::with_capacity(100);
     for turn in lines.chunks(100) {
         let begin = thread_time();
@@ -88,7 +88,7 @@ fn appending_takes_constant_time() {
         for (name, every) in [("no snapshot held", usize::MAX), ("a snapshot held every 10 chunks", 10)] {
             let mut held = None;
             let time = best(3, || {
-                let mut session = Session::new(Revision::Any);
+                let mut session = Session::new(WireFormat::Any);
                 for number in 0..count {
                     session.apply(&update);
                     if number % every == every - 1 {
@@ -110,7 +110,7 @@ fn updates_take_constant_time() {
     println!("\n100,000 tool calls");
     let ids: Vec<String> = (0..100_000).map(|number| format!("toolu_{number:08}")).collect();
     let parts = [0..1000, 49_500..50_500, 99_000..100_000];
-    let mut session = Session::new(Revision::Any);
+    let mut session = Session::new(WireFormat::Any);
     for part in parts.clone() {
         for id in &ids[session.len()..part.start] {
             session.apply(&call(id).title("Read").into());
@@ -141,7 +141,7 @@ fn updates_take_constant_time() {
 
 fn snapshots_are_cheap() {
     let ids: Vec<String> = (0..100_000).map(|number| format!("toolu_{number:08}")).collect();
-    let mut session = Session::new(Revision::Any);
+    let mut session = Session::new(WireFormat::Any);
     for id in &ids {
         session.apply(&call(id).title("Read").into());
     }

@@ -2,7 +2,7 @@
 
 use peak_alloc::PeakAlloc;
 use switchboard_protocol::rpc::Expected;
-use switchboard_protocol::{Revision, v2};
+use switchboard_protocol::{WireFormat, v2};
 use switchboard_session::Session;
 use switchboard_testkit::{TagPlace, stream};
 
@@ -26,7 +26,7 @@ fn main() {
     measured("Text of one message of 1,000,000 chunks (to be under 3 times)", 8_000_000, || {
         let chunk = v2::ContentChunk::new("m", v2::ContentBlock::text("8 bytes."));
         let update = v2::SessionUpdate::AgentMessageChunk(chunk);
-        let mut session = Session::new(Revision::Any);
+        let mut session = Session::new(WireFormat::Any);
         for _ in 0..1_000_000 {
             session.apply(&update);
         }
@@ -35,10 +35,10 @@ fn main() {
     let lines = stream(200_000, TagPlace::First);
     let bytes = lines.iter().map(String::len).sum();
     measured("200,000 generated updates on the wire", bytes, || {
-        let mut session = Session::new(Revision::Any);
+        let mut session = Session::new(WireFormat::Any);
         for line in &lines {
             if let Ok(Expected::Params(notification)) =
-                Expected::<v2::UpdateSessionNotification<'_>>::decode(line, Revision::Any)
+                Expected::<v2::UpdateSessionNotification<'_>>::decode(line, WireFormat::Any)
             {
                 session.apply(&notification.update);
             }

@@ -94,10 +94,10 @@ impl Block for v2::ToolCallContent<'static> {
 /// takes constant time however long the content is and whether or not a snapshot shares it.
 ///
 /// ```
-/// use switchboard_protocol::{Revision, Wire, v2};
+/// use switchboard_protocol::{WireFormat, Wire, v2};
 /// use switchboard_session::Session;
 ///
-/// let mut session = Session::new(Revision::Any);
+/// let mut session = Session::new(WireFormat::Any);
 /// for text in ["Hel", "lo"] {
 ///     let chunk = v2::ContentChunk::new("m-1", v2::ContentBlock::text(text));
 ///     session.apply(&v2::SessionUpdate::AgentMessageChunk(chunk));

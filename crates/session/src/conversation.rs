@@ -6,11 +6,10 @@ use std::sync::Arc;
 use switchboard_protocol::rpc::{
     CancelRequestNotification, Expected, Message, Notification, Request, RequestId, Response,
 };
-use switchboard_protocol::{DecodeError, Raw, Revision, Wire, v2};
+use switchboard_protocol::{DecodeError, Moment, Raw, Side, Wire, WireFormat, v2};
 
 use crate::change::Changes;
 use crate::error::SessionError;
-use crate::request::{Moment, Side};
 use crate::session::Session;
 
 /// The sessions that the messages of one connection amount to, in the order in which they first appear.
@@ -19,10 +18,10 @@ use crate::session::Session;
 /// nothing to do with a session are passed over. A copy shares what the two have in common, and is cheap.
 ///
 /// ```
-/// use switchboard_protocol::Revision;
+/// use switchboard_protocol::WireFormat;
 /// use switchboard_session::{Conversation, Moment, Side};
 ///
-/// let mut conversation = Conversation::new(Revision::Any);
+/// let mut conversation = Conversation::new(WireFormat::Any);
 /// let line = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":
 ///     {"sessionUpdate":"session_info_update","title":"Fix the build"}}}"#;
 /// conversation.read(line, Some(Side::Agent), Moment(0))?;
@@ -31,7 +30,7 @@ use crate::session::Session;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Conversation {
-    dialect: Revision,
+    dialect: WireFormat,
     sessions: Vec<(Option<Arc<str>>, Session)>,
     places: HashMap<Option<Arc<str>>, usize>,
     /// Requests without an answer yet. Each side counts its own.
@@ -75,7 +74,7 @@ type Outcome = Result<Option<Step>, ConversationError>;
 
 impl Conversation {
     /// A connection on which nothing has been said, whose messages are read strictly in a dialect.
-    pub fn new(dialect: Revision) -> Self {
+    pub fn new(dialect: WireFormat) -> Self {
         Conversation {
             dialect,
             sessions: Vec::new(),
@@ -357,7 +356,7 @@ impl Conversation {
                 self.newest_seen |= result.get("messageId").is_some();
                 // The `spec` dialect answers `{}`; version 1 answers with a stop reason.
                 let is_spec = result.is_object() && result.get("stopReason").is_none();
-                if self.dialect == Revision::Any && is_spec && !self.newest_seen {
+                if self.dialect == WireFormat::Any && is_spec && !self.newest_seen {
                     self.step(session, |session| {
                         session.peer_replaces_meta();
                         Changes::default()

@@ -7,16 +7,17 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Extra, Meta, Revision, Text, Wire, v2};
+use switchboard_protocol::{Extra, Meta, Text, Wire, WireFormat, v2};
 
 use crate::content::{Attached, Block, Content, Item};
 use crate::entry::{Entry, EntryKind, Origin};
 use crate::error::SessionError;
 use crate::json::extra_object;
 use crate::patch::{MetaRule, set};
-use crate::request::{Elicitation, Moment, Permission, Settlement, Side};
+use crate::request::{Elicitation, Permission, Settlement};
 use crate::session::{Session, TERMINAL_OUTPUT_LIMIT};
 use crate::snapshot::{Info, Plan};
+use crate::{Moment, Side};
 
 const VERSION: u32 = 1;
 
@@ -124,7 +125,7 @@ impl<'de> Deserialize<'de> for Session {
 // ----- writing
 
 struct Store {
-    dialect: Revision,
+    dialect: WireFormat,
 }
 
 fn store(session: &Session) -> Document {
@@ -312,10 +313,14 @@ impl Default for RequestDocument {
     }
 }
 
-const DIALECTS: [(Revision, &str); 4] =
-    [(Revision::V1, "v1"), (Revision::Spec, "spec"), (Revision::Newest, "newest"), (Revision::Any, "any")];
+const DIALECTS: [(WireFormat, &str); 4] = [
+    (WireFormat::V1, "v1"),
+    (WireFormat::Spec, "spec"),
+    (WireFormat::Newest, "newest"),
+    (WireFormat::Any, "any"),
+];
 
-fn dialect_name(dialect: Revision) -> &'static str {
+fn dialect_name(dialect: WireFormat) -> &'static str {
     DIALECTS.iter().find(|(known, _)| *known == dialect).map_or("any", |(_, name)| name)
 }
 
@@ -324,7 +329,7 @@ fn dialect_name(dialect: Revision) -> &'static str {
 type Restored<T> = Result<T, SessionError>;
 
 /// What is stored is read tolerantly, since it may have been read so when it came.
-fn wire<'d, T: Wire<'d>>(raw: &'d RawValue, dialect: Revision, place: &'static str) -> Restored<T> {
+fn wire<'d, T: Wire<'d>>(raw: &'d RawValue, dialect: WireFormat, place: &'static str) -> Restored<T> {
     match T::decode_tolerant(raw.get(), dialect) {
         Ok((value, _)) => Ok(value),
         Err(source) => Err(SessionError::Damaged { place, source: Some(source) }),
@@ -333,7 +338,7 @@ fn wire<'d, T: Wire<'d>>(raw: &'d RawValue, dialect: Revision, place: &'static s
 
 fn wires<'d, T: Wire<'d>>(
     raws: &'d [Box<RawValue>],
-    dialect: Revision,
+    dialect: WireFormat,
     place: &'static str,
 ) -> Restored<Vec<T::Owned>> {
     raws.iter().map(|raw| wire::<T>(raw, dialect, place).map(T::into_owned)).collect()
@@ -441,7 +446,7 @@ fn restore_entry(session: &mut Session, document: &EntryDocument) -> Restored<()
 fn restore_chunks<B: Block>(
     content: &mut Content<B>,
     chunks: &[ChunkDocument],
-    dialect: Revision,
+    dialect: WireFormat,
 ) -> Restored<()> {
     let mut chunks = chunks.iter().peekable();
     let mut restored = Content::default();
@@ -459,7 +464,7 @@ fn restore_chunks<B: Block>(
 fn restore_attached<'d>(
     meta: Option<&'d RawValue>,
     extra: Option<&'d RawValue>,
-    dialect: Revision,
+    dialect: WireFormat,
 ) -> Restored<(Option<Meta<'d>>, Extra<'static>)> {
     let meta = meta.map(|meta| wire(meta, dialect, "chunks")).transpose()?;
     let mut keys = Extra::new();
@@ -472,7 +477,11 @@ fn restore_attached<'d>(
     Ok((meta, keys))
 }
 
-fn restore_permission(session: &mut Session, document: &RequestDocument, dialect: Revision) -> Restored<()> {
+fn restore_permission(
+    session: &mut Session,
+    document: &RequestDocument,
+    dialect: WireFormat,
+) -> Restored<()> {
     let id: RequestId<'_> = wire(&document.id, dialect, "permissions")?;
     let request: v2::RequestPermissionRequest<'_> = wire(&document.request, dialect, "permissions")?;
     let mut permission = Permission::new(&id, &request, Moment(document.opened_at), document.position);
@@ -485,7 +494,11 @@ fn restore_permission(session: &mut Session, document: &RequestDocument, dialect
     Ok(())
 }
 
-fn restore_elicitation(session: &mut Session, document: &RequestDocument, dialect: Revision) -> Restored<()> {
+fn restore_elicitation(
+    session: &mut Session,
+    document: &RequestDocument,
+    dialect: WireFormat,
+) -> Restored<()> {
     let id: RequestId<'_> = wire(&document.id, dialect, "elicitations")?;
     let request: v2::CreateElicitationRequest<'_> = wire(&document.request, dialect, "elicitations")?;
     let settlement = document.settlement(|answer| {

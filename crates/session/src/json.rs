@@ -1,21 +1,22 @@
 //! A session as one JSON object, for programs and people that look at it.
 
-use switchboard_protocol::{Extra, Meta, Revision, Text, UnknownVariant, Wire, v2};
+use switchboard_protocol::{Extra, Meta, Text, UnknownVariant, Wire, WireFormat, v2};
 
+use crate::Moment;
 use crate::content::{Attached, Block, Content};
 use crate::entry::{Entry, Origin};
-use crate::request::{Elicitation, Moment, Permission, Settlement};
+use crate::request::{Elicitation, Permission, Settlement};
 use crate::snapshot::Snapshot;
 
 /// An object that is being written.
 pub(crate) struct ObjectWriter<'o> {
     out: &'o mut String,
-    dialect: Revision,
+    dialect: WireFormat,
     first: bool,
 }
 
 impl<'o> ObjectWriter<'o> {
-    pub(crate) fn begin(out: &'o mut String, dialect: Revision) -> Self {
+    pub(crate) fn begin(out: &'o mut String, dialect: WireFormat) -> Self {
         out.push('{');
         ObjectWriter { out, dialect, first: true }
     }
@@ -87,7 +88,7 @@ impl<'o> ObjectWriter<'o> {
         &mut self,
         key: &str,
         items: impl Iterator<Item = T>,
-        mut write: impl FnMut(&mut String, T, Revision),
+        mut write: impl FnMut(&mut String, T, WireFormat),
     ) {
         let dialect = self.dialect;
         let out = self.key(key);
@@ -117,10 +118,10 @@ impl Snapshot {
     /// `commandsUpdate`, `configOptionsUpdate`) are left out.
     ///
     /// ```
-    /// use switchboard_protocol::{Revision, v2};
+    /// use switchboard_protocol::{WireFormat, v2};
     /// use switchboard_session::Session;
     ///
-    /// let mut session = Session::new(Revision::Spec);
+    /// let mut session = Session::new(WireFormat::Spec);
     /// session.apply(&v2::ToolCallUpdate::new("c-1").title("Read").into());
     /// let json: serde_json::Value = serde_json::from_str(&session.to_json(Some("s-1"))).unwrap();
     /// assert_eq!(json["entries"][0]["type"], "tool_call");
@@ -182,20 +183,20 @@ impl Snapshot {
     }
 }
 
-fn write_unknown(out: &mut String, unknown: &UnknownVariant<'_>, dialect: Revision) {
+fn write_unknown(out: &mut String, unknown: &UnknownVariant<'_>, dialect: WireFormat) {
     v2::SessionUpdate::Unknown(unknown.clone()).encode_into(out, dialect);
 }
 
 impl Entry {
     /// The entry as a JSON object: its type and the fields that its updates have on the wire.
-    pub fn to_json(&self, dialect: Revision) -> String {
+    pub fn to_json(&self, dialect: WireFormat) -> String {
         let mut out = String::new();
         write_entry(&mut out, self, dialect);
         out
     }
 }
 
-fn write_entry(out: &mut String, entry: &Entry, dialect: Revision) {
+fn write_entry(out: &mut String, entry: &Entry, dialect: WireFormat) {
     let mut object = ObjectWriter::begin(out, dialect);
     object.text("type", entry.kind().as_str());
     match entry {
@@ -242,7 +243,7 @@ fn write_entry(out: &mut String, entry: &Entry, dialect: Revision) {
     object.end();
 }
 
-fn write_permission(out: &mut String, permission: &Permission, dialect: Revision) {
+fn write_permission(out: &mut String, permission: &Permission, dialect: WireFormat) {
     let mut object = ObjectWriter::begin(out, dialect);
     object.value("requestId", &permission.id);
     object.text("title", &permission.title);
@@ -258,7 +259,7 @@ fn write_permission(out: &mut String, permission: &Permission, dialect: Revision
     object.end();
 }
 
-fn write_elicitation(out: &mut String, elicitation: &Elicitation, dialect: Revision) {
+fn write_elicitation(out: &mut String, elicitation: &Elicitation, dialect: WireFormat) {
     let mut object = ObjectWriter::begin(out, dialect);
     object.value("requestId", &elicitation.id);
     object.value("request", &*elicitation.request);

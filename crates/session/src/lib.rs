@@ -10,16 +10,16 @@
 //! - [`Conversation`] sorts the messages of a connection into sessions.
 //!
 //! ```
-//! use switchboard_protocol::{Revision, Wire, v2};
+//! use switchboard_protocol::{WireFormat, Wire, v2};
 //! use switchboard_session::{EntryKind, Session};
 //!
-//! let mut session = Session::new(Revision::Any);
+//! let mut session = Session::new(WireFormat::Any);
 //! for line in [
 //!     r#"{"sessionUpdate":"agent_message_chunk","messageId":"m-1","content":{"type":"text","text":"Look"}}"#,
 //!     r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-1","title":"Read conf.json"}"#,
 //!     r#"{"sessionUpdate":"agent_message_chunk","messageId":"m-1","content":{"type":"text","text":"ing..."}}"#,
 //! ] {
-//!     session.apply(&v2::SessionUpdate::decode(line, Revision::Any)?);
+//!     session.apply(&v2::SessionUpdate::decode(line, WireFormat::Any)?);
 //! }
 //! let message = session.message(EntryKind::AgentMessage, "m-1").unwrap();
 //! assert_eq!(message.content().text(), "Looking...");
@@ -54,6 +54,7 @@ pub use content::{Attached, Block, Content, Item};
 pub use conversation::{Conversation, ConversationError, Step};
 pub use entry::{Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;
-pub use request::{Elicitation, Moment, Permission, Settlement, Side};
+pub use request::{Elicitation, Permission, Settlement};
 pub use session::{Session, TERMINAL_OUTPUT_LIMIT};
 pub use snapshot::{Activity, Plan, Snapshot, Usage};
+pub use switchboard_protocol::{Moment, Side};

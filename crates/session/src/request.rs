@@ -4,31 +4,7 @@
 use std::sync::Arc;
 
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Extra, Meta, Wire, v2};
-
-/// A time that the caller's clock gave, in milliseconds since an origin of its choice (mostly 1970). The
-/// engine has no clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Moment(pub u64);
-
-/// A side of the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// The one that shows the session to the user.
-    Client,
-    /// The one that works.
-    Agent,
-}
-
-impl Side {
-    /// The side's name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Side::Client => "client",
-            Side::Agent => "agent",
-        }
-    }
-}
+use switchboard_protocol::{Extra, Meta, Moment, Side, Wire, v2};
 
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq)]

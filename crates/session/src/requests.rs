@@ -7,18 +7,19 @@ use switchboard_protocol::{Wire, v2};
 
 use crate::change::{Change, Changes, RequestEvent};
 use crate::error::SessionError;
-use crate::request::{Elicitation, Moment, Permission, Settlement, Side};
+use crate::request::{Elicitation, Permission, Settlement};
 use crate::session::Session;
+use crate::{Moment, Side};
 
 impl Session {
     /// The agent asks for a permission. A tool call that it is about is changed first, exactly as an update
     /// would change it; the words of the prompt change nothing.
     ///
     /// ```
-    /// use switchboard_protocol::{Revision, v2};
+    /// use switchboard_protocol::{WireFormat, v2};
     /// use switchboard_session::{Moment, Session, SessionError};
     ///
-    /// let mut session = Session::new(Revision::Any);
+    /// let mut session = Session::new(WireFormat::Any);
     /// let yes = v2::PermissionOption::new("y", "Allow", v2::PermissionOptionKind::AllowOnce);
     /// let request = v2::RequestPermissionRequest::new("s-1", "Write to conf.json?", vec![yes]);
     /// session.open_permission(&5.into(), &request, Moment(1000));

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use switchboard_protocol::{Field, Revision, Text, UnknownVariant, Wire, v2};
+use switchboard_protocol::{Field, Text, UnknownVariant, Wire, WireFormat, v2};
 
 use crate::change::{Change, Changes, ContentChange, EntryChange, EntryField, FieldChange};
 use crate::content::Attached;
@@ -57,11 +57,11 @@ impl PartialEq for Session {
 impl Session {
     /// A session in which nothing has happened yet, whose updates are read in a dialect.
     ///
-    /// The dialect decides what the `_meta` of an update does: in [`Revision::Spec`] it replaces the stored
+    /// The dialect decides what the `_meta` of an update does: in [`WireFormat::Spec`] it replaces the stored
     /// one, else it is merged into it key by key. Merging is also the rule while the dialect is unknown
-    /// ([`Revision::Any`]), because it loses nothing; see [`Session::peer_replaces_meta`].
-    pub fn new(dialect: Revision) -> Self {
-        let meta_rule = if dialect == Revision::Spec { MetaRule::Replace } else { MetaRule::Merge };
+    /// ([`WireFormat::Any`]), because it loses nothing; see [`Session::peer_replaces_meta`].
+    pub fn new(dialect: WireFormat) -> Self {
+        let meta_rule = if dialect == WireFormat::Spec { MetaRule::Replace } else { MetaRule::Merge };
         let view = Snapshot::new(dialect);
         Session {
             view,
@@ -99,10 +99,10 @@ impl Session {
     /// Applies an update and tells what it changed.
     ///
     /// ```
-    /// use switchboard_protocol::{Revision, v2};
+    /// use switchboard_protocol::{WireFormat, v2};
     /// use switchboard_session::{Change, EntryField, FieldChange, Session};
     ///
-    /// let mut session = Session::new(Revision::Any);
+    /// let mut session = Session::new(WireFormat::Any);
     /// let call = v2::ToolCallUpdate::new("c-1").title("Read").status(v2::ToolCallStatus::Completed);
     /// let changes = session.apply(&call.into());
     /// let Some(Change::Entry(change)) = changes.iter().next() else { panic!() };
@@ -439,7 +439,7 @@ impl Session {
         let cost = match &update.cost {
             Field::Set(cost) => Some(cost.clone().into_owned()),
             // In the `spec` dialect a missing cost says the same as `null`.
-            Field::Keep if self.view.dialect != Revision::Spec => {
+            Field::Keep if self.view.dialect != WireFormat::Spec => {
                 self.view.usage.as_ref().and_then(|usage| usage.cost.clone())
             }
             Field::Keep | Field::Clear => None,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Extra, Meta, Revision, UnknownVariant, Wire, v2};
+use switchboard_protocol::{Extra, Meta, UnknownVariant, Wire, WireFormat, v2};
 
 use crate::content::Attached;
 use crate::entry::{Compaction, Entry, EntryKind, Message, Terminal, ToolCall};
@@ -19,7 +19,7 @@ use crate::shared_vec::SharedVec;
 /// and can be read on another thread while the session goes on.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    pub(crate) dialect: Revision,
+    pub(crate) dialect: WireFormat,
     pub(crate) revision: u64,
     pub(crate) entries: SharedVec<Entry>,
     pub(crate) entry_index: Index,
@@ -137,7 +137,7 @@ pub enum Activity {
 }
 
 impl Snapshot {
-    pub(crate) fn new(dialect: Revision) -> Self {
+    pub(crate) fn new(dialect: WireFormat) -> Self {
         Snapshot {
             dialect,
             revision: 0,
@@ -161,7 +161,7 @@ impl Snapshot {
     }
 
     /// The dialect in which the session's values were read.
-    pub fn dialect(&self) -> Revision {
+    pub fn dialect(&self) -> WireFormat {
         self.dialect
     }
 

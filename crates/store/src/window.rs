@@ -12,7 +12,7 @@ use memchr::memmem;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use switchboard_protocol::{Field, Revision, Wire, v2};
+use switchboard_protocol::{Field, Wire, WireFormat, v2};
 use switchboard_session::{Conversation, Entry, EntryKind, Moment, Session, Side};
 
 use crate::block::{compress, decompress};
@@ -27,7 +27,7 @@ const INTERVAL: u64 = 512 * 1024;
 const MAX_LISTED: usize = 100;
 /// Open requests that are remembered.
 const MAX_OPEN: usize = 1000;
-const DIALECT: Revision = Revision::Any;
+const DIALECT: WireFormat = WireFormat::Any;
 
 /// The state of a session's messages, as the session engine folds them.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 
 use crate::outcome::CommandError;
 
@@ -29,11 +29,11 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    pub(crate) fn revision(self) -> Revision {
+    pub(crate) fn revision(self) -> WireFormat {
         match self {
-            Dialect::Spec => Revision::Spec,
-            Dialect::Newest => Revision::Newest,
-            Dialect::Any => Revision::Any,
+            Dialect::Spec => WireFormat::Spec,
+            Dialect::Newest => WireFormat::Newest,
+            Dialect::Any => WireFormat::Any,
         }
     }
 }
@@ -51,9 +51,9 @@ pub(crate) struct RevisionArguments {
 }
 
 impl RevisionArguments {
-    pub(crate) fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> WireFormat {
         match self.protocol {
-            Protocol::V1 => Revision::V1,
+            Protocol::V1 => WireFormat::V1,
             Protocol::V2 => self.dialect.revision(),
         }
     }

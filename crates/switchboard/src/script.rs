@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError};
-use switchboard_protocol::{Raw, Revision, Wire};
+use switchboard_protocol::{Raw, Wire, WireFormat};
 use switchboard_store::{Channel, Record, Time};
 
 /// The result of a request, or its error.
@@ -81,7 +81,7 @@ impl SessionScript {
         for (place, step) in steps.iter().enumerate() {
             match &step.action {
                 Action::Notify(notification) if is_history(notification) => {
-                    lines.push(Message::Notification(notification.clone()).encode(Revision::Any));
+                    lines.push(Message::Notification(notification.clone()).encode(WireFormat::Any));
                 }
                 Action::AwaitPrompt { prompt: Some(prompt), .. } if version == 1 => {
                     let mut turn = steps[place + 1..].iter().take_while(|step| !step.action.is_gate());
@@ -123,7 +123,7 @@ pub(crate) fn wants_history(request: &Request<'_>) -> bool {
 /// An update of a session.
 pub(crate) fn update_line(session: &str, update: &Value) -> String {
     let params = json!({"sessionId": session, "update": update});
-    Message::notification("session/update", params.into()).encode(Revision::Any)
+    Message::notification("session/update", params.into()).encode(WireFormat::Any)
 }
 
 /// A request of the recording whose answer has not come yet.
@@ -164,7 +164,7 @@ impl Reader {
     /// Takes the next record; what is no message of the session is passed over.
     pub(crate) fn take(&mut self, record: &Record) {
         let Ok(line) = std::str::from_utf8(&record.bytes) else { return };
-        let Ok(message) = Message::decode(line, Revision::Any) else { return };
+        let Ok(message) = Message::decode(line, WireFormat::Any) else { return };
         let (message, at) = (message.into_owned(), record.time);
         match (record.channel, message) {
             (Channel::ToAgent, Message::Request(request)) => self.client_asks(request, at),
@@ -301,7 +301,7 @@ impl Reader {
         if notification.method == "$/cancel_request" {
             let id = notification.params.as_ref().and_then(|params| params.get("requestId"));
             let id =
-                id.and_then(|id| RequestId::decode(id.as_str(), Revision::Any).map(Wire::into_owned).ok());
+                id.and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).map(Wire::into_owned).ok());
             if let Some((session, question)) = id.and_then(|id| self.questions.get(&id).copied()) {
                 self.step(session, at, Action::Withdraw { question });
             }

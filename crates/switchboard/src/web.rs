@@ -12,6 +12,8 @@ mod files;
 mod guard;
 mod lists;
 mod live;
+mod live_recording;
+mod message_log;
 mod names;
 mod pages;
 mod panels;
@@ -19,9 +21,7 @@ mod rates;
 mod remembered;
 mod render;
 mod request;
-mod room;
 mod tab;
-mod trace;
 mod view;
 mod wire;
 

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use switchboard_protocol::rpc::Expected;
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{WireFormat, Wire, v2};
 use switchboard_transport::{Connection, ConnectionOptions, Json, Program, Received, SharedText};
 
 use crate::{Measured, NAP, agent_arguments, ourselves};
 
 /// Reads an update, envelope and all, in one pass, as a client handle does.
 fn take(line: &SharedText) -> Option<()> {
-    match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, Revision::Any) {
+    match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, WireFormat::Any) {
         Ok((Expected::Params(update), diagnostics)) => {
             std::hint::black_box((update, diagnostics));
             Some(())
@@ -28,7 +28,7 @@ pub(crate) fn measure(job: &str, count: u64) -> Measured {
         let (child, connection) = program.connect(ConnectionOptions::default()).expect("the agent starts");
         let Connection { caller, mut inbox } = connection;
         let initialize = v2::InitializeRequest::new(2_u16, v2::Implementation::new("receiver", "1"));
-        let call = caller.call("initialize", Json::of(&initialize, Revision::Newest));
+        let call = caller.call("initialize", Json::of(&initialize, WireFormat::Newest));
         inbox.until(call, drop).await.expect("the agent answers");
         let begun = Instant::now();
         let mut measured = 0;
@@ -37,7 +37,7 @@ pub(crate) fn measure(job: &str, count: u64) -> Measured {
                 let call = caller.call("session/list", Json::default());
                 let answer = inbox.until(call, drop).await.expect("the agent answers");
                 let result = answer.into_result().expect("a result");
-                v2::ListSessionsResponse::decode(&result, Revision::Newest).expect("a list");
+                v2::ListSessionsResponse::decode(&result, WireFormat::Newest).expect("a list");
                 measured += 1;
             }
         } else {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use switchboard_protocol::rpc::{RequestId, codes};
-use switchboard_protocol::{Revision, Wire};
+use switchboard_protocol::{Wire, WireFormat};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::time::Instant;
@@ -288,7 +288,7 @@ pub(crate) struct Limit {
 pub(crate) fn request_line(id: &RequestId<'_>, method: &str, params: &str) -> String {
     let mut line = String::with_capacity(params.len() + method.len() + 64);
     line.push_str(r#"{"jsonrpc":"2.0","id":"#);
-    id.encode_into(&mut line, Revision::Any);
+    id.encode_into(&mut line, WireFormat::Any);
     push_call(&mut line, ',', method, params);
     line
 }
@@ -303,7 +303,7 @@ pub(crate) fn notification_line(method: &str, params: &str) -> String {
 fn push_call(line: &mut String, separator: char, method: &str, params: &str) {
     line.push(separator);
     line.push_str(r#""method":"#);
-    Cow::Borrowed(method).encode_into(line, Revision::Any);
+    Cow::Borrowed(method).encode_into(line, WireFormat::Any);
     line.push_str(r#","params":"#);
     line.push_str(params);
     line.push('}');
@@ -312,7 +312,7 @@ fn push_call(line: &mut String, separator: char, method: &str, params: &str) {
 pub(crate) fn result_line(id: &RequestId<'_>, result: &str) -> String {
     let mut line = String::with_capacity(result.len() + 48);
     line.push_str(r#"{"jsonrpc":"2.0","id":"#);
-    id.encode_into(&mut line, Revision::Any);
+    id.encode_into(&mut line, WireFormat::Any);
     line.push_str(r#","result":"#);
     line.push_str(result);
     line.push('}');
@@ -321,15 +321,15 @@ pub(crate) fn result_line(id: &RequestId<'_>, result: &str) -> String {
 
 pub(crate) fn error_line(id: &RequestId<'_>, error: &switchboard_protocol::rpc::RpcError<'_>) -> String {
     let mut line = String::from(r#"{"jsonrpc":"2.0","id":"#);
-    id.encode_into(&mut line, Revision::Any);
+    id.encode_into(&mut line, WireFormat::Any);
     line.push_str(r#","error":"#);
-    line.push_str(&on_one_line(Cow::Owned(error.encode(Revision::Any))));
+    line.push_str(&on_one_line(Cow::Owned(error.encode(WireFormat::Any))));
     line.push('}');
     line
 }
 
 pub(crate) fn cancel_line(id: &RequestId<'_>) -> String {
-    let params = format!(r#"{{"requestId":{}}}"#, id.encode(Revision::Any));
+    let params = format!(r#"{{"requestId":{}}}"#, id.encode(WireFormat::Any));
     notification_line(CANCEL_REQUEST, &params)
 }
 

@@ -7,7 +7,7 @@ use serde::Deserializer;
 use serde::de::{SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use switchboard_protocol::rpc::{Message, RequestId, RpcError};
-use switchboard_protocol::{Raw, Revision, Wire};
+use switchboard_protocol::{Raw, Wire, WireFormat};
 
 use crate::SharedText;
 
@@ -31,7 +31,7 @@ pub(crate) struct Unreadable {
 impl Envelope {
     pub(crate) fn read(text: &SharedText) -> Result<Self, Unreadable> {
         let part = |raw: Raw<'_>| text.part_or_copy(raw.as_str());
-        match Message::decode(text, Revision::Any) {
+        match Message::decode(text, WireFormat::Any) {
             Ok(Message::Notification(call)) => Ok(Envelope::Notification {
                 method: text.part_or_copy(&call.method),
                 params: call.params.map(part),
@@ -128,7 +128,7 @@ impl Glimpse {
             }
             let length = value_length(rest)?;
             if key == "id" {
-                self.id = RequestId::decode(&rest[..length], Revision::Any).ok().map(Wire::into_owned);
+                self.id = RequestId::decode(&rest[..length], WireFormat::Any).ok().map(Wire::into_owned);
             }
             rest = rest[length..].trim_start().strip_prefix(',')?.trim_start();
         }

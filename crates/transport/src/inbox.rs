@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use switchboard_protocol::rpc::{CancelRequestNotification, RequestId, RpcError, codes};
-use switchboard_protocol::{Revision, Wire};
+use switchboard_protocol::{Wire, WireFormat};
 use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
@@ -85,22 +85,22 @@ impl Inbox {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), switchboard_transport::Error> {
     /// use switchboard_protocol::rpc::Expected;
-    /// use switchboard_protocol::{Revision, v2};
+    /// use switchboard_protocol::{WireFormat, v2};
     /// use switchboard_transport::{Connection, ConnectionOptions, Json, Received, SharedText};
     ///
     /// let (mut client, agent) = Connection::pair(ConnectionOptions::default(), ConnectionOptions::default());
     /// let update = r#"{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"m",
     ///     "content":{"type":"text","text":"hello"}}}"#;
     /// let update = v2_update(update);
-    /// agent.caller.notify("session/update", Json::of(&update, Revision::Any)).await?;
+    /// agent.caller.notify("session/update", Json::of(&update, WireFormat::Any)).await?;
     ///
-    /// let take = |line: &SharedText| match Expected::<v2::UpdateSessionNotification<'_>>::decode(line, Revision::Any) {
+    /// let take = |line: &SharedText| match Expected::<v2::UpdateSessionNotification<'_>>::decode(line, WireFormat::Any) {
     ///     Ok(Expected::Params(update)) => Some(update.session_id.into_owned()),
     ///     Ok(Expected::Other(_)) | Err(_) => None,
     /// };
     /// assert!(matches!(client.inbox.next_or(take).await, Some(Received::Taken(id)) if id == "s"));
     /// # fn v2_update(text: &str) -> v2::UpdateSessionNotification<'_> {
-    /// #     switchboard_protocol::Wire::decode(text, Revision::Any).unwrap()
+    /// #     switchboard_protocol::Wire::decode(text, WireFormat::Any).unwrap()
     /// # }
     /// # Ok(())
     /// # }
@@ -296,7 +296,7 @@ impl Inbox {
 
     /// The peer takes a request back. One that is unknown or answered is passed over, as the protocol says.
     fn cancel(&self, params: &str) {
-        let Ok(cancel) = CancelRequestNotification::decode(params, Revision::Any) else { return };
+        let Ok(cancel) = CancelRequestNotification::decode(params, WireFormat::Any) else { return };
         if let Some(open) = self.shared.state().requests.incoming.get(&cancel.request_id.into_owned()) {
             open.send_replace(true);
         }

@@ -17,7 +17,7 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), switchboard_transport::Error> {
-//! use switchboard_protocol::{Revision, v2};
+//! use switchboard_protocol::{WireFormat, v2};
 //! use switchboard_transport::{Connection, ConnectionOptions, Event, Json};
 //!
 //! let (mut client, mut agent) = Connection::pair(ConnectionOptions::default(), ConnectionOptions::default());
@@ -32,7 +32,7 @@
 //!         }
 //!     }
 //! });
-//! let params = Json::of(&v2::CloseSessionRequest::new("s-1"), Revision::Spec);
+//! let params = Json::of(&v2::CloseSessionRequest::new("s-1"), WireFormat::Spec);
 //! let call = client.caller.call("session/close", params);
 //! let answer = client.inbox.until(call, |_event| {}).await?;
 //! assert_eq!(&*answer.into_result().unwrap(), "{}");

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response};
-use switchboard_protocol::{Raw, Revision, Text, Wire, v1, v2};
+use switchboard_protocol::{Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::updates::{tool_call_to_v1, tool_call_to_v2};
 use super::{Converted, update_to_v1, update_to_v2};
-use crate::elements::initialize::{self, Served};
-use crate::elements::{config, permission, servers};
+use crate::convert::initialize::{self, Served};
+use crate::convert::{config, permission, servers};
 use crate::loss::{At, Note, Notes, Severity};
 use crate::{Error, Side, Version};
 
@@ -46,8 +46,8 @@ impl Stateless {
     pub fn convert(&mut self, line: &str, from: Option<Side>) -> Result<Converted<Vec<String>>, Error> {
         let mut omitted = Vec::new();
         let reading = match self.to {
-            Version::V1 => Revision::Any,
-            Version::V2 => Revision::V1,
+            Version::V1 => WireFormat::Any,
+            Version::V2 => WireFormat::V1,
         };
         let message = Message::decode(line, reading)?;
         let value = match message {
@@ -76,10 +76,10 @@ impl Stateless {
         Ok(Converted { value, omitted })
     }
 
-    fn writing(&self) -> Revision {
+    fn writing(&self) -> WireFormat {
         match self.to {
-            Version::V1 => Revision::V1,
-            Version::V2 => Revision::Any,
+            Version::V1 => WireFormat::V1,
+            Version::V2 => WireFormat::Any,
         }
     }
 
@@ -92,22 +92,22 @@ impl Stateless {
         match self.to {
             Version::V1 => {
                 let params =
-                    v2::UpdateSessionNotification::decode(notification.params_text(), Revision::Any)?;
+                    v2::UpdateSessionNotification::decode(notification.params_text(), WireFormat::Any)?;
                 let converted = update_to_v1(params.update)?;
                 omitted.extend(converted.omitted);
                 for update in converted.value {
                     let mut wire = v1::SessionNotification::new(params.session_id.clone(), update);
                     wire.meta = params.meta.clone();
-                    push(wire.encode(Revision::V1));
+                    push(wire.encode(WireFormat::V1));
                 }
             }
             Version::V2 => {
-                let params = v1::SessionNotification::decode(notification.params_text(), Revision::V1)?;
+                let params = v1::SessionNotification::decode(notification.params_text(), WireFormat::V1)?;
                 let converted = update_to_v2(params.update)?;
                 omitted.extend(converted.omitted);
                 let mut wire = v2::UpdateSessionNotification::new(params.session_id, converted.value);
                 wire.meta = params.meta;
-                push(wire.encode(Revision::Any));
+                push(wire.encode(WireFormat::Any));
             }
         }
         Ok(lines)
@@ -162,7 +162,7 @@ fn raw(text: String) -> Raw<'static> {
 
 fn rewrap_request(request: Request<'_>, method: Text<'static>, params: String) -> String {
     let params = request.params.is_some().then(|| raw(params));
-    Message::Request(Request { id: request.id, method, params, extra: request.extra }).encode(Revision::Any)
+    Message::Request(Request { id: request.id, method, params, extra: request.extra }).encode(WireFormat::Any)
 }
 
 fn named(method: &'static str, params: String) -> Option<Call> {
@@ -174,36 +174,36 @@ fn call_to_v2(method: &str, params: &str) -> Result<Option<Call>, Error> {
     let at = At::key(method);
     Ok(match method {
         "initialize" => {
-            let request = v1::InitializeRequest::decode(params, Revision::V1)?;
-            named("initialize", initialize::request_to_v2(request).encode(Revision::Any))
+            let request = v1::InitializeRequest::decode(params, WireFormat::V1)?;
+            named("initialize", initialize::request_to_v2(request).encode(WireFormat::Any))
         }
         "authenticate" => named("auth/login", params.to_owned()),
         "logout" => named("auth/logout", params.to_owned()),
         "session/new" => {
-            let request = v1::NewSessionRequest::decode(params, Revision::V1)?;
+            let request = v1::NewSessionRequest::decode(params, WireFormat::V1)?;
             let mut wire = v2::NewSessionRequest::new(request.cwd);
             wire.additional_directories = request.additional_directories;
             wire.mcp_servers = Some(servers::to_v2(request.mcp_servers, &at.then("mcpServers"))?);
             (wire.meta, wire.extra) = (request.meta, request.extra);
-            named("session/new", wire.encode(Revision::Any))
+            named("session/new", wire.encode(WireFormat::Any))
         }
         "session/load" => {
-            let request = v1::LoadSessionRequest::decode(params, Revision::V1)?;
+            let request = v1::LoadSessionRequest::decode(params, WireFormat::V1)?;
             let mut wire = v2::ResumeSessionRequest::new(request.session_id, request.cwd);
             wire.additional_directories = request.additional_directories;
             wire.mcp_servers = Some(servers::to_v2(request.mcp_servers, &at.then("mcpServers"))?);
-            wire.replay_from = Some(v2::ReplayFrom::Start(v2::Marker::new()));
+            wire.replay_from = Some(v2::ReplayFrom::Start(v2::EmptyObject::new()));
             (wire.meta, wire.extra) = (request.meta, request.extra);
-            named("session/resume", wire.encode(Revision::Any))
+            named("session/resume", wire.encode(WireFormat::Any))
         }
         "session/resume" => {
-            let request = v1::ResumeSessionRequest::decode(params, Revision::V1)?;
+            let request = v1::ResumeSessionRequest::decode(params, WireFormat::V1)?;
             let mut wire = v2::ResumeSessionRequest::new(request.session_id, request.cwd);
             wire.additional_directories = request.additional_directories;
             let at = at.then("mcpServers");
             wire.mcp_servers = request.mcp_servers.map(|list| servers::to_v2(list, &at)).transpose()?;
             (wire.meta, wire.extra) = (request.meta, request.extra);
-            named("session/resume", wire.encode(Revision::Any))
+            named("session/resume", wire.encode(WireFormat::Any))
         }
         "session/set_mode" => {
             return Err(Error::unrepresentable(
@@ -212,7 +212,7 @@ fn call_to_v2(method: &str, params: &str) -> Result<Option<Call>, Error> {
             ));
         }
         "session/set_config_option" => {
-            let request = v1::SetSessionConfigOptionRequest::decode(params, Revision::V1)?;
+            let request = v1::SetSessionConfigOptionRequest::decode(params, WireFormat::V1)?;
             let wire = match request {
                 v1::SetSessionConfigOptionRequest::Id(set) => v2::SetSessionConfigOptionRequest::Id(set),
                 v1::SetSessionConfigOptionRequest::Boolean(set) => {
@@ -222,10 +222,10 @@ fn call_to_v2(method: &str, params: &str) -> Result<Option<Call>, Error> {
                     v2::SetSessionConfigOptionRequest::Unknown(unknown)
                 }
             };
-            named("session/set_config_option", wire.encode(Revision::Any))
+            named("session/set_config_option", wire.encode(WireFormat::Any))
         }
         "session/request_permission" => {
-            let request = v1::RequestPermissionRequest::decode(params, Revision::V1)?;
+            let request = v1::RequestPermissionRequest::decode(params, WireFormat::V1)?;
             if request.options.is_empty() {
                 return Err(Error::unrepresentable(
                     at.then("options"),
@@ -238,7 +238,7 @@ fn call_to_v2(method: &str, params: &str) -> Result<Option<Call>, Error> {
             let subject = v2::ToolCallPermissionSubject::new(call);
             wire.subject = Some(v2::RequestPermissionSubject::ToolCall(Box::new(subject)));
             (wire.meta, wire.extra) = (request.meta, request.extra);
-            named("session/request_permission", wire.encode(Revision::Any))
+            named("session/request_permission", wire.encode(WireFormat::Any))
         }
         "fs/read_text_file" | "fs/write_text_file" => {
             return Err(Error::unrepresentable(
@@ -262,22 +262,22 @@ fn call_to_v1(method: &str, params: &str, omitted: &mut Vec<Note>) -> Result<Opt
     let mut notes = Notes::failing();
     let call = match method {
         "initialize" => {
-            let request = v2::InitializeRequest::decode(params, Revision::Any)?;
+            let request = v2::InitializeRequest::decode(params, WireFormat::Any)?;
             let served = Served::default();
-            named("initialize", initialize::request_to_v1(request, served).encode(Revision::V1))
+            named("initialize", initialize::request_to_v1(request, served).encode(WireFormat::V1))
         }
         "auth/login" => named("authenticate", params.to_owned()),
         "auth/logout" => named("logout", params.to_owned()),
         "session/new" => {
-            let request = v2::NewSessionRequest::decode(params, Revision::Any)?;
+            let request = v2::NewSessionRequest::decode(params, WireFormat::Any)?;
             let list = servers::to_v1(request.mcp_servers.unwrap_or_default(), &at.then("mcpServers"))?;
             let mut wire = v1::NewSessionRequest::new(request.cwd, list);
             wire.additional_directories = request.additional_directories;
             (wire.meta, wire.extra) = (request.meta, request.extra);
-            named("session/new", wire.encode(Revision::V1))
+            named("session/new", wire.encode(WireFormat::V1))
         }
         "session/resume" => {
-            let request = v2::ResumeSessionRequest::decode(params, Revision::Any)?;
+            let request = v2::ResumeSessionRequest::decode(params, WireFormat::Any)?;
             let list = servers::to_v1(request.mcp_servers.unwrap_or_default(), &at.then("mcpServers"))?;
             match request.replay_from {
                 None => {
@@ -285,13 +285,13 @@ fn call_to_v1(method: &str, params: &str, omitted: &mut Vec<Note>) -> Result<Opt
                     wire.mcp_servers = Some(list);
                     wire.additional_directories = request.additional_directories;
                     (wire.meta, wire.extra) = (request.meta, request.extra);
-                    named("session/resume", wire.encode(Revision::V1))
+                    named("session/resume", wire.encode(WireFormat::V1))
                 }
                 Some(v2::ReplayFrom::Start(_)) => {
                     let mut wire = v1::LoadSessionRequest::new(request.session_id, request.cwd, list);
                     wire.additional_directories = request.additional_directories;
                     (wire.meta, wire.extra) = (request.meta, request.extra);
-                    named("session/load", wire.encode(Revision::V1))
+                    named("session/load", wire.encode(WireFormat::V1))
                 }
                 Some(v2::ReplayFrom::Unknown(unknown)) => {
                     let reason = format!("version 1 cannot replay from \"{}\"", unknown.tag);
@@ -300,7 +300,7 @@ fn call_to_v1(method: &str, params: &str, omitted: &mut Vec<Note>) -> Result<Opt
             }
         }
         "session/set_config_option" => {
-            let request = v2::SetSessionConfigOptionRequest::decode(params, Revision::Any)?;
+            let request = v2::SetSessionConfigOptionRequest::decode(params, WireFormat::Any)?;
             let wire = match request {
                 v2::SetSessionConfigOptionRequest::Id(set) => v1::SetSessionConfigOptionRequest::Id(set),
                 v2::SetSessionConfigOptionRequest::Boolean(set) => {
@@ -311,10 +311,10 @@ fn call_to_v1(method: &str, params: &str, omitted: &mut Vec<Note>) -> Result<Opt
                     return Err(Error::unrepresentable(at.then("value"), reason));
                 }
             };
-            named("session/set_config_option", wire.encode(Revision::V1))
+            named("session/set_config_option", wire.encode(WireFormat::V1))
         }
         "session/request_permission" => {
-            let request = v2::RequestPermissionRequest::decode(params, Revision::Any)?;
+            let request = v2::RequestPermissionRequest::decode(params, WireFormat::Any)?;
             named("session/request_permission", permission_to_v1(request, &at, &mut notes)?)
         }
         "tool_call/cancel" | "terminal/cancel" => {
@@ -360,7 +360,7 @@ fn permission_to_v1(
     let options = permission::options_to_v1(request.options, &at.then("options"), notes)?;
     let mut wire = v1::RequestPermissionRequest::new(request.session_id, call, options);
     (wire.meta, wire.extra) = (request.meta, request.extra);
-    Ok(wire.encode(Revision::V1))
+    Ok(wire.encode(WireFormat::V1))
 }
 
 /// `None`: the result is the same in both versions.
@@ -369,30 +369,30 @@ fn result_to_v2(method: &str, result: &str, omitted: &mut Vec<Note>) -> Result<O
     let mut notes = Notes::failing();
     let result = match method {
         "initialize" => {
-            let response = v1::InitializeResponse::decode(result, Revision::V1)?;
+            let response = v1::InitializeResponse::decode(result, WireFormat::V1)?;
             let converted = initialize::response_to_v2(response, "unknown-agent", &mut Notes::default())?;
-            Some(converted.encode(Revision::Any))
+            Some(converted.encode(WireFormat::Any))
         }
         "session/new" => {
-            let response = v1::NewSessionResponse::decode(result, Revision::V1)?;
+            let response = v1::NewSessionResponse::decode(result, WireFormat::V1)?;
             let mut wire = v2::NewSessionResponse::new(response.session_id);
             wire.config_options = options_to_v2(response.modes, response.config_options, &at, &mut notes)?;
             (wire.meta, wire.extra) = (response.meta, response.extra);
-            Some(wire.encode(Revision::Any))
+            Some(wire.encode(WireFormat::Any))
         }
         "session/load" | "session/resume" => {
-            let response = v1::LoadSessionResponse::decode(result, Revision::V1)?;
+            let response = v1::LoadSessionResponse::decode(result, WireFormat::V1)?;
             let mut wire = v2::ResumeSessionResponse::new();
             wire.config_options = options_to_v2(response.modes, response.config_options, &at, &mut notes)?;
             (wire.meta, wire.extra) = (response.meta, response.extra);
-            Some(wire.encode(Revision::Any))
+            Some(wire.encode(WireFormat::Any))
         }
         "session/set_config_option" => {
-            let response = v1::SetSessionConfigOptionResponse::decode(result, Revision::V1)?;
+            let response = v1::SetSessionConfigOptionResponse::decode(result, WireFormat::V1)?;
             let options = config::to_v2(response.config_options, &at.then("configOptions"), &mut notes)?;
             let mut wire = v2::SetSessionConfigOptionResponse::new(options);
             (wire.meta, wire.extra) = (response.meta, response.extra);
-            Some(wire.encode(Revision::Any))
+            Some(wire.encode(WireFormat::Any))
         }
         "session/prompt" => {
             let reason = "version 2 answers a prompt when it is accepted and tells its end by a state";
@@ -426,11 +426,11 @@ fn result_to_v1(method: &str, result: &str, omitted: &mut Vec<Note>) -> Result<O
     let mut notes = Notes::failing();
     let result = match method {
         "initialize" => {
-            let response = v2::InitializeResponse::decode(result, Revision::Any)?;
-            Some(initialize::response_to_v1(response, &mut notes)?.encode(Revision::V1))
+            let response = v2::InitializeResponse::decode(result, WireFormat::Any)?;
+            Some(initialize::response_to_v1(response, &mut notes)?.encode(WireFormat::V1))
         }
         "session/new" => {
-            let response = v2::NewSessionResponse::decode(result, Revision::Any)?;
+            let response = v2::NewSessionResponse::decode(result, WireFormat::Any)?;
             if response.available_commands.is_some() {
                 let reason = "version 1 tells commands by an update only";
                 return Err(Error::unrepresentable(at.then("availableCommands"), reason));
@@ -438,10 +438,10 @@ fn result_to_v1(method: &str, result: &str, omitted: &mut Vec<Note>) -> Result<O
             let mut wire = v1::NewSessionResponse::new(response.session_id);
             wire.config_options = options_to_v1(response.config_options, &at, &mut notes)?;
             (wire.meta, wire.extra) = (response.meta, response.extra);
-            Some(wire.encode(Revision::V1))
+            Some(wire.encode(WireFormat::V1))
         }
         "session/resume" => {
-            let response = v2::ResumeSessionResponse::decode(result, Revision::Any)?;
+            let response = v2::ResumeSessionResponse::decode(result, WireFormat::Any)?;
             if response.available_commands.is_some() {
                 let reason = "version 1 tells commands by an update only";
                 return Err(Error::unrepresentable(at.then("availableCommands"), reason));
@@ -449,22 +449,22 @@ fn result_to_v1(method: &str, result: &str, omitted: &mut Vec<Note>) -> Result<O
             let mut wire = v1::LoadSessionResponse::new();
             wire.config_options = options_to_v1(response.config_options, &at, &mut notes)?;
             (wire.meta, wire.extra) = (response.meta, response.extra);
-            Some(wire.encode(Revision::V1))
+            Some(wire.encode(WireFormat::V1))
         }
         "session/set_config_option" => {
-            let response = v2::SetSessionConfigOptionResponse::decode(result, Revision::Any)?;
+            let response = v2::SetSessionConfigOptionResponse::decode(result, WireFormat::Any)?;
             let options =
                 config::to_v1(response.config_options, true, &at.then("configOptions"), &mut notes)?;
             let mut wire = v1::SetSessionConfigOptionResponse::new(options);
             (wire.meta, wire.extra) = (response.meta, response.extra);
-            Some(wire.encode(Revision::V1))
+            Some(wire.encode(WireFormat::V1))
         }
         "session/prompt" => {
             let reason = "version 1 answers a prompt when the turn has ended, which a state tells later";
             return Err(Error::unrepresentable(at, reason));
         }
         "session/request_permission" => {
-            let response = v2::RequestPermissionResponse::decode(result, Revision::Any)?;
+            let response = v2::RequestPermissionResponse::decode(result, WireFormat::Any)?;
             if let v2::RequestPermissionOutcome::Unknown(unknown) = &response.outcome {
                 let reason = format!("version 1 has no outcome \"{}\"", unknown.tag);
                 return Err(Error::unrepresentable(at.then("outcome"), reason));

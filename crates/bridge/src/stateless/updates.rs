@@ -5,8 +5,8 @@ use switchboard_protocol::{Field, v1, v2};
 
 use super::Converted;
 use crate::Error;
-use crate::elements::tool_call::{Surroundings, item_to_v1, scalars_to_v1};
-use crate::elements::{config, content, diff, misc};
+use crate::convert::tool_call::{Surroundings, item_to_v1, scalars_to_v1};
+use crate::convert::{config, content, diff, misc};
 use crate::loss::{At, Notes, Severity};
 
 struct Nothing;
@@ -24,10 +24,10 @@ impl Surroundings for Nothing {
 ///
 /// ```
 /// use switchboard_bridge::{Error, update_to_v1};
-/// use switchboard_protocol::{Revision, Wire, v2};
+/// use switchboard_protocol::{WireFormat, Wire, v2};
 ///
 /// let text = r#"{"sessionUpdate":"agent_message","messageId":"m","content":null}"#;
-/// let update = v2::SessionUpdate::decode(text, Revision::Spec)?;
+/// let update = v2::SessionUpdate::decode(text, WireFormat::Spec)?;
 /// let error = update_to_v1(update).unwrap_err();
 /// assert_eq!(error.to_string(), "agent_message.content: version 1 cannot take back what was said");
 /// # Ok::<(), switchboard_protocol::DecodeError>(())
@@ -190,12 +190,12 @@ fn plan_to_v1<'a>(update: v2::PlanUpdate<'a>, at: &At<'_>, notes: &mut Notes) ->
 ///
 /// ```
 /// use switchboard_bridge::update_to_v2;
-/// use switchboard_protocol::{Revision, Wire, v1};
+/// use switchboard_protocol::{WireFormat, Wire, v1};
 ///
 /// let text = r#"{"sessionUpdate":"tool_call","toolCallId":"c","title":"Read","kind":"read"}"#;
-/// let update = update_to_v2(v1::SessionUpdate::decode(text, Revision::V1)?).unwrap().value;
+/// let update = update_to_v2(v1::SessionUpdate::decode(text, WireFormat::V1)?).unwrap().value;
 /// assert_eq!(
-///     update.encode(Revision::Spec),
+///     update.encode(WireFormat::Spec),
 ///     r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"Read","kind":"read"}"#,
 /// );
 /// # Ok::<(), switchboard_protocol::DecodeError>(())

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_bridge::{BridgeOptions, Dialect, Policy, Side, Version};
-use switchboard_protocol::{Base64, Revision, Wire};
+use switchboard_protocol::{Base64, Wire, WireFormat};
 
 use crate::support::Bench;
 use crate::turns::{answer_v2, hello_v2, prompt};
@@ -122,7 +122,7 @@ fn an_option_outweighs_what_is_said() {
 
 fn output(text: &str) -> Value {
     let data: Value =
-        serde_json::from_str(&Base64::from_bytes(text.as_bytes()).encode(Revision::Any)).unwrap();
+        serde_json::from_str(&Base64::from_bytes(text.as_bytes()).encode(WireFormat::Any)).unwrap();
     json!({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": data})
 }
 
@@ -311,8 +311,8 @@ fn messages_that_are_held_are_shown_as_they_are_in_the_end() {
 fn chunks_pass_without_a_look_unless_their_metadata_may_change() {
     let chunk = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"m","_meta":{"a":1},"content":{"type":"text","text":"hi"}}}}"#;
     let check = |mut bench: Bench, passes: bool| {
-        assert_eq!(bench.bridge.lets_pass(Side::Agent, chunk.as_bytes()), passes);
-        assert!(!bench.bridge.lets_pass(Side::Client, chunk.as_bytes()), "only the agent's are known");
+        assert_eq!(bench.bridge.is_passthrough(Side::Agent, chunk.as_bytes()), passes);
+        assert!(!bench.bridge.is_passthrough(Side::Client, chunk.as_bytes()), "only the agent's are known");
         bench.line(Side::Agent, chunk);
         assert_eq!(bench.take_updates().last().unwrap()["content"]["text"], "hi");
     };
@@ -329,7 +329,7 @@ fn chunks_pass_without_a_look_unless_their_metadata_may_change() {
 
     // Evidence counts from the line that brings it on.
     let mut bench = newest_client();
-    assert!(bench.bridge.lets_pass(Side::Agent, chunk.as_bytes()));
+    assert!(bench.bridge.is_passthrough(Side::Agent, chunk.as_bytes()));
     bench.update(diff("diff"));
     bench.take_client();
     check(bench, false);

@@ -6,7 +6,7 @@ use crate::support::{amounts_to, is_reported};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use switchboard_bridge::{Moment, RecordingBridge, Severity, Side, Version};
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 use switchboard_protocol::check::{Checker, Rules};
 use switchboard_session::{Conversation, Moment as SessionMoment, Side as SessionSide};
 
@@ -116,7 +116,7 @@ fn line(update: &Value) -> String {
 
 /// What a session amounts to, by what it is about.
 fn fold(lines: impl Iterator<Item = String>) -> BTreeMap<String, Value> {
-    let mut conversation = Conversation::new(Revision::Any);
+    let mut conversation = Conversation::new(WireFormat::Any);
     for line in lines {
         conversation.read(&line, Some(SessionSide::Agent), SessionMoment(0)).expect("an update");
     }
@@ -137,7 +137,7 @@ proptest! {
             recording.take(Some(Side::Agent), &line(update), Moment(now));
         }
         recording.finish();
-        let mut checker = Checker::new(Rules { revision: Revision::V1, ..Rules::default() });
+        let mut checker = Checker::new(Rules { revision: WireFormat::V1, ..Rules::default() });
         for line in recording.drain() {
             let verdict = checker.check(line.text.as_bytes());
             prop_assert!(verdict.is_valid(), "{:?}: {}", verdict.errors, line.text);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::support::{amounts_to, is_reported};
 use serde_json::Value;
 use switchboard_bridge::{Loss, Moment, RecordedLine, RecordingBridge, Severity, Side, Version};
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 use switchboard_protocol::check::{Checker, Rules};
 use switchboard_session::{Conversation, Moment as SessionMoment, Side as SessionSide};
 use switchboard_testkit::{Recorded, Recording, recordings};
@@ -41,7 +41,7 @@ fn version(recording: &Recording) -> Option<Version> {
     versions.next().is_none().then_some(first)
 }
 
-fn check(name: &str, lines: &[RecordedLine], revision: Revision) -> Vec<String> {
+fn check(name: &str, lines: &[RecordedLine], revision: WireFormat) -> Vec<String> {
     let mut faults = Vec::new();
     let mut checker = Checker::new(Rules { revision, ..Rules::default() });
     for line in lines {
@@ -65,7 +65,7 @@ fn recordings_come_out_valid_in_the_other_version() {
     for recording in recordings() {
         let Some(source) = version(&recording) else { continue };
         let translated = translate(&recording.lines, source.other());
-        let revision = if source == Version::V1 { Revision::Any } else { Revision::V1 };
+        let revision = if source == Version::V1 { WireFormat::Any } else { WireFormat::V1 };
         // One client says "." where it should say where it is; that is passed on.
         let wrong = recording.lines.iter().any(|line| line.message.contains(r#""cwd":".""#));
         let found = check(&recording.name, &translated.lines, revision);
@@ -82,7 +82,7 @@ fn recordings_come_out_valid_in_the_other_version() {
 }
 
 fn fold(lines: impl Iterator<Item = (bool, String)>) -> BTreeMap<String, BTreeMap<String, Value>> {
-    let mut conversation = Conversation::new(Revision::Any);
+    let mut conversation = Conversation::new(WireFormat::Any);
     for (index, (from_agent, text)) in lines.enumerate() {
         let side = if from_agent { SessionSide::Agent } else { SessionSide::Client };
         let _ = conversation.read(&text, Some(side), SessionMoment(index as u64));
@@ -171,7 +171,7 @@ fn version_1_recordings_say_the_same_in_version_2() {
             continue;
         }
         let translated = translate(&recording.lines, Version::V2);
-        let mut conversation = Conversation::new(Revision::Any);
+        let mut conversation = Conversation::new(WireFormat::Any);
         for line in &translated.lines {
             let side = if line.from == Side::Agent { SessionSide::Agent } else { SessionSide::Client };
             let outcome = conversation.read(&line.text, Some(side), SessionMoment(0));

@@ -2,22 +2,22 @@
 
 use serde_json::{Value, json};
 use switchboard_bridge::{Side, Stateless, Version, update_to_v1, update_to_v2};
-use switchboard_protocol::{Revision, Wire, v1, v2};
+use switchboard_protocol::{Wire, WireFormat, v1, v2};
 
 fn down(update: Value) -> Result<(Vec<Value>, Vec<String>), String> {
     let text = update.to_string();
-    let update = v2::SessionUpdate::decode(&text, Revision::Any).expect("valid");
+    let update = v2::SessionUpdate::decode(&text, WireFormat::Any).expect("valid");
     let converted = update_to_v1(update).map_err(|error| error.to_string())?;
     let values =
-        converted.value.iter().map(|update| serde_json::from_str(&update.encode(Revision::V1)).unwrap());
+        converted.value.iter().map(|update| serde_json::from_str(&update.encode(WireFormat::V1)).unwrap());
     Ok((values.collect(), converted.omitted.into_iter().map(|note| note.element).collect()))
 }
 
 fn up(update: Value) -> Result<Value, String> {
     let text = update.to_string();
-    let update = v1::SessionUpdate::decode(&text, Revision::V1).expect("valid");
+    let update = v1::SessionUpdate::decode(&text, WireFormat::V1).expect("valid");
     let converted = update_to_v2(update).map_err(|error| error.to_string())?;
-    Ok(serde_json::from_str(&converted.value.encode(Revision::Spec)).unwrap())
+    Ok(serde_json::from_str(&converted.value.encode(WireFormat::Spec)).unwrap())
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Bench {
     }
 
     pub(crate) fn line(&mut self, from: Side, line: &str) {
-        let passes = self.bridge.lets_pass(from, line.as_bytes());
+        let passes = self.bridge.is_passthrough(from, line.as_bytes());
         let handled = self.bridge.handle(from, line, Moment(self.now));
         if handled == Handled::Forward {
             if passes {

@@ -5,7 +5,7 @@ use switchboard_diff::{
     BuildOptions, Change, Diff, FileType, Operation, PatchFormat, PatchText, TextPair, build_from_bytes,
     check, parse_patch, write_patch,
 };
-use switchboard_protocol::{Revision, Wire as _, v1, v2};
+use switchboard_protocol::{Wire as _, WireFormat, v1, v2};
 use switchboard_testkit::recordings;
 
 fn change(operation: &str, path: &str, old_path: Option<&str>) -> Change {
@@ -37,7 +37,7 @@ fn a_diff_survives_the_wire() {
         root: Some("/w".into()),
         partial: true,
     };
-    for revision in [Revision::Spec, Revision::Newest, Revision::Any] {
+    for revision in [WireFormat::Spec, WireFormat::Newest, WireFormat::Any] {
         let text = v2::Diff::from(&diff).encode(revision);
         assert_eq!(Diff::from(&v2::Diff::decode(&text, revision).unwrap()), diff);
     }
@@ -52,7 +52,7 @@ fn the_form_is_that_of_the_specification() {
         &BuildOptions::default(),
     );
     let diff = Diff { root: None, ..built.diff };
-    let text = v2::ToolCallContent::diff(v2::Diff::from(&diff)).encode(Revision::Spec);
+    let text = v2::ToolCallContent::diff(v2::Diff::from(&diff)).encode(WireFormat::Spec);
     let path = "/home/user/project/src/config.json";
     assert_eq!(
         serde_json::from_str::<Value>(&text).unwrap(),
@@ -73,14 +73,14 @@ fn the_form_is_that_of_the_specification() {
 
 #[test]
 fn texts_of_version_1_are_read_with_their_hints() {
-    let read = |text: &str| TextPair::from(&v1::Diff::decode(text, Revision::V1).unwrap());
+    let read = |text: &str| TextPair::from(&v1::Diff::decode(text, WireFormat::V1).unwrap());
     let plain = read(r#"{"path":"/w/x","oldText":"a","newText":"b"}"#);
     assert_eq!((plain.old_text.as_deref(), plain.is_deleted), (Some("a"), false));
     assert_eq!(read(r#"{"path":"/w/x","oldText":"","newText":"b","_meta":{"kind":"add"}}"#).old_text, None);
     assert!(read(r#"{"path":"/w/x","oldText":"a","newText":"","deleted":true}"#).is_deleted);
     assert!(read(r#"{"path":"/w/x","oldText":"a","newText":"","_meta":{"kind":"delete"}}"#).is_deleted);
     let deleted = TextPair { is_deleted: true, new_text: String::new(), ..plain };
-    let text = v1::Diff::from(&deleted).encode(Revision::V1);
+    let text = v1::Diff::from(&deleted).encode(WireFormat::V1);
     assert_eq!(read(&text), deleted);
 }
 
@@ -94,8 +94,8 @@ fn the_vectors_agree_with_themselves() {
     {
         let text = vector["json"].to_string();
         let content = match vector["kind"].as_str() {
-            Some("Diff") => v2::Diff::decode(&text, Revision::Any).unwrap(),
-            Some("ToolCallContent") => match v2::ToolCallContent::decode(&text, Revision::Any).unwrap() {
+            Some("Diff") => v2::Diff::decode(&text, WireFormat::Any).unwrap(),
+            Some("ToolCallContent") => match v2::ToolCallContent::decode(&text, WireFormat::Any).unwrap() {
                 v2::ToolCallContent::Diff(diff) => *diff,
                 other => panic!("{other:?}"),
             },

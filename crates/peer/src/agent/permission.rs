@@ -1,6 +1,6 @@
 //! Questions for permission.
 
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_transport::{Answer, Deadline, Json};
 
 use super::tool_call::ToolCall;
@@ -98,7 +98,8 @@ impl<'t> Ask<'t> {
             // The client takes it as an update, so the history must have it too.
             line.core.voice().await.note(&subject.tool_call.clone().into());
         }
-        let answer = question(turn, "session/request_permission", Json::of(&request, Revision::Any)).await?;
+        let answer =
+            question(turn, "session/request_permission", Json::of(&request, WireFormat::Any)).await?;
         Ok(match answer {
             Some(Answer::Result(text)) => decide(&request, &text),
             Some(Answer::Error(_)) | None => Decision::Undecided,
@@ -111,16 +112,16 @@ pub(super) async fn elicit(
     turn: &Turn,
     request: &v2::CreateElicitationRequest<'_>,
 ) -> Result<v2::CreateElicitationResponse<'static>, Error> {
-    let answer = question(turn, "elicitation/create", Json::of(request, Revision::Any)).await?;
+    let answer = question(turn, "elicitation/create", Json::of(request, WireFormat::Any)).await?;
     let response = match &answer {
         Some(Answer::Result(text)) => {
-            v2::CreateElicitationResponse::decode_tolerant(text, Revision::Any).ok()
+            v2::CreateElicitationResponse::decode_tolerant(text, WireFormat::Any).ok()
         }
         Some(Answer::Error(_)) | None => None,
     };
     Ok(match response {
         Some((response, _)) => response.into_owned(),
-        None => v2::CreateElicitationResponse::Cancel(v2::Marker::new()),
+        None => v2::CreateElicitationResponse::Cancel(v2::EmptyObject::new()),
     })
 }
 
@@ -142,7 +143,7 @@ async fn question(turn: &Turn, method: &str, params: Json<'_>) -> Result<Option<
 
 fn decide(request: &v2::RequestPermissionRequest<'static>, answer: &str) -> Decision {
     use v2::PermissionOptionKind as Kind;
-    let Ok((response, _)) = v2::RequestPermissionResponse::decode_tolerant(answer, Revision::Any) else {
+    let Ok((response, _)) = v2::RequestPermissionResponse::decode_tolerant(answer, WireFormat::Any) else {
         return Decision::Undecided;
     };
     let v2::RequestPermissionOutcome::Selected(selected) = response.outcome else {

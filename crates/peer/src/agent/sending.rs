@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use switchboard_protocol::rpc::encode_notification;
-use switchboard_protocol::{Revision, v2};
+use switchboard_protocol::{WireFormat, v2};
 use switchboard_session::Session;
 use switchboard_transport::{Caller, SharedText};
 use tokio::sync::{Mutex, watch};
@@ -15,12 +15,12 @@ use crate::Error;
 
 /// One session of an agent. All that is said in it goes through here, one thing after the other.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct SessionInner {
     pub(crate) id: Arc<str>,
     pub(crate) cwd: String,
     pub(crate) caller: Caller,
     pub(crate) client: Arc<v2::ClientCapabilities<'static>>,
-    voice: Mutex<Voice>,
+    voice: Mutex<SessionWriter>,
     closed: AtomicBool,
     next: AtomicU64,
     /// The number of the turn that goes on; 0 between turns.
@@ -36,7 +36,7 @@ pub(crate) struct Core {
 
 /// What is only said by one at a time.
 #[derive(Debug)]
-pub(crate) struct Voice {
+pub(crate) struct SessionWriter {
     /// What a replay tells.
     pub(crate) history: Session,
     pub(crate) lists: SessionLists,
@@ -51,12 +51,12 @@ pub(crate) struct Voice {
 /// The right to say something in a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<SessionInner>,
     /// The turn that it belongs to; 0 for what may be said at any time.
     pub(crate) turn: u64,
 }
 
-impl Core {
+impl SessionInner {
     /// A session whose ids count up from `first`.
     pub(crate) fn new(
         id: &str,
@@ -65,13 +65,13 @@ impl Core {
         client: Arc<v2::ClientCapabilities<'static>>,
         first: u64,
     ) -> Self {
-        Core {
+        SessionInner {
             id: id.into(),
             cwd: cwd.to_owned(),
             caller,
             client,
-            voice: Mutex::new(Voice {
-                history: Session::new(Revision::Any),
+            voice: Mutex::new(SessionWriter {
+                history: Session::new(WireFormat::Any),
                 lists: SessionLists::default(),
                 open_calls: Vec::new(),
                 open_terminals: Vec::new(),
@@ -131,12 +131,16 @@ impl Core {
     }
 
     /// Whoever holds this is the only one who speaks.
-    pub(crate) async fn voice(&self) -> tokio::sync::MutexGuard<'_, Voice> {
+    pub(crate) async fn voice(&self) -> tokio::sync::MutexGuard<'_, SessionWriter> {
         self.voice.lock().await
     }
 
     /// Says something without a look at turns.
-    pub(crate) async fn say(&self, voice: &mut Voice, update: v2::SessionUpdate<'_>) -> Result<(), Error> {
+    pub(crate) async fn say(
+        &self,
+        voice: &mut SessionWriter,
+        update: v2::SessionUpdate<'_>,
+    ) -> Result<(), Error> {
         if self.is_closed() {
             return Err(Error::SessionClosed(self.id.to_string()));
         }
@@ -148,19 +152,23 @@ impl Core {
     pub(crate) async fn transmit(&self, update: v2::SessionUpdate<'_>) -> Result<(), Error> {
         let params = v2::UpdateSessionNotification::new(&*self.id, update);
         let mut line = String::with_capacity(256);
-        encode_notification(&params, &mut line, Revision::Any);
+        encode_notification(&params, &mut line, WireFormat::Any);
         Ok(self.caller.forward(&SharedText::from(line)).await?)
     }
 
     /// Tells a state.
-    pub(crate) async fn say_state(&self, voice: &mut Voice, state: v2::StateUpdate<'_>) -> Result<(), Error> {
+    pub(crate) async fn say_state(
+        &self,
+        voice: &mut SessionWriter,
+        state: v2::StateUpdate<'_>,
+    ) -> Result<(), Error> {
         self.say(voice, v2::SessionUpdate::StateUpdate(Box::new(state))).await
     }
 }
 
 /// A prompt that is held or worked on.
 #[derive(Debug)]
-pub(crate) struct Working(Arc<Core>);
+pub(crate) struct Working(Arc<SessionInner>);
 
 impl Drop for Working {
     fn drop(&mut self) {
@@ -211,7 +219,7 @@ impl Line {
     }
 }
 
-impl Voice {
+impl SessionWriter {
     /// Keeps account of what is said.
     pub(crate) fn note(&mut self, update: &v2::SessionUpdate<'_>) {
         self.history.apply(update);

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
 use switchboard_protocol::rpc::{Message, RpcError, codes};
-use switchboard_protocol::{Raw, Revision, Wire, v2};
+use switchboard_protocol::{Raw, Wire, WireFormat, v2};
 use switchboard_transport::{
     Caller, Connection, Event, IncomingNotification, IncomingRequest, Json, Received, SharedText,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::sending::Core;
+use super::sending::SessionInner;
 use super::session::AgentSession;
 use super::work::{Held, work_on};
 use super::{Agent, Recalled, agent_connection_options, history};
@@ -61,7 +61,7 @@ pub async fn serve_versions<A: Agent>(
 
 /// Takes a line by which a client of version 1 introduces itself.
 fn asks_for_version_one(line: &SharedText) -> Option<SharedText> {
-    let Ok(Message::Request(request)) = Message::decode(line, Revision::Any) else { return None };
+    let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return None };
     let version =
         request.params.as_ref().filter(|_| request.method == "initialize")?.get("protocolVersion")?;
     matches!(version.as_str(), "0" | "1").then(|| line.clone())
@@ -109,7 +109,7 @@ struct Service<A> {
 /// A session and the prompts that wait in it.
 #[derive(Debug)]
 struct Slot {
-    core: Arc<Core>,
+    core: Arc<SessionInner>,
     /// Done when the last prompt that was taken is.
     last: Option<oneshot::Receiver<()>>,
 }
@@ -117,18 +117,18 @@ struct Slot {
 type Sessions = std::sync::Mutex<HashMap<String, Slot>>;
 type Answer = Result<Json<'static>, RpcError<'static>>;
 
-fn find(sessions: &Sessions, id: &str) -> Option<Arc<Core>> {
+fn find(sessions: &Sessions, id: &str) -> Option<Arc<SessionInner>> {
     let sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
     sessions.get(id).map(|slot| Arc::clone(&slot.core))
 }
 
-fn insert(sessions: &Sessions, core: &Arc<Core>) {
+fn insert(sessions: &Sessions, core: &Arc<SessionInner>) {
     let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
     sessions.insert(core.id.to_string(), Slot { core: Arc::clone(core), last: None });
 }
 
 fn json<'w>(value: &impl Wire<'w>) -> Json<'static> {
-    Json::of(value, Revision::Any)
+    Json::of(value, WireFormat::Any)
 }
 
 fn failed(code: i32, message: impl Into<String>) -> RpcError<'static> {
@@ -138,7 +138,7 @@ fn failed(code: i32, message: impl Into<String>) -> RpcError<'static> {
 /// The parameters of a request; what is optional and malformed in them is left out.
 macro_rules! params {
     ($type:ident, $request:expr) => {
-        v2::$type::decode_tolerant($request.params(), Revision::Any)
+        v2::$type::decode_tolerant($request.params(), WireFormat::Any)
             .map(|(params, _)| params)
             .map_err(|reason| failed(codes::INVALID_PARAMS, reason.to_string()))
     };
@@ -252,7 +252,7 @@ impl<A: Agent> Service<A> {
             let data = v2::UnsupportedProtocolVersionErrorData::new(requested, vec![2]);
             let mut error =
                 failed(codes::UNSUPPORTED_PROTOCOL_VERSION, "this agent speaks version 2 of the protocol");
-            error.data = Raw::parse(data.encode(Revision::Any)).ok();
+            error.data = Raw::parse(data.encode(WireFormat::Any)).ok();
             return Err(error);
         }
         let params = params!(InitializeRequest, request)?.into_owned();
@@ -278,8 +278,13 @@ impl<A: Agent> Service<A> {
                 break id;
             }
         };
-        let core =
-            Arc::new(Core::new(&id, params.cwd.as_str(), self.caller.clone(), Arc::clone(&self.client), 1));
+        let core = Arc::new(SessionInner::new(
+            &id,
+            params.cwd.as_str(),
+            self.caller.clone(),
+            Arc::clone(&self.client),
+            1,
+        ));
         let (agent, sessions) = (Arc::clone(&self.agent), Arc::clone(&self.sessions));
         self.answer(request, async move {
             let lists = agent.open_session(&AgentSession { core: Arc::clone(&core) }, &params).await?;
@@ -360,16 +365,16 @@ async fn recall(
     caller: Caller,
     client: Arc<v2::ClientCapabilities<'static>>,
     recalled: Recalled,
-) -> Core {
+) -> SessionInner {
     let number = |id: &str| id.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
     let core = {
-        let mut session = switchboard_session::Session::new(Revision::Any);
+        let mut session = switchboard_session::Session::new(WireFormat::Any);
         for update in &recalled.history {
             session.apply(update);
         }
         // New ids must not meet the old ones.
         let highest = session.entries().filter_map(|entry| number(entry.id())).max().unwrap_or(0);
-        Core::new(id, &recalled.cwd, caller, client, highest + 1)
+        SessionInner::new(id, &recalled.cwd, caller, client, highest + 1)
     };
     {
         let mut voice = core.voice().await;
@@ -386,7 +391,7 @@ async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answ
     if params.cursor.is_some() {
         return Err(failed(codes::INVALID_PARAMS, "there is no such page"));
     }
-    let mut cores: Vec<Arc<Core>> = {
+    let mut cores: Vec<Arc<SessionInner>> = {
         let sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.values().map(|slot| Arc::clone(&slot.core)).collect()
     };
@@ -423,7 +428,7 @@ fn cancel_tool_call(sessions: &Sessions, params: &v2::CancelToolCallRequest<'_>)
     }
 }
 
-impl Core {
+impl SessionInner {
     /// Tells the history, where it is wanted, and the state; and gives the answer to the request for it. Nobody
     /// else says anything meanwhile.
     async fn replay(&self, with_history: bool) -> Result<Json<'static>, Error> {

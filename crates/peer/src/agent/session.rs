@@ -5,13 +5,13 @@ use std::sync::Arc;
 use switchboard_protocol::{Field, v2};
 
 use super::history;
-use super::sending::Core;
+use super::sending::SessionInner;
 use crate::Error;
 
 /// A session of an agent. What concerns the session and not one turn is said here, at any time.
 #[derive(Debug, Clone)]
 pub struct AgentSession {
-    pub(super) core: Arc<Core>,
+    pub(super) core: Arc<SessionInner>,
 }
 
 impl AgentSession {

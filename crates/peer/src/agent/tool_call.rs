@@ -53,7 +53,7 @@ impl ToolCallStart {
     pub fn cancellable(mut self) -> Self {
         self.cancellable = true;
         let marker =
-            v2::CancelCapabilities { cancel: Some(v2::Marker::new()), ..v2::CancelCapabilities::new() };
+            v2::CancelCapabilities { cancel: Some(v2::EmptyObject::new()), ..v2::CancelCapabilities::new() };
         self.update.capabilities = Field::Set(marker);
         self
     }

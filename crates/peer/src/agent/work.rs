@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::{Revision, v2};
+use switchboard_protocol::{WireFormat, v2};
 use switchboard_transport::{IncomingRequest, Json};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::Agent;
-use super::sending::{Core, Working};
+use super::sending::{SessionInner, Working};
 use super::session::AgentSession;
 use super::turn::Turn;
 use crate::Error;
@@ -34,7 +34,7 @@ impl Held {
     pub(super) fn new(
         request: IncomingRequest,
         prompt: Vec<v2::ContentBlock<'static>>,
-        core: &Arc<Core>,
+        core: &Arc<SessionInner>,
         before: Option<oneshot::Receiver<()>>,
         done: oneshot::Sender<()>,
     ) -> Self {
@@ -44,7 +44,7 @@ impl Held {
 }
 
 /// Waits for the turn of a prompt and works on it.
-pub(super) async fn work_on<A: Agent>(agent: Arc<A>, core: Arc<Core>, held: Held) {
+pub(super) async fn work_on<A: Agent>(agent: Arc<A>, core: Arc<SessionInner>, held: Held) {
     let Held { request, prompt, cancels, mut before, done, _working } = held;
     let mut cancel = core.cancel.subscribe();
     let mut taken_back = request.cancellation();
@@ -76,7 +76,7 @@ pub(super) async fn work_on<A: Agent>(agent: Arc<A>, core: Arc<Core>, held: Held
 
 async fn work<A: Agent>(
     agent: Arc<A>,
-    core: &Arc<Core>,
+    core: &Arc<SessionInner>,
     request: IncomingRequest,
     prompt: Vec<v2::ContentBlock<'static>>,
     cancels: u64,
@@ -88,7 +88,7 @@ async fn work<A: Agent>(
         core.say_state(&mut voice, v2::StateUpdate::Running(v2::ActiveState::new())).await?;
         let response =
             v2::PromptResponse { message_id: Some(message_id.as_str().into()), ..v2::PromptResponse::new() };
-        request.respond(Json::of(&response, Revision::Any)).await?;
+        request.respond(Json::of(&response, WireFormat::Any)).await?;
         let message = v2::MessageUpdate {
             content: switchboard_protocol::Field::Set(prompt.clone()),
             ..v2::MessageUpdate::new(message_id.as_str())
@@ -130,7 +130,7 @@ async fn run<A: Agent>(agent: Arc<A>, turn: Turn) -> Result<v2::StopReason, RpcE
 
 /// Closes what was left open and says that the session is idle.
 async fn finish(
-    core: &Core,
+    core: &SessionInner,
     outcome: Result<v2::StopReason, RpcError<'static>>,
     cancelled: bool,
 ) -> Result<(), Error> {

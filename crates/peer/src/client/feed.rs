@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, MutexGuard};
 
 use switchboard_protocol::rpc::{Expected, Message, RequestId, RpcError, codes};
-use switchboard_protocol::{DecodeError, Diagnostic, Revision, Wire, v2};
+use switchboard_protocol::{DecodeError, Diagnostic, Wire, WireFormat, v2};
 use switchboard_session::{Changes, Session, Side};
 use switchboard_transport::{
     Anomaly, Cancellation, Closure, Event as Incoming, Inbox, IncomingNotification, IncomingRequest,
@@ -84,13 +84,13 @@ impl Update {
 
     /// The update itself, read once more from the message.
     pub fn read(&self) -> Option<v2::SessionUpdate<'_>> {
-        match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(&self.line, Revision::Any) {
+        match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(&self.line, WireFormat::Any) {
             Ok((Expected::Params(notification), _)) => Some(notification.update),
             Ok((Expected::Other(Message::Notification(other)), _)) => {
                 let params = other.params?;
                 let text = params.as_source()?;
                 let (notification, _) =
-                    v2::UpdateSessionNotification::decode_tolerant(text, Revision::Any).ok()?;
+                    v2::UpdateSessionNotification::decode_tolerant(text, WireFormat::Any).ok()?;
                 Some(notification.update)
             }
             _ => None,
@@ -218,7 +218,7 @@ impl Feed {
         match notification.method() {
             "session/update" => {
                 let read =
-                    v2::UpdateSessionNotification::decode_tolerant(notification.params(), Revision::Any);
+                    v2::UpdateSessionNotification::decode_tolerant(notification.params(), WireFormat::Any);
                 Some(match read {
                     Ok((params, diagnostics)) => apply(&mut self.shared.state(), &params, diagnostics, line),
                     Err(reason) => Event::Malformed { line, reason },
@@ -227,7 +227,7 @@ impl Feed {
             "elicitation/complete" => {
                 let read = v2::CompleteElicitationNotification::decode_tolerant(
                     notification.params(),
-                    Revision::Any,
+                    WireFormat::Any,
                 );
                 let params = match read {
                     Ok((params, _)) => params,
@@ -280,7 +280,7 @@ impl Feed {
     }
 
     fn open_permission(&self, request: &IncomingRequest) -> Opened {
-        let (asked, _) = v2::RequestPermissionRequest::decode_tolerant(request.params(), Revision::Any)?;
+        let (asked, _) = v2::RequestPermissionRequest::decode_tolerant(request.params(), WireFormat::Any)?;
         let mut state = self.shared.state();
         let (session, live) = state.live(&asked.session_id).ok_or(Refused::TooManySessions)?;
         let changes = live.session.open_permission(request.id(), &asked, now());
@@ -295,7 +295,7 @@ impl Feed {
     }
 
     fn open_elicitation(&self, request: &IncomingRequest) -> Opened {
-        let (asked, _) = v2::CreateElicitationRequest::decode_tolerant(request.params(), Revision::Any)?;
+        let (asked, _) = v2::CreateElicitationRequest::decode_tolerant(request.params(), WireFormat::Any)?;
         let named = match &asked {
             v2::CreateElicitationRequest::Form(form) => form.session_id.clone(),
             v2::CreateElicitationRequest::Url(url) => url.session_id.clone(),
@@ -352,7 +352,7 @@ impl From<DecodeError> for Refused {
 /// Takes an update before its envelope is read twice; lets answers pass and takes note of them.
 fn take(shared: &Shared, line: &SharedText) -> Option<Event> {
     let (message, diagnostics) =
-        Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, Revision::Any).ok()?;
+        Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, WireFormat::Any).ok()?;
     let mut state = shared.state();
     match message {
         Expected::Params(params) => Some(apply(&mut state, &params, diagnostics, line.clone())),

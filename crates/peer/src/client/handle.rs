@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use switchboard_protocol::rpc::RpcError;
-use switchboard_protocol::{DecodeError, Revision, Wire, v2};
+use switchboard_protocol::{DecodeError, Wire, WireFormat, v2};
 use switchboard_transport::{Answer, Caller, Deadline, Json, PendingCall};
 
 use super::negotiation::AgentDescription;
@@ -14,7 +14,7 @@ use crate::Error;
 /// Reads an answer as what it should be, leaving out what is optional and malformed.
 macro_rules! reader {
     ($type:ident) => {
-        |text: &str| v2::$type::decode_tolerant(text, Revision::Any).map(|(value, _)| value.into_owned())
+        |text: &str| v2::$type::decode_tolerant(text, WireFormat::Any).map(|(value, _)| value.into_owned())
     };
 }
 
@@ -138,7 +138,7 @@ impl AgentHandle {
     /// Cancels what a session is doing, and dismisses all its open questions. The session says when it is idle.
     pub async fn cancel(&self, session: &str) -> Result<(), Error> {
         let params = v2::CancelSessionNotification::new(session);
-        let sent = self.shared.caller.notify("session/cancel", Json::of(&params, Revision::Any)).await;
+        let sent = self.shared.caller.notify("session/cancel", Json::of(&params, WireFormat::Any)).await;
         self.shared.dismiss_questions(session);
         Ok(sent?)
     }
@@ -194,7 +194,7 @@ impl AgentHandle {
         deadline: Deadline,
         watched: Option<Watched>,
     ) -> Result<WatchedCall, Error> {
-        let begun = self.shared.caller.begin(method, Json::of(request, Revision::Any), deadline).await;
+        let begun = self.shared.caller.begin(method, Json::of(request, WireFormat::Any), deadline).await;
         let call = begun.map_err(|error| self.shared.explain(error))?;
         if let Some(watched) = watched {
             self.shared.watch(call.id(), watched);

@@ -2,7 +2,7 @@
 
 use switchboard_bridge::{Side, Stateless, Version};
 use switchboard_protocol::rpc::{Message, RpcError, codes};
-use switchboard_protocol::{Raw, Revision, Wire, v1, v2};
+use switchboard_protocol::{Raw, Wire, WireFormat, v1, v2};
 use switchboard_transport::{Answer, Connection, Deadline, Json, SharedText};
 
 use super::ClientOptions;
@@ -44,7 +44,7 @@ pub(super) async fn initialize(
     options: &ClientOptions,
 ) -> Result<AgentDescription, Error> {
     let request = request(options);
-    let first = ask(connection, options, Json::of(&request, Revision::Any)).await?;
+    let first = ask(connection, options, Json::of(&request, WireFormat::Any)).await?;
     let refused = match first {
         Answer::Result(text) => return read(&text),
         Answer::Error(error) => error,
@@ -61,7 +61,7 @@ pub(super) async fn initialize_translated(
     connection: &mut Connection,
     options: &ClientOptions,
 ) -> Result<AgentDescription, Error> {
-    match ask(connection, options, Json::of(&request(options), Revision::Any)).await? {
+    match ask(connection, options, Json::of(&request(options), WireFormat::Any)).await? {
         Answer::Result(text) => Ok(AgentDescription { version: 1, ..read(&text)? }),
         Answer::Error(error) => Err(Error::NotInitialized(error)),
     }
@@ -84,10 +84,10 @@ fn request(options: &ClientOptions) -> v2::InitializeRequest<'static> {
 
 /// The same request in the words of version 1.
 fn in_version_one(request: &v2::InitializeRequest<'_>) -> Option<Raw<'static>> {
-    let params = request.encode(Revision::Any);
-    let line = Message::request(0, INITIALIZE, Raw::parse(&params).ok()?).encode(Revision::Any);
+    let params = request.encode(WireFormat::Any);
+    let line = Message::request(0, INITIALIZE, Raw::parse(&params).ok()?).encode(WireFormat::Any);
     let converted = Stateless::new(Version::V1).convert(&line, Some(Side::Client)).ok()?;
-    match Message::decode(converted.value.first()?, Revision::V1).ok()? {
+    match Message::decode(converted.value.first()?, WireFormat::V1).ok()? {
         Message::Request(request) => request.params.map(Raw::into_owned),
         Message::Notification(_) | Message::Response(_) => None,
     }
@@ -121,7 +121,7 @@ fn read(text: &SharedText) -> Result<AgentDescription, Error> {
     match number {
         Some(number) if number > 2 => Err(Error::UnknownVersion(number)),
         Some(2) if of_version_two && !of_version_one => {
-            let (answer, _) = v2::InitializeResponse::decode_tolerant(text, Revision::Any).map_err(bad)?;
+            let (answer, _) = v2::InitializeResponse::decode_tolerant(text, WireFormat::Any).map_err(bad)?;
             let answer = answer.into_owned();
             Ok(AgentDescription {
                 version: 2,
@@ -132,7 +132,7 @@ fn read(text: &SharedText) -> Result<AgentDescription, Error> {
             })
         }
         _ => {
-            let (answer, _) = v1::InitializeResponse::decode_tolerant(text, Revision::V1).map_err(bad)?;
+            let (answer, _) = v1::InitializeResponse::decode_tolerant(text, WireFormat::V1).map_err(bad)?;
             Ok(AgentDescription {
                 version: 1,
                 info: answer.agent_info.map(Wire::into_owned),

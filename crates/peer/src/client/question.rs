@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Revision, v2};
+use switchboard_protocol::{WireFormat, v2};
 use switchboard_transport::{IncomingRequest, Json};
 
 use super::state::{Question, Shared, answer_dismissed, now};
@@ -54,7 +54,7 @@ impl PermissionQuestion {
         self.shared.wake.notify_one();
         let outcome = v2::RequestPermissionOutcome::Selected(v2::SelectedPermissionOutcome::new(option_id));
         let response = v2::RequestPermissionResponse::new(outcome);
-        Ok(request.respond(Json::of(&response, Revision::Any)).await?)
+        Ok(request.respond(Json::of(&response, WireFormat::Any)).await?)
     }
 
     /// Answers without a choice, which is no approval.
@@ -101,7 +101,7 @@ impl ElicitationQuestion {
             take(&mut state.questions, &self.id)?
         };
         self.shared.wake.notify_one();
-        Ok(request.respond(Json::of(response, Revision::Any)).await?)
+        Ok(request.respond(Json::of(response, WireFormat::Any)).await?)
     }
 
     /// Answers without data.

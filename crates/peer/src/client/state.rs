@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use foldhash::fast::RandomState;
 use switchboard_protocol::rpc::{RequestId, Response};
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Activity, Changes, Moment, Session, Side};
 use switchboard_transport::{Caller, Closure, ClosureCause, IncomingRequest, Json, SharedText};
 use tokio::sync::{Notify, watch};
@@ -134,7 +134,7 @@ impl Shared {
         let early = state.unclaimed.iter().position(|(known, _)| known == id);
         match early.and_then(|place| state.unclaimed.remove(place)) {
             Some((_, line)) => {
-                if let Ok(answer) = Response::decode(&line, Revision::Any) {
+                if let Ok(answer) = Response::decode(&line, WireFormat::Any) {
                     state.take_answer(call, &answer);
                 }
                 drop(state);
@@ -240,7 +240,7 @@ impl State {
             return None;
         }
         let key: Arc<str> = id.into();
-        let mut session = Session::new(Revision::Any);
+        let mut session = Session::new(WireFormat::Any);
         if self.replaces_meta {
             session.peer_replaces_meta();
         }
@@ -314,7 +314,7 @@ impl State {
         let text = result.map(switchboard_protocol::Raw::as_str);
         match call {
             Watched::New => {
-                let read = text.map(|text| v2::NewSessionResponse::decode_tolerant(text, Revision::Any));
+                let read = text.map(|text| v2::NewSessionResponse::decode_tolerant(text, WireFormat::Any));
                 if let Some(Ok((response, _))) = read
                     && let Some((key, live)) = self.live(&response.session_id)
                 {
@@ -325,7 +325,7 @@ impl State {
             }
             Watched::Resume { session, replays } => {
                 let Some((key, live)) = self.live(&session) else { return };
-                let read = text.map(|text| v2::ResumeSessionResponse::decode_tolerant(text, Revision::Any));
+                let read = text.map(|text| v2::ResumeSessionResponse::decode_tolerant(text, WireFormat::Any));
                 match read {
                     Some(Ok((response, _))) => {
                         let mut all = Vec::new();
@@ -343,8 +343,8 @@ impl State {
                 }
             }
             Watched::SetConfigOption { session } => {
-                let read =
-                    text.map(|text| v2::SetSessionConfigOptionResponse::decode_tolerant(text, Revision::Any));
+                let read = text
+                    .map(|text| v2::SetSessionConfigOptionResponse::decode_tolerant(text, WireFormat::Any));
                 if let Some(Ok((response, _))) = read
                     && let Some((key, live)) = self.live(&session)
                 {

@@ -120,7 +120,7 @@ async fn sessions_are_listed_resumed_with_history_closed_and_deleted() {
         feed.sessions().remove(&test.session);
 
         let mut resume = v2::ResumeSessionRequest::new(test.session.as_str(), "/w");
-        resume.replay_from = Some(v2::ReplayFrom::Start(v2::Marker::new()));
+        resume.replay_from = Some(v2::ReplayFrom::Start(v2::EmptyObject::new()));
         feed.until(agent.resume_session(&resume), drop).await.unwrap().unwrap();
         feed.sessions()
             .get(&test.session, |session| {

@@ -1,12 +1,12 @@
 //! From a place in a JSON text to the JSON pointer of the value there.
 
 use super::reader::Reader;
-use crate::Revision;
+use crate::WireFormat;
 use crate::error::Read;
 
 /// The JSON pointer of the innermost value that begins at `offset`, or contains it.
 pub(crate) fn pointer_to(text: &str, offset: usize) -> String {
-    let mut reader = Reader::new(text, Revision::Any);
+    let mut reader = Reader::new(text, WireFormat::Any);
     let mut pointer = String::new();
     // A text that is broken further on still gives the way to the place where it breaks.
     let _ = descend(&mut reader, offset, &mut pointer);

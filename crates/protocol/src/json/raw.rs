@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::reader::Reader;
 use crate::error::{DecodeError, Read};
-use crate::{Revision, Text};
+use crate::{Text, WireFormat};
 
 /// Any JSON value, kept as the text it came in: numbers, key order and white space as they were.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ impl<'a> Raw<'a> {
     /// ```
     pub fn parse(text: impl Into<Cow<'a, str>>) -> Result<Self, DecodeError> {
         let text = text.into();
-        let mut reader = Reader::new(&text, Revision::Any);
+        let mut reader = Reader::new(&text, WireFormat::Any);
         let outcome = reader.read_raw().and_then(|_| reader.finish());
         match outcome {
             Ok(()) => Ok(Raw::from_checked(text)),
@@ -91,7 +91,7 @@ impl<'a> Raw<'a> {
 
     /// The string, where the value is one.
     pub fn as_text(&self) -> Option<Text<'_>> {
-        Reader::new(self.as_str(), Revision::Any).read_string().ok()
+        Reader::new(self.as_str(), WireFormat::Any).read_string().ok()
     }
 
     /// The value of a key, where this is an object that has it.
@@ -101,7 +101,7 @@ impl<'a> Raw<'a> {
 
     /// The keys and values, where this is an object.
     pub fn entries(&self) -> impl Iterator<Item = (Text<'_>, Raw<'_>)> {
-        let mut reader = Reader::new(self.as_str(), Revision::Any);
+        let mut reader = Reader::new(self.as_str(), WireFormat::Any);
         let mut first = true;
         let mut open = reader.begin_object().is_ok();
         std::iter::from_fn(move || {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::raw::Raw;
 use super::string::{find_special, read_escape};
-use crate::Revision;
+use crate::WireFormat;
 use crate::error::{Diagnostic, Fault, Problem, Read};
 
 /// How deep values may nest. Readers built on serde_json stop here too, so nothing deeper can be passed on.
@@ -18,7 +18,7 @@ pub struct Reader<'a> {
     text: &'a str,
     position: usize,
     depth: u32,
-    revision: Revision,
+    revision: WireFormat,
     tolerant: bool,
     /// Set for one array: malformed items fail it even in tolerant reading.
     keep_all_items: bool,
@@ -59,7 +59,7 @@ impl Noted {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(text: &'a str, revision: Revision) -> Self {
+    pub(crate) fn new(text: &'a str, revision: WireFormat) -> Self {
         let mut reader = Reader {
             text,
             position: 0,
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(crate) fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> WireFormat {
         self.revision
     }
 

@@ -2,21 +2,21 @@
 
 use super::raw::{Extra, Raw};
 use super::string::write_string;
-use crate::Revision;
+use crate::WireFormat;
 
 /// Writes JSON values one after the other into a text.
 #[derive(Debug)]
 pub struct Writer<'o> {
     out: &'o mut String,
-    revision: Revision,
+    revision: WireFormat,
 }
 
 impl<'o> Writer<'o> {
-    pub(crate) fn new(out: &'o mut String, revision: Revision) -> Self {
+    pub(crate) fn new(out: &'o mut String, revision: WireFormat) -> Self {
         Writer { out, revision }
     }
 
-    pub(crate) fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> WireFormat {
         self.revision
     }
 

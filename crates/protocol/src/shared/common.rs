@@ -5,7 +5,7 @@ use crate::{Meta, Text};
 
 object! {
     /// A mark of support: an object, usually empty. A missing mark means no support.
-    Marker {
+    EmptyObject {
         optional meta: Meta<'a> = "_meta",
     }
 }

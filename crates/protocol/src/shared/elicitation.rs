@@ -8,9 +8,9 @@ use crate::json::writer::Writer;
 use crate::macros::{object, open_enum, union};
 use crate::rpc::RequestId;
 use crate::schema::Schemas;
-use crate::shared::common::Marker;
+use crate::shared::common::EmptyObject;
 use crate::wire::Wire;
-use crate::{Map, Meta, Number, ObjectKeyword, Raw, Revision, Text};
+use crate::{Map, Meta, Number, ObjectKeyword, Raw, Text, WireFormat};
 
 union! {
     /// Asks the user for data. The scope is a session or a pending request of the client, not both.
@@ -56,14 +56,14 @@ fn url_scope(url: &ElicitationUrlMode<'_>, reader: &mut Reader<'_>, start: usize
 fn check_scope(session: bool, request: bool, reader: &mut Reader<'_>, start: usize) -> Read<()> {
     match (session, request) {
         (true, false) | (false, true) => Ok(()),
-        (true, true) if reader.revision() == Revision::V1 => Ok(()),
+        (true, true) if reader.revision() == WireFormat::V1 => Ok(()),
         _ => reader.fault(start, Problem::Rule("either \"sessionId\" or \"requestId\"".into())),
     }
 }
 
-fn one_scope(schema: &mut Value, revision: Revision) {
+fn one_scope(schema: &mut Value, revision: WireFormat) {
     let scopes = json!([{"required": ["sessionId"]}, {"required": ["requestId"]}]);
-    let word = if revision == Revision::V1 { "anyOf" } else { "oneOf" };
+    let word = if revision == WireFormat::V1 { "anyOf" } else { "oneOf" };
     schema[word] = scopes;
 }
 
@@ -81,7 +81,7 @@ object! {
 }
 
 fn complete_schema(schema: &ElicitationSchema<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
-    if reader.revision() == Revision::V1 {
+    if reader.revision() == WireFormat::V1 {
         return Ok(());
     }
     for (key, present) in [("type", schema.type_name.is_some()), ("properties", schema.properties.is_some())]
@@ -93,8 +93,8 @@ fn complete_schema(schema: &ElicitationSchema<'_>, reader: &mut Reader<'_>, star
     Ok(())
 }
 
-fn required_in_v2(schema: &mut Value, revision: Revision) {
-    if revision != Revision::V1 {
+fn required_in_v2(schema: &mut Value, revision: WireFormat) {
+    if revision != WireFormat::V1 {
         schema["required"] = json!(["type", "properties"]);
         let properties = &mut schema["properties"];
         for key in ["type", "properties"] {
@@ -159,7 +159,7 @@ fn check_choices(empty: bool, reader: &mut Reader<'_>, start: usize) -> Read<()>
     Ok(())
 }
 
-fn choices_not_empty(schema: &mut Value, revision: Revision) {
+fn choices_not_empty(schema: &mut Value, revision: WireFormat) {
     if revision.has_v2() {
         for key in ["enum", "oneOf"] {
             schema["properties"][key]["anyOf"][0]["minItems"] = json!(1);
@@ -244,7 +244,7 @@ union! {
     }
 }
 
-fn items_not_empty(schema: &mut Value, revision: Revision) {
+fn items_not_empty(schema: &mut Value, revision: WireFormat) {
     if revision.has_v2() {
         let key = if schema["properties"].get("enum").is_some() { "enum" } else { "anyOf" };
         schema["properties"][key]["minItems"] = json!(1);
@@ -279,8 +279,8 @@ union! {
     /// The user's answer. An unknown action is handled as `cancel`.
     CreateElicitationResponse by "action" in both_versions {
         Accept(ElicitationAcceptAction<'a>) = "accept",
-        Decline(Marker<'a>) = "decline",
-        Cancel(Marker<'a>) = "cancel",
+        Decline(EmptyObject<'a>) = "decline",
+        Cancel(EmptyObject<'a>) = "cancel",
     }
 }
 
@@ -304,7 +304,7 @@ impl<'a> Wire<'a> for ElicitationContentValue<'a> {
     }
 
     fn read(reader: &mut Reader<'a>) -> Read<Self> {
-        if reader.revision() == Revision::V1 && matches!(reader.peek(), Some(b'{' | b'n')) {
+        if reader.revision() == WireFormat::V1 && matches!(reader.peek(), Some(b'{' | b'n')) {
             return reader.expected("a string, a number, a boolean or a list of strings");
         }
         reader.read_raw().map(ElicitationContentValue)
@@ -316,7 +316,7 @@ impl<'a> Wire<'a> for ElicitationContentValue<'a> {
 
     fn schema(schemas: &mut Schemas) -> Value {
         match schemas.revision() {
-            Revision::V1 => json!({"anyOf": [
+            WireFormat::V1 => json!({"anyOf": [
                 {"type": ["string", "number", "boolean"]},
                 {"type": "array", "items": {"type": "string"}},
             ]}),

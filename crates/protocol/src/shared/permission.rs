@@ -1,7 +1,7 @@
 //! The choices of a permission request and the answer to it.
 
 use crate::macros::{object, open_enum, union};
-use crate::shared::common::Marker;
+use crate::shared::common::EmptyObject;
 use crate::{Meta, Text};
 
 object! {
@@ -37,7 +37,7 @@ union! {
     /// approval; everything unknown is not.
     RequestPermissionOutcome by "outcome" {
         /// No choice was made.
-        Cancelled(Marker<'a>) = "cancelled",
+        Cancelled(EmptyObject<'a>) = "cancelled",
         Selected(SelectedPermissionOutcome<'a>) = "selected",
     }
 }

@@ -9,7 +9,7 @@ use crate::macros::{object, open_enum};
 use crate::schema::Schemas;
 use crate::shared::content::ContentBlock;
 use crate::wire::Wire;
-use crate::{AbsolutePath, Currency, Meta, NonEmptyText, Number, Revision, Text};
+use crate::{AbsolutePath, Currency, Meta, NonEmptyText, Number, Text, WireFormat};
 
 open_enum! {
     /// Why work ended.
@@ -286,10 +286,10 @@ where
 
     fn schema(schemas: &mut Schemas) -> Value {
         schemas.define("SessionConfigSelectOptions", |schemas| {
-            let list = |items: Value, revision: Revision| {
+            let list = |items: Value, revision: WireFormat| {
                 let mut list = json!({"type": "array", "items": items});
-                if revision != Revision::V1 {
-                    list["minItems"] = json!(u8::from(revision == Revision::Newest));
+                if revision != WireFormat::V1 {
+                    list["minItems"] = json!(u8::from(revision == WireFormat::Newest));
                 }
                 list
             };

@@ -1,7 +1,7 @@
 //! The handshake and authentication.
 
 use crate::macros::{object, union};
-use crate::v1::{Implementation, Marker};
+use crate::v1::{EmptyObject, Implementation};
 use crate::{Map, Meta, Text};
 
 object! {
@@ -49,9 +49,9 @@ object! {
 object! {
     /// Session updates that a client understands.
     ClientSessionCapabilities {
-        optional compaction: Marker<'a> = "compaction",
+        optional compaction: EmptyObject<'a> = "compaction",
         optional config_options: SessionConfigOptionsCapabilities<'a> = "configOptions",
-        optional notices: Marker<'a> = "notices",
+        optional notices: EmptyObject<'a> = "notices",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -59,7 +59,7 @@ object! {
 object! {
     /// Kinds of configuration options that a client understands.
     SessionConfigOptionsCapabilities {
-        optional boolean: Marker<'a> = "boolean",
+        optional boolean: EmptyObject<'a> = "boolean",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -75,8 +75,8 @@ object! {
 object! {
     /// Ways of asking the user that a client supports.
     ElicitationCapabilities {
-        optional form: Marker<'a> = "form",
-        optional url: Marker<'a> = "url",
+        optional form: EmptyObject<'a> = "form",
+        optional url: EmptyObject<'a> = "url",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -115,11 +115,11 @@ object! {
 object! {
     /// Session methods that an agent has.
     SessionCapabilities {
-        optional list: Marker<'a> = "list",
-        optional delete: Marker<'a> = "delete",
-        optional additional_directories: Marker<'a> = "additionalDirectories",
-        optional resume: Marker<'a> = "resume",
-        optional close: Marker<'a> = "close",
+        optional list: EmptyObject<'a> = "list",
+        optional delete: EmptyObject<'a> = "delete",
+        optional additional_directories: EmptyObject<'a> = "additionalDirectories",
+        optional resume: EmptyObject<'a> = "resume",
+        optional close: EmptyObject<'a> = "close",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -127,7 +127,7 @@ object! {
 object! {
     /// Authentication methods that an agent has.
     AgentAuthCapabilities {
-        optional logout: Marker<'a> = "logout",
+        optional logout: EmptyObject<'a> = "logout",
         optional meta: Meta<'a> = "_meta",
     }
 }

@@ -8,7 +8,7 @@ mod terminal;
 mod types;
 mod update;
 
-pub use crate::shared::common::{EmptyResponse, EnvVariable, HttpHeader, Implementation, Marker};
+pub use crate::shared::common::{EmptyObject, EmptyResponse, EnvVariable, HttpHeader, Implementation};
 pub use crate::shared::content::{
     Annotations, AudioContent, BlobResourceContents, ContentBlock, EmbeddedResource,
     EmbeddedResourceResource, ImageContent, ResourceLink, Role, TextContent, TextResourceContents,

@@ -8,7 +8,7 @@ use crate::json::reader::Reader;
 use crate::macros::{object, union};
 use crate::shared::session::{SelectGroup, SelectOptions, SetConfigBoolean, SetConfigId};
 use crate::v2::{SessionConfigOptionCategory, SessionConfigSelectOption};
-use crate::{Meta, Revision, Text};
+use crate::{Meta, Text, WireFormat};
 
 union! {
     /// Something that the user can set for a session. An unknown kind is kept and not shown.
@@ -32,7 +32,7 @@ object! {
 }
 
 fn usable_choice(select: &SessionConfigSelect<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
-    if select.options.has_empty_list() && reader.revision() == Revision::Newest {
+    if select.options.has_empty_list() && reader.revision() == WireFormat::Newest {
         return reader.fault(start, Problem::Rule("at least one value to choose from".into()));
     }
     let values: Vec<&str> = select.options.iter().map(|option| &*option.value).collect();
@@ -75,8 +75,8 @@ object! {
     }
 }
 
-fn group_not_empty(schema: &mut Value, revision: Revision) {
-    if revision == Revision::Newest {
+fn group_not_empty(schema: &mut Value, revision: WireFormat) {
+    if revision == WireFormat::Newest {
         schema["properties"]["options"]["minItems"] = json!(1);
     }
 }
@@ -94,13 +94,13 @@ union! {
 
 /// Older senders leave the type of the value out.
 mod type_of_value {
-    use crate::Revision;
+    use crate::WireFormat;
     use crate::error::Read;
     use crate::json::reader::Reader;
     use crate::wire::Body;
 
-    pub(super) fn allowed(revision: Revision) -> bool {
-        revision == Revision::Any
+    pub(super) fn allowed(revision: WireFormat) -> bool {
+        revision == WireFormat::Any
     }
 
     pub(super) fn find(reader: &mut Reader<'_>, body: &mut Body) -> Read<Option<&'static str>> {
@@ -142,13 +142,13 @@ union! {
 
 /// The `spec` dialect has no tag here.
 mod command_by_default {
-    use crate::Revision;
+    use crate::WireFormat;
     use crate::error::Read;
     use crate::json::reader::Reader;
     use crate::wire::Body;
 
-    pub(super) fn allowed(revision: Revision) -> bool {
-        revision != Revision::Newest
+    pub(super) fn allowed(revision: WireFormat) -> bool {
+        revision != WireFormat::Newest
     }
 
     pub(super) fn find(reader: &mut Reader<'_>, _: &mut Body) -> Read<Option<&'static str>> {

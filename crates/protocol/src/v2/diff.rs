@@ -8,7 +8,7 @@ use crate::json::writer::Writer;
 use crate::macros::{object, open_enum, union};
 use crate::schema::{ObjectSchema, Presence, Schemas};
 use crate::wire::{Body, Object, Wire, read_optional};
-use crate::{AbsolutePath, Extra, Meta, Revision, Text};
+use crate::{AbsolutePath, Extra, Meta, Text, WireFormat};
 
 object! {
     /// Changes to files. The list of changes is what counts; the patch may cover only part of it.
@@ -139,7 +139,7 @@ impl<'a> Object<'a> for DiffPatch<'a> {
                     body.once(reader, &mut seen, 1, "text")?;
                     text = Some(reader.read_string()?);
                 }
-                "diff" if revision != Revision::Newest => {
+                "diff" if revision != WireFormat::Newest => {
                     body.once(reader, &mut seen, 2, "diff")?;
                     diff = Some(reader.read_string()?);
                 }
@@ -167,7 +167,7 @@ impl<'a> Object<'a> for DiffPatch<'a> {
             }
             (Some(text), None) | (None, Some(text)) => text,
             (None, None) => {
-                let key = if revision == Revision::Spec { "diff" } else { "text" };
+                let key = if revision == WireFormat::Spec { "diff" } else { "text" };
                 return reader.fault(body.start, Problem::Missing(key));
             }
         };
@@ -180,9 +180,9 @@ impl<'a> Object<'a> for DiffPatch<'a> {
         // A reader of a known dialect gets the text under its own key. One of unknown dialect gets both keys, and
         // where the sender gave two different texts, both as they came.
         let own_key = match writer.revision() {
-            Revision::Spec => Some("diff"),
-            Revision::Newest => Some("text"),
-            Revision::Any | Revision::V1 => None,
+            WireFormat::Spec => Some("diff"),
+            WireFormat::Newest => Some("text"),
+            WireFormat::Any | WireFormat::V1 => None,
         };
         let written = |key: &str| own_key.is_none_or(|own| own == key);
         for key in ["text", "diff"] {
@@ -231,9 +231,9 @@ impl<'a> Wire<'a> for DiffPatch<'a> {
             let format = DiffPatchFormat::schema(schemas);
             schema.field("format", Presence::Required, "How to read the text.", format);
             let (text, diff) = match revision {
-                Revision::Spec => (None, Some(Presence::Required)),
-                Revision::Newest => (Some(Presence::Required), None),
-                Revision::Any | Revision::V1 => (Some(Presence::NotNull), Some(Presence::NotNull)),
+                WireFormat::Spec => (None, Some(Presence::Required)),
+                WireFormat::Newest => (Some(Presence::Required), None),
+                WireFormat::Any | WireFormat::V1 => (Some(Presence::NotNull), Some(Presence::NotNull)),
             };
             for (key, presence) in [("text", text), ("diff", diff)] {
                 if let Some(presence) = presence {
@@ -244,7 +244,7 @@ impl<'a> Wire<'a> for DiffPatch<'a> {
                 schema.field("_meta", Presence::Nullable, "", Meta::schema(schemas));
             }
             let mut schema = schema.finish();
-            if revision == Revision::Any {
+            if revision == WireFormat::Any {
                 schema["anyOf"] = json!([{"required": ["text"]}, {"required": ["diff"]}]);
             }
             schema

@@ -1,7 +1,7 @@
 //! The handshake and authentication.
 
 use crate::macros::{object, union};
-use crate::v2::{EnvVariable, Implementation, Marker};
+use crate::v2::{EmptyObject, EnvVariable, Implementation};
 use crate::{Meta, Text};
 
 object! {
@@ -38,7 +38,7 @@ object! {
 object! {
     /// Ways of logging in that a client supports.
     ClientAuthCapabilities {
-        optional terminal: Marker<'a> = "terminal",
+        optional terminal: EmptyObject<'a> = "terminal",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -46,8 +46,8 @@ object! {
 object! {
     /// Ways of asking the user that a client supports.
     ElicitationCapabilities {
-        optional form: Marker<'a> = "form",
-        optional url: Marker<'a> = "url",
+        optional form: EmptyObject<'a> = "form",
+        optional url: EmptyObject<'a> = "url",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -57,7 +57,7 @@ object! {
     AgentCapabilities {
         /// Sessions at all: new, list, resume, close, prompt, cancel and update.
         optional session: SessionCapabilities<'a> = "session",
-        optional auth: Marker<'a> = "auth",
+        optional auth: EmptyObject<'a> = "auth",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -67,8 +67,8 @@ object! {
     SessionCapabilities {
         optional prompt: PromptCapabilities<'a> = "prompt",
         optional mcp: McpCapabilities<'a> = "mcp",
-        optional delete: Marker<'a> = "delete",
-        optional additional_directories: Marker<'a> = "additionalDirectories",
+        optional delete: EmptyObject<'a> = "delete",
+        optional additional_directories: EmptyObject<'a> = "additionalDirectories",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -76,9 +76,9 @@ object! {
 object! {
     /// Content that a prompt may hold, beside text and resource links.
     PromptCapabilities {
-        optional image: Marker<'a> = "image",
-        optional audio: Marker<'a> = "audio",
-        optional embedded_context: Marker<'a> = "embeddedContext",
+        optional image: EmptyObject<'a> = "image",
+        optional audio: EmptyObject<'a> = "audio",
+        optional embedded_context: EmptyObject<'a> = "embeddedContext",
         optional meta: Meta<'a> = "_meta",
     }
 }
@@ -86,8 +86,8 @@ object! {
 object! {
     /// Kinds of MCP servers that an agent can use.
     McpCapabilities {
-        optional stdio: Marker<'a> = "stdio",
-        optional http: Marker<'a> = "http",
+        optional stdio: EmptyObject<'a> = "stdio",
+        optional http: EmptyObject<'a> = "http",
         optional meta: Meta<'a> = "_meta",
     }
 }

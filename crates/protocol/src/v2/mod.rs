@@ -2,13 +2,13 @@
 //! dialect and stays in `extra` or in an `Unknown` variant when that one is read.
 //!
 //! ```
-//! use switchboard_protocol::{Field, Revision, Wire, v2};
+//! use switchboard_protocol::{Field, WireFormat, Wire, v2};
 //!
 //! let update = v2::ToolCallUpdate {
 //!     content: Field::Clear,
 //!     ..v2::ToolCallUpdate::new("c-7").title("Patch config").kind(v2::ToolKind::Edit)
 //! };
-//! let text = v2::SessionUpdate::from(update).encode(Revision::Spec);
+//! let text = v2::SessionUpdate::from(update).encode(WireFormat::Spec);
 //! assert_eq!(
 //!     text,
 //!     r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-7","title":"Patch config","kind":"edit","content":null}"#,
@@ -28,7 +28,7 @@ mod tool_call;
 mod types;
 mod update;
 
-pub use crate::shared::common::{EmptyResponse, EnvVariable, HttpHeader, Implementation, Marker};
+pub use crate::shared::common::{EmptyObject, EmptyResponse, EnvVariable, HttpHeader, Implementation};
 pub use crate::shared::content::{
     Annotations, AudioContent, BlobResourceContents, ContentBlock, EmbeddedResource,
     EmbeddedResourceResource, Icon, IconTheme, ImageContent, ResourceLink, Role, TextContent,

@@ -6,7 +6,7 @@ use crate::error::{Problem, Read};
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
 use crate::v2::{PermissionOption, ToolCallUpdate};
-use crate::{AbsolutePath, Meta, Revision, Text};
+use crate::{AbsolutePath, Meta, Text, WireFormat};
 
 object! {
     /// Asks the user to allow something. Title and description are words of the prompt alone and never change
@@ -39,7 +39,7 @@ fn some_unique_options(
     }
 }
 
-fn at_least_one_option(schema: &mut Value, _: Revision) {
+fn at_least_one_option(schema: &mut Value, _: WireFormat) {
     schema["properties"]["options"]["minItems"] = json!(1);
 }
 

@@ -6,9 +6,10 @@ use crate::error::{Problem, Read};
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
 use crate::v2::{
-    AvailableCommand, ContentBlock, EnvVariable, HttpHeader, Marker, SessionConfigOption, SessionReference,
+    AvailableCommand, ContentBlock, EmptyObject, EnvVariable, HttpHeader, SessionConfigOption,
+    SessionReference,
 };
-use crate::{AbsolutePath, Meta, Revision, Text};
+use crate::{AbsolutePath, Meta, Text, WireFormat};
 
 /// Closes a session.
 pub type CloseSessionRequest<'a> = SessionReference<'a>;
@@ -63,7 +64,7 @@ union! {
     /// A place in a session's history, itself included.
     ReplayFrom by "type" {
         /// All that the agent has kept.
-        Start(Marker<'a>) = "start",
+        Start(EmptyObject<'a>) = "start",
     }
 }
 
@@ -106,14 +107,14 @@ object! {
 }
 
 fn some_content(request: &PromptRequest<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
-    if request.prompt.is_empty() && reader.revision() == Revision::Newest {
+    if request.prompt.is_empty() && reader.revision() == WireFormat::Newest {
         return reader.fault(start, Problem::Rule("at least one block of content".into()));
     }
     Ok(())
 }
 
-fn content_not_empty(schema: &mut Value, revision: Revision) {
-    if revision == Revision::Newest {
+fn content_not_empty(schema: &mut Value, revision: WireFormat) {
+    if revision == WireFormat::Newest {
         schema["properties"]["prompt"]["minItems"] = json!(1);
     }
 }
@@ -127,14 +128,14 @@ object! {
 }
 
 fn id_in_newest(response: &PromptResponse<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
-    if response.message_id.is_none() && reader.revision() == Revision::Newest {
+    if response.message_id.is_none() && reader.revision() == WireFormat::Newest {
         return reader.fault(start, Problem::Missing("messageId"));
     }
     Ok(())
 }
 
-fn id_required_in_newest(schema: &mut Value, revision: Revision) {
-    if revision == Revision::Newest {
+fn id_required_in_newest(schema: &mut Value, revision: WireFormat) {
+    if revision == WireFormat::Newest {
         schema["required"] = json!(["messageId"]);
         let property = &mut schema["properties"]["messageId"];
         *property = property["anyOf"][0].take();

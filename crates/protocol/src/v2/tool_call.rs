@@ -1,7 +1,9 @@
 //! Tool calls: one update that creates or changes a call, and chunks that append to its content.
 
 use crate::macros::{object, union};
-use crate::v2::{Content, ContentBlock, Diff, Marker, Terminal, ToolCallLocation, ToolCallStatus, ToolKind};
+use crate::v2::{
+    Content, ContentBlock, Diff, EmptyObject, Terminal, ToolCallLocation, ToolCallStatus, ToolKind,
+};
 use crate::{Meta, Raw, Text};
 
 object! {
@@ -63,7 +65,7 @@ impl<'a> ToolCallContent<'a> {
 object! {
     /// Whether a tool call or a terminal can be cancelled by itself.
     CancelCapabilities {
-        optional cancel: Marker<'a> = "cancel",
+        optional cancel: EmptyObject<'a> = "cancel",
         optional meta: Meta<'a> = "_meta",
     }
 }

@@ -6,7 +6,7 @@ use crate::error::Read;
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
 use crate::v2::*;
-use crate::{Meta, Revision, Text};
+use crate::{Meta, Text, WireFormat};
 
 object! {
     /// One update of a session.
@@ -62,7 +62,7 @@ union! {
 fn no_unstable_plan(plan: &PlanUpdateContent<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
     match plan {
         PlanUpdateContent::Unknown(unknown)
-            if reader.revision() == Revision::Spec && matches!(&*unknown.tag, "file" | "markdown") =>
+            if reader.revision() == WireFormat::Spec && matches!(&*unknown.tag, "file" | "markdown") =>
         {
             let rule = format!("a kind of plan other than \"{}\", which is experimental", unknown.tag);
             reader.broken_rule(start, rule)
@@ -71,8 +71,8 @@ fn no_unstable_plan(plan: &PlanUpdateContent<'_>, reader: &mut Reader<'_>, start
     }
 }
 
-fn refuse_unstable_plans(schema: &mut Value, revision: Revision) {
-    if revision == Revision::Spec {
+fn refuse_unstable_plans(schema: &mut Value, revision: WireFormat) {
+    if revision == WireFormat::Spec {
         schema["not"] = json!({"properties": {"type": {"enum": ["file", "markdown"]}}});
     }
 }

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use switchboard_protocol::check::{Checker, Rules};
-use switchboard_protocol::{Field, Revision, Wire, v2, wire_type};
+use switchboard_protocol::{Field, Wire, WireFormat, v2, wire_type};
 
 /// The error that a text gives when read strictly as a type of the newest dialect.
 fn error(type_name: &str, text: &str) -> String {
-    match wire_type(type_name, Revision::Newest).unwrap().rewrite(text, Revision::Newest) {
+    match wire_type(type_name, WireFormat::Newest).unwrap().rewrite(text, WireFormat::Newest) {
         Ok(written) => panic!("accepted as {written}"),
         Err(error) => error.to_string(),
     }
@@ -15,8 +15,10 @@ fn error(type_name: &str, text: &str) -> String {
 
 /// What reading tolerantly leaves of a tool-call update, and what it reports.
 fn tolerated(text: &str) -> (String, Vec<String>) {
-    let (written, diagnostics) =
-        wire_type("ToolCallUpdate", Revision::Any).unwrap().rewrite_tolerant(text, Revision::Any).unwrap();
+    let (written, diagnostics) = wire_type("ToolCallUpdate", WireFormat::Any)
+        .unwrap()
+        .rewrite_tolerant(text, WireFormat::Any)
+        .unwrap();
     (written, diagnostics.iter().map(ToString::to_string).collect())
 }
 
@@ -137,8 +139,8 @@ fn texts_that_are_not_json_are_refused() {
     ];
     for text in texts {
         let update = format!(r#"{{"toolCallId":"c","rawInput":{text}}}"#);
-        assert!(v2::ToolCallUpdate::decode(&update, Revision::Any).is_err(), "{text}");
-        let tolerant = v2::ToolCallUpdate::decode_tolerant(&update, Revision::Any);
+        assert!(v2::ToolCallUpdate::decode(&update, WireFormat::Any).is_err(), "{text}");
+        let tolerant = v2::ToolCallUpdate::decode_tolerant(&update, WireFormat::Any);
         assert!(tolerant.is_err(), "what is not JSON is not tolerated: {text}");
         assert!(switchboard_protocol::Raw::parse(text).is_err(), "{text}");
     }
@@ -149,7 +151,7 @@ fn deep_nesting_is_an_error_and_not_a_crash() {
     for depth in [127, 200, 100_000] {
         let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         let text = format!(r#"{{"toolCallId":"c","rawInput":{nested}}}"#);
-        let outcome = v2::ToolCallUpdate::decode(&text, Revision::Any);
+        let outcome = v2::ToolCallUpdate::decode(&text, WireFormat::Any);
         assert_eq!(outcome.is_ok(), depth <= 127, "{depth}");
         if let Err(error) = outcome {
             assert!(error.to_string().contains("at most 128 levels"), "{error}");
@@ -176,7 +178,7 @@ fn many_unknown_keys_cost_time_in_proportion() {
         write!(text, r#","k{key}":0"#).unwrap();
     }
     text.push('}');
-    let update = v2::ToolCallUpdate::decode(&text, Revision::Any).unwrap();
+    let update = v2::ToolCallUpdate::decode(&text, WireFormat::Any).unwrap();
     assert_eq!(update.extra.iter().count(), 200_000);
 }
 
@@ -184,7 +186,7 @@ fn many_unknown_keys_cost_time_in_proportion() {
 fn many_malformed_items_give_a_bounded_report() {
     let items = vec!["{}"; 100_000].join(",");
     let text = format!(r#"{{"toolCallId":"c","locations":[{{"path":"/a"}},{items}]}}"#);
-    let (update, diagnostics) = v2::ToolCallUpdate::decode_tolerant(&text, Revision::Any).unwrap();
+    let (update, diagnostics) = v2::ToolCallUpdate::decode_tolerant(&text, WireFormat::Any).unwrap();
     assert_eq!(update.locations.value().unwrap().len(), 1);
     assert_eq!(diagnostics.len(), 101);
     assert_eq!(diagnostics[100].found, "99900 more");
@@ -211,7 +213,7 @@ fn tolerant_reading_leaves_out_what_is_malformed_and_says_so() {
 fn a_list_of_malformed_items_is_left_alone_and_never_cleared() {
     for content in [r#"[{"type":"diff"},{"no":"type"}]"#, "[null]", r#"{"type":"content"}"#] {
         let text = format!(r#"{{"toolCallId":"c","content":{content}}}"#);
-        let (update, diagnostics) = v2::ToolCallUpdate::decode_tolerant(&text, Revision::Any).unwrap();
+        let (update, diagnostics) = v2::ToolCallUpdate::decode_tolerant(&text, WireFormat::Any).unwrap();
         assert_eq!(update.content, Field::Keep, "{content}");
         assert!(!diagnostics.is_empty());
     }
@@ -221,7 +223,7 @@ fn a_list_of_malformed_items_is_left_alone_and_never_cleared() {
 fn tolerant_reading_keeps_permissions_strict() {
     let request = |options: &str, subject: &str| {
         let text = format!(r#"{{"sessionId":"s","title":"t","options":{options},"subject":{subject}}}"#);
-        v2::RequestPermissionRequest::decode_tolerant(&text, Revision::Any)
+        v2::RequestPermissionRequest::decode_tolerant(&text, WireFormat::Any)
             .map(|(request, _)| request.options.len())
     };
     let allow = r#"{"optionId":"a","name":"Allow","kind":"allow_once"}"#;
@@ -244,19 +246,19 @@ fn a_relative_path_is_kept_and_reported_when_reading_tolerantly() {
 fn paths_are_judged_alike_on_every_host() {
     for path in ["/", "/w/a", "C:\\\\w", "c:/w", "\\\\\\\\server\\\\share", "\\\\\\\\?\\\\C:\\\\x"] {
         let text = format!(r#"{{"path":"{path}"}}"#);
-        assert!(v2::ToolCallLocation::decode(&text, Revision::Any).is_ok(), "{path}");
+        assert!(v2::ToolCallLocation::decode(&text, WireFormat::Any).is_ok(), "{path}");
     }
     for path in
         ["", "a", "./a", "../a", "C:", "C:a", "1:/a", "\\\\a", "\\\\\\\\", "~/a", "file:///a", "/a\\u0000b"]
     {
         let text = format!(r#"{{"path":"{path}"}}"#);
-        assert!(v2::ToolCallLocation::decode(&text, Revision::Any).is_err(), "{path}");
+        assert!(v2::ToolCallLocation::decode(&text, WireFormat::Any).is_err(), "{path}");
     }
 }
 
 #[test]
 fn a_tag_is_found_wherever_it_stands_and_never_taken_from_elsewhere() {
-    let kind = |text: &str| match v2::SessionUpdate::decode(text, Revision::Any) {
+    let kind = |text: &str| match v2::SessionUpdate::decode(text, WireFormat::Any) {
         Ok(update) => update.tag().to_owned(),
         Err(error) => error.to_string(),
     };
@@ -277,7 +279,7 @@ fn a_tag_is_found_wherever_it_stands_and_never_taken_from_elsewhere() {
     let unknown = r#"{"n":1,"sessionUpdate":"_mine"}"#;
     assert_eq!(kind(unknown), "_mine");
     assert_eq!(
-        v2::SessionUpdate::decode(unknown, Revision::Any).unwrap().encode(Revision::Any),
+        v2::SessionUpdate::decode(unknown, WireFormat::Any).unwrap().encode(WireFormat::Any),
         r#"{"sessionUpdate":"_mine","n":1}"#
     );
 }
@@ -286,7 +288,7 @@ fn a_tag_is_found_wherever_it_stands_and_never_taken_from_elsewhere() {
 fn what_a_wrong_guess_of_the_tag_tolerated_is_told_once() {
     let text = r#"{"toolCallId":"c","locations":[{"path":5},{"path":"/a"}],"sessionUpdate":"tool_call_update",
         "rawOutput":{"sessionUpdate":"agent_message"}}"#;
-    let (update, diagnostics) = v2::SessionUpdate::decode_tolerant(text, Revision::Any).unwrap();
+    let (update, diagnostics) = v2::SessionUpdate::decode_tolerant(text, WireFormat::Any).unwrap();
     assert_eq!((update.tag(), diagnostics.len()), ("tool_call_update", 1));
 }
 
@@ -294,13 +296,13 @@ fn what_a_wrong_guess_of_the_tag_tolerated_is_told_once() {
 fn keys_are_known_in_any_order_spelled_with_escapes_and_between_spaces() {
     let expected = v2::ToolCallUpdate::decode(
         r#"{"toolCallId":"c","title":"T","kind":"read","status":"failed","rawInput":{}}"#,
-        Revision::Any,
+        WireFormat::Any,
     );
     for text in [
         r#"{"rawInput":{},"status":"failed","kind":"read","title":"T","toolCallId":"c"}"#,
         r#"{ "status" : "failed" ,"title" :"T", "rawInput":{},"kind":"read","toolCallId":"c" }"#,
         r#"{"tool\u0043allId":"c","titl\u0065":"T","kind":"read","rawInput":{},"status":"failed"}"#,
     ] {
-        assert_eq!(v2::ToolCallUpdate::decode(text, Revision::Any), expected, "{text}");
+        assert_eq!(v2::ToolCallUpdate::decode(text, WireFormat::Any), expected, "{text}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use switchboard_protocol::check::{Checker, Recorded, Rules};
-use switchboard_protocol::{Revision, Wire, WireType, v2, wire_type};
+use switchboard_protocol::{Wire, WireFormat, WireType, v2, wire_type};
 
 use crate::vectors::fixtures;
 
@@ -38,7 +38,7 @@ enum Kind {
 struct Example {
     place: String,
     kind: Kind,
-    revision: Revision,
+    revision: WireFormat,
     valid: bool,
     text: String,
 }
@@ -92,13 +92,13 @@ fn example(block: Block<'_>) -> Result<Option<Example>, String> {
         _ => return Err(format!("{place}: a block that is neither \"json\" nor \"text\"")),
     }
     let name = words.next().ok_or_else(|| format!("{place}: a JSON block that does not say what it is"))?;
-    let (mut revision, mut valid) = (Revision::Any, true);
+    let (mut revision, mut valid) = (WireFormat::Any, true);
     for word in words {
         match word {
-            "spec" => revision = Revision::Spec,
-            "newest" => revision = Revision::Newest,
-            "any" => revision = Revision::Any,
-            "v1" => revision = Revision::V1,
+            "spec" => revision = WireFormat::Spec,
+            "newest" => revision = WireFormat::Newest,
+            "any" => revision = WireFormat::Any,
+            "v1" => revision = WireFormat::V1,
             "invalid" => valid = false,
             _ => return Err(format!("{place}: unknown word \"{word}\"")),
         }
@@ -185,7 +185,7 @@ fn run_messages(example: &Example) -> Result<(), String> {
 }
 
 /// What messages and tool calls are after some updates, worked out by the rules in their plainest form.
-pub(crate) fn fold(updates: &[&str], revision: Revision) -> Result<Value, String> {
+pub(crate) fn fold(updates: &[&str], revision: WireFormat) -> Result<Value, String> {
     let (mut messages, mut tool_calls) = (Map::new(), Map::new());
     for text in updates {
         let decoded = v2::SessionUpdate::decode(text, revision).map_err(|error| error.to_string())?;
@@ -239,17 +239,17 @@ pub(crate) fn fold(updates: &[&str], revision: Revision) -> Result<Value, String
 fn apply_meta(
     stored: &mut Map<String, Value>,
     meta: Option<&Value>,
-    revision: Revision,
+    revision: WireFormat,
 ) -> Result<(), String> {
     match (meta, revision) {
         (None, _) => {}
-        (Some(Value::Object(meta)), Revision::Newest) => {
+        (Some(Value::Object(meta)), WireFormat::Newest) => {
             let merged = stored.entry("_meta").or_insert_with(|| json!({}));
             for (key, value) in meta {
                 set(merged.as_object_mut().unwrap(), key, Some(value).filter(|value| !value.is_null()));
             }
         }
-        (Some(Value::Object(_)), Revision::Spec) => set(stored, "_meta", meta),
+        (Some(Value::Object(_)), WireFormat::Spec) => set(stored, "_meta", meta),
         (Some(Value::Object(_)), _) => return Err("what \"_meta\" does depends on the dialect".to_owned()),
         (Some(_), _) => set(stored, "_meta", None),
     }
@@ -391,7 +391,7 @@ fn the_fold_of_the_examples_agrees_with_the_vectors() {
         if !expected.as_object().unwrap().keys().all(|key| key == "messages" || key == "toolCalls") {
             continue;
         }
-        let revision = if vector["revision"] == "seed" { Revision::Spec } else { Revision::Newest };
+        let revision = if vector["revision"] == "seed" { WireFormat::Spec } else { WireFormat::Newest };
         let updates: Vec<_> =
             vector["json"]["updates"].as_array().unwrap().iter().map(Value::to_string).collect();
         let updates: Vec<_> = updates.iter().map(String::as_str).collect();

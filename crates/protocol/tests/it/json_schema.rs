@@ -1,15 +1,15 @@
 //! The JSON Schema: committed as generated, and of the same opinion as the official one.
 
 use serde_json::json;
-use switchboard_protocol::{Revision, json_schema};
+use switchboard_protocol::{WireFormat, json_schema};
 
 use crate::vectors::{fixtures, vectors};
 
-const FILES: [(&str, &str, Revision); 4] = [
-    ("v1.json", "--protocol v1", Revision::V1),
-    ("v2-spec.json", "--dialect spec", Revision::Spec),
-    ("v2-newest.json", "--dialect newest", Revision::Newest),
-    ("v2.json", "--dialect any", Revision::Any),
+const FILES: [(&str, &str, WireFormat); 4] = [
+    ("v1.json", "--protocol v1", WireFormat::V1),
+    ("v2-spec.json", "--dialect spec", WireFormat::Spec),
+    ("v2-newest.json", "--dialect newest", WireFormat::Newest),
+    ("v2.json", "--dialect any", WireFormat::Any),
 ];
 
 #[test]

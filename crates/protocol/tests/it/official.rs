@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use switchboard_protocol::{Revision, json_schema, wire_type};
+use switchboard_protocol::{WireFormat, json_schema, wire_type};
 
 use crate::maker::Maker;
 use crate::vectors::vectors;
@@ -80,7 +80,7 @@ fn essence(value: &Value) -> Value {
     }
 }
 
-fn compare(types: &[(&str, Rewrite)], revision: Revision) {
+fn compare(types: &[(&str, Rewrite)], revision: WireFormat) {
     let schema = json_schema(revision);
     for (name, official) in types {
         let ours = wire_type(name, revision).unwrap();
@@ -109,21 +109,21 @@ fn compare(types: &[(&str, Rewrite)], revision: Revision) {
 
 #[test]
 fn version_2_means_the_same_to_both() {
-    compare(V2_TYPES, Revision::Newest);
+    compare(V2_TYPES, WireFormat::Newest);
 }
 
 #[test]
 fn version_1_means_the_same_to_both() {
-    compare(V1_TYPES, Revision::V1);
+    compare(V1_TYPES, WireFormat::V1);
 }
 
 #[test]
 fn whatever_the_official_crate_refuses_we_refuse_too() {
     for vector in vectors() {
         let types = match vector.revision {
-            Revision::Newest => V2_TYPES,
-            Revision::V1 => V1_TYPES,
-            Revision::Spec | Revision::Any => continue,
+            WireFormat::Newest => V2_TYPES,
+            WireFormat::V1 => V1_TYPES,
+            WireFormat::Spec | WireFormat::Any => continue,
         };
         if let Some((_, official)) = types.iter().find(|(name, _)| *name == vector.kind) {
             let text = vector.json.to_string();

@@ -4,11 +4,11 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
-use switchboard_protocol::{Revision, json_schema, wire_types};
+use switchboard_protocol::{WireFormat, json_schema, wire_types};
 
 use crate::maker::{Maker, ODD_VALUES};
 
-const REVISIONS: [Revision; 4] = [Revision::V1, Revision::Spec, Revision::Newest, Revision::Any];
+const REVISIONS: [WireFormat; 4] = [WireFormat::V1, WireFormat::Spec, WireFormat::Newest, WireFormat::Any];
 
 /// Rules between values that a generator made at random may break.
 fn broken_by_chance(error: &str) -> bool {
@@ -57,7 +57,7 @@ fn every_type_comes_out_as_it_went_in() {
                     );
                 }
                 // Written for both dialects, a patch has both keys and a command its tag, whatever came in.
-                if revision != Revision::Any && !once.contains("\"availableCommands\"") {
+                if revision != WireFormat::Any && !once.contains("\"availableCommands\"") {
                     let (before, after) =
                         (serde_json::from_str(&text).unwrap(), serde_json::from_str(&once).unwrap());
                     let tagged = wire_type.name.starts_with("AvailableCommand")
@@ -76,12 +76,12 @@ fn every_type_comes_out_as_it_went_in() {
 #[test]
 fn any_text_is_read_or_refused_without_panic() {
     let mut runner = TestRunner::new(Config { cases: 300, failure_persistence: None, ..Config::default() });
-    let schema = json_schema(Revision::Any);
+    let schema = json_schema(WireFormat::Any);
     let changes = (1..u64::MAX, any::<prop::sample::Index>(), "[\\x00-\\x7f]{0,3}|\u{e9}|\\\\u[dD]800");
     runner
         .run(&changes, |(seed, place, replacement)| {
             let mut maker = Maker::new(&schema, seed);
-            for wire_type in wire_types(Revision::Any) {
+            for wire_type in wire_types(WireFormat::Any) {
                 let mut text = maker.make(&schema["$defs"][wire_type.name], 0);
                 let mut place = place.index(text.len());
                 while !text.is_char_boundary(place) {

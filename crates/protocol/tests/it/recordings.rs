@@ -1,6 +1,6 @@
 //! Recorded traffic of real agents and clients: all of it is valid, or the fault is the peer's own.
 
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 use switchboard_protocol::check::{Checker, Rules};
 use switchboard_testkit::recordings;
 
@@ -52,9 +52,9 @@ const KNOWN_FAULTS: &[KnownFault] = &[
 ];
 
 /// Recordings of version 2 say so in their name; those that try several versions are judged as version 1.
-fn revision(name: &str) -> Revision {
+fn revision(name: &str) -> WireFormat {
     let is_v2 = name.contains("-v2") || name.starts_with("v2ref") || name.contains("python1rc3");
-    if is_v2 { Revision::Any } else { Revision::V1 }
+    if is_v2 { WireFormat::Any } else { WireFormat::V1 }
 }
 
 #[test]

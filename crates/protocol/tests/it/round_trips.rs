@@ -1,19 +1,19 @@
 //! What must come out as it went in: the three states of a field, unknown data, spellings.
 
 use serde_json::Value;
-use switchboard_protocol::{Field, Revision, Wire, v2, wire_type};
+use switchboard_protocol::{Field, Wire, WireFormat, v2, wire_type};
 
 use crate::vectors::vectors;
 
 /// Reads and writes a value that must not change at all.
-fn unchanged(type_name: &str, revision: Revision, text: &str) {
+fn unchanged(type_name: &str, revision: WireFormat, text: &str) {
     let written = wire_type(type_name, revision).unwrap().rewrite(text, revision).unwrap();
     assert_eq!(written, text, "{type_name} in {revision:?}");
 }
 
 #[test]
 fn three_states_of_each_field_survive() {
-    for revision in [Revision::Spec, Revision::Newest, Revision::Any] {
+    for revision in [WireFormat::Spec, WireFormat::Newest, WireFormat::Any] {
         for key in ["title", "kind", "status", "content", "locations", "rawInput", "rawOutput", "_meta"] {
             unchanged("ToolCallUpdate", revision, &format!(r#"{{"toolCallId":"c","{key}":null}}"#));
         }
@@ -30,15 +30,15 @@ fn three_states_of_each_field_survive() {
         unchanged("SessionInfoUpdate", revision, r#"{"title":null,"updatedAt":null,"_meta":null}"#);
     }
     for key in ["command", "cwd", "output", "exitStatus", "size", "capabilities", "_meta"] {
-        unchanged("TerminalUpdate", Revision::Newest, &format!(r#"{{"terminalId":"t","{key}":null}}"#));
+        unchanged("TerminalUpdate", WireFormat::Newest, &format!(r#"{{"terminalId":"t","{key}":null}}"#));
     }
     for key in ["name", "capabilities"] {
-        unchanged("ToolCallUpdate", Revision::Newest, &format!(r#"{{"toolCallId":"c","{key}":null}}"#));
+        unchanged("ToolCallUpdate", WireFormat::Newest, &format!(r#"{{"toolCallId":"c","{key}":null}}"#));
     }
-    unchanged("UsageUpdate", Revision::Newest, r#"{"used":1,"size":2,"cost":null}"#);
+    unchanged("UsageUpdate", WireFormat::Newest, r#"{"used":1,"size":2,"cost":null}"#);
     unchanged(
         "CompactionUpdate",
-        Revision::Newest,
+        WireFormat::Newest,
         r#"{"compactionId":"k","status":"failed","summary":null,"error":null}"#,
     );
 }
@@ -47,10 +47,14 @@ fn three_states_of_each_field_survive() {
 fn spellings_of_numbers_survive() {
     let digits = "9".repeat(400);
     for number in ["1.0", "1e3", "-0", "0.10", "12345678901234567890123", &digits] {
-        unchanged("ToolCallUpdate", Revision::Spec, &format!(r#"{{"toolCallId":"c","rawInput":{number}}}"#));
-        unchanged("ToolCallUpdate", Revision::Spec, &format!(r#"{{"toolCallId":"c","vendor":{number}}}"#));
-        unchanged("ToolCallContent", Revision::Spec, &format!(r#"{{"type":"_chart","data":[{number}]}}"#));
-        unchanged("Cost", Revision::Newest, &format!(r#"{{"amount":{number},"currency":"USD"}}"#));
+        unchanged(
+            "ToolCallUpdate",
+            WireFormat::Spec,
+            &format!(r#"{{"toolCallId":"c","rawInput":{number}}}"#),
+        );
+        unchanged("ToolCallUpdate", WireFormat::Spec, &format!(r#"{{"toolCallId":"c","vendor":{number}}}"#));
+        unchanged("ToolCallContent", WireFormat::Spec, &format!(r#"{{"type":"_chart","data":[{number}]}}"#));
+        unchanged("Cost", WireFormat::Newest, &format!(r#"{{"amount":{number},"currency":"USD"}}"#));
     }
 }
 
@@ -58,7 +62,7 @@ fn spellings_of_numbers_survive() {
 fn unknown_keys_survive_at_every_depth() {
     unchanged(
         "UpdateSessionNotification",
-        Revision::Spec,
+        WireFormat::Spec,
         concat!(
             r#"{"sessionId":"s","update":{"sessionUpdate":"tool_call_update","toolCallId":"c","#,
             r#""content":[{"type":"diff","changes":[{"operation":"move","oldPath":"/a","path":"/b","w":[1]}],"#,
@@ -70,11 +74,11 @@ fn unknown_keys_survive_at_every_depth() {
 #[test]
 fn keys_of_the_newest_dialect_are_unknown_but_kept_in_the_other() {
     let text = r#"{"toolCallId":"c","name":"read_file","capabilities":{"cancel":{}}}"#;
-    unchanged("ToolCallUpdate", Revision::Spec, text);
-    let update = v2::ToolCallUpdate::decode(text, Revision::Spec).unwrap();
+    unchanged("ToolCallUpdate", WireFormat::Spec, text);
+    let update = v2::ToolCallUpdate::decode(text, WireFormat::Spec).unwrap();
     assert!(update.name.is_keep());
     assert_eq!(update.extra.get("name").unwrap().as_str(), r#""read_file""#);
-    let update = v2::ToolCallUpdate::decode(text, Revision::Newest).unwrap();
+    let update = v2::ToolCallUpdate::decode(text, WireFormat::Newest).unwrap();
     assert_eq!(update.name, Field::Set("read_file".into()));
     assert!(update.extra.is_empty());
 }
@@ -82,10 +86,10 @@ fn keys_of_the_newest_dialect_are_unknown_but_kept_in_the_other() {
 #[test]
 fn a_patch_is_written_as_the_reader_of_each_dialect_wants_it() {
     let patch = v2::DiffPatch::git("diff --git /a /a\n");
-    assert_eq!(patch.encode(Revision::Spec), r#"{"format":"git_patch","diff":"diff --git /a /a\n"}"#);
-    assert_eq!(patch.encode(Revision::Newest), r#"{"format":"git_patch","text":"diff --git /a /a\n"}"#);
-    let both = patch.encode(Revision::Any);
-    for revision in [Revision::Spec, Revision::Newest, Revision::Any] {
+    assert_eq!(patch.encode(WireFormat::Spec), r#"{"format":"git_patch","diff":"diff --git /a /a\n"}"#);
+    assert_eq!(patch.encode(WireFormat::Newest), r#"{"format":"git_patch","text":"diff --git /a /a\n"}"#);
+    let both = patch.encode(WireFormat::Any);
+    for revision in [WireFormat::Spec, WireFormat::Newest, WireFormat::Any] {
         assert_eq!(v2::DiffPatch::decode(&both, revision).unwrap().text, patch.text);
     }
 }
@@ -93,21 +97,21 @@ fn a_patch_is_written_as_the_reader_of_each_dialect_wants_it() {
 #[test]
 fn of_two_patches_that_differ_none_is_lost() {
     let text = r#"{"format":"git_patch","text":"new","diff":"old"}"#;
-    let patch = v2::DiffPatch::decode(text, Revision::Any).unwrap();
+    let patch = v2::DiffPatch::decode(text, WireFormat::Any).unwrap();
     assert_eq!(patch.text, "new");
-    unchanged("DiffPatch", Revision::Any, text);
-    let spec = v2::DiffPatch::decode(text, Revision::Spec).unwrap();
+    unchanged("DiffPatch", WireFormat::Any, text);
+    let spec = v2::DiffPatch::decode(text, WireFormat::Spec).unwrap();
     assert_eq!(spec.text, "old");
-    assert_eq!(spec.encode(Revision::Spec), r#"{"format":"git_patch","diff":"old","text":"new"}"#);
+    assert_eq!(spec.encode(WireFormat::Spec), r#"{"format":"git_patch","diff":"old","text":"new"}"#);
     // What was shown is what is passed on.
-    assert_eq!(patch.encode(Revision::Spec), r#"{"format":"git_patch","diff":"new"}"#);
-    assert_eq!(spec.encode(Revision::Newest), r#"{"format":"git_patch","text":"old"}"#);
+    assert_eq!(patch.encode(WireFormat::Spec), r#"{"format":"git_patch","diff":"new"}"#);
+    assert_eq!(spec.encode(WireFormat::Newest), r#"{"format":"git_patch","text":"old"}"#);
 }
 
 /// Only `null` under a key where it means the same as no key may be gone; in version 1 that is every key.
 #[test]
 fn valid_vectors_come_out_as_they_went_in() {
-    for vector in vectors().iter().filter(|vector| vector.valid && vector.revision != Revision::V1) {
+    for vector in vectors().iter().filter(|vector| vector.valid && vector.revision != WireFormat::V1) {
         let text = vector.json.to_string();
         let written =
             wire_type(&vector.kind, vector.revision).unwrap().rewrite(&text, vector.revision).unwrap();

@@ -6,7 +6,7 @@
 //! `unknown` where version 2 must read the value as one that it does not know.
 
 use serde_json::Value;
-use switchboard_protocol::{Revision, UnknownVariant, Wire, v2, wire_type};
+use switchboard_protocol::{UnknownVariant, Wire, WireFormat, v2, wire_type};
 
 use crate::documentation::fold;
 use crate::vectors::fixtures;
@@ -30,10 +30,10 @@ fn the_examples_of_the_specification_get_their_verdicts() {
 
 fn run(example: &Value) -> Result<(), String> {
     let revision = match example["revision"].as_str() {
-        Some("v1") => Revision::V1,
-        Some("spec") => Revision::Spec,
-        Some("newest") => Revision::Newest,
-        Some("any") => Revision::Any,
+        Some("v1") => WireFormat::V1,
+        Some("spec") => WireFormat::Spec,
+        Some("newest") => WireFormat::Newest,
+        Some("any") => WireFormat::Any,
         other => return Err(format!("no revision {other:?}")),
     };
     let name = example["type"].as_str().unwrap();
@@ -62,7 +62,7 @@ fn run(example: &Value) -> Result<(), String> {
 }
 
 /// Whether a value is read as a variant that the library does not know, and is kept whole.
-fn is_unknown(name: &str, text: &str, revision: Revision) -> bool {
+fn is_unknown(name: &str, text: &str, revision: WireFormat) -> bool {
     use v2::{DiffChange, SessionUpdate, ToolCallContent};
     let unknown: Option<UnknownVariant<'_>> = match name {
         "SessionUpdate" => match SessionUpdate::decode(text, revision) {

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
-use switchboard_protocol::{Revision, wire_type};
+use switchboard_protocol::{WireFormat, wire_type};
 
 pub(crate) struct Vector {
     pub(crate) name: String,
-    pub(crate) revision: Revision,
+    pub(crate) revision: WireFormat,
     pub(crate) kind: String,
     pub(crate) json: Value,
     pub(crate) valid: bool,
@@ -32,9 +32,9 @@ pub(crate) fn vectors() -> Vec<Vector> {
             vectors.push(Vector {
                 name: format!("{file}/{}", value["name"].as_str().unwrap()),
                 revision: match value["revision"].as_str().unwrap() {
-                    "seed" => Revision::Spec,
-                    "latest" => Revision::Newest,
-                    "v1" => Revision::V1,
+                    "seed" => WireFormat::Spec,
+                    "latest" => WireFormat::Newest,
+                    "v1" => WireFormat::V1,
                     other => panic!("unknown revision {other}"),
                 },
                 kind: value["kind"].as_str().unwrap().to_owned(),
@@ -73,9 +73,9 @@ fn every_vector_gets_its_verdict() {
 #[test]
 fn what_is_valid_in_one_dialect_is_read_in_any() {
     let mut failures = Vec::new();
-    for vector in vectors().iter().filter(|vector| vector.valid && vector.revision != Revision::V1) {
+    for vector in vectors().iter().filter(|vector| vector.valid && vector.revision != WireFormat::V1) {
         let text = vector.json.to_string();
-        let outcome = wire_type(&vector.kind, Revision::Any).unwrap().rewrite(&text, Revision::Any);
+        let outcome = wire_type(&vector.kind, WireFormat::Any).unwrap().rewrite(&text, WireFormat::Any);
         // Two things that the older dialect does not know are known, and then malformed, in the newer one.
         let drifted = ["tool_call_content/terminal-missing-id-at-seed"];
         match outcome {
@@ -92,10 +92,10 @@ fn what_is_valid_in_one_dialect_is_read_in_any() {
 fn what_is_invalid_in_both_dialects_is_invalid_in_any() {
     let vectors = vectors();
     let mut failures = Vec::new();
-    for vector in vectors.iter().filter(|vector| !vector.valid && vector.revision == Revision::Spec) {
+    for vector in vectors.iter().filter(|vector| !vector.valid && vector.revision == WireFormat::Spec) {
         let text = vector.json.to_string();
-        let newest = wire_type(&vector.kind, Revision::Newest).unwrap().rewrite(&text, Revision::Newest);
-        let any = wire_type(&vector.kind, Revision::Any).unwrap().rewrite(&text, Revision::Any);
+        let newest = wire_type(&vector.kind, WireFormat::Newest).unwrap().rewrite(&text, WireFormat::Newest);
+        let any = wire_type(&vector.kind, WireFormat::Any).unwrap().rewrite(&text, WireFormat::Any);
         if newest.is_err() && any.is_ok() {
             failures.push(format!("{}: accepted {text}", vector.name));
         }

@@ -1,7 +1,7 @@
 //! The messages of a connection, of either side.
 
 use serde_json::{Value, json};
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 use switchboard_session::{Conversation, ConversationError, Moment, SessionError, Settlement, Side, Step};
 
 type Outcome = Result<Option<Step>, ConversationError>;
@@ -29,7 +29,7 @@ fn chosen(id: i64, option: &str) -> Value {
 
 #[test]
 fn sessions_are_kept_apart_and_in_order() {
-    let mut conversation = Conversation::new(Revision::Any);
+    let mut conversation = Conversation::new(WireFormat::Any);
     for (session, title) in [("b", "1"), ("a", "2"), ("b", "3")] {
         let info = json!({"sessionUpdate": "session_info_update", "title": title});
         agent(&mut conversation, update(session, info)).unwrap();
@@ -40,7 +40,7 @@ fn sessions_are_kept_apart_and_in_order() {
 
 #[test]
 fn ids_of_both_sides_are_separate() {
-    let mut conversation = Conversation::new(Revision::Any);
+    let mut conversation = Conversation::new(WireFormat::Any);
     let prompt = json!({"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": {"sessionId": "s", "prompt": []}});
     client(&mut conversation, prompt).unwrap();
     agent(&mut conversation, permission(1)).unwrap();
@@ -52,7 +52,7 @@ fn ids_of_both_sides_are_separate() {
 
 #[test]
 fn an_answer_that_was_not_offered_is_refused() {
-    let mut conversation = Conversation::new(Revision::Any);
+    let mut conversation = Conversation::new(WireFormat::Any);
     agent(&mut conversation, permission(1)).unwrap();
     let refused = client(&mut conversation, chosen(1, "z"));
     assert!(
@@ -81,7 +81,7 @@ fn either_side_can_cancel_and_a_late_answer_is_dropped() {
             Side::Client,
         ),
     ] {
-        let mut conversation = Conversation::new(Revision::Any);
+        let mut conversation = Conversation::new(WireFormat::Any);
         agent(&mut conversation, permission(1)).unwrap();
         conversation.read(&message.to_string(), Some(from), Moment(7)).unwrap();
         assert_eq!(client(&mut conversation, chosen(1, "y")), Ok(None));
@@ -93,7 +93,7 @@ fn either_side_can_cancel_and_a_late_answer_is_dropped() {
 
 #[test]
 fn the_sender_is_guessed_where_nobody_says_it() {
-    let mut conversation = Conversation::new(Revision::Any);
+    let mut conversation = Conversation::new(WireFormat::Any);
     for message in [permission(1), chosen(1, "y")] {
         conversation.read(&message.to_string(), None, Moment(0)).unwrap();
     }
@@ -105,7 +105,7 @@ fn a_resume_with_replay_ends_with_its_answer() {
     let message = |id: &str| json!({"sessionUpdate": "agent_message_chunk", "messageId": id, "content": {"type": "text", "text": "x"}});
     let resume = json!({"jsonrpc": "2.0", "id": 3, "method": "session/resume",
         "params": {"sessionId": "s", "cwd": "/w", "replayFrom": {"type": "start"}}});
-    let mut conversation = Conversation::new(Revision::Any);
+    let mut conversation = Conversation::new(WireFormat::Any);
     agent(&mut conversation, update("s", message("m1"))).unwrap();
     client(&mut conversation, resume.clone()).unwrap();
     agent(&mut conversation, update("s", message("m1"))).unwrap();
@@ -129,7 +129,7 @@ fn the_answer_to_a_prompt_tells_the_dialect() {
     for (answer, expected) in
         [(json!({}), json!({"b": 2})), (json!({"messageId": "u"}), json!({"a": 1, "b": 2}))]
     {
-        let mut conversation = Conversation::new(Revision::Any);
+        let mut conversation = Conversation::new(WireFormat::Any);
         let prompt = json!({"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": {"sessionId": "s", "prompt": []}});
         client(&mut conversation, prompt).unwrap();
         agent(&mut conversation, json!({"jsonrpc": "2.0", "id": 1, "result": answer})).unwrap();
@@ -143,7 +143,7 @@ fn the_answer_to_a_prompt_tells_the_dialect() {
 
 #[test]
 fn malformed_updates_change_nothing() {
-    let mut conversation = Conversation::new(Revision::Any);
+    let mut conversation = Conversation::new(WireFormat::Any);
     let bad = update("s", json!({"sessionUpdate": "tool_call_update", "title": "evil"}));
     assert!(matches!(agent(&mut conversation, bad), Err(ConversationError::Malformed(_))));
     assert_eq!(conversation.sessions().count(), 0);

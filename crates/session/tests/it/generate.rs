@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::Session;
 
 /// A source of small choices.
@@ -76,11 +76,11 @@ impl Choices<'_> {
         (0..length).map(|_| item(self)).collect()
     }
 
-    fn update(&mut self, dialect: Revision) -> Value {
+    fn update(&mut self, dialect: WireFormat) -> Value {
         let messages = ["user_message", "agent_message", "agent_thought"];
         let (message_id, call_id) = (self.pick(&["m1", "m2"]), self.pick(&["c1", "c2", "c3"]));
         let mut update = Map::new();
-        let kinds = if dialect == Revision::Spec { 11 } else { 15 };
+        let kinds = if dialect == WireFormat::Spec { 11 } else { 15 };
         let tag = match self.below(kinds) {
             0..3 => {
                 update.insert("messageId".into(), message_id.into());
@@ -181,12 +181,12 @@ impl Choices<'_> {
     }
 }
 
-pub(crate) fn dialects() -> impl Strategy<Value = Revision> {
-    prop::sample::select(vec![Revision::Spec, Revision::Newest, Revision::Any])
+pub(crate) fn dialects() -> impl Strategy<Value = WireFormat> {
+    prop::sample::select(vec![WireFormat::Spec, WireFormat::Newest, WireFormat::Any])
 }
 
 /// A dialect and updates in it.
-pub(crate) fn updates() -> impl Strategy<Value = (Revision, Vec<Value>)> {
+pub(crate) fn updates() -> impl Strategy<Value = (WireFormat, Vec<Value>)> {
     let bytes = prop::collection::vec(prop::collection::vec(any::<u8>(), 40), 0..60);
     (dialects(), bytes).prop_map(|(dialect, bytes)| {
         let update = |bytes: &Vec<u8>| Choices(bytes.iter()).update(dialect);
@@ -202,7 +202,7 @@ pub(crate) fn apply(session: &mut Session, update: &Value) -> switchboard_sessio
     session.apply(&update)
 }
 
-pub(crate) fn fold<'u>(dialect: Revision, updates: impl IntoIterator<Item = &'u Value>) -> Session {
+pub(crate) fn fold<'u>(dialect: WireFormat, updates: impl IntoIterator<Item = &'u Value>) -> Session {
     let mut session = Session::new(dialect);
     for update in updates {
         apply(&mut session, update);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 use switchboard_session::{Change, ContentChange, Session};
 
 use crate::generate::{apply, fold, json_of, updates};
@@ -142,7 +142,7 @@ proptest! {
     #[test]
     fn entries_rebuild_themselves_by_one_update((dialect, updates) in updates()) {
         let session = fold(dialect, &updates);
-        let mut copy = Session::new(Revision::Spec);
+        let mut copy = Session::new(WireFormat::Spec);
         for entry in session.entries() {
             copy.apply(&entry.to_update());
         }

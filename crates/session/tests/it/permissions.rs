@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Change, Moment, RequestEvent, Session, SessionError, Settlement, Side};
 
 use crate::generate::{apply, fold};
@@ -17,14 +17,14 @@ fn open(session: &mut Session, id: i64, subject: serde_json::Value) -> Vec<Chang
         ],
     });
     let text = request.to_string();
-    let request = v2::RequestPermissionRequest::decode(&text, Revision::Newest).unwrap();
+    let request = v2::RequestPermissionRequest::decode(&text, WireFormat::Newest).unwrap();
     session.open_permission(&id.into(), &request, Moment(10)).iter().cloned().collect()
 }
 
 #[test]
 fn a_tool_call_subject_patches_the_call_first_and_the_prompt_never_does() {
     let mut session = fold(
-        Revision::Newest,
+        WireFormat::Newest,
         &[json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Patch", "kind": "edit"})],
     );
     let subject =
@@ -50,7 +50,7 @@ fn a_tool_call_subject_patches_the_call_first_and_the_prompt_never_does() {
 
 #[test]
 fn several_are_open_at_once_and_settle_one_by_one() {
-    let mut session = Session::new(Revision::Newest);
+    let mut session = Session::new(WireFormat::Newest);
     for id in 1..=4 {
         open(&mut session, id, json!(null));
     }
@@ -77,12 +77,12 @@ fn several_are_open_at_once_and_settle_one_by_one() {
 
 #[test]
 fn only_an_offered_option_of_a_kind_that_allows_is_an_approval() {
-    let mut session = Session::new(Revision::Newest);
+    let mut session = Session::new(WireFormat::Newest);
     open(&mut session, 1, json!({"type": "_spaceship", "name": "x"}));
     let before = session.snapshot();
     let refused = session.answer_permission(&1.into(), "z", "user", Moment(1));
     assert!(matches!(refused, Err(SessionError::OptionNotOffered { .. })), "{refused:?}");
-    let unknown = v2::RequestPermissionOutcome::decode(r#"{"outcome":"granted"}"#, Revision::Any).unwrap();
+    let unknown = v2::RequestPermissionOutcome::decode(r#"{"outcome":"granted"}"#, WireFormat::Any).unwrap();
     let refused = session.settle_permission(&1.into(), &unknown, "user", Moment(1));
     assert!(matches!(refused, Err(SessionError::UnknownOutcome { .. })), "{refused:?}");
     let missing = session.answer_permission(&9.into(), "y", "user", Moment(1));
@@ -98,7 +98,7 @@ fn only_an_offered_option_of_a_kind_that_allows_is_an_approval() {
 
 #[test]
 fn an_id_used_again_is_a_new_question() {
-    let mut session = Session::new(Revision::Newest);
+    let mut session = Session::new(WireFormat::Newest);
     open(&mut session, 1, json!(null));
     session.answer_permission(&1.into(), "y", "user", Moment(1)).unwrap();
     open(&mut session, 1, json!(null));
@@ -110,13 +110,13 @@ fn an_id_used_again_is_a_new_question() {
 
 #[test]
 fn elicitations_are_asked_answered_and_completed() {
-    let mut session = Session::new(Revision::Newest);
+    let mut session = Session::new(WireFormat::Newest);
     let page = json!({"sessionId": "s", "mode": "url", "message": "Log in", "elicitationId": "e", "url": "https://x"});
     let text = page.to_string();
-    let request = v2::CreateElicitationRequest::decode(&text, Revision::Newest).unwrap();
+    let request = v2::CreateElicitationRequest::decode(&text, WireFormat::Newest).unwrap();
     session.open_elicitation(&1.into(), &request, Moment(1));
     session.open_elicitation(&2.into(), &request, Moment(2));
-    let accept = v2::CreateElicitationResponse::decode(r#"{"action":"accept"}"#, Revision::Newest).unwrap();
+    let accept = v2::CreateElicitationResponse::decode(r#"{"action":"accept"}"#, WireFormat::Newest).unwrap();
     session.answer_elicitation(&1.into(), &accept, "user", Moment(3)).unwrap();
     assert!(session.answer_elicitation(&1.into(), &accept, "user", Moment(4)).is_err());
     assert_eq!(session.complete_elicitation("e").len(), 1);
@@ -127,7 +127,7 @@ fn elicitations_are_asked_answered_and_completed() {
 
 #[test]
 fn requests_are_stored_and_restored() {
-    let mut session = Session::new(Revision::Newest);
+    let mut session = Session::new(WireFormat::Newest);
     for id in 1..=3 {
         open(&mut session, id, json!({"type": "command", "command": "ls", "cwd": "/w"}));
     }

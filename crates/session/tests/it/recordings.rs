@@ -1,6 +1,6 @@
 //! Recordings of real agents.
 
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 use switchboard_session::{Activity, Conversation, Moment, Session, Side};
 use switchboard_testkit::recordings;
 
@@ -20,7 +20,7 @@ fn is_version_2(lines: &[switchboard_testkit::Recorded]) -> bool {
 fn conversations_of_version_2_fold_without_a_diagnostic() {
     let mut folded = 0;
     for recording in recordings().iter().filter(|recording| is_version_2(&recording.lines)) {
-        let mut conversation = Conversation::new(Revision::Any);
+        let mut conversation = Conversation::new(WireFormat::Any);
         for line in &recording.lines {
             let from = if line.from_agent { Side::Agent } else { Side::Client };
             let outcome = conversation.read(&line.message, Some(from), Moment(0));

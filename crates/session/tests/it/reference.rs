@@ -1,7 +1,7 @@
 //! The protocol's rules once more, as naively as can be, on plain JSON.
 
 use serde_json::{Map, Value, json};
-use switchboard_protocol::{Base64, Revision};
+use switchboard_protocol::{Base64, WireFormat};
 
 pub(crate) struct Reference {
     merges: bool,
@@ -11,13 +11,13 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    pub(crate) fn new(dialect: Revision) -> Self {
+    pub(crate) fn new(dialect: WireFormat) -> Self {
         let session = json!({
             "sessionId": null, "state": "idle", "stopReason": null, "title": null, "entries": [],
             "permissions": [], "plans": [], "commands": [], "configOptions": [], "usage": null, "unknown": [],
         });
         let Value::Object(session) = session else { unreachable!() };
-        Reference { merges: dialect != Revision::Spec, session, plan_updates: Vec::new() }
+        Reference { merges: dialect != WireFormat::Spec, session, plan_updates: Vec::new() }
     }
 
     pub(crate) fn into_value(self) -> Value {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 use switchboard_session::{Change, EntryKind, Origin, Session};
 
 use crate::generate::{apply, fold, json_of, updates};
@@ -30,7 +30,7 @@ fn texts(session: &Session) -> Vec<String> {
 #[test]
 fn a_reopened_session_shows_everything_once() {
     let history = [message("user_message", "u1", "Hi"), message("agent_message", "a1", "Hello")];
-    let mut session = Session::new(Revision::Any);
+    let mut session = Session::new(WireFormat::Any);
     assert_eq!(replay(&mut session, &history), [Change::Replayed]);
     assert_eq!(texts(&session), ["Hi", "Hello"]);
     assert!(session.entries().all(|entry| entry.origin() == Origin::Replayed));
@@ -50,7 +50,7 @@ fn a_reopened_session_shows_everything_once() {
 
 #[test]
 fn the_present_state_stays_readable_until_the_replay_ends() {
-    let mut session = fold(Revision::Any, &[message("agent_message", "a1", "old")]);
+    let mut session = fold(WireFormat::Any, &[message("agent_message", "a1", "old")]);
     session.begin_replay();
     apply(&mut session, &message("agent_message", "a1", "new"));
     assert_eq!(texts(&session), ["old"]);
@@ -66,7 +66,7 @@ fn the_present_state_stays_readable_until_the_replay_ends() {
 fn without_ids_duplicates_are_known_by_kind_order_and_content() {
     let chunk = |id: &str, text: &str| json!({"sessionUpdate": "agent_message_chunk", "messageId": id, "content": {"type": "text", "text": text}});
     let mut session = fold(
-        Revision::Any,
+        WireFormat::Any,
         &[
             message("user_message", "u1", "yes"),
             chunk("a1", "Do"),
@@ -99,7 +99,7 @@ fn without_ids_duplicates_are_known_by_kind_order_and_content() {
 #[test]
 fn what_the_replay_lacks_stays() {
     let mut session = fold(
-        Revision::Any,
+        WireFormat::Any,
         &[
             message("user_message", "u1", "Hi"),
             message("agent_thought", "t1", "hm"),
@@ -126,7 +126,7 @@ fn titles_plans_and_states_are_taken_over_once() {
         json!({"sessionUpdate": "_vendor", "n": 1}),
         json!({"sessionUpdate": "state_update", "state": "idle"}),
     ];
-    let mut session = fold(Revision::Any, &[json!({"sessionUpdate": "_vendor", "n": 1})]);
+    let mut session = fold(WireFormat::Any, &[json!({"sessionUpdate": "_vendor", "n": 1})]);
     assert_eq!(replay(&mut session, &history).len(), 4);
     let json = json_of(&session);
     assert_eq!((json["title"].clone(), json["unknown"].as_array().unwrap().len()), (json!("T"), 2));

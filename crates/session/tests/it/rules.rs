@@ -1,7 +1,7 @@
 //! Rules that are worth a test of their own.
 
 use serde_json::json;
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 use switchboard_session::{Activity, EntryKind, Session};
 
 use crate::generate::{apply, fold, json_of};
@@ -10,7 +10,7 @@ use crate::generate::{apply, fold, json_of};
 fn late_chunks_go_to_their_message_wherever_it_stands() {
     let chunk = |id: &str, text: &str| json!({"sessionUpdate": "agent_message_chunk", "messageId": id, "content": {"type": "text", "text": text}});
     let session = fold(
-        Revision::Any,
+        WireFormat::Any,
         &[
             chunk("m1", "a"),
             chunk("m2", "x"),
@@ -26,7 +26,7 @@ fn late_chunks_go_to_their_message_wherever_it_stands() {
 #[test]
 fn chunk_metadata_stays_with_its_item() {
     let session = fold(
-        Revision::Any,
+        WireFormat::Any,
         &[
             json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "a"}}),
             json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "b"},
@@ -49,7 +49,7 @@ fn chunk_metadata_stays_with_its_item() {
 fn terminal_bytes_may_split_a_character_and_a_snapshot_replaces_them() {
     let chunk =
         |data: &str| json!({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": data});
-    let mut session = fold(Revision::Newest, &[chunk("ww=="), chunk("qQ==")]);
+    let mut session = fold(WireFormat::Newest, &[chunk("ww=="), chunk("qQ==")]);
     assert_eq!(session.terminal("t").unwrap().output().to_vec(), "é".as_bytes());
     apply(
         &mut session,
@@ -62,7 +62,7 @@ fn terminal_bytes_may_split_a_character_and_a_snapshot_replaces_them() {
 fn a_reference_to_a_terminal_resolves_when_the_terminal_comes() {
     let call = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c",
         "content": [{"type": "terminal", "terminalId": "t"}]});
-    let mut session = fold(Revision::Newest, &[call]);
+    let mut session = fold(WireFormat::Newest, &[call]);
     let ids: Vec<_> = session.tool_call("c").unwrap().terminal_ids().map(str::to_owned).collect();
     assert_eq!(ids, ["t"]);
     assert!(session.terminal("t").is_none());
@@ -73,7 +73,7 @@ fn a_reference_to_a_terminal_resolves_when_the_terminal_comes() {
 #[test]
 fn an_unknown_state_is_not_idle_and_a_repeated_one_is_no_second_completion() {
     let state = |state: &str| json!({"sessionUpdate": "state_update", "state": state});
-    let mut session = fold(Revision::Any, &[state("_dreaming")]);
+    let mut session = fold(WireFormat::Any, &[state("_dreaming")]);
     assert_eq!(session.activity(), Activity::Unknown);
     let idle = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"});
     assert!(!apply(&mut session, &idle).is_empty());
@@ -85,7 +85,7 @@ fn an_unknown_state_is_not_idle_and_a_repeated_one_is_no_second_completion() {
 #[test]
 fn a_redacted_message_keeps_its_place() {
     let session = fold(
-        Revision::Spec,
+        WireFormat::Spec,
         &[
             json!({"sessionUpdate": "agent_message", "messageId": "m1", "content": [{"type": "text", "text": "secret"}]}),
             json!({"sessionUpdate": "agent_message", "messageId": "m2"}),
@@ -100,7 +100,7 @@ fn a_redacted_message_keeps_its_place() {
 #[test]
 fn metadata_is_merged_while_the_dialect_is_unknown_and_replaced_once_it_is_known() {
     let meta = |meta| json!({"sessionUpdate": "agent_message", "messageId": "m", "_meta": meta});
-    let mut session = fold(Revision::Any, &[meta(json!({"a": 1})), meta(json!({"b": 2}))]);
+    let mut session = fold(WireFormat::Any, &[meta(json!({"a": 1})), meta(json!({"b": 2}))]);
     assert_eq!(json_of(&session)["entries"][0]["_meta"], json!({"a": 1, "b": 2}));
     session.peer_replaces_meta();
     apply(&mut session, &meta(json!({"c": 3})));
@@ -118,7 +118,7 @@ fn what_updates_bring_beside_plans_lists_and_output_is_kept() {
         json!({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": "WQ==", "_meta": {"a": 5}}),
         json!({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": "", "vendor": 5}),
     ];
-    let mut session = fold(Revision::Newest, &updates);
+    let mut session = fold(WireFormat::Newest, &updates);
     let json = json_of(&session);
     assert_eq!(json["planUpdates"], json!([{"planId": "p", "_meta": {"a": 1}, "vendor": 1}]));
     assert_eq!(json["plans"], json!([{"type": "items", "planId": "p", "entries": []}]));
@@ -142,7 +142,7 @@ fn what_updates_bring_beside_plans_lists_and_output_is_kept() {
 #[test]
 fn of_a_long_output_the_latest_bytes_are_kept_and_the_others_are_counted() {
     let chunk = |data: &str, n: u32| json!({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": data, "_meta": {"n": n}});
-    let mut session = Session::new(Revision::Newest);
+    let mut session = Session::new(WireFormat::Newest);
     session.limit_terminal_output(4);
     for (number, data) in ["YWJj", "ZGVm", "Z2g="].into_iter().enumerate() {
         apply(&mut session, &chunk(data, number as u32));
@@ -168,7 +168,7 @@ fn of_a_long_output_the_latest_bytes_are_kept_and_the_others_are_counted() {
 
 #[test]
 fn stored_sessions_of_other_versions_are_refused() {
-    let text = serde_json::to_string(&Session::new(Revision::Any)).unwrap();
+    let text = serde_json::to_string(&Session::new(WireFormat::Any)).unwrap();
     let other = text.replace(r#""version":1"#, r#""version":99"#);
     let error = serde_json::from_str::<Session>(&other).unwrap_err();
     assert!(error.to_string().contains("version 99"), "{error}");

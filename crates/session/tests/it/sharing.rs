@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::sync_channel;
 
-use switchboard_protocol::{Revision, v2};
+use switchboard_protocol::{WireFormat, v2};
 use switchboard_session::{EntryKind, Session, Snapshot};
 
 fn chunk(number: usize) -> v2::SessionUpdate<'static> {
@@ -39,7 +39,7 @@ fn a_snapshot_is_read_on_another_thread_while_updates_go_on() {
         }
         kept.len()
     });
-    let mut session = Session::new(Revision::Any);
+    let mut session = Session::new(WireFormat::Any);
     for number in 0..3000 {
         session.apply(&chunk(number));
         if number % 100 == 50 {

@@ -1,7 +1,7 @@
 //! The shared sequences: updates in order, and what they amount to.
 
 use serde_json::{Map, Value};
-use switchboard_protocol::{Base64, Revision, Wire, v2};
+use switchboard_protocol::{Base64, Wire, WireFormat, v2};
 use switchboard_session::Session;
 
 use crate::generate::json_of;
@@ -63,7 +63,7 @@ fn every_sequence_ends_as_it_should() {
     let sequences: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert!(sequences.len() > 30);
     for sequence in sequences {
-        let dialect = if sequence["revision"] == "seed" { Revision::Spec } else { Revision::Newest };
+        let dialect = if sequence["revision"] == "seed" { WireFormat::Spec } else { WireFormat::Newest };
         let mut session = Session::new(dialect);
         let mut rejected = 0;
         for update in sequence["json"]["updates"].as_array().unwrap() {

@@ -1,6 +1,6 @@
 //! Finding what was said.
 
-use switchboard_protocol::{Revision, Wire};
+use switchboard_protocol::{Wire, WireFormat};
 use switchboard_store::{About, Channel, Filter, Record, Search, StoreError, TextKind, Time};
 
 use crate::support::{chunk, records, scratch, update};
@@ -89,7 +89,7 @@ fn the_other_side_of_a_translation_is_kept_but_neither_folded_nor_found_nor_coun
         let state = scratch.store.state(&id, None).unwrap();
         let folded = state.conversation.session(Some("s-1")).unwrap();
         let texts: Vec<String> =
-            folded.entries().map(|entry| entry.to_update().encode(Revision::Any)).collect();
+            folded.entries().map(|entry| entry.to_update().encode(WireFormat::Any)).collect();
         assert!(texts.len() == 1 && !texts[0].contains("translated"), "{texts:?}");
         let statistics = scratch.store.statistics(&Filter::default()).unwrap();
         assert_eq!(statistics.agents.values().map(|share| share.records).collect::<Vec<_>>(), [2]);

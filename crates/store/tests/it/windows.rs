@@ -13,8 +13,8 @@ fn last_entries(conversation: &Conversation, count: usize) -> Vec<String> {
         .entries()
         .skip(skip)
         .map(|entry| {
-            use switchboard_protocol::{Revision, Wire};
-            entry.to_update().encode(Revision::Any)
+            use switchboard_protocol::{Wire, WireFormat};
+            entry.to_update().encode(WireFormat::Any)
         })
         .collect()
 }

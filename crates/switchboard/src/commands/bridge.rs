@@ -2,7 +2,7 @@
 
 mod history;
 mod host;
-mod way;
+mod outbound_queue;
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use switchboard_bridge::{
     Bridge, BridgeOptions, Dialect, Handled, Loss, Moment, Output, Severity, Side, Version,
 };
 use switchboard_protocol::rpc::{Message, RequestId};
-use switchboard_protocol::{Revision, Wire};
+use switchboard_protocol::{Wire, WireFormat};
 use switchboard_store::{About, Channel};
 use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Program, Spawned, StandardErrorLine,
@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 
 use self::history::{History, Step};
 use self::host::{LocalHost, TerminalEvent};
-use self::way::{Line, Way};
+use self::outbound_queue::{Line, OutboundQueue};
 use super::convert::PolicyArgument;
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
@@ -160,8 +160,8 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
     let service = Service {
         bridge: Bridge::with_host(options, Box::new(host)),
         start: Instant::now(),
-        to_client: Way::new(stdio::output()),
-        to_agent: Way::new(input),
+        to_client: OutboundQueue::new(stdio::output()),
+        to_agent: OutboundQueue::new(input),
         losses,
         record,
         history,
@@ -185,8 +185,8 @@ async fn pass_on_standard_error(child: Child) {
 struct Service {
     bridge: Bridge,
     start: Instant,
-    to_client: Way,
-    to_agent: Way,
+    to_client: OutboundQueue,
+    to_agent: OutboundQueue,
     losses: Option<File>,
     record: Option<Recorded>,
     history: Option<History>,
@@ -337,7 +337,7 @@ impl Service {
         }
         let Service { bridge, to_client, .. } = self;
         let room = to_client.room();
-        let passes = |line: &[u8]| bridge.lets_pass(Side::Agent, line);
+        let passes = |line: &[u8]| bridge.is_passthrough(Side::Agent, line);
         from_agent.ready_run(room, passes, |lines| to_client.push_run(lines)).is_some()
     }
 
@@ -357,7 +357,7 @@ impl Service {
         };
         if from == Side::Client
             && self.unanswered.len() < UNANSWERED
-            && let Ok(Message::Request(request)) = Message::decode(&line, Revision::Any)
+            && let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any)
         {
             self.unanswered.insert(request.id.into_owned());
         }
@@ -535,7 +535,7 @@ fn answered(line: &str) -> Option<RequestId<'_>> {
     if head.windows(8).any(|word| word == b"\"method\"") {
         return None;
     }
-    match Message::decode(line, Revision::Any) {
+    match Message::decode(line, WireFormat::Any) {
         Ok(Message::Response(response)) => Some(response.id),
         _ => None,
     }

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use switchboard_protocol::check::{Checker, Finding, Rules, Verdict};
-use switchboard_protocol::{Revision, WireType, wire_type, wire_types};
+use switchboard_protocol::{WireFormat, WireType, wire_type, wire_types};
 
 use crate::arguments::{InputArgument, RevisionArguments};
 use crate::lines::{Line, Lines, MAX_LINE};
@@ -103,7 +103,7 @@ fn write_report(output: &mut impl Write, line: u64, verdict: &Verdict) -> std::i
     output.write_all(b"\n")
 }
 
-fn find_type(name: &str, revision: Revision) -> Result<&'static WireType, CommandError> {
+fn find_type(name: &str, revision: WireFormat) -> Result<&'static WireType, CommandError> {
     if let Some(wire_type) = wire_type(name, revision) {
         return Ok(wire_type);
     }

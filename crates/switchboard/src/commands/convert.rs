@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use switchboard_bridge::{
     Error, Loss, Moment, Note, Policy, RecordingBridge, Severity, Side, Stateless, Version,
 };
-use switchboard_protocol::check::{Recorded, Sender};
+use switchboard_protocol::check::Recorded;
 
 use crate::arguments::{InputArgument, Protocol};
 use crate::lines::{Line, Lines, MAX_LINE};
@@ -204,10 +204,7 @@ impl Converter {
                 return Ok(());
             }
         };
-        let from = recorded.sender.map(|sender| match sender {
-            Sender::Client => Side::Client,
-            Sender::Agent => Side::Agent,
-        });
+        let from = recorded.sender;
         let time = recorded
             .wrapped
             .then(|| serde_json::from_str::<Envelope<'_>>(text).ok().and_then(|envelope| envelope.t))

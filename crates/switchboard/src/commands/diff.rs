@@ -11,7 +11,7 @@ use switchboard_diff::{
     GitComparison, PatchOptions, Problem, Renames, apply, build_from_files, build_from_git, build_from_trees,
     check, stat,
 };
-use switchboard_protocol::{Revision, Wire as _, v2};
+use switchboard_protocol::{Wire as _, WireFormat, v2};
 
 use crate::arguments::Dialect;
 use crate::outcome::{CommandError, Outcome, write_error};
@@ -263,11 +263,11 @@ fn run_check(file: &Path) -> Result<Outcome, CommandError> {
 /// Reads diff content, with or without its `type`. What is malformed and left out is said; a path that is
 /// not absolute is left to the check.
 fn decode_tolerant(text: &str) -> Result<(Diff, Vec<String>), String> {
-    let (diff, remarks) = match v2::ToolCallContent::decode_tolerant(text, Revision::Any) {
+    let (diff, remarks) = match v2::ToolCallContent::decode_tolerant(text, WireFormat::Any) {
         Ok((v2::ToolCallContent::Diff(diff), remarks)) => (*diff, remarks),
         Ok(_) => return Err("the content is not a diff".to_owned()),
         Err(_) if !has_type(text) => {
-            v2::Diff::decode_tolerant(text, Revision::Any).map_err(|error| error.to_string())?
+            v2::Diff::decode_tolerant(text, WireFormat::Any).map_err(|error| error.to_string())?
         }
         Err(error) => return Err(error.to_string()),
     };
@@ -278,13 +278,13 @@ fn decode_tolerant(text: &str) -> Result<(Diff, Vec<String>), String> {
 
 fn decode_strict(text: &str) -> Result<Diff, String> {
     let diff = if has_type(text) {
-        match v2::ToolCallContent::decode(text, Revision::Any) {
+        match v2::ToolCallContent::decode(text, WireFormat::Any) {
             Ok(v2::ToolCallContent::Diff(diff)) => *diff,
             Ok(_) => return Err("the content is not a diff".to_owned()),
             Err(error) => return Err(error.to_string()),
         }
     } else {
-        v2::Diff::decode(text, Revision::Any).map_err(|error| error.to_string())?
+        v2::Diff::decode(text, WireFormat::Any).map_err(|error| error.to_string())?
     };
     Ok(Diff::from(&diff))
 }

@@ -5,9 +5,9 @@ pub(crate) mod text;
 
 use std::io::{BufWriter, Write};
 
-use switchboard_protocol::check::{Recorded, Sender};
+use switchboard_protocol::check::Recorded;
 use switchboard_protocol::rpc::Frame;
-use switchboard_protocol::{DecodeError, Raw, Revision, Wire, v2};
+use switchboard_protocol::{DecodeError, Raw, Wire, WireFormat, v2};
 use switchboard_session::{Conversation, ConversationError, Moment, Side, Step};
 
 use crate::arguments::{Dialect, InputArgument};
@@ -100,13 +100,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 
 struct Fold {
     conversation: Conversation,
-    dialect: Revision,
+    dialect: WireFormat,
     /// Whether an agent said that it speaks version 1.
     is_version_1: bool,
 }
 
 impl Fold {
-    fn new(dialect: Revision) -> Self {
+    fn new(dialect: WireFormat) -> Self {
         Fold { conversation: Conversation::new(dialect), dialect, is_version_1: false }
     }
 
@@ -121,10 +121,7 @@ impl Fold {
 
     fn message(&mut self, text: &str) -> Result<Vec<Step>, ConversationError> {
         let recorded = Recorded::parse(text)?;
-        let from = recorded.sender.map(|sender| match sender {
-            Sender::Client => Side::Client,
-            Sender::Agent => Side::Agent,
-        });
+        let from = recorded.sender;
         let at = if recorded.wrapped { recorded_time(text)? } else { Moment::default() };
         if recorded.message.trim_start().starts_with('[') {
             return self.batch(recorded.message, from, at);

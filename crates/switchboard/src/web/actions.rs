@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 
 use super::app::App;
 use super::lists;
@@ -115,7 +115,7 @@ fn prompt_content(
         };
         let block = block.ok_or_else(|| format!("the agent does not take {name} ({mime})"))?;
         let block = block.to_string();
-        let block = v2::ContentBlock::decode(&block, Revision::Any)
+        let block = v2::ContentBlock::decode(&block, WireFormat::Any)
             .map_err(|reason| format!("{name} cannot be sent: {reason}"))?;
         content.push(block.into_owned());
     }
@@ -139,7 +139,7 @@ fn elicitation_response(
         Action::Decline => json!({"action": "decline"}),
         Action::Cancel => json!({"action": "cancel"}),
     };
-    v2::CreateElicitationResponse::decode(&response.to_string(), Revision::Any)
+    v2::CreateElicitationResponse::decode(&response.to_string(), WireFormat::Any)
         .map(Wire::into_owned)
         .map_err(|reason| format!("this cannot be sent: {reason}"))
 }
@@ -147,7 +147,7 @@ fn elicitation_response(
 async fn configure(live: &Live, session: String, id: String, value: Value) -> Result<Value, Failure> {
     let kind = if value.is_boolean() { "boolean" } else { "id" };
     let request = json!({"type": kind, "sessionId": session, "configId": id, "value": value}).to_string();
-    let request = v2::SetSessionConfigOptionRequest::decode(&request, Revision::Any)
+    let request = v2::SetSessionConfigOptionRequest::decode(&request, WireFormat::Any)
         .map_err(|reason| format!("this value cannot be set: {reason}"))?;
     live.agent
         .set_config_option(&request)

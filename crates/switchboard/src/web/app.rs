@@ -9,9 +9,9 @@ use switchboard_transport::Program;
 use tokio::sync::watch;
 
 use super::live::{Failure, Live};
+use super::live_recording::LiveRecording;
 use super::remembered::Remembered;
 use super::render::RenderCache;
-use super::room::Room;
 
 pub(crate) struct App {
     pub(crate) store: Store,
@@ -25,7 +25,7 @@ pub(crate) struct App {
     /// Held while the agent is being started, so that two tabs do not start two.
     starting: tokio::sync::Mutex<()>,
     agent_changed: watch::Sender<u64>,
-    rooms: Mutex<HashMap<String, Weak<Room>>>,
+    rooms: Mutex<HashMap<String, Weak<LiveRecording>>>,
 }
 
 /// How it stands with the agent.
@@ -109,13 +109,13 @@ impl App {
     }
 
     /// The recording with an id, live or from the store.
-    pub(crate) fn room(&self, id: &str) -> Result<Arc<Room>, Failure> {
+    pub(crate) fn room(&self, id: &str) -> Result<Arc<LiveRecording>, Failure> {
         let mut rooms = locked(&self.rooms);
         if let Some(room) = rooms.get(id).and_then(Weak::upgrade) {
             return Ok(room);
         }
         rooms.retain(|_, room| room.strong_count() > 0);
-        let room = Room::stored(id, &self.store).map_err(|error| error.to_string())?;
+        let room = LiveRecording::stored(id, &self.store).map_err(|error| error.to_string())?;
         rooms.insert(room.id.clone(), Arc::downgrade(&room));
         Ok(room)
     }

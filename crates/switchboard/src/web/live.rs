@@ -8,13 +8,13 @@ use switchboard_peer::{
     AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, PermissionQuestion,
 };
 use switchboard_protocol::rpc::RpcError;
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_store::{About, Channel, Store};
 use switchboard_transport::{Child, Program};
 use tokio::sync::watch;
 
+use super::live_recording::LiveRecording;
 use super::remembered::Remembered;
-use super::room::Room;
 use crate::recording::Recording;
 
 /// How long after it appeared a permission cannot be answered, so that nobody allows it by a click or a key that
@@ -29,7 +29,7 @@ enum Question {
 
 /// An agent that runs, and the recording of what it says.
 pub(crate) struct Live {
-    pub(crate) room: Arc<Room>,
+    pub(crate) room: Arc<LiveRecording>,
     pub(crate) agent: AgentHandle,
     /// The agent's name in the configuration, or its program.
     pub(crate) name: String,
@@ -70,13 +70,13 @@ impl Live {
         };
         let recording = Recording::into_store(store, &about).map_err(|error| error.to_string())?;
         let id = recording.id().ok_or("the store takes no recording")?;
-        let room = Room::live(&id, store);
+        let room = LiveRecording::live(&id, store);
         let listener = Arc::clone(&room);
         recording.heard_by(move |record| listener.push(record));
         let mut options = ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"));
         options.capabilities.elicitation = Some(v2::ElicitationCapabilities {
-            form: Some(v2::Marker::new()),
-            url: Some(v2::Marker::new()),
+            form: Some(v2::EmptyObject::new()),
+            url: Some(v2::EmptyObject::new()),
             ..v2::ElicitationCapabilities::new()
         });
         options.observer = Some(recording.observer());
@@ -133,12 +133,12 @@ impl Live {
             match event {
                 Event::Permission(question) => self.take_permission(question).await,
                 Event::Elicitation(question) => {
-                    let id = question.id().encode(Revision::Any);
+                    let id = question.id().encode(WireFormat::Any);
                     locked(&self.questions).insert(id, Question::Elicitation(question));
                     self.room.touch();
                 }
                 Event::Withdrawn { id } => {
-                    locked(&self.questions).remove(&id.encode(Revision::Any));
+                    locked(&self.questions).remove(&id.encode(WireFormat::Any));
                 }
                 Event::Anomaly(anomaly) => self.recording.record(Channel::Diagnostic, &anomaly.to_string()),
                 Event::TooManySessions => self.recording.record(
@@ -166,7 +166,7 @@ impl Live {
                 return;
             }
         }
-        let id = question.id().encode(Revision::Any);
+        let id = question.id().encode(WireFormat::Any);
         locked(&self.questions).insert(id, Question::Permission(question));
         self.room.touch();
     }
@@ -205,7 +205,7 @@ impl Live {
     /// Goes on with a session of earlier, with its history.
     pub(crate) async fn resume(&self, session: &str, folder: &Path) -> Result<(), Failure> {
         let mut request = v2::ResumeSessionRequest::new(session, folder.display().to_string());
-        request.replay_from = Some(v2::ReplayFrom::Start(v2::Marker::new()));
+        request.replay_from = Some(v2::ReplayFrom::Start(v2::EmptyObject::new()));
         // Before it answers, the agent may ask for something in it already.
         locked(&self.folders).insert(session.to_owned(), folder.to_owned());
         let response = self.agent.resume_session(&request).await;

@@ -2,13 +2,13 @@
 
 use maud::{Markup, html};
 use switchboard_peer::ElicitationQuestion;
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Activity, Moment, Session, Snapshot};
 
 use super::app::{AgentState, App};
 use super::live::Live;
+use super::live_recording::LiveRecording;
 use super::render;
-use super::room::Room;
 
 /// So many of the latest updates of unknown kinds are shown.
 const MOST_UNKNOWN: usize = 20;
@@ -16,7 +16,7 @@ const MOST_UNKNOWN: usize = 20;
 /// All pieces, by the name of the place that they go to.
 pub(crate) fn all(
     app: &App,
-    room: Option<&Room>,
+    room: Option<&LiveRecording>,
     live: Option<&Live>,
     session: &str,
     snapshot: Option<&Snapshot>,
@@ -43,7 +43,7 @@ pub(crate) fn all(
     panels
 }
 
-fn agent(app: &App, room: Option<&Room>, live: Option<&Live>) -> Markup {
+fn agent(app: &App, room: Option<&LiveRecording>, live: Option<&Live>) -> Markup {
     match live {
         Some(live) => {
             let description = live.agent.description();
@@ -89,8 +89,8 @@ fn activity(live: Option<&Live>, snapshot: Option<&Snapshot>) -> &'static str {
 }
 
 /// What is in the way, and what can be done about it.
-fn trouble(app: &App, room: Option<&Room>, live: Option<&Live>, session: &str) -> Markup {
-    let failure = room.and_then(Room::failure);
+fn trouble(app: &App, room: Option<&LiveRecording>, live: Option<&Live>, session: &str) -> Markup {
+    let failure = room.and_then(LiveRecording::failure);
     html! {
         @if let Some(failure) = failure { p { "The recording cannot be read on: " (render::visible(&failure)) } }
         @match (live.and_then(Live::ended), app.agent()) {
@@ -119,7 +119,7 @@ fn trouble(app: &App, room: Option<&Room>, live: Option<&Live>, session: &str) -
     }
 }
 
-fn project(room: &Room) -> Option<&str> {
+fn project(room: &LiveRecording) -> Option<&str> {
     room.about.project.as_deref()
 }
 
@@ -175,12 +175,12 @@ fn login(live: &Live, method: &v2::AuthMethod<'_>) -> Markup {
 /// What waits for an answer.
 fn questions(app: &App, live: Option<&Live>, snapshot: Option<&Snapshot>) -> Markup {
     let is_open = |id: &switchboard_protocol::rpc::RequestId<'_>| {
-        live.is_some_and(|live| live.is_open(&id.encode(Revision::Any)))
+        live.is_some_and(|live| live.is_open(&id.encode(WireFormat::Any)))
     };
     html! {
         @if let Some(snapshot) = snapshot {
             @for permission in snapshot.pending_permissions() {
-                section class="question" data-question=(permission.id().encode(Revision::Any))
+                section class="question" data-question=(permission.id().encode(WireFormat::Any))
                     data-open[is_open(permission.id())] {
                     @for part in render::permission(snapshot, permission, &app.cache) {
                         (maud::PreEscaped(&*part.html))
@@ -188,7 +188,7 @@ fn questions(app: &App, live: Option<&Live>, snapshot: Option<&Snapshot>) -> Mar
                 }
             }
             @for elicitation in snapshot.pending_elicitations() {
-                section class="question" data-question=(elicitation.id().encode(Revision::Any))
+                section class="question" data-question=(elicitation.id().encode(WireFormat::Any))
                     data-open[is_open(elicitation.id())] {
                     @for part in render::elicitation(elicitation) { (maud::PreEscaped(&*part.html)) }
                 }
@@ -196,7 +196,7 @@ fn questions(app: &App, live: Option<&Live>, snapshot: Option<&Snapshot>) -> Mar
         }
         @if let Some(live) = live {
             @for question in live.loose_elicitations() {
-                section class="question" data-question=(question.id().encode(Revision::Any)) data-open {
+                section class="question" data-question=(question.id().encode(WireFormat::Any)) data-open {
                     @for part in loose_elicitation(&question) { (maud::PreEscaped(&*part.html)) }
                 }
             }
@@ -206,7 +206,7 @@ fn questions(app: &App, live: Option<&Live>, snapshot: Option<&Snapshot>) -> Mar
 
 /// A request for data that belongs to no session, shown as in a session of its own.
 fn loose_elicitation(question: &ElicitationQuestion) -> Vec<render::Part> {
-    let mut session = Session::new(Revision::Any);
+    let mut session = Session::new(WireFormat::Any);
     session.open_elicitation(question.id(), question.request(), Moment(0));
     session.elicitation(question.id()).map(render::elicitation).unwrap_or_default()
 }
@@ -219,7 +219,7 @@ fn unknown(snapshot: &Snapshot) -> Markup {
             details class="raw" {
                 summary { (count) " updates of unknown kinds" }
                 @for update in snapshot.unknown().skip(count.saturating_sub(MOST_UNKNOWN)) {
-                    (render::json_block(&v2::SessionUpdate::Unknown(update.clone()).encode(Revision::Any)))
+                    (render::json_block(&v2::SessionUpdate::Unknown(update.clone()).encode(WireFormat::Any)))
                 }
             }
         }

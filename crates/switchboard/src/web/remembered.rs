@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_store::Time;
 
 /// How many choices are remembered; the oldest go.
@@ -131,7 +131,7 @@ impl Choice {
 /// What a permission is about, without what differs each time.
 fn subject(request: &v2::RequestPermissionRequest<'_>) -> String {
     let mut subject = request.subject.as_ref().map_or(serde_json::Value::Null, |subject| {
-        serde_json::from_str(&subject.encode(Revision::Spec)).unwrap_or_default()
+        serde_json::from_str(&subject.encode(WireFormat::Spec)).unwrap_or_default()
     });
     let forget = |object: Option<&mut serde_json::Value>| {
         if let Some(object) = object.and_then(serde_json::Value::as_object_mut) {
@@ -160,7 +160,7 @@ mod tests {
                 {"optionId": "n", "name": "No", "kind": "reject_once"},
             ],
         });
-        v2::RequestPermissionRequest::decode(&text.to_string(), Revision::Newest).unwrap().into_owned()
+        v2::RequestPermissionRequest::decode(&text.to_string(), WireFormat::Newest).unwrap().into_owned()
     }
 
     #[test]

@@ -227,7 +227,7 @@ impl Tab {
         let session = (!self.view.session.is_empty()).then_some(&*self.view.session);
         let snapshot = match conversation.session(session) {
             Some(session) => session.snapshot(),
-            None => switchboard_session::Session::new(switchboard_protocol::Revision::Any).snapshot(),
+            None => switchboard_session::Session::new(switchboard_protocol::WireFormat::Any).snapshot(),
         };
         self.view.set_at(Some((rows, snapshot)));
         Ok(Value::Null)

@@ -7,15 +7,15 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use switchboard_protocol::{Revision, Wire};
+use switchboard_protocol::{Wire, WireFormat};
 use switchboard_session::{Elicitation, EntryKind, Permission, Session, Snapshot, Terminal, ToolCall};
 
 use super::app::App;
 use super::live::Live;
+use super::live_recording::LiveRecording;
 use super::panels;
 use super::render::{self, Part};
 use super::request::Filter;
-use super::room::Room;
 use super::wire::WireView;
 
 /// How many entries a tab may have in sight.
@@ -75,7 +75,7 @@ struct Seen {
 
 /// What one tab looks at.
 pub(crate) struct View {
-    pub(crate) room: Option<Arc<Room>>,
+    pub(crate) room: Option<Arc<LiveRecording>>,
     pub(crate) session: String,
     at: Option<(usize, Snapshot)>,
     /// Whether the tab has been shown the end of a recording that was not read yet.
@@ -108,7 +108,7 @@ impl View {
     }
 
     /// Looks at something else.
-    pub(crate) fn look(&mut self, room: Option<Arc<Room>>, session: String) {
+    pub(crate) fn look(&mut self, room: Option<Arc<LiveRecording>>, session: String) {
         (self.room, self.session) = (room, session);
         self.window = 0..0;
         self.at = None;
@@ -325,7 +325,7 @@ impl Asked<'_> {
             }
             Asked::Elicitation(elicitation) => (elicitation.id(), render::elicitation(elicitation)),
         };
-        let prefix = hash(&id.encode(Revision::Any));
+        let prefix = hash(&id.encode(WireFormat::Any));
         parts.into_iter().map(move |part| Part { key: format!("asked-{prefix:x}-{}", part.key), ..part })
     }
 }
@@ -348,11 +348,11 @@ mod tests {
     fn a_frame_has_what_changed_and_the_end_of_a_long_recording_gives_way_to_the_whole() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
-        let room = Room::live("r", &store);
+        let room = LiveRecording::live("r", &store);
         for message in 0..50 {
             room.push(&Record::new(Channel::ToClient, chunk(message)));
         }
-        let mut end = Conversation::new(Revision::Any);
+        let mut end = Conversation::new(WireFormat::Any);
         end.read(&chunk(49), Some(Side::Agent), Moment(0)).unwrap();
         *room.preview() = Some(end);
         let (program, folder) = (Program::new("true"), folder.path().to_owned());

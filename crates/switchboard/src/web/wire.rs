@@ -10,11 +10,11 @@ use switchboard_session::{Change, ContentChange, FieldChange, Moment, RequestEve
 use switchboard_store::Channel;
 
 use super::excerpt::excerpt;
+use super::live_recording::LiveRecording;
+use super::message_log::{Folded, MessageLog, Row, Shape, fold, sender};
 use super::names::Names;
 use super::render;
 use super::request::Filter;
-use super::room::Room;
-use super::trace::{Folded, Row, Shape, Trace, fold, sender};
 use super::view::hash;
 
 /// How many messages a tab may have in sight.
@@ -131,7 +131,7 @@ impl WireView {
     }
 
     /// What the tab must be told, if anything.
-    pub(crate) fn frame(&mut self, room: &Room, session: &str) -> Option<Box<RawValue>> {
+    pub(crate) fn frame(&mut self, room: &LiveRecording, session: &str) -> Option<Box<RawValue>> {
         self.extend(room, session);
         let places = self.places();
         let wanted: Vec<usize> = self.rows[places.clone()].iter().map(|row| *row as usize).collect();
@@ -159,7 +159,7 @@ impl WireView {
     }
 
     /// Takes in rows that have come since.
-    fn extend(&mut self, room: &Room, session: &str) {
+    fn extend(&mut self, room: &LiveRecording, session: &str) {
         let trace = room.trace();
         let end = trace.rows().len();
         let numbers = self.numbers(trace.names());
@@ -225,7 +225,7 @@ impl WireView {
             && self.entry_rows.as_ref().is_none_or(|rows| rows.contains(&(number as u32)))
     }
 
-    fn read_excerpts(&mut self, room: &Room, wanted: &[usize]) {
+    fn read_excerpts(&mut self, room: &LiveRecording, wanted: &[usize]) {
         if self.excerpts.len() > MAX_EXCERPTS {
             self.excerpts.clear();
         }
@@ -244,7 +244,7 @@ impl WireView {
         }
     }
 
-    fn wire_row(&self, trace: &Trace, number: usize) -> Option<WireRow> {
+    fn wire_row(&self, trace: &MessageLog, number: usize) -> Option<WireRow> {
         let row = trace.rows().get(number)?;
         let (direction, other) = direction(row.channel);
         let began = trace.rows().first()?.time;
@@ -284,7 +284,7 @@ fn shape(row: &Row) -> &'static str {
     }
 }
 
-fn name(trace: &Trace, row: &Row) -> String {
+fn name(trace: &MessageLog, row: &Row) -> String {
     let names = trace.names();
     match (row.kind, row.method) {
         (0, 0) => shape(row).to_owned(),
@@ -293,13 +293,13 @@ fn name(trace: &Trace, row: &Row) -> String {
     }
 }
 
-fn latency(trace: &Trace, row: &Row) -> Option<i64> {
+fn latency(trace: &MessageLog, row: &Row) -> Option<i64> {
     let partner = trace.rows().get(row.partner()?)?;
     Some((row.time - partner.time).abs())
 }
 
 /// What there is to filter by: methods, kinds of updates, sessions.
-fn choices(trace: &Trace) -> [Vec<String>; 3] {
+fn choices(trace: &MessageLog) -> [Vec<String>; 3] {
     trace.used_names().map(|numbers| {
         let words = numbers.iter().map(|&number| trace.names().word(number).to_owned());
         let mut words: Vec<String> = words.take(MAX_CHOICES).collect();
@@ -309,7 +309,7 @@ fn choices(trace: &Trace) -> [Vec<String>; 3] {
 }
 
 /// One message in full, with its partner and what it changed.
-pub(crate) fn message(room: &Room, number: usize) -> Option<Markup> {
+pub(crate) fn message(room: &LiveRecording, number: usize) -> Option<Markup> {
     let text = room.texts(number..number + 1).into_iter().next().map(|(_, text)| text)?;
     let changed = changes_of(room, number, &text);
     let trace = room.trace();
@@ -360,7 +360,7 @@ pub(crate) fn message(room: &Room, number: usize) -> Option<Markup> {
 }
 
 /// What a message changed in its session, in words.
-fn changes_of(room: &Room, number: usize, text: &str) -> Vec<String> {
+fn changes_of(room: &LiveRecording, number: usize, text: &str) -> Vec<String> {
     let (channel, time, is_translated) = {
         let trace = room.trace();
         let Some(row) = trace.rows().get(number) else { return Vec::new() };

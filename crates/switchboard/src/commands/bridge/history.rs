@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use memchr::memmem;
 use serde_json::{Value, json};
 use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Raw, Revision, Wire};
+use switchboard_protocol::{Raw, Wire, WireFormat};
 use switchboard_store::{Channel, Filter, Item, Store, Summary};
 
 use crate::recording::Recording;
@@ -89,7 +89,7 @@ fn changed(object: &Raw<'_>, without: &[&str], with: Option<(&str, &Value)>) -> 
 }
 
 fn answer(id: RequestId<'static>, result: Raw<'static>) -> Step {
-    Step::FromAgent(Message::response(id, Ok(result)).encode(Revision::Any))
+    Step::FromAgent(Message::response(id, Ok(result)).encode(WireFormat::Any))
 }
 
 impl History {
@@ -107,11 +107,11 @@ impl History {
         if self.renamed.is_empty() && !METHODS.iter().any(has) {
             return None;
         }
-        match Message::decode(line, Revision::Any).ok()?.into_owned() {
+        match Message::decode(line, WireFormat::Any).ok()?.into_owned() {
             Message::Request(request) => self.request(request),
             Message::Notification(mut notification) => {
                 notification.params = Some(self.renamed(notification.params.as_ref()?, true)?);
-                Some(vec![Step::ToAgent(Message::Notification(notification).encode(Revision::Any))])
+                Some(vec![Step::ToAgent(Message::Notification(notification).encode(WireFormat::Any))])
             }
             Message::Response(_) => None,
         }
@@ -122,8 +122,8 @@ impl History {
         if self.asked.is_empty() && self.renamed.is_empty() {
             return None;
         }
-        let pass = |message: Message<'_>| Some(vec![Step::FromAgent(message.encode(Revision::Any))]);
-        match Message::decode(line, Revision::Any).ok()?.into_owned() {
+        let pass = |message: Message<'_>| Some(vec![Step::FromAgent(message.encode(WireFormat::Any))]);
+        match Message::decode(line, WireFormat::Any).ok()?.into_owned() {
             Message::Response(response) => self.response(response),
             Message::Notification(mut notification) => {
                 notification.params = Some(self.renamed(notification.params.as_ref()?, false)?);
@@ -179,12 +179,12 @@ impl History {
                     let message = format!("neither the agent nor the store knows the session {session}");
                     let error = RpcError::new(codes::RESOURCE_NOT_FOUND, message);
                     let refusal = Message::response(request.id, Err(error));
-                    vec![Step::FromAgent(refusal.encode(Revision::Any))]
+                    vec![Step::FromAgent(refusal.encode(WireFormat::Any))]
                 }))
             }
             _ => {
                 request.params = Some(self.renamed(params?, true)?);
-                Some(vec![Step::ToAgent(Message::Request(request).encode(Revision::Any))])
+                Some(vec![Step::ToAgent(Message::Request(request).encode(WireFormat::Any))])
             }
         }
     }
@@ -211,7 +211,7 @@ impl History {
         };
         self.asked.insert(request.id.clone(), Asked::Instead { session, is_new, lines });
         let instead = Message::request(request.id.clone(), method, params);
-        Some(vec![Step::ToAgent(instead.encode(Revision::Any))])
+        Some(vec![Step::ToAgent(instead.encode(WireFormat::Any))])
     }
 
     /// What the client gets for an old session.

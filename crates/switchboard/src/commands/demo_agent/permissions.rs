@@ -2,7 +2,7 @@
 
 use switchboard_diff::{BuildOptions, build_from_bytes};
 use switchboard_peer::{Decision, Turn, diff_content};
-use switchboard_protocol::{Extra, Field, Raw, Revision, UnknownVariant, Wire, v2};
+use switchboard_protocol::{Extra, Field, Raw, UnknownVariant, Wire, WireFormat, v2};
 
 use super::edits::Folder;
 use super::{END, Failure, Played};
@@ -109,7 +109,7 @@ pub(super) async fn form(turn: &Turn) -> Played {
         turn.say("Your client cannot show forms.").await?;
         return Ok(END);
     }
-    let schema = v2::ElicitationSchema::decode(FORM, Revision::Any).map_err(Failure::from)?;
+    let schema = v2::ElicitationSchema::decode(FORM, WireFormat::Any).map_err(Failure::from)?;
     let mut form = v2::ElicitationFormMode::new("Who are you?", schema);
     form.session_id = Some(turn.session().id().into());
     say_data(turn, &v2::CreateElicitationRequest::Form(form)).await
@@ -131,7 +131,7 @@ pub(super) async fn page(turn: &Turn) -> Played {
 async fn say_data(turn: &Turn, request: &v2::CreateElicitationRequest<'_>) -> Played {
     let answer = turn.elicit(request).await?;
     let words = match &answer {
-        v2::CreateElicitationResponse::Accept(_) => format!("You sent {}.", answer.encode(Revision::Any)),
+        v2::CreateElicitationResponse::Accept(_) => format!("You sent {}.", answer.encode(WireFormat::Any)),
         v2::CreateElicitationResponse::Decline(_) => "You would rather not say.".to_owned(),
         _ => "No answer.".to_owned(),
     };

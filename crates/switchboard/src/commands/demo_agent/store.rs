@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 
 /// A folder with a file a session.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Store {
         let text = std::fs::read_to_string(self.path(id)?).ok()?;
         let mut lines = text.lines();
         let cwd: String = serde_json::from_str(lines.next()?).ok()?;
-        let read = |line: &str| v2::SessionUpdate::decode(line, Revision::Any).map(Wire::into_owned).ok();
+        let read = |line: &str| v2::SessionUpdate::decode(line, WireFormat::Any).map(Wire::into_owned).ok();
         Some((cwd, lines.filter_map(read).collect()))
     }
 
@@ -41,7 +41,7 @@ impl Store {
         let mut text = serde_json::Value::from(cwd).to_string();
         for update in history {
             text.push('\n');
-            update.encode_into(&mut text, Revision::Any);
+            update.encode_into(&mut text, WireFormat::Any);
         }
         text.push('\n');
         std::fs::create_dir_all(&self.0)?;

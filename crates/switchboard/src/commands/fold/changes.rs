@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Revision, Wire};
+use switchboard_protocol::{Wire, WireFormat};
 use switchboard_session::{
     Change, ContentChange, Conversation, EntryChange, FieldChange, RequestEvent, Session, Step,
 };
@@ -85,5 +85,5 @@ fn event_name(event: RequestEvent) -> &'static str {
 }
 
 fn id_json(id: &RequestId<'_>) -> Value {
-    serde_json::from_str(&id.encode(Revision::Any)).unwrap_or_default()
+    serde_json::from_str(&id.encode(WireFormat::Any)).unwrap_or_default()
 }

@@ -77,8 +77,8 @@ async fn run(mut task: Task) -> Result<Outcome, CommandError> {
     };
     if can_ask() {
         options.capabilities.elicitation = Some(v2::ElicitationCapabilities {
-            form: Some(v2::Marker::new()),
-            url: Some(v2::Marker::new()),
+            form: Some(v2::EmptyObject::new()),
+            url: Some(v2::EmptyObject::new()),
             ..v2::ElicitationCapabilities::new()
         });
     }

@@ -109,7 +109,7 @@ impl Form {
     /// Takes a line that the user typed.
     pub(super) fn take(&mut self, line: &str) -> Typed {
         let line = line.trim();
-        let marker = v2::Marker::new;
+        let marker = v2::EmptyObject::new;
         match line {
             DECLINE => return Typed::Done(Box::new(v2::CreateElicitationResponse::Decline(marker()))),
             CANCEL => return Typed::Done(Box::new(v2::CreateElicitationResponse::Cancel(marker()))),
@@ -414,13 +414,13 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switchboard_protocol::{Revision, Wire};
+    use switchboard_protocol::{Wire, WireFormat};
 
     fn form(properties: &Value, required: &[&str]) -> Form {
         let request = json!({"mode": "form", "sessionId": "s", "message": "Who?",
             "requestedSchema": {"type": "object", "properties": properties, "required": required}});
         let text = request.to_string();
-        let request = v2::CreateElicitationRequest::decode(&text, Revision::Any).unwrap();
+        let request = v2::CreateElicitationRequest::decode(&text, WireFormat::Any).unwrap();
         Form::of(&request.into_owned()).unwrap()
     }
 
@@ -431,7 +431,7 @@ mod tests {
             Typed::Wrong(reason) => format!("({reason})"),
             Typed::Next => panic!("there is one field"),
             Typed::Done(answer) => {
-                let answer: Value = serde_json::from_str(&answer.encode(Revision::Any)).unwrap();
+                let answer: Value = serde_json::from_str(&answer.encode(WireFormat::Any)).unwrap();
                 match (&answer["action"], answer["content"].get("f")) {
                     (action, _) if action != "accept" => action.as_str().unwrap().to_owned(),
                     (_, Some(value)) => value.to_string(),
@@ -523,7 +523,7 @@ mod tests {
             r#"{{"mode":"form","sessionId":"s","message":"Who?","requestedSchema":
                 {{"type":"object","properties":{properties},"required":["name"]}}}}"#
         );
-        let request = v2::CreateElicitationRequest::decode(&request, Revision::Any).unwrap();
+        let request = v2::CreateElicitationRequest::decode(&request, WireFormat::Any).unwrap();
         let mut form = Form::of(&request.into_owned()).unwrap();
         let first = form.prompt(Style::PLAIN);
         assert!(first.starts_with("? Who?\n") && !first.contains('\u{1b}'), "{first}");
@@ -534,14 +534,14 @@ mod tests {
         let last = "tags (numbers with commas between, or none, empty for no answer)\n  [1] a\n  [2] b\n";
         assert_eq!(form.prompt(Style::PLAIN), last);
         let Typed::Done(answer) = form.take("") else { panic!() };
-        assert_eq!(answer.encode(Revision::Any), r#"{"action":"accept","content":{"name":"Ann","age":3}}"#);
+        assert_eq!(answer.encode(WireFormat::Any), r#"{"action":"accept","content":{"name":"Ann","age":3}}"#);
     }
 
     #[test]
     fn a_web_page_is_shown_and_gone_to_only_on_a_yes() {
         let text = "{\"mode\":\"url\",\"sessionId\":\"s\",\"message\":\"Log in\",\"elicitationId\":\"e\",
             \"url\":\"https://a.b/\u{202e}c\"}";
-        let request = v2::CreateElicitationRequest::decode(text, Revision::Any).unwrap().into_owned();
+        let request = v2::CreateElicitationRequest::decode(text, WireFormat::Any).unwrap().into_owned();
         for (line, expected) in [("yes", "accept"), ("n", "decline"), ("/cancel", "cancel")] {
             let mut form = Form::of(&request).unwrap();
             let prompt = form.prompt(Style::PLAIN);

@@ -82,7 +82,7 @@ pub(super) fn chosen<'q>(
 
 /// Shows a question on standard error, for formats that keep standard output to themselves.
 pub(super) fn ask_on_error(question: &PermissionQuestion) -> io::Result<()> {
-    let session = Session::new(switchboard_protocol::Revision::Any);
+    let session = Session::new(switchboard_protocol::WireFormat::Any);
     eprint!("{}> ", entry_text::question(&session, question.request(), Style::PLAIN));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use switchboard_peer::{PermissionQuestion, Update};
-use switchboard_protocol::{Revision, Wire};
+use switchboard_protocol::{Wire, WireFormat};
 use switchboard_session::{EntryKind, Session};
 
 use super::form::Form;
@@ -39,7 +39,7 @@ pub(super) struct JsonView;
 impl View for JsonView {
     fn update(&mut self, _session: &Session, update: &Update) -> io::Result<()> {
         let Some(update) = update.read() else { return Ok(()) };
-        let mut line = update.encode(Revision::Any);
+        let mut line = update.encode(WireFormat::Any);
         // A raw line break can only be white space between tokens.
         if line.contains(['\n', '\r']) {
             line = line.replace(['\n', '\r'], " ");

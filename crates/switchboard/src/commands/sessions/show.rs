@@ -1,7 +1,7 @@
 use std::io::{BufWriter, Write};
 use std::time::Duration;
 
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 use switchboard_session::{Conversation, Moment, Side};
 use switchboard_store::{Channel, Item, Record, Store, StoreError, Summary};
 
@@ -96,7 +96,7 @@ fn version_1(
     let end = arguments.at.unwrap_or(u64::MAX);
     let mut outcome = Outcome::Fine;
     let mut translation = Translation::new();
-    let mut conversation = Conversation::new(Revision::Any);
+    let mut conversation = Conversation::new(WireFormat::Any);
     let mut fold = |records: Vec<Record>| {
         for record in records {
             let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };

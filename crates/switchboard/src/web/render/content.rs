@@ -1,7 +1,7 @@
 //! Content that is more than plain text: pictures, sound, resources, and what nobody here knows.
 
 use maud::{Markup, html};
-use switchboard_protocol::{Base64, ByteSize, Revision, Wire, v2};
+use switchboard_protocol::{Base64, ByteSize, Wire, WireFormat, v2};
 
 use super::markdown::is_safe_link;
 use super::text::{cut, prose, size, visible, visible_line};
@@ -50,7 +50,7 @@ fn block(key: &str, block: &v2::ContentBlock<'_>) -> Markup {
             }
         },
         v2::ContentBlock::Unknown(unknown) => {
-            self::unknown("content", &unknown.tag, &block.encode(Revision::Any))
+            self::unknown("content", &unknown.tag, &block.encode(WireFormat::Any))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the agent wants to know from the user.
 
 use maud::{Markup, html};
-use switchboard_protocol::{Map, Number, Revision, Wire, v2};
+use switchboard_protocol::{Map, Number, Wire, WireFormat, v2};
 use switchboard_session::{Elicitation, Settlement};
 
 use super::markdown::is_safe_link;
@@ -54,7 +54,7 @@ pub(crate) fn elicitation(elicitation: &Elicitation) -> Vec<Part> {
         v2::CreateElicitationRequest::Form(form) => fields(&form.requested_schema),
         v2::CreateElicitationRequest::Url(url) => page(&url.url),
         v2::CreateElicitationRequest::Unknown(unknown) => {
-            content::unknown("kind of question", &unknown.tag, &request.encode(Revision::Any))
+            content::unknown("kind of question", &unknown.tag, &request.encode(WireFormat::Any))
         }
     };
     let is_known = request.as_unknown().is_none();
@@ -150,7 +150,7 @@ fn field(name: &str, schema: &v2::ElicitationPropertySchema<'_>, required: bool)
         },
         Schema::Array(schema) => several(&field, schema),
         Schema::Unknown(unknown) => {
-            content::unknown("kind of field", &unknown.tag, &schema.encode(Revision::Any))
+            content::unknown("kind of field", &unknown.tag, &schema.encode(WireFormat::Any))
         }
     };
     let heading = html! {
@@ -241,7 +241,7 @@ fn several(field: &Field<'_>, schema: &v2::MultiSelectPropertySchema<'_>) -> Mar
                 }
             }
             @if let v2::MultiSelectItems::Unknown(unknown) = &schema.items {
-                (content::unknown("choice", &unknown.tag, &schema.items.encode(Revision::Any)))
+                (content::unknown("choice", &unknown.tag, &schema.items.encode(WireFormat::Any)))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What stands beside the transcript: state, plan, usage, options, commands, notices.
 
 use maud::{Markup, html};
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Activity, Snapshot};
 
 use super::text::{prose, visible_line};
@@ -61,7 +61,7 @@ pub(crate) fn plans(snapshot: &Snapshot) -> Markup {
             @match plan.content() {
                 v2::PlanUpdateContent::Items(items) => (steps(&items.entries)),
                 v2::PlanUpdateContent::Unknown(unknown) => {
-                    (content::unknown("plan", &unknown.tag, &plan.content().encode(Revision::Any)))
+                    (content::unknown("plan", &unknown.tag, &plan.content().encode(WireFormat::Any)))
                 },
             }
         }
@@ -141,7 +141,7 @@ pub(crate) fn config_options(snapshot: &Snapshot) -> Markup {
                     " " span { (visible_line(&boolean.name)) }
                 },
                 v2::SessionConfigOption::Unknown(unknown) => {
-                    (json::folded(&plain_line(&unknown.text("name").unwrap_or_default()), "unknown", &option.encode(Revision::Any)))
+                    (json::folded(&plain_line(&unknown.text("name").unwrap_or_default()), "unknown", &option.encode(WireFormat::Any)))
                 },
             }
         }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Permission, Settlement, Side, Snapshot};
 
 use super::text::{prose, survives, visible, visible_line};
@@ -43,7 +43,7 @@ pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, cache: &R
 
 /// The id of a request as the page gives it back: as JSON.
 pub(super) fn request_id(id: &RequestId<'_>) -> String {
-    id.encode(Revision::Any)
+    id.encode(WireFormat::Any)
 }
 
 fn settled(permission: &Permission) -> Markup {
@@ -81,7 +81,7 @@ pub(super) fn cancelled_by(side: Side) -> &'static str {
 fn subject(snapshot: &Snapshot, permission: &Permission, cache: &RenderCache) -> Vec<Part> {
     let Some(subject) = permission.subject() else { return Vec::new() };
     let generic = |tag: &str| {
-        let json = subject.encode(Revision::Any);
+        let json = subject.encode(WireFormat::Any);
         let html = html! { div.p.block data-part="subject" { (content::unknown("subject", tag, &json)) } };
         vec![Part::new("subject", html)]
     };

@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn long_output_begins_with_a_whole_line_that_stays_for_a_while() {
-        let mut session = switchboard_session::Session::new(switchboard_protocol::Revision::Any);
+        let mut session = switchboard_session::Session::new(switchboard_protocol::WireFormat::Any);
         let mut starts = Vec::new();
         for number in 0..30_000 {
             let data = switchboard_protocol::Base64::from_bytes(format!("line {number}\n").as_bytes());

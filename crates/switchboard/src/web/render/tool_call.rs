@@ -1,7 +1,7 @@
 //! Tool calls as cards.
 
 use maud::{Markup, html};
-use switchboard_protocol::{LineNumber, Revision, Wire, v2};
+use switchboard_protocol::{LineNumber, Wire, WireFormat, v2};
 use switchboard_session::{Snapshot, ToolCall};
 
 use super::message::earlier_part;
@@ -73,7 +73,7 @@ fn item(snapshot: &Snapshot, key: &str, item: &v2::ToolCallContent<'static>, cac
             ),
         },
         v2::ToolCallContent::Unknown(unknown) => cache.part(key, ("unknown", item), || {
-            let json = item.encode(Revision::Any);
+            let json = item.encode(WireFormat::Any);
             html! { div.p.block data-part=(key) { (content::unknown("content", &unknown.tag, &json)) } }
         }),
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use switchboard_protocol::{Revision, Wire, v2};
+use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_transport::Program;
 
 use crate::commands::run::conversation::{self, Prompt, Task};
@@ -55,7 +55,8 @@ fn prompts(script: &Script) -> (Vec<Vec<Prompt>>, VecDeque<Option<String>>) {
         for step in &session.steps {
             match &step.action {
                 Action::AwaitPrompt { prompt: Some(prompt), .. } => {
-                    if let Ok(blocks) = Vec::<v2::ContentBlock<'_>>::decode(prompt.as_str(), Revision::Any) {
+                    if let Ok(blocks) = Vec::<v2::ContentBlock<'_>>::decode(prompt.as_str(), WireFormat::Any)
+                    {
                         prompts.push(blocks.into_iter().map(Wire::into_owned).collect());
                     }
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Raw, Revision, Wire};
+use switchboard_protocol::{Raw, Wire, WireFormat};
 
 use crate::script::{Action, Outcome, Script, SessionScript, update_line, wants_history};
 
@@ -52,7 +52,7 @@ impl Player {
 
     /// Takes a line of the client.
     pub(super) fn take(&mut self, line: &str, now: Duration) {
-        match Message::decode(line, Revision::Any).map(Wire::into_owned) {
+        match Message::decode(line, WireFormat::Any).map(Wire::into_owned) {
             Ok(Message::Request(request)) => self.request(request, now),
             Ok(Message::Notification(notification)) => self.notification(&notification),
             Ok(Message::Response(response)) => self.response(&response),
@@ -134,7 +134,7 @@ impl Player {
                 if let Some(state) = state(notification) {
                     playing.is_running = state != "idle";
                 }
-                self.ready.push_back(Message::Notification(notification.clone()).encode(Revision::Any));
+                self.ready.push_back(Message::Notification(notification.clone()).encode(WireFormat::Any));
             }
             Action::Ask { question, request } => {
                 self.asked += 1;
@@ -142,12 +142,12 @@ impl Player {
                 self.questions.insert(id.clone(), (session, *question));
                 playing.questions.insert(*question, id.clone());
                 let request = Request { id, ..request.clone() };
-                self.ready.push_back(Message::Request(request).encode(Revision::Any));
+                self.ready.push_back(Message::Request(request).encode(WireFormat::Any));
             }
             Action::Withdraw { question } => {
                 if let Some(id) = playing.questions.get(question).filter(|id| self.questions.contains_key(id))
                 {
-                    let id = id.encode(Revision::Any);
+                    let id = id.encode(WireFormat::Any);
                     self.ready.push_back(format!(
                         r#"{{"jsonrpc":"2.0","method":"$/cancel_request","params":{{"requestId":{id}}}}}"#
                     ));
@@ -189,7 +189,7 @@ impl Player {
                 self.ready.push_back(answer(request.id, introduction));
                 let greetings = std::mem::take(&mut self.script.greetings);
                 let greetings = greetings.into_iter().map(Message::Notification);
-                self.ready.extend(greetings.map(|greeting| greeting.encode(Revision::Any)));
+                self.ready.extend(greetings.map(|greeting| greeting.encode(WireFormat::Any)));
             }
             ("session/new", _) => {
                 let unopened =
@@ -349,7 +349,7 @@ impl Player {
 }
 
 fn answer(id: RequestId<'static>, outcome: Outcome) -> String {
-    Message::response(id, outcome).encode(Revision::Any)
+    Message::response(id, outcome).encode(WireFormat::Any)
 }
 
 /// For recordings without a handshake.
@@ -429,15 +429,15 @@ mod tests {
         let mut reader = Reader::default();
         for (from_agent, message) in messages {
             let channel = if *from_agent { Channel::ToClient } else { Channel::ToAgent };
-            reader.take(&switchboard_store::Record::new(channel, message.encode(Revision::Any)));
+            reader.take(&switchboard_store::Record::new(channel, message.encode(WireFormat::Any)));
         }
         let mut player = Player::new(reader.finish(), 1, None);
         let (mut said, mut answers) = (Vec::new(), 0);
         for (_, message) in messages.iter().filter(|(from_agent, _)| !from_agent) {
             let Message::Request(request) = message else { continue };
-            player.take(&Message::Request(request.clone()).encode(Revision::Any), Duration::ZERO);
+            player.take(&Message::Request(request.clone()).encode(WireFormat::Any), Duration::ZERO);
             while let Some(line) = player.next(Duration::ZERO) {
-                match Message::decode(&line, Revision::Any).unwrap() {
+                match Message::decode(&line, WireFormat::Any).unwrap() {
                     Message::Notification(_) => said.push(line),
                     Message::Response(response) => answers += usize::from(response.id == request.id),
                     Message::Request(question) => {
@@ -457,7 +457,7 @@ mod tests {
                 .lines
                 .iter()
                 .filter_map(|line| {
-                    let message = Message::decode(&line.message, Revision::Any).ok()?.into_owned();
+                    let message = Message::decode(&line.message, WireFormat::Any).ok()?.into_owned();
                     Some((line.from_agent, message))
                 })
                 .collect();
@@ -475,7 +475,7 @@ mod tests {
                 if let Message::Notification(notification) = message
                     && notification.method != "$/cancel_request"
                 {
-                    recorded.push(message.encode(Revision::Any));
+                    recorded.push(message.encode(WireFormat::Any));
                 }
             }
             let (said, answers) = played(&messages);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::json;
-use switchboard_protocol::{Revision, v2};
+use switchboard_protocol::{WireFormat, v2};
 use switchboard_session::{EntryKind, Session};
 
 use super::sample::{session, tool_call, update};
@@ -30,7 +30,7 @@ fn page_before(parts: &[Part]) -> Option<usize> {
 #[test]
 fn while_text_streams_only_its_last_block_is_rendered_anew() {
     let cache = RenderCache::default();
-    let mut session = Session::new(Revision::Any);
+    let mut session = Session::new(WireFormat::Any);
     let mut before: Vec<Part> = Vec::new();
     for number in 0..200 {
         chunk(&mut session, &format!("Paragraph {number} with `code` and **more**.\n\n- a\n- b\n\n"));
@@ -48,7 +48,7 @@ fn while_text_streams_only_its_last_block_is_rendered_anew() {
 #[test]
 fn a_long_message_shows_its_end_and_offers_the_rest() {
     let cache = RenderCache::default();
-    let mut session = Session::new(Revision::Any);
+    let mut session = Session::new(WireFormat::Any);
     let mut text = String::new();
     let mut most = 0;
     for number in 0..40_000 {
@@ -97,7 +97,7 @@ fn a_long_message_shows_its_end_and_offers_the_rest() {
 #[test]
 fn pages_keep_their_keys_while_a_message_grows() {
     let cache = RenderCache::default();
-    let mut session = Session::new(Revision::Any);
+    let mut session = Session::new(WireFormat::Any);
     let mut before: Vec<Part> = Vec::new();
     let mut moved = 0;
     for number in 0..400 {

@@ -2,14 +2,14 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
-use switchboard_protocol::Revision;
+use switchboard_protocol::WireFormat;
 use switchboard_session::{Conversation, Moment, Session, Side};
 
 use crate::web::render::{self, Part, RenderCache};
 
 /// The session that some updates and requests of the agent amount to.
 pub(super) fn session(messages: &[Value]) -> Session {
-    let mut conversation = Conversation::new(Revision::Any);
+    let mut conversation = Conversation::new(WireFormat::Any);
     for message in messages {
         conversation.read(&message.to_string(), Some(Side::Agent), Moment(0)).unwrap();
     }

@@ -1,0 +1,334 @@
+//! The same version on both sides: lines pass as they came, but for what two dialects of version 2 spell
+//! differently.
+
+mod terminals;
+
+use std::collections::{HashMap, HashSet};
+
+use memchr::memmem::Finder;
+use serde_json::Value;
+use switchboard_protocol::rpc::{Message, RequestId, codes};
+use switchboard_protocol::{Meta, Text, Wire, WireFormat, v2};
+
+use self::terminals::TerminalsAsText;
+use crate::bridge::Handled;
+use crate::loss::Severity;
+use crate::metadata::Metadata;
+use crate::options::Dialect;
+use crate::shared::{Shared, session_of};
+use crate::{Side, Version};
+
+/// How many requests without an answer, and messages shown since, are remembered.
+const REMEMBERED: usize = 1024;
+
+/// Lets lines pass.
+#[derive(Debug)]
+pub(crate) struct Passthrough {
+    version: Version,
+    words: Words,
+    /// Requests of the client without an answer, to be failed when the agent goes.
+    open: HashSet<RequestId<'static>>,
+    /// Prompts of the client that the agent has not answered, with their session.
+    prompts: HashMap<RequestId<'static>, String>,
+    /// The user message that was last seen in a session, since its prompt.
+    echoes: HashMap<String, String>,
+    minted: u64,
+    metadata: Metadata,
+    terminals: TerminalsAsText,
+}
+
+/// What lines are looked through for, because most need not be read.
+#[derive(Debug)]
+struct Words {
+    method: Finder<'static>,
+    id: Finder<'static>,
+    user_message: Finder<'static>,
+    git_patch: Finder<'static>,
+    commands: Finder<'static>,
+    metadata: Finder<'static>,
+    terminal: Finder<'static>,
+    tool_call: Finder<'static>,
+}
+
+impl Words {
+    fn new() -> Self {
+        Words {
+            method: Finder::new("\"method\""),
+            id: Finder::new("\"id\""),
+            user_message: Finder::new("\"user_message"),
+            git_patch: Finder::new("\"git_patch\""),
+            commands: Finder::new("\"availableCommands\""),
+            metadata: Finder::new("\"_meta\""),
+            terminal: Finder::new("\"terminal"),
+            tool_call: Finder::new("\"tool_call_update\""),
+        }
+    }
+}
+
+/// Whether a line, spelled as nearly all agents spell it, is a piece of what the agent says or thinks. There are very
+/// many of those, and the dialects spell them alike.
+fn is_chunk_of_agent(line: &[u8]) -> bool {
+    let kind = || {
+        let rest =
+            line.strip_prefix(br#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":""#)?;
+        // An id with an escape in it does not end where it seems to.
+        let id_end = memchr::memchr2(b'"', b'\\', rest)?;
+        rest[id_end..].strip_prefix(br#"","update":{"sessionUpdate":"agent_"#)
+    };
+    kind().is_some_and(|kind| kind.starts_with(b"message_chunk\"") || kind.starts_with(b"thought_chunk\""))
+}
+
+fn has(line: &str, word: &Finder<'_>) -> bool {
+    word.find(line.as_bytes()).is_some()
+}
+
+impl Passthrough {
+    pub(crate) fn new(version: Version) -> Self {
+        Passthrough {
+            version,
+            words: Words::new(),
+            open: HashSet::new(),
+            prompts: HashMap::new(),
+            echoes: HashMap::new(),
+            minted: 0,
+            metadata: Metadata::default(),
+            terminals: TerminalsAsText::default(),
+        }
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+
+    pub(crate) fn handle(&mut self, from: Side, line: &str, shared: &mut Shared) -> Handled {
+        match from {
+            Side::Client => {
+                if has(line, &self.words.method) && has(line, &self.words.id) {
+                    self.remember_request(line, shared);
+                }
+                Handled::Forward
+            }
+            Side::Agent => {
+                let is_call = has(line, &self.words.method);
+                if !is_call && !self.open.is_empty() && self.answer(line, shared) == Handled::Done {
+                    return Handled::Done;
+                }
+                if !is_call || !self.may_differ(shared) {
+                    return Handled::Forward;
+                }
+                self.agent_call(line, shared)
+            }
+        }
+    }
+
+    /// Whether a line passes as it is and nothing about it is to be remembered. Says so only of lines that come in
+    /// great numbers and show it at a glance.
+    pub(crate) fn is_passthrough(&self, from: Side, line: &[u8], shared: &Shared) -> bool {
+        from == Side::Agent && !self.may_rewrite_metadata(shared) && is_chunk_of_agent(line)
+    }
+
+    /// Whether metadata of the agent may need to be added up or cleared.
+    fn may_rewrite_metadata(&self, shared: &Shared) -> bool {
+        let peers = &shared.peers;
+        peers.agent_dialect.is_some() && peers.client_dialect.is_some() && self.may_differ(shared)
+    }
+
+    /// Whether the agent's lines may need another spelling.
+    fn may_differ(&self, shared: &Shared) -> bool {
+        let peers = &shared.peers;
+        let same = peers.client_dialect.is_some() && peers.client_dialect == peers.agent_dialect;
+        self.version == Version::V2 && !same
+    }
+
+    fn agent_call(&mut self, line: &str, shared: &mut Shared) -> Handled {
+        if self.is_passthrough(Side::Agent, line.as_bytes(), shared) {
+            return Handled::Forward;
+        }
+        if !self.prompts.is_empty() && has(line, &self.words.user_message) {
+            self.remember_echo(line);
+        }
+        let spelled = has(line, &self.words.git_patch) || has(line, &self.words.commands);
+        if spelled && shared.peers.agent_dialect.is_none() {
+            shared.peers.agent_dialect = dialect_of(line);
+        }
+        let peers = &shared.peers;
+        let differ = peers.agent_dialect.is_some()
+            && peers.client_dialect.is_some()
+            && peers.agent_dialect != peers.client_dialect;
+        let about_terminals = peers.client_dialect == Some(Dialect::Spec)
+            && (has(line, &self.words.terminal)
+                || (!self.terminals.is_empty() && has(line, &self.words.tool_call)));
+        if spelled || about_terminals || (differ && has(line, &self.words.metadata)) {
+            return self.rewrite(line, differ, shared);
+        }
+        Handled::Forward
+    }
+
+    pub(crate) fn agent_gone(&mut self, reason: &str, shared: &mut Shared) {
+        for id in self.open.drain() {
+            shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
+        }
+    }
+
+    fn remember_request(&mut self, line: &str, shared: &mut Shared) {
+        let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return };
+        shared.peers.learn_from_client(&request);
+        if self.open.len() >= REMEMBERED {
+            return;
+        }
+        if self.version == Version::V2
+            && request.method == "session/prompt"
+            && let Some(session) = session_of(request.params.as_ref())
+        {
+            self.echoes.remove(&session);
+            self.prompts.insert(request.id.clone().into_owned(), session);
+        }
+        self.open.insert(request.id.into_owned());
+    }
+
+    fn remember_echo(&mut self, line: &str) {
+        let Ok(Message::Notification(notification)) = Message::decode(line, WireFormat::Any) else { return };
+        let Some(params) = &notification.params else { return };
+        let id =
+            params.get("update").and_then(|update| Some(update.get("messageId")?.as_text()?.into_owned()));
+        if let (Some(session), Some(id)) = (session_of(Some(params)), id)
+            && self.echoes.len() < REMEMBERED
+        {
+            self.echoes.insert(session, id);
+        }
+    }
+
+    /// The newest dialect wants the id of the message in the answer to a prompt; the other does not tell it.
+    fn answer(&mut self, line: &str, shared: &mut Shared) -> Handled {
+        let Ok(Message::Response(response)) = Message::decode(line, WireFormat::Any) else {
+            return Handled::Forward;
+        };
+        let id = response.id.clone().into_owned();
+        self.open.remove(&id);
+        let Some(session) = self.prompts.remove(&id) else { return Handled::Forward };
+        let Ok(result) = &response.outcome else { return Handled::Forward };
+        let tells_id = result.get("messageId").is_some();
+        let shown = if tells_id { Dialect::Newest } else { Dialect::Spec };
+        shared.peers.agent_dialect.get_or_insert(shown);
+        if tells_id || shared.peers.client_dialect == Some(Dialect::Spec) {
+            return Handled::Forward;
+        }
+        let id = self.echoes.remove(&session).unwrap_or_else(|| {
+            self.minted += 1;
+            let reason = "the agent does not tell the id of the message that it took";
+            shared.lose(Some(&session), "session/prompt", "messageId", reason, Severity::Guess, Side::Client);
+            format!("b-user-{}", self.minted)
+        });
+        let added = (Text::Borrowed("messageId"), crate::convert::meta::text(&id));
+        let entries = result.entries().filter(|(key, _)| key != "messageId").chain([added]);
+        let result = Meta::from_entries(entries);
+        shared.respond(Side::Client, &response.id, result.as_raw().as_str());
+        Handled::Done
+    }
+
+    /// Writes an update again in the client's dialect.
+    fn rewrite(&mut self, line: &str, differ: bool, shared: &mut Shared) -> Handled {
+        let revision = shared.peers.client_revision();
+        let client = shared.peers.client_dialect;
+        let Ok(message) = Message::decode(line, WireFormat::Any) else { return Handled::Forward };
+        match message {
+            Message::Notification(notification) if notification.method == "session/update" => {
+                let Ok(mut params) =
+                    v2::UpdateSessionNotification::decode(notification.params_text(), WireFormat::Any)
+                else {
+                    return Handled::Forward;
+                };
+                if let Some(client) = client.filter(|_| differ)
+                    && let Some(first) = self.metadata.adjust(&params.session_id, &mut params.update, client)
+                {
+                    let first = v2::UpdateSessionNotification::new(params.session_id.clone(), first);
+                    shared.send_update(Side::Client, &first, revision);
+                }
+                let instead = match client {
+                    Some(Dialect::Spec) => {
+                        self.terminals.replace(&params.session_id, &mut params.update, shared)
+                    }
+                    _ => None,
+                };
+                match instead {
+                    None => shared.send_update(Side::Client, &params, revision),
+                    Some(updates) => {
+                        for update in updates {
+                            let params =
+                                v2::UpdateSessionNotification::new(params.session_id.clone(), update);
+                            shared.send_update(Side::Client, &params, revision);
+                        }
+                    }
+                }
+                Handled::Done
+            }
+            Message::Request(request) if request.method == "session/request_permission" => {
+                let Ok(mut params) =
+                    v2::RequestPermissionRequest::decode(request.params_text(), WireFormat::Any)
+                else {
+                    return Handled::Forward;
+                };
+                if let (Some(Dialect::Spec), Some(v2::RequestPermissionSubject::ToolCall(subject))) =
+                    (client, &mut params.subject)
+                {
+                    self.terminals.content(&params.session_id, &mut subject.tool_call, shared);
+                }
+                shared.request(Side::Client, &request.id, &request.method, &params.encode(revision));
+                Handled::Done
+            }
+            _ => Handled::Forward,
+        }
+    }
+}
+
+/// The dialect that an update with a patch or with commands is written in, where it shows.
+fn dialect_of(line: &str) -> Option<Dialect> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let params = &message["params"];
+    let commands = params["update"]["availableCommands"].as_array();
+    if let Some(command) = commands.and_then(|commands| commands.first()) {
+        return Some(if command.get("type").is_some() { Dialect::Newest } else { Dialect::Spec });
+    }
+    let subject = &params["subject"]["toolCall"];
+    let content = [&params["update"]["content"], &subject["content"]];
+    let items = content.into_iter().flat_map(|content| match content {
+        Value::Array(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    });
+    items.into_iter().find_map(|item| {
+        let patch = item.get("patch")?;
+        match (patch.get("text").is_some(), patch.get("diff").is_some()) {
+            (true, false) => Some(Dialect::Newest),
+            (false, true) => Some(Dialect::Spec),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_chunk_of_agent;
+
+    #[test]
+    fn only_a_chunk_spelled_as_usual_needs_no_look() {
+        let line = |id: &str, update: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{id}","update":{{{update}}}}}}}"#
+            )
+        };
+        let chunk = r#""sessionUpdate":"agent_message_chunk","messageId":"m""#;
+        assert!(is_chunk_of_agent(line("s", chunk).as_bytes()));
+        assert!(is_chunk_of_agent(line("s", r#""sessionUpdate":"agent_thought_chunk""#).as_bytes()));
+        let hidden =
+            r#""sessionUpdate":"tool_call_update","rawInput":{"sessionUpdate":"agent_message_chunk"}"#;
+        for other in [
+            line("s", r#""sessionUpdate":"agent_message""#),
+            line("s", r#""sessionUpdate":"user_message_chunk""#),
+            line("s", hidden),
+            line(r#"a\","update":{"sessionUpdate":"agent_message_chunk","x":"#, chunk),
+            line("s", &format!("{chunk}, ")).replace("\"jsonrpc\":", "\"jsonrpc\": "),
+        ] {
+            assert!(!is_chunk_of_agent(other.as_bytes()), "{other}");
+        }
+    }
+}

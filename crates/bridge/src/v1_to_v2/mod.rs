@@ -1,0 +1,343 @@
+//! A client of version 1 with an agent of version 2.
+
+mod connection;
+mod messages;
+mod misc;
+mod permissions;
+mod sessions;
+mod terminals;
+mod tool_calls;
+mod turn;
+
+use std::collections::VecDeque;
+
+use switchboard_protocol::rpc::{Expected, Message, Notification, Request, RequestId, Response};
+use switchboard_protocol::{Diagnostic, Wire, WireFormat, v2};
+
+pub(crate) use self::connection::{cancel, remap_scope};
+use self::messages::Messages;
+use self::tool_calls::ToolCalls;
+use self::turn::Turn;
+use crate::calls::Calls;
+use crate::convert::tool_call::Surroundings;
+use crate::loss::Severity;
+use crate::sessions::Sessions;
+use crate::shared::Shared;
+use crate::terminals::Terminals;
+use crate::{Moment, Side};
+
+/// What the bridge asked of the agent.
+#[derive(Debug)]
+enum ToAgent {
+    Initialize {
+        id: RequestId<'static>,
+    },
+    NewSession {
+        id: RequestId<'static>,
+        roots: Vec<String>,
+    },
+    /// `session/load` and `session/resume`.
+    OldSession {
+        id: RequestId<'static>,
+        session: String,
+    },
+    SetMode {
+        id: RequestId<'static>,
+        session: String,
+    },
+    SetOption {
+        id: RequestId<'static>,
+        session: String,
+    },
+    Prompt {
+        id: RequestId<'static>,
+        session: String,
+    },
+    Close {
+        id: RequestId<'static>,
+        session: String,
+    },
+    /// Its answer passes as it comes.
+    Other {
+        id: RequestId<'static>,
+    },
+}
+
+impl ToAgent {
+    /// The client's own id of the request.
+    fn original(&self) -> &RequestId<'static> {
+        match self {
+            ToAgent::Initialize { id }
+            | ToAgent::NewSession { id, .. }
+            | ToAgent::OldSession { id, .. }
+            | ToAgent::SetMode { id, .. }
+            | ToAgent::SetOption { id, .. }
+            | ToAgent::Prompt { id, .. }
+            | ToAgent::Close { id, .. }
+            | ToAgent::Other { id } => id,
+        }
+    }
+}
+
+/// What the bridge asked of the client.
+#[derive(Debug)]
+enum ToClient {
+    Permission(permissions::Asked),
+    Other { id: RequestId<'static> },
+}
+
+impl ToClient {
+    fn original(&self) -> &RequestId<'static> {
+        match self {
+            ToClient::Permission(asked) => &asked.id,
+            ToClient::Other { id } => id,
+        }
+    }
+}
+
+/// What the client said it can do.
+#[derive(Debug, Default, Clone)]
+struct Support {
+    booleans: bool,
+    notices: bool,
+    compaction: bool,
+    forms: bool,
+    urls: bool,
+}
+
+/// What is remembered of a session.
+#[derive(Debug, Default)]
+struct Session {
+    roots: Vec<String>,
+    turn: Option<Turn>,
+    waiting: VecDeque<(RequestId<'static>, String)>,
+    messages: Messages,
+    calls: ToolCalls,
+    terminals: Terminals,
+    plans: Vec<(String, Vec<v2::PlanEntry<'static>>)>,
+    options: Vec<v2::SessionConfigOption<'static>>,
+    /// Requests of the client that may replay history.
+    replays: u32,
+    notices: u64,
+}
+
+/// Translates between a client of version 1 and an agent of version 2.
+#[derive(Debug)]
+pub(crate) struct V1ToV2 {
+    sessions: Sessions<Session>,
+    to_agent: Calls<ToAgent>,
+    to_client: Calls<ToClient>,
+    support: Support,
+    synthetic: u64,
+}
+
+/// The host as what surrounds a session.
+struct Around<'s> {
+    shared: &'s mut Shared,
+    roots: &'s [String],
+}
+
+impl Surroundings for Around<'_> {
+    fn file(&mut self, path: &str) -> switchboard_diff::FileAtHand<'static> {
+        if crate::host::is_inside(path, self.roots) {
+            self.shared.host.file(path, self.roots)
+        } else {
+            switchboard_diff::FileAtHand::Unknown
+        }
+    }
+}
+
+impl V1ToV2 {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        let limits = &shared.options.limits;
+        V1ToV2 {
+            sessions: Sessions::new(limits.sessions),
+            to_agent: Calls::new(Side::Agent, limits.requests),
+            to_client: Calls::new(Side::Client, limits.requests),
+            support: Support::default(),
+            synthetic: 0,
+        }
+    }
+
+    pub(crate) fn handle(&mut self, from: Side, line: &str, shared: &mut Shared) {
+        match from {
+            Side::Agent => {
+                match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, WireFormat::Any) {
+                    Ok((Expected::Params(params), left_out)) => self.take_update(params, &left_out, shared),
+                    Ok((Expected::Other(Message::Request(request)), _)) => {
+                        self.agent_request(&request, shared);
+                    }
+                    Ok((Expected::Other(Message::Notification(notification)), _)) => {
+                        self.agent_notification(&notification, shared);
+                    }
+                    Ok((Expected::Other(Message::Response(response)), _)) => {
+                        self.agent_response(response, shared);
+                    }
+                    Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
+                }
+            }
+            Side::Client => match Message::decode(line, WireFormat::V1) {
+                Ok(Message::Request(request)) => self.client_request(&request, shared),
+                Ok(Message::Notification(notification)) => self.client_notification(&notification, shared),
+                Ok(Message::Response(response)) => self.client_response(response, shared),
+                Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
+            },
+        }
+    }
+
+    fn take_update(
+        &mut self,
+        params: v2::UpdateSessionNotification<'_>,
+        left_out: &[Diagnostic],
+        shared: &mut Shared,
+    ) {
+        shared.report_left_out(Some(&*params.session_id), "session/update", left_out, Side::Client);
+        self.update(params, shared);
+    }
+
+    fn client_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
+        let outcome = match &*request.method {
+            "initialize" => self.initialize(request, shared),
+            "session/new" => self.new_session(request, shared),
+            "session/load" => self.load_session(request, shared),
+            "session/resume" => self.resume_session(request, shared),
+            "session/close" => self.close_session(request, shared),
+            "session/set_mode" => self.set_mode(request, shared),
+            "session/set_config_option" => self.set_option(request, shared),
+            "session/prompt" => self.prompt(request, shared),
+            method => {
+                let method = match method {
+                    "authenticate" => "auth/login",
+                    "logout" => "auth/logout",
+                    other => other,
+                };
+                let purpose = ToAgent::Other { id: request.id.clone().into_owned() };
+                self.to_agent.ask(&request.id, method, request.params_text(), purpose, shared);
+                Ok(())
+            }
+        };
+        if let Err(error) = outcome {
+            shared.fail(Side::Client, &request.id, error.to_rpc());
+        }
+    }
+
+    fn client_notification(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
+        match &*notification.method {
+            "session/cancel" => self.cancel(notification, shared),
+            "$/cancel_request" => self.cancel_request(Side::Client, notification, shared),
+            // Only agents say that.
+            "session/update" | "elicitation/complete" => {}
+            method if method.starts_with("$/") => {}
+            method => shared.notify(Side::Agent, method, notification.params_text()),
+        }
+    }
+
+    fn client_response(&mut self, response: Response<'_>, shared: &mut Shared) {
+        match self.to_client.take(&response.id) {
+            Some(ToClient::Permission(asked)) => self.permission_answered(&asked, response, shared),
+            Some(ToClient::Other { id }) => shared.pass_answer(Side::Agent, &id, response.outcome),
+            // An answer that nobody waits for any more.
+            None => {}
+        }
+    }
+
+    fn agent_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
+        match &*request.method {
+            "session/request_permission" => self.permission(request, shared),
+            "elicitation/create" => self.elicitation(request, shared),
+            method => {
+                let purpose = ToClient::Other { id: request.id.clone().into_owned() };
+                self.to_client.ask(&request.id, method, request.params_text(), purpose, shared);
+            }
+        }
+    }
+
+    fn agent_notification(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
+        match &*notification.method {
+            // One whose envelope is not in the usual order.
+            "session/update" => {
+                let text = notification.params_text();
+                match v2::UpdateSessionNotification::decode_tolerant(text, WireFormat::Any) {
+                    Ok((params, left_out)) => self.take_update(params, &left_out, shared),
+                    Err(error) => shared.lose(
+                        None,
+                        "session/update",
+                        "params",
+                        error.to_string(),
+                        Severity::Major,
+                        Side::Client,
+                    ),
+                }
+            }
+            "$/cancel_request" => self.cancel_request(Side::Agent, notification, shared),
+            method if method.starts_with("$/") => {}
+            method => shared.notify(Side::Client, method, notification.params_text()),
+        }
+    }
+
+    fn agent_response(&mut self, response: Response<'_>, shared: &mut Shared) {
+        let Some(purpose) = self.to_agent.take(&response.id) else { return };
+        match purpose {
+            ToAgent::Initialize { id } => connection::initialized(&id, &response, shared),
+            ToAgent::NewSession { id, roots } => self.session_made(&id, roots, &response, shared),
+            ToAgent::OldSession { id, session } => self.session_back(&id, &session, &response, shared),
+            ToAgent::SetMode { id, session } => self.option_set(&id, &session, &response, true, shared),
+            ToAgent::SetOption { id, session } => self.option_set(&id, &session, &response, false, shared),
+            ToAgent::Prompt { id, session } => self.prompt_answered(&id, &session, response, shared),
+            ToAgent::Close { id, session } => {
+                if response.outcome.is_ok() {
+                    self.sessions.forget(&session);
+                }
+                shared.pass_answer(Side::Client, &id, response.outcome);
+            }
+            ToAgent::Other { id } => shared.pass_answer(Side::Client, &id, response.outcome),
+        }
+    }
+
+    fn update(&mut self, params: v2::UpdateSessionNotification<'_>, shared: &mut Shared) {
+        let id = &*params.session_id;
+        let session = self.sessions.open(id);
+        session.apply(id, params.update, &self.support, shared);
+    }
+
+    pub(crate) fn tick(&mut self, shared: &mut Shared) {
+        for (id, session) in self.sessions.iter_mut() {
+            session.flush_due(id, shared);
+        }
+    }
+
+    pub(crate) fn next_deadline(&self, shared: &Shared) -> Option<Moment> {
+        self.sessions.iter().filter_map(|(_, session)| session.calls.next_due(&shared.options)).min()
+    }
+
+    /// Writes everything that was held back.
+    pub(crate) fn finish(&mut self, shared: &mut Shared) {
+        for (id, session) in self.sessions.iter_mut() {
+            session.flush_all(id, shared);
+            session.report_hidden_terminals(id, shared);
+        }
+    }
+}
+
+impl Session {
+    fn apply(&mut self, id: &str, update: v2::SessionUpdate<'_>, support: &Support, shared: &mut Shared) {
+        use v2::SessionUpdate as Update;
+        if let Some(turn) = &mut self.turn {
+            turn.saw(&update);
+        }
+        match update {
+            Update::UserMessageChunk(chunk) => self.chunk(messages::Role::User, id, chunk, shared),
+            Update::AgentMessageChunk(chunk) => self.chunk(messages::Role::Agent, id, chunk, shared),
+            Update::AgentThoughtChunk(chunk) => self.chunk(messages::Role::Thought, id, chunk, shared),
+            Update::UserMessage(message) => self.message(messages::Role::User, id, message, shared),
+            Update::AgentMessage(message) => self.message(messages::Role::Agent, id, message, shared),
+            Update::AgentThought(message) => self.message(messages::Role::Thought, id, message, shared),
+            Update::StateUpdate(state) => self.state(id, *state, shared),
+            Update::ToolCallContentChunk(chunk) => self.tool_call_chunk(id, chunk, shared),
+            Update::ToolCallUpdate(update) => self.tool_call(id, *update, shared),
+            Update::TerminalUpdate(update) => self.terminal(id, *update, shared),
+            Update::TerminalOutputChunk(chunk) => self.terminal_chunk(id, &chunk, shared),
+            other => self.other_update(id, other, support, shared),
+        }
+    }
+}

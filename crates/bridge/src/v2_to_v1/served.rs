@@ -1,0 +1,306 @@
+//! Files and commands that a version 1 agent asks its client for. A version 2 client has neither, so that the
+//! host serves them, inside the session's roots, when it is told to.
+
+use std::collections::HashMap;
+
+use switchboard_protocol::rpc::{Request, RequestId, codes};
+use switchboard_protocol::{Base64, Field, Text, Wire, WireFormat, v1, v2};
+
+use super::{Session, V2ToV1, session_of, tell};
+use crate::host::{HostError, TerminalStart, is_inside};
+use crate::loss::Severity;
+use crate::options::Dialect;
+use crate::shared::Shared;
+use crate::{Error, Side};
+
+/// The commands that run for the agent.
+#[derive(Debug, Default)]
+pub(super) struct Terminals {
+    known: HashMap<String, Terminal>,
+    made: u64,
+}
+
+#[derive(Debug)]
+struct Terminal {
+    session: String,
+    output: Vec<u8>,
+    limit: usize,
+    truncated: bool,
+    exit: Option<v1::TerminalExitStatus<'static>>,
+    /// Requests of the agent that wait for the end.
+    waiting: Vec<RequestId<'static>>,
+}
+
+impl Terminals {
+    pub(super) fn is_known(&self, id: &str) -> bool {
+        self.known.contains_key(id)
+    }
+
+    pub(super) fn release_all(&mut self, session: &str, shared: &mut Shared) {
+        let ids: Vec<String> = self
+            .known
+            .iter()
+            .filter(|(_, terminal)| terminal.session == session)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in ids {
+            if self.known.remove(&id).is_some_and(|terminal| terminal.exit.is_none()) {
+                shared.host.kill_terminal(&id);
+            }
+        }
+    }
+}
+
+impl Terminal {
+    /// Appends output and keeps its end, cut at a character.
+    fn append(&mut self, bytes: &[u8]) {
+        self.output.extend_from_slice(bytes);
+        if self.output.len() > self.limit {
+            let mut cut = self.output.len() - self.limit;
+            while cut < self.output.len() && self.output[cut] & 0xc0 == 0x80 {
+                cut += 1;
+            }
+            self.output.drain(..cut);
+            self.truncated = true;
+        }
+    }
+}
+
+/// What a file that is not where the agent may look is answered with.
+fn outside(path: &str) -> HostError {
+    HostError {
+        code: codes::INVALID_PARAMS,
+        message: format!("{path} is outside of the session's directories"),
+    }
+}
+
+impl V2ToV1 {
+    pub(super) fn file_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
+        let session_id = session_of(request.params.as_ref()).unwrap_or_default();
+        if !shared.options.serve_files {
+            return refuse_service(request, &session_id, "reads and writes no files", shared);
+        }
+        let session = self.sessions.open(&session_id);
+        if !session.warned_of_files {
+            session.warned_of_files = true;
+            let reason = "files come from the disk; what the editor has not saved is not seen";
+            shared.lose(Some(&session_id), &request.method, "content", reason, Severity::Minor, Side::Agent);
+        }
+        let outcome = match &*request.method {
+            "fs/read_text_file" => session.read_file(request.params_text(), shared),
+            _ => session.write_file(request.params_text(), shared),
+        };
+        match outcome {
+            Ok(result) => shared.respond(Side::Agent, &request.id, &result),
+            Err(error) => shared.refuse(Side::Agent, &request.id, error.code, error.message),
+        }
+    }
+
+    pub(super) fn terminal_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
+        let session_id = session_of(request.params.as_ref()).unwrap_or_default();
+        if !shared.options.serve_terminals {
+            return refuse_service(request, &session_id, "runs no commands", shared);
+        }
+        if request.method == "terminal/create" {
+            match self.create_terminal(request.params_text(), shared) {
+                Ok(result) => shared.respond(Side::Agent, &request.id, &result),
+                Err(error) => shared.refuse(Side::Agent, &request.id, error.code, error.message),
+            }
+            return;
+        }
+        let reference = v1::TerminalReference::decode(request.params_text(), WireFormat::V1);
+        let terminal_id = reference.map(|reference| reference.terminal_id.into_owned()).unwrap_or_default();
+        let Some(terminal) =
+            self.terminals.known.get_mut(&terminal_id).filter(|known| known.session == session_id)
+        else {
+            let message = format!("there is no terminal {terminal_id}");
+            return shared.refuse(Side::Agent, &request.id, codes::RESOURCE_NOT_FOUND, message);
+        };
+        match &*request.method {
+            "terminal/output" => {
+                let output = String::from_utf8_lossy(&terminal.output).into_owned();
+                let mut wire = v1::TerminalOutputResponse::new(output, terminal.truncated);
+                wire.exit_status = terminal.exit.clone();
+                shared.respond(Side::Agent, &request.id, &wire.encode(WireFormat::V1));
+            }
+            "terminal/wait_for_exit" => match &terminal.exit {
+                Some(exit) => shared.respond(Side::Agent, &request.id, &exit.encode(WireFormat::V1)),
+                None => terminal.waiting.push(request.id.clone().into_owned()),
+            },
+            "terminal/kill" => {
+                if terminal.exit.is_none() {
+                    shared.host.kill_terminal(&terminal_id);
+                }
+                shared.respond(Side::Agent, &request.id, "{}");
+            }
+            _ => {
+                let is_running = terminal.exit.is_none();
+                self.terminals.known.remove(&terminal_id);
+                if is_running {
+                    shared.host.kill_terminal(&terminal_id);
+                }
+                shared.respond(Side::Agent, &request.id, "{}");
+            }
+        }
+    }
+
+    fn create_terminal(&mut self, params: &str, shared: &mut Shared) -> Result<String, HostError> {
+        let invalid = |message: String| HostError { code: codes::INVALID_PARAMS, message };
+        let params = v1::CreateTerminalRequest::decode(params, WireFormat::V1)
+            .map_err(|error| invalid(error.to_string()))?;
+        let limits = &shared.options.limits;
+        if self.terminals.known.len() >= limits.requests {
+            return Err(HostError::failed("too many terminals"));
+        }
+        let most = limits.content;
+        let session_id = params.session_id.clone().into_owned();
+        let session = self.sessions.open(&session_id);
+        let cwd =
+            params.cwd.as_ref().map(|cwd| cwd.as_str().to_owned()).or_else(|| session.roots.first().cloned());
+        let Some(cwd) = cwd else { return Err(invalid("the session has no directory".to_owned())) };
+        if !is_inside(&cwd, &session.roots) {
+            return Err(outside(&cwd));
+        }
+        self.terminals.made += 1;
+        let terminal_id = format!("bridge-term-{}", self.terminals.made);
+        let start = TerminalStart {
+            terminal_id: terminal_id.clone(),
+            command: params.command.clone().into_owned(),
+            args: params.args.unwrap_or_default().into_iter().map(Text::into_owned).collect(),
+            env: params
+                .env
+                .unwrap_or_default()
+                .into_iter()
+                .map(|variable| (variable.name.into_owned(), variable.value.into_owned()))
+                .collect(),
+            cwd: cwd.clone(),
+        };
+        shared.host.start_terminal(&start, &session.roots)?;
+        let limit = params.output_byte_limit.and_then(|limit| usize::try_from(limit).ok());
+        self.terminals.known.insert(
+            terminal_id.clone(),
+            Terminal {
+                session: session_id.clone(),
+                output: Vec::new(),
+                limit: limit.unwrap_or(most).min(most),
+                truncated: false,
+                exit: None,
+                waiting: Vec::new(),
+            },
+        );
+        if shared.peers.client_dialect != Some(Dialect::Spec) {
+            let mut line = vec![start.command.clone()];
+            line.extend(start.args);
+            let mut update = v2::TerminalUpdate::new(terminal_id.clone());
+            update.command = Field::Set(Text::Owned(line.join(" ")));
+            update.cwd = Field::Set(cwd.into());
+            let mut capabilities = v2::CancelCapabilities::new();
+            capabilities.cancel = Some(v2::EmptyObject::new());
+            update.capabilities = Field::Set(capabilities);
+            tell(&session_id, session, update.into(), false, shared);
+        }
+        Ok(v1::CreateTerminalResponse::new(terminal_id).encode(WireFormat::V1))
+    }
+
+    pub(super) fn cancel_terminal(
+        &mut self,
+        request: &Request<'_>,
+        shared: &mut Shared,
+    ) -> Result<(), Error> {
+        let params: v2::CancelTerminalRequest<'_> = shared.params(Side::Client, request, WireFormat::Any)?;
+        let running = self
+            .terminals
+            .known
+            .get(&*params.terminal_id)
+            .is_some_and(|terminal| terminal.exit.is_none() && terminal.session == params.session_id);
+        if !running {
+            let reason = "there is no such terminal that runs and can be cancelled";
+            return Err(Error::unrepresentable("terminal/cancel", reason));
+        }
+        shared.host.kill_terminal(&params.terminal_id);
+        shared.respond(Side::Client, &request.id, "{}");
+        Ok(())
+    }
+
+    /// A command has put something out.
+    pub(crate) fn terminal_output(&mut self, terminal_id: &str, bytes: &[u8], shared: &mut Shared) {
+        let Some(terminal) = self.terminals.known.get_mut(terminal_id) else { return };
+        terminal.append(bytes);
+        if shared.peers.client_dialect == Some(Dialect::Spec) {
+            return;
+        }
+        if let Some(session) = self.sessions.get_mut(&terminal.session) {
+            let chunk = v2::TerminalOutputChunk::new(terminal_id, Base64::from_bytes(bytes));
+            let update = v2::SessionUpdate::TerminalOutputChunk(chunk);
+            tell(&terminal.session, session, update, false, shared);
+        }
+    }
+
+    /// A command has ended.
+    pub(crate) fn terminal_exited(
+        &mut self,
+        terminal_id: &str,
+        exit_code: Option<i64>,
+        signal: Option<&str>,
+        shared: &mut Shared,
+    ) {
+        let Some(terminal) = self.terminals.known.get_mut(terminal_id) else { return };
+        let mut exit = v1::TerminalExitStatus::new();
+        exit.exit_code = exit_code.and_then(|code| u32::try_from(code).ok());
+        exit.signal = signal.map(|signal| Text::Owned(signal.to_owned()));
+        for id in terminal.waiting.drain(..) {
+            shared.respond(Side::Agent, &id, &exit.encode(WireFormat::V1));
+        }
+        terminal.exit = Some(exit);
+        if shared.peers.client_dialect == Some(Dialect::Spec) {
+            return;
+        }
+        if let Some(session) = self.sessions.get_mut(&terminal.session) {
+            let mut status = v2::TerminalExitStatus::new();
+            status.exit_code = exit_code;
+            status.signal = signal.map(Text::Borrowed);
+            let mut update = v2::TerminalUpdate::new(terminal_id);
+            update.exit_status = Field::Set(status);
+            update.capabilities = Field::Clear;
+            tell(&terminal.session, session, update.into(), false, shared);
+        }
+    }
+}
+
+/// Refuses something that nobody here offers.
+fn refuse_service(request: &Request<'_>, session_id: &str, what: &str, shared: &mut Shared) {
+    let reason = format!("a version 2 client {what}; the agent was refused");
+    let session = (!session_id.is_empty()).then_some(session_id);
+    shared.lose(session, &request.method, "request", reason, Severity::Major, Side::Client);
+    let message = format!("{}: the client {what}", request.method);
+    shared.refuse(Side::Agent, &request.id, codes::METHOD_NOT_FOUND, message);
+}
+
+impl Session {
+    fn read_file(&self, params: &str, shared: &mut Shared) -> Result<String, HostError> {
+        let params = v1::ReadTextFileRequest::decode(params, WireFormat::V1)
+            .map_err(|error| HostError { code: codes::INVALID_PARAMS, message: error.to_string() })?;
+        if !is_inside(&params.path, &self.roots) {
+            return Err(outside(&params.path));
+        }
+        let content = shared.host.read_text_file(&params.path, &self.roots)?;
+        let first = params.line.map_or(0, |line| (line as usize).saturating_sub(1));
+        let count = params.limit.map_or(usize::MAX, |limit| limit as usize);
+        let content = if first == 0 && count == usize::MAX {
+            content
+        } else {
+            content.split_inclusive('\n').skip(first).take(count).collect()
+        };
+        Ok(v1::ReadTextFileResponse::new(content).encode(WireFormat::V1))
+    }
+
+    fn write_file(&self, params: &str, shared: &mut Shared) -> Result<String, HostError> {
+        let params = v1::WriteTextFileRequest::decode(params, WireFormat::V1)
+            .map_err(|error| HostError { code: codes::INVALID_PARAMS, message: error.to_string() })?;
+        if !is_inside(&params.path, &self.roots) {
+            return Err(outside(&params.path));
+        }
+        shared.host.write_text_file(&params.path, &params.content, &self.roots)?;
+        Ok("{}".to_owned())
+    }
+}

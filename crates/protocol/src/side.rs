@@ -1,0 +1,76 @@
+//! Who speaks, in which version, and when.
+
+/// One of the two peers of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The client, usually an editor: the one that shows the session to the user.
+    Client,
+    /// The agent: the one that works.
+    Agent,
+}
+
+impl Side {
+    /// The side's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Side::Client => "client",
+            Side::Agent => "agent",
+        }
+    }
+
+    /// The peer at the other end.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Side::Client => Side::Agent,
+            Side::Agent => Side::Client,
+        }
+    }
+}
+
+impl serde::Serialize for Side {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// A time that the caller's clock gave, in milliseconds since an origin of its choice (mostly 1970). The libraries that
+/// fold and translate have no clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// The moment some milliseconds later.
+    #[must_use]
+    pub fn after(self, milliseconds: u64) -> Self {
+        Moment(self.0.saturating_add(milliseconds))
+    }
+}
+
+/// A version of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// Version 1.
+    V1,
+    /// Version 2, in either dialect.
+    V2,
+}
+
+impl Version {
+    /// The version at the other end of a translation.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Version::V1 => Version::V2,
+            Version::V2 => Version::V1,
+        }
+    }
+
+    /// The number on the wire.
+    pub fn number(self) -> u16 {
+        match self {
+            Version::V1 => 1,
+            Version::V2 => 2,
+        }
+    }
+}

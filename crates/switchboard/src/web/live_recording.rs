@@ -1,0 +1,296 @@
+//! One recording that somebody looks at: a live connection, or one in the store.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use switchboard_session::{Conversation, Moment};
+use switchboard_store::{About, Item, Record, Store, StoreError, Summary};
+use tokio::sync::watch;
+
+use super::message_log::{MessageLog, fold, sender};
+
+/// How often a recording that others write is looked at.
+const POLL: Duration = Duration::from_millis(250);
+
+/// How many records are folded before others may look.
+const BATCH: usize = 512;
+
+/// From so many records on, the end of a recording is shown before all of it is read.
+const LONG: u64 = 20_000;
+
+/// How many entries of the end are shown then.
+const PREVIEW: usize = 100;
+
+pub(crate) struct LiveRecording {
+    pub(crate) id: String,
+    store: Store,
+    trace: Mutex<MessageLog>,
+    /// The end of the sessions, while a long recording is being read.
+    preview: Mutex<Option<Conversation>>,
+    changed: watch::Sender<u64>,
+    /// Who takes part and where, as far as the store knows it.
+    pub(crate) about: About,
+    /// Why no more can be read, where that is so.
+    failure: Mutex<Option<String>>,
+}
+
+impl LiveRecording {
+    /// A recording that is being made here.
+    pub(crate) fn live(id: &str, store: &Store) -> Arc<Self> {
+        Arc::new(LiveRecording::new(id, store, MessageLog::live(), About::default()))
+    }
+
+    fn new(id: &str, store: &Store, trace: MessageLog, about: About) -> Self {
+        LiveRecording {
+            id: id.to_owned(),
+            store: store.clone(),
+            trace: Mutex::new(trace),
+            preview: Mutex::new(None),
+            changed: watch::Sender::new(0),
+            about,
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// A recording of the store. It is read on a thread of its own, which also follows what others still write,
+    /// until nobody looks any more.
+    pub(crate) fn stored(id: &str, store: &Store) -> Result<Arc<Self>, StoreError> {
+        let summary = store.session(id)?;
+        let room = Arc::new(LiveRecording::new(
+            &summary.id,
+            store,
+            MessageLog::new(summary.protocol),
+            summary.about.clone(),
+        ));
+        let (weak, store) = (Arc::downgrade(&room), store.clone());
+        let spawned = std::thread::Builder::new().name("recording".to_owned()).spawn(move || {
+            if let Err(error) = follow(&weak, &store, &summary)
+                && let Some(room) = weak.upgrade()
+            {
+                room.fail(error.to_string());
+            }
+        });
+        if let Err(error) = spawned {
+            room.fail(format!("cannot start a thread: {error}"));
+        }
+        Ok(room)
+    }
+
+    pub(crate) fn trace(&self) -> MutexGuard<'_, MessageLog> {
+        self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The end of the sessions, while a long recording is being read. Positions in it are not those of the whole.
+    pub(crate) fn preview(&self) -> MutexGuard<'_, Option<Conversation>> {
+        self.preview.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a record.
+    pub(crate) fn push(&self, record: &Record) {
+        self.trace().push(record);
+        self.touch();
+    }
+
+    /// Tells everybody who looks that something is different.
+    pub(crate) fn touch(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    fn fail(&self, reason: String) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        self.touch();
+    }
+
+    /// Why no more can be read, where that is so.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The texts of rows, in order. It may read the disk.
+    pub(crate) fn texts(&self, rows: Range<usize>) -> Vec<(usize, Arc<str>)> {
+        let recent: Vec<_> = {
+            let trace = self.trace();
+            rows.clone().filter_map(|row| trace.recent_text(row).map(|text| (row, text))).collect()
+        };
+        let kept_until = recent.first().map_or(rows.end, |(row, _)| *row);
+        let mut texts = Vec::with_capacity(rows.len());
+        if rows.start < kept_until
+            && let Ok(records) = self.store.read(&self.id, rows.start as u64)
+        {
+            for record in records.map_while(Result::ok).filter_map(Item::into_record) {
+                let row = record.sequence as usize;
+                if row >= kept_until {
+                    break;
+                }
+                texts.push((row, String::from_utf8_lossy(&record.bytes).into()));
+            }
+        }
+        texts.extend(recent);
+        texts
+    }
+
+    /// The sessions as they stood after so many rows. It may read the disk.
+    pub(crate) fn sessions_at(&self, rows: usize) -> Conversation {
+        let (start, conversation) = self.trace().before(rows);
+        if self.trace().is_translated() {
+            return self.translated_at(rows);
+        }
+        let mut conversation = conversation;
+        for (row, text) in self.texts(start..rows) {
+            let Some((channel, time)) = self.trace().rows().get(row).map(|row| (row.channel, row.time))
+            else {
+                continue;
+            };
+            if let Some((side, false)) = sender(channel) {
+                // What is wrong with a message is told where the message is.
+                drop(fold(&mut conversation, side, &text, Moment(time.unsigned_abs())));
+            }
+        }
+        conversation
+    }
+
+    fn translated_at(&self, rows: usize) -> Conversation {
+        let mut trace = MessageLog::new(1);
+        if let Ok(records) = self.store.read(&self.id, 0) {
+            let records = records.map_while(Result::ok).filter_map(Item::into_record);
+            for record in records.take_while(|record| (record.sequence as usize) < rows) {
+                trace.push(&record);
+            }
+        }
+        trace.into_conversation()
+    }
+}
+
+/// Reads a recording into a room, and goes on while there is somebody in it.
+fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Result<(), StoreError> {
+    let id = &*summary.id;
+    if summary.length >= LONG && summary.protocol != 1 {
+        let end = store.window(id, None, PREVIEW)?.conversation;
+        if let Some(room) = room.upgrade() {
+            *room.preview() = Some(end);
+            room.touch();
+        }
+    }
+    let mut next = 0;
+    let mut batch = Vec::with_capacity(BATCH);
+    let take = |batch: &mut Vec<Record>| -> bool {
+        let Some(room) = room.upgrade() else { return false };
+        let mut trace = room.trace();
+        for record in batch.drain(..) {
+            trace.push(&record);
+        }
+        drop(trace);
+        room.touch();
+        true
+    };
+    for item in store.read(id, 0)? {
+        next = sequence_after(item?, &mut batch);
+        if batch.len() >= BATCH && !take(&mut batch) {
+            return Ok(());
+        }
+    }
+    if !take(&mut batch) {
+        return Ok(());
+    }
+    if let Some(room) = room.upgrade() {
+        *room.preview() = None;
+        room.touch();
+    }
+    let mut tail = store.follow(id, next)?;
+    while room.strong_count() > 0 {
+        if let Some(item) = tail.next(POLL)? {
+            sequence_after(item, &mut batch);
+            if !take(&mut batch) {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts a record, or notes for a gap so that rows keep the numbers of their records, into the batch.
+fn sequence_after(item: Item, batch: &mut Vec<Record>) -> u64 {
+    match item {
+        Item::Record(record) => {
+            let next = record.sequence + 1;
+            batch.push(record);
+            next
+        }
+        Item::Gap { from, to, reason } => {
+            for sequence in from..to {
+                let channel = switchboard_store::Channel::Diagnostic;
+                let mut note = Record::new(channel, format!("this record cannot be read: {reason}"));
+                note.sequence = sequence;
+                batch.push(note);
+            }
+            to
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchboard_protocol::WireFormat;
+    use switchboard_store::Channel;
+
+    /// More records than lie between two checkpoints, so that both ways to the past are taken.
+    const RECORDS: usize = 5000;
+
+    fn chunk(number: usize) -> String {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","messageId":"m-{}","content":{{"type":"text","text":"{number} "}}}}}}}}"#,
+            number % 7
+        )
+    }
+
+    /// The session after so many records, folded from the beginning.
+    fn folded(records: usize) -> String {
+        let mut conversation = Conversation::new(WireFormat::Any);
+        for number in 0..records {
+            drop(fold(&mut conversation, switchboard_session::Side::Agent, &chunk(number), Moment(0)));
+        }
+        conversation.session(Some("s")).map(|session| session.to_json(Some("s"))).unwrap_or_default()
+    }
+
+    fn wait_for(room: &LiveRecording, rows: usize) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while room.trace().rows().len() < rows {
+            assert!(std::time::Instant::now() < deadline, "the recording is not read");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_stored_session_is_followed_and_can_be_seen_as_it_stood_at_any_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
+        let mut recorder = store.begin(&About::default()).unwrap();
+        let id = recorder.id().to_owned();
+        let mut record = |from: usize, to: usize| {
+            for number in from..to {
+                drop(recorder.append(Record::new(Channel::ToClient, chunk(number))).unwrap());
+            }
+            recorder.sync().unwrap();
+        };
+        record(0, RECORDS - 100);
+        let room = LiveRecording::stored(&id, &store).unwrap();
+        wait_for(&room, RECORDS - 100);
+        record(RECORDS - 100, RECORDS);
+        wait_for(&room, RECORDS);
+        for at in [0, 1, 2047, 2048, 2049, 4500, RECORDS] {
+            let shown = room.sessions_at(at);
+            let shown = shown.session(Some("s")).map(|session| session.to_json(Some("s")));
+            assert_eq!(shown.unwrap_or_default(), folded(at), "after {at}");
+        }
+        let texts = room.texts(4990..RECORDS);
+        assert_eq!(texts.len(), 10);
+        assert!(texts.iter().all(|(row, text)| **text == *chunk(*row)));
+        assert!(LiveRecording::stored("nothing", &store).is_err());
+    }
+}
