@@ -1,11 +1,12 @@
 //! The bridge: finds out which versions the sides speak, then translates or lets pass.
 
 use serde_json::value::RawValue;
-use switchboard_protocol::rpc::{Message, RequestId, Response, codes};
+use switchboard_protocol::rpc::{Message, RequestId, Response, RpcError, codes};
 use switchboard_protocol::{DecodeError, Raw, Wire, WireFormat};
 
 use crate::host::{Host, NoHost};
 use crate::loss::Severity;
+use crate::open_work::{self, OpenWork};
 use crate::passthrough::Passthrough;
 use crate::shared::{Output, Peers, Shared};
 use crate::v1_to_v2::V1ToV2;
@@ -21,6 +22,10 @@ use crate::{BridgeOptions, LossReport, Moment, Side, Version};
 pub struct Bridge {
     shared: Shared,
     mode: Mode,
+    /// What the client asked before its handshake.
+    early: OpenWork,
+    /// What the client is told since the agent is gone.
+    ended: Option<RpcError<'static>>,
 }
 
 #[derive(Debug)]
@@ -74,15 +79,16 @@ impl Bridge {
             output: Vec::new(),
             losses: LossReport::default(),
             now: Moment::default(),
+            minted: 0,
             strict_failure: None,
         };
         let mode = match (shared.options.client_version, shared.options.agent_version) {
             (Some(Version::V1), Some(Version::V2)) => Mode::V1ToV2(Box::new(V1ToV2::new(&shared))),
             (Some(Version::V2), Some(Version::V1)) => Mode::V2ToV1(Box::new(V2ToV1::new(&shared))),
-            (Some(version), Some(_)) => Mode::Same(Box::new(Passthrough::new(version))),
+            (Some(version), Some(_)) => Mode::Same(Box::new(Passthrough::new(version, OpenWork::default()))),
             _ => Mode::Opening(None),
         };
-        Bridge { shared, mode }
+        Bridge { shared, mode, early: OpenWork::default(), ended: None }
     }
 
     /// Takes one line from one side.
@@ -90,6 +96,14 @@ impl Bridge {
         self.shared.now = self.shared.now.max(now);
         let start = line.trim_start();
         if start.is_empty() {
+            return Handled::Done;
+        }
+        if let Some(error) = &self.ended {
+            if from == Side::Client {
+                for request in requests(line) {
+                    self.shared.fail(Side::Client, &request, error.clone());
+                }
+            }
             return Handled::Done;
         }
         if start.starts_with('[') && !matches!(self.mode, Mode::Same(_)) {
@@ -119,13 +133,17 @@ impl Bridge {
             Mode::Opening(opening) => match (from, opening) {
                 (Side::Agent, opening @ Some(_)) => {
                     let Some(known) = opening.take_if(|known| answers(line, &known.id)) else {
+                        self.early.look(from, line, &mut self.shared);
                         return Handled::Forward;
                     };
                     self.opened(&known, line);
                     Handled::Done
                 }
                 (Side::Client, Some(known)) => hold(known, line, &mut self.shared),
-                (_, None) => Handled::Forward,
+                (_, None) => {
+                    self.early.look(from, line, &mut self.shared);
+                    Handled::Forward
+                }
             },
             Mode::Same(passthrough) => passthrough.handle(from, line, &mut self.shared),
             Mode::V1ToV2(translation) => {
@@ -228,7 +246,8 @@ impl Bridge {
                     (Version::V1, Version::V2) => self.opened_for_v1(opening, &response),
                     (Version::V2, Version::V1) => self.opened_for_v2(opening, &response),
                     _ => {
-                        self.mode = Mode::Same(Box::new(Passthrough::new(client)));
+                        let early = std::mem::take(&mut self.early);
+                        self.mode = Mode::Same(Box::new(Passthrough::new(client, early)));
                         Handled::Forward
                     }
                 }
@@ -309,26 +328,44 @@ impl Bridge {
         self.settle();
     }
 
-    /// One side has gone: whoever waits for it on the other side is told so.
-    pub fn close(&mut self, gone: Side, reason: &str) {
-        if gone == Side::Agent {
-            match &mut self.mode {
-                Mode::V1ToV2(translation) => translation.agent_gone(reason, &mut self.shared),
-                Mode::V2ToV1(translation) => translation.agent_gone(reason, &mut self.shared),
-                Mode::Same(passthrough) => passthrough.agent_gone(reason, &mut self.shared),
-                Mode::Opening(Some(opening)) => {
-                    let held =
-                        opening.held.iter().filter_map(|line| match Message::decode(line, WireFormat::Any) {
-                            Ok(Message::Request(request)) => Some(request.id),
-                            _ => None,
-                        });
-                    for id in [opening.id.clone()].into_iter().chain(held) {
-                        self.shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
-                    }
-                }
-                Mode::Opening(None) => {}
-            }
+    /// The agent is gone. What is held back comes out, and whoever waits for it is told so: each request of the client
+    /// gets an error, and each session of a version 2 client that is at work comes to rest with that error. So does
+    /// what the client asks from now on.
+    ///
+    /// `reason` are words for a person; `last_lines` what the agent wrote last to its standard error, oldest first,
+    /// which the errors have in `data.stderr`. Afterwards, [`drain`](Bridge::drain) has everything.
+    ///
+    /// ```
+    /// # use switchboard_bridge::{Bridge, BridgeOptions, Moment, Output, Side, Version};
+    /// let mut bridge = Bridge::new(BridgeOptions::between(Version::V1, Version::V1));
+    /// let prompt = r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}"#;
+    /// let _ = bridge.handle(Side::Client, prompt, Moment(0));
+    /// bridge.agent_ended("the agent ended with exit code 1", &["Error: no key".to_owned()]);
+    /// let Some(Output::Line { to: Side::Client, line }) = bridge.drain().next() else { panic!() };
+    /// assert!(line.contains(r#""data":{"stderr":["Error: no key"]}"#), "{line}");
+    /// ```
+    pub fn agent_ended(&mut self, reason: &str, last_lines: &[String]) {
+        if self.ended.is_some() {
+            return;
         }
+        let mut error = RpcError::new(codes::INTERNAL_ERROR, reason.to_owned());
+        if !last_lines.is_empty() {
+            error.data = Some(Raw::from(serde_json::json!({"stderr": last_lines})));
+        }
+        self.early.agent_ended(&error, &mut self.shared);
+        match &mut self.mode {
+            Mode::V1ToV2(translation) => translation.agent_ended(&error, &mut self.shared),
+            Mode::V2ToV1(translation) => translation.agent_ended(&error, &mut self.shared),
+            Mode::Same(passthrough) => passthrough.agent_ended(&error, &mut self.shared),
+            Mode::Opening(Some(opening)) => {
+                let held = opening.held.iter().flat_map(|line| requests(line));
+                for id in [opening.id.clone()].into_iter().chain(held) {
+                    self.shared.fail(Side::Client, &id, error.clone());
+                }
+            }
+            Mode::Opening(None) => {}
+        }
+        self.ended = Some(error);
         self.shared.strict_failure = None;
     }
 
@@ -379,6 +416,15 @@ impl Bridge {
 fn is_initialize(line: &str) -> bool {
     memchr::memmem::find(line.as_bytes(), b"\"initialize\"").is_some()
         && Message::decode(line, WireFormat::Any).is_ok_and(|message| message.method() == Some("initialize"))
+}
+
+/// The ids of the requests in a line.
+fn requests(line: &str) -> Vec<RequestId<'static>> {
+    let id = |text| match Message::decode(text, WireFormat::Any) {
+        Ok(Message::Request(request)) => Some(request.id.into_owned()),
+        _ => None,
+    };
+    open_work::messages(line).into_iter().filter_map(id).collect()
 }
 
 fn answers(line: &str, id: &RequestId<'_>) -> bool {

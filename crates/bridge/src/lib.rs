@@ -43,6 +43,7 @@ mod host;
 mod loss;
 mod map;
 mod metadata;
+mod open_work;
 mod options;
 mod passthrough;
 mod plain;

@@ -3,22 +3,23 @@
 
 mod terminals;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use memchr::memmem::Finder;
 use serde_json::Value;
-use switchboard_protocol::rpc::{Message, RequestId, codes};
+use switchboard_protocol::rpc::{Message, Response, RpcError};
 use switchboard_protocol::{Meta, Text, Wire, WireFormat, v2};
 
 use self::terminals::TerminalsAsText;
-use crate::bridge::Handled;
+use crate::bridge::{Handled, refuse_full};
 use crate::loss::Severity;
 use crate::metadata::Metadata;
+use crate::open_work::{self, Asked, OpenWork};
 use crate::options::Dialect;
 use crate::shared::{Shared, session_of};
 use crate::{Side, Version};
 
-/// How many requests without an answer, and messages shown since, are remembered.
+/// How many messages shown since a prompt are remembered.
 const REMEMBERED: usize = 1024;
 
 /// Lets lines pass.
@@ -26,10 +27,8 @@ const REMEMBERED: usize = 1024;
 pub(crate) struct Passthrough {
     version: Version,
     words: Words,
-    /// Requests of the client without an answer, to be failed when the agent goes.
-    open: HashSet<RequestId<'static>>,
-    /// Prompts of the client that the agent has not answered, with their session.
-    prompts: HashMap<RequestId<'static>, String>,
+    /// What the client waits for, to be ended when the agent goes.
+    work: OpenWork,
     /// The user message that was last seen in a session, since its prompt.
     echoes: HashMap<String, String>,
     minted: u64,
@@ -42,6 +41,7 @@ pub(crate) struct Passthrough {
 struct Words {
     method: Finder<'static>,
     id: Finder<'static>,
+    state: Finder<'static>,
     user_message: Finder<'static>,
     git_patch: Finder<'static>,
     commands: Finder<'static>,
@@ -55,6 +55,7 @@ impl Words {
         Words {
             method: Finder::new("\"method\""),
             id: Finder::new("\"id\""),
+            state: Finder::new("\"state_update\""),
             user_message: Finder::new("\"user_message"),
             git_patch: Finder::new("\"git_patch\""),
             commands: Finder::new("\"availableCommands\""),
@@ -83,12 +84,11 @@ fn has(line: &str, word: &Finder<'_>) -> bool {
 }
 
 impl Passthrough {
-    pub(crate) fn new(version: Version) -> Self {
+    pub(crate) fn new(version: Version, work: OpenWork) -> Self {
         Passthrough {
             version,
             words: Words::new(),
-            open: HashSet::new(),
-            prompts: HashMap::new(),
+            work: work.in_version(version),
             echoes: HashMap::new(),
             minted: 0,
             metadata: Metadata::default(),
@@ -101,19 +101,29 @@ impl Passthrough {
     }
 
     pub(crate) fn handle(&mut self, from: Side, line: &str, shared: &mut Shared) -> Handled {
+        if line.trim_start().starts_with('[') {
+            // Messages in an array pass together.
+            self.work.look(from, line, shared);
+            return Handled::Forward;
+        }
         match from {
             Side::Client => {
                 if has(line, &self.words.method) && has(line, &self.words.id) {
-                    self.remember_request(line, shared);
+                    return self.client_request(line, shared);
                 }
                 Handled::Forward
             }
             Side::Agent => {
-                let is_call = has(line, &self.words.method);
-                if !is_call && !self.open.is_empty() && self.answer(line, shared) == Handled::Done {
-                    return Handled::Done;
+                if self.work.is_waiting()
+                    && open_work::may_answer(line, &self.words.id)
+                    && let Ok(Message::Response(response)) = Message::decode(line, WireFormat::Any)
+                {
+                    return self.answer(&response, shared);
                 }
-                if !is_call || !self.may_differ(shared) {
+                if has(line, &self.words.state) {
+                    self.work.state(line, shared);
+                }
+                if !self.may_differ(shared) || !has(line, &self.words.method) {
                     return Handled::Forward;
                 }
                 self.agent_call(line, shared)
@@ -144,7 +154,7 @@ impl Passthrough {
         if self.is_passthrough(Side::Agent, line.as_bytes(), shared) {
             return Handled::Forward;
         }
-        if !self.prompts.is_empty() && has(line, &self.words.user_message) {
+        if has(line, &self.words.user_message) && self.work.has_prompts() {
             self.remember_echo(line);
         }
         let spelled = has(line, &self.words.git_patch) || has(line, &self.words.commands);
@@ -164,26 +174,26 @@ impl Passthrough {
         Handled::Forward
     }
 
-    pub(crate) fn agent_gone(&mut self, reason: &str, shared: &mut Shared) {
-        for id in self.open.drain() {
-            shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
-        }
+    pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>, shared: &mut Shared) {
+        self.work.agent_ended(error, shared);
     }
 
-    fn remember_request(&mut self, line: &str, shared: &mut Shared) {
-        let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return };
+    fn client_request(&mut self, line: &str, shared: &mut Shared) -> Handled {
+        let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else {
+            return Handled::Forward;
+        };
         shared.peers.learn_from_client(&request);
-        if self.open.len() >= REMEMBERED {
-            return;
+        if !self.work.ask(&request, shared.options.limits.requests) {
+            refuse_full(shared, Side::Client, &request.id);
+            return Handled::Done;
         }
         if self.version == Version::V2
             && request.method == "session/prompt"
             && let Some(session) = session_of(request.params.as_ref())
         {
             self.echoes.remove(&session);
-            self.prompts.insert(request.id.clone().into_owned(), session);
         }
-        self.open.insert(request.id.into_owned());
+        Handled::Forward
     }
 
     fn remember_echo(&mut self, line: &str) {
@@ -199,13 +209,13 @@ impl Passthrough {
     }
 
     /// The newest dialect wants the id of the message in the answer to a prompt; the other does not tell it.
-    fn answer(&mut self, line: &str, shared: &mut Shared) -> Handled {
-        let Ok(Message::Response(response)) = Message::decode(line, WireFormat::Any) else {
+    fn answer(&mut self, response: &Response<'_>, shared: &mut Shared) -> Handled {
+        let Some(Asked::Prompt { session, .. }) = self.work.answered(response) else {
             return Handled::Forward;
         };
-        let id = response.id.clone().into_owned();
-        self.open.remove(&id);
-        let Some(session) = self.prompts.remove(&id) else { return Handled::Forward };
+        if self.version == Version::V1 {
+            return Handled::Forward;
+        }
         let Ok(result) = &response.outcome else { return Handled::Forward };
         let tells_id = result.get("messageId").is_some();
         let shown = if tells_id { Dialect::Newest } else { Dialect::Spec };

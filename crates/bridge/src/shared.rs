@@ -1,7 +1,7 @@
 //! What all translations write to: lines for either side, and losses.
 
 use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Diagnostic, Raw, Text, Wire, WireFormat};
+use switchboard_protocol::{Diagnostic, Raw, Text, Wire, WireFormat, v2};
 
 use crate::host::Host;
 use crate::loss::{Note, Severity};
@@ -75,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) output: Vec<Output>,
     pub(crate) losses: LossReport,
     pub(crate) now: Moment,
+    /// How many messages of the bridge's own the client has been shown.
+    pub(crate) minted: u64,
     /// A loss under the strict policy: the session that it happened in, and what it was.
     pub(crate) strict_failure: Option<(Option<String>, String)>,
 }
@@ -131,6 +133,24 @@ impl Shared {
 
     pub(crate) fn refuse(&mut self, to: Side, id: &RequestId<'_>, code: i32, message: impl Into<String>) {
         self.fail(to, id, RpcError::new(code, message.into()));
+    }
+
+    /// Tells a client of version 2 that the work in a session has ended with an error. A dialect whose states have no
+    /// place for the error gets its words as a message.
+    pub(crate) fn rest_with_error(&mut self, session: &str, error: &RpcError<'static>) {
+        let format = self.peers.client_revision();
+        if self.peers.client_dialect == Some(Dialect::Spec) {
+            self.minted += 1;
+            let words = v2::ContentBlock::text(format!("[{}]", error.message));
+            let chunk = v2::ContentChunk::new(format!("b-notice-{}", self.minted), words);
+            let update = v2::SessionUpdate::AgentMessageChunk(chunk);
+            self.send_update(Side::Client, &v2::UpdateSessionNotification::new(session, update), format);
+        }
+        let mut idle = v2::IdleState::new();
+        idle.stop_reason = Some(v2::StopReason::Error);
+        idle.error = Some(Box::new(error.clone()));
+        let update = v2::SessionUpdate::StateUpdate(Box::new(v2::StateUpdate::Idle(idle)));
+        self.send_update(Side::Client, &v2::UpdateSessionNotification::new(session, update), format);
     }
 
     /// The parameters of a request; what is malformed and left out is reported.

@@ -206,18 +206,18 @@ impl V1ToV2 {
     }
 
     /// Everything that waits for the agent fails.
-    pub(crate) fn agent_gone(&mut self, reason: &str, shared: &mut Shared) {
+    pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>, shared: &mut Shared) {
         self.finish(shared);
         for (_, session) in self.sessions.iter_mut() {
             let open = session.turn.take().map(|turn| (turn.accepted, turn.id));
             // A prompt that the agent has not taken is among the requests below.
             let open = open.filter(|(accepted, _)| *accepted).map(|(_, id)| id);
             for id in open.into_iter().chain(session.waiting.drain(..).map(|(id, _)| id)) {
-                shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
+                shared.fail(Side::Client, &id, error.clone());
             }
         }
         for (_, purpose) in self.to_agent.take_all(|_| true) {
-            shared.refuse(Side::Client, purpose.original(), codes::INTERNAL_ERROR, reason);
+            shared.fail(Side::Client, purpose.original(), error.clone());
         }
     }
 

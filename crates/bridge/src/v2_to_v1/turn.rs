@@ -1,11 +1,12 @@
 //! The prompt turn: one request of version 1 becomes acceptance, work and rest.
 
-use switchboard_protocol::rpc::{Notification, Request, RequestId, Response, codes};
+use switchboard_protocol::rpc::{Notification, Request, RequestId, Response, RpcError, codes};
 use switchboard_protocol::{Text, Wire, WireFormat, v1, v2};
 
 use super::messages::Role;
 use super::{ToAgent, ToClient, V2ToV1, tell};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart};
+use crate::loss::Severity;
 use crate::shared::Shared;
 use crate::v1_to_v2::cancel;
 use crate::{Error, Moment, Side};
@@ -125,10 +126,7 @@ impl V2ToV1 {
                 shared.fail(Side::Client, &id, error);
                 return self.turn_over(session_id, shared);
             }
-            Err(error) => {
-                idle.stop_reason = Some(v2::StopReason::Error);
-                idle.error = Some(Box::new(error.into_owned()));
-            }
+            Err(error) => return self.fail_work(session_id, &error.into_owned(), shared),
             Ok(result) => match v1::PromptResponse::decode_tolerant(result.as_str(), WireFormat::V1) {
                 Ok((answer, _)) => {
                     idle.stop_reason = Some(answer.stop_reason);
@@ -136,7 +134,10 @@ impl V2ToV1 {
                     idle.extra = answer.extra.into_owned();
                 }
                 // The turn is over all the same; why is not known.
-                Err(_) => idle.stop_reason = None,
+                Err(error) => {
+                    let (session, reason) = (Some(session_id), error.to_string());
+                    shared.lose(session, "session/prompt", "result", reason, Severity::Major, Side::Client);
+                }
             },
         }
         self.sign_of_life(session_id, shared);
@@ -231,32 +232,35 @@ impl V2ToV1 {
     }
 
     /// Everything that waits for the agent fails.
-    pub(crate) fn agent_gone(&mut self, reason: &str, shared: &mut Shared) {
+    pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>, shared: &mut Shared) {
         let ids: Vec<String> = self.sessions.ids().cloned().collect();
         for session_id in ids {
             let Some(session) = self.sessions.get_mut(&session_id) else { continue };
             for held in std::mem::take(&mut session.held) {
-                shared.refuse(Side::Client, &held.id, codes::INTERNAL_ERROR, reason);
+                shared.fail(Side::Client, &held.id, error.clone());
             }
             let Some(turn) = &session.turn else { continue };
             if turn.accepted {
-                let mut idle = v2::IdleState::new();
-                idle.stop_reason = Some(v2::StopReason::Error);
-                let error =
-                    switchboard_protocol::rpc::RpcError::new(codes::INTERNAL_ERROR, reason.to_owned());
-                idle.error = Some(Box::new(error));
-                self.end_turn(&session_id, idle, shared);
+                self.fail_work(&session_id, error, shared);
             } else {
                 let id = turn.id.clone();
                 session.turn = None;
-                shared.refuse(Side::Client, &id, codes::INTERNAL_ERROR, reason);
+                shared.fail(Side::Client, &id, error.clone());
             }
         }
         for (_, purpose) in self.to_agent.take_all(|purpose| purpose.original().is_some()) {
             if let Some(id) = purpose.original() {
-                shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, reason);
+                shared.fail(Side::Client, id, error.clone());
             }
         }
+    }
+
+    /// The work that the client has been told of ends with an error.
+    fn fail_work(&mut self, session_id: &str, error: &RpcError<'static>, shared: &mut Shared) {
+        let Some(session) = self.sessions.get_mut(session_id) else { return };
+        (session.turn, session.run, session.asks) = (None, None, false);
+        shared.rest_with_error(session_id, error);
+        self.turn_over(session_id, shared);
     }
 
     /// Ends a turn because something was lost and nothing may be.
@@ -274,9 +278,6 @@ impl V2ToV1 {
         }
         self.sign_of_life(session_id, shared);
         let message = format!("ended because something cannot be translated: {reason}");
-        let mut idle = v2::IdleState::new();
-        idle.stop_reason = Some(v2::StopReason::Error);
-        idle.error = Some(Box::new(switchboard_protocol::rpc::RpcError::new(codes::INTERNAL_ERROR, message)));
-        self.end_turn(session_id, idle, shared);
+        self.fail_work(session_id, &RpcError::new(codes::INTERNAL_ERROR, message), shared);
     }
 }

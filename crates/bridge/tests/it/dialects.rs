@@ -302,7 +302,7 @@ fn messages_that_are_held_are_shown_as_they_are_in_the_end() {
     assert_eq!(bench.lost(), ["agent_message content"]);
     // Nothing is forgotten when the agent goes.
     bench.update(chunk("last words"));
-    bench.bridge.close(Side::Agent, "gone");
+    bench.bridge.agent_ended("gone", &[]);
     bench.collect();
     assert!(bench.take_client().iter().any(|message| message.to_string().contains("last words")));
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::needless_pass_by_value, reason = "values are written in place")]
 
+mod agent_end;
 mod dialects;
 mod hostile;
 mod properties;

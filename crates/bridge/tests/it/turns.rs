@@ -234,7 +234,7 @@ fn what_a_client_says_before_the_handshake_is_answered_follows_it() {
     assert_eq!(bench.take_client()[0]["id"], 0);
 
     let mut bench = opened();
-    bench.bridge.close(Side::Agent, "it crashed");
+    bench.bridge.agent_ended("it crashed", &[]);
     bench.collect();
     let failed: Vec<_> = bench.take_client().iter().map(|answer| answer["id"].clone()).collect();
     assert_eq!(failed, [0, 1]);
@@ -265,7 +265,7 @@ fn everyone_who_waits_is_told_when_the_agent_goes() {
     let mut bench = Bench::v1_client();
     bench.client(json!({"id": 7, "method": "session/list", "params": {}}));
     bench.client(prompt(8, "hi"));
-    bench.bridge.close(Side::Agent, "it crashed");
+    bench.bridge.agent_ended("it crashed", &[]);
     bench.collect();
     let mut failed: Vec<_> = bench.take_client().iter().map(|answer| answer["id"].clone()).collect();
     failed.sort_by_key(Value::to_string);
@@ -279,7 +279,7 @@ fn requests_that_were_answered_are_not_failed_when_the_agent_goes() {
     bench.client(prompt(8, "hi"));
     bench.agent(json!({"id": 7, "result": {"sessions": []}}));
     bench.take_client();
-    bench.bridge.close(Side::Agent, "it crashed");
+    bench.bridge.agent_ended("it crashed", &[]);
     bench.collect();
     let failed = bench.take_client();
     assert_eq!(failed.len(), 1, "{failed:?}");

@@ -494,7 +494,7 @@ impl Service {
             }
         };
         if let Some(reason) = &failure {
-            self.bridge.close(Side::Agent, reason);
+            self.bridge.agent_ended(reason, &child.last_lines(20));
         }
         self.collect();
         for way in [&mut self.to_client, &mut self.to_agent] {

@@ -1,0 +1,167 @@
+//! What a client waits for where lines pass as they came: answers to its requests, and rest in sessions at work.
+
+use std::collections::{HashMap, HashSet};
+
+use memchr::memmem::Finder;
+use serde_json::value::RawValue;
+use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError};
+use switchboard_protocol::{Raw, Wire, WireFormat};
+
+use crate::loss::Severity;
+use crate::shared::{Shared, session_of};
+use crate::{Side, Version};
+
+/// Requests of the client without an answer, and sessions in which an agent of version 2 is at work.
+#[derive(Debug, Default)]
+pub(crate) struct OpenWork {
+    requests: HashMap<RequestId<'static>, Asked>,
+    /// Whether sessions have states, as in version 2.
+    has_states: bool,
+    at_work: HashSet<String>,
+}
+
+/// What a request is about, as far as its answer matters here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Prompt {
+        session: String,
+        /// The work on it has ended, although it is not answered.
+        over: bool,
+    },
+    /// The session is gone after it.
+    End {
+        session: String,
+    },
+    Other,
+}
+
+/// Whether a line of the agent may be an answer. What says at once that it is an update is not read for that.
+pub(crate) fn may_answer(line: &str, id: &Finder<'_>) -> bool {
+    !line.starts_with(r#"{"jsonrpc":"2.0","method":"#) && id.find(line.as_bytes()).is_some()
+}
+
+/// The messages of a line: one, or those of an array.
+pub(crate) fn messages(line: &str) -> Vec<&str> {
+    if !line.trim_start().starts_with('[') {
+        return vec![line];
+    }
+    let entries = serde_json::from_str::<Vec<&RawValue>>(line).unwrap_or_default();
+    entries.into_iter().map(RawValue::get).collect()
+}
+
+impl OpenWork {
+    /// Whether anybody waits for an answer.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    pub(crate) fn has_prompts(&self) -> bool {
+        self.requests.values().any(|asked| matches!(asked, Asked::Prompt { .. }))
+    }
+
+    /// The version is known from now on.
+    pub(crate) fn in_version(self, version: Version) -> Self {
+        OpenWork { has_states: version == Version::V2, ..self }
+    }
+
+    /// Takes notice of all messages in a line, which passes whatever they say.
+    pub(crate) fn look(&mut self, from: Side, line: &str, shared: &mut Shared) {
+        for text in messages(line) {
+            match (from, Message::decode(text, WireFormat::Any)) {
+                (Side::Client, Ok(Message::Request(request))) => {
+                    self.ask(&request, shared.options.limits.requests);
+                }
+                (Side::Agent, Ok(Message::Response(response))) => {
+                    self.answered(&response);
+                }
+                (Side::Agent, Ok(Message::Notification(_))) => self.state(text, shared),
+                _ => {}
+            }
+        }
+    }
+
+    /// The client asks. Whether that can be remembered.
+    pub(crate) fn ask(&mut self, request: &Request<'_>, limit: usize) -> bool {
+        let session = || session_of(request.params.as_ref());
+        let asked = match &*request.method {
+            "session/prompt" => session().map(|session| Asked::Prompt { session, over: false }),
+            "session/close" | "session/delete" => session().map(|session| Asked::End { session }),
+            _ => None,
+        };
+        let is_prompt = matches!(asked, Some(Asked::Prompt { .. }));
+        if self.requests.len() >= limit || (is_prompt && self.at_work.len() >= limit) {
+            return false;
+        }
+        self.requests.insert(request.id.clone().into_owned(), asked.unwrap_or(Asked::Other));
+        true
+    }
+
+    /// The agent answers. Gives what was asked.
+    pub(crate) fn answered(&mut self, response: &Response<'_>) -> Option<Asked> {
+        let asked = self.requests.remove(&response.id.clone().into_owned())?;
+        match (&asked, &response.outcome) {
+            (Asked::Prompt { session, over: false }, Ok(_)) if self.has_states => {
+                self.at_work.insert(session.clone());
+            }
+            (Asked::End { session }, Ok(_)) => {
+                self.at_work.remove(session);
+            }
+            _ => {}
+        }
+        Some(asked)
+    }
+
+    /// Takes notice of a state of the agent.
+    pub(crate) fn state(&mut self, line: &str, shared: &mut Shared) {
+        if !self.has_states {
+            return;
+        }
+        let Ok(Message::Notification(notification)) = Message::decode(line, WireFormat::Any) else { return };
+        let Some(params) = notification.params.as_ref() else { return };
+        let (Some(session), Some(update)) = (session_of(Some(params)), params.get("update")) else { return };
+        let text = |key: &str| Some(update.get(key)?.as_text()?.into_owned());
+        if text("sessionUpdate").as_deref() != Some("state_update") {
+            return;
+        }
+        match text("state").as_deref() {
+            Some("idle") => {
+                let was_at_work = self.at_work.remove(&session);
+                if was_at_work || has_stop_reason(&update) {
+                    for asked in self.requests.values_mut() {
+                        if let Asked::Prompt { session: about, over } = asked {
+                            *over |= *about == session;
+                        }
+                    }
+                }
+            }
+            Some("running" | "requires_action") => {
+                let limit = shared.options.limits.requests;
+                if self.at_work.len() < limit || self.at_work.contains(&session) {
+                    self.at_work.insert(session);
+                } else {
+                    let reason = format!(
+                        "more than {limit} sessions at work: of this one the end is not told if the agent ends"
+                    );
+                    let session = Some(&*session);
+                    shared.lose(session, "state_update", "state", reason, Severity::Minor, Side::Client);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The agent is gone: requests fail, and sessions at work come to rest.
+    pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>, shared: &mut Shared) {
+        for (id, _) in self.requests.drain() {
+            shared.fail(Side::Client, &id, error.clone());
+        }
+        for session in self.at_work.drain() {
+            shared.rest_with_error(&session, error);
+        }
+    }
+}
+
+/// Whether a state says why work ended.
+fn has_stop_reason(value: &Raw<'_>) -> bool {
+    value.get("stopReason").is_some_and(|reason| reason.as_str() != "null")
+}
