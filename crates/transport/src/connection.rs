@@ -12,7 +12,7 @@ use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::call::{Answer, Deadline, PendingCall};
-use crate::process::Child;
+use crate::process::{Child, Spawned};
 use crate::text::on_one_line;
 use crate::{
     Closure, ClosureCause, DEFAULT_MESSAGE_LIMIT, Error, Inbox, Json, LineReader, Outbox, OutboxOptions,
@@ -99,7 +99,9 @@ impl Connection {
         writer: impl AsyncWrite + Send + Unpin + 'static,
         options: ConnectionOptions,
     ) -> Self {
-        Self::with_process(reader, writer, options, None)
+        let tap = options.tap.clone();
+        let outbox = Outbox::with_tap(writer, std::future::pending(), options.outbox.clone(), tap);
+        Self::over(reader, outbox, options, None)
     }
 
     /// Two connections that talk to each other in memory.
@@ -112,14 +114,21 @@ impl Connection {
         (connect(near, one), connect(far, other))
     }
 
-    pub(crate) fn with_process(
+    /// Connects to a process that we started.
+    pub(crate) fn to_process(spawned: Spawned, options: ConnectionOptions) -> Self {
+        let Spawned { child, input, output } = spawned;
+        let closed = input.closed_by_child();
+        let outbox = Outbox::with_tap(input, closed, options.outbox.clone(), options.tap.clone());
+        Self::over(output, outbox, options, Some(child))
+    }
+
+    fn over(
         reader: impl AsyncRead + Send + Unpin + 'static,
-        writer: impl AsyncWrite + Send + Unpin + 'static,
+        outbox: Outbox,
         options: ConnectionOptions,
         process: Option<Child>,
     ) -> Self {
         let lines = LineReader::new(Box::new(reader) as Box<_>, options.message_limit);
-        let outbox = Outbox::with_tap(writer, options.outbox.clone(), options.tap.clone());
         if let Some(process) = &process {
             process.attach_input(outbox.closer());
         }

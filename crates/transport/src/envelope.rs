@@ -114,6 +114,21 @@ impl Glimpse {
         glimpse
     }
 
+    /// Adds what the end of an object tells whose middle is not there.
+    pub(crate) fn add_ending(&mut self, text: &str) {
+        let ending = text.trim_end();
+        for (place, _) in ending.match_indices('"').rev() {
+            // The last members of the object itself: those of an object in it leave braces that open nowhere.
+            let Ok(members) = Raw::parse(format!("{{{}", &ending[place..])) else { continue };
+            let has = |key: &str| members.get(key).is_some();
+            self.has_method |= has("method");
+            self.has_outcome |= has("result") || has("error");
+            let id =
+                || RequestId::decode(members.get("id")?.as_str(), WireFormat::Any).ok().map(Wire::into_owned);
+            self.id = self.id.take().or_else(id);
+        }
+    }
+
     fn look(&mut self, text: &str) -> Option<()> {
         let mut rest = text.trim_start().strip_prefix('{')?.trim_start();
         loop {

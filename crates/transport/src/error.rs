@@ -110,6 +110,8 @@ pub enum ClosureCause {
     WriteFailed(Arc<io::Error>),
     /// The peer took nothing of what was to be written for so long.
     NotReading(Duration),
+    /// The peer closed its input: it will not hear anything more.
+    InputClosed,
     /// This side closed it.
     ClosedHere,
 }
@@ -132,18 +134,36 @@ impl fmt::Display for Closure {
             ClosureCause::ReadFailed(error) => write!(formatter, "reading from the peer failed: {error}")?,
             ClosureCause::WriteFailed(error) => write!(formatter, "writing to the peer failed: {error}")?,
             ClosureCause::NotReading(time) => write!(formatter, "the peer read nothing for {time:?}")?,
+            ClosureCause::InputClosed => formatter.write_str("the peer closed its input")?,
             ClosureCause::ClosedHere => formatter.write_str("the connection was closed on this side")?,
         }
-        let Some(process) = &self.process else { return Ok(()) };
-        match process.exit {
-            Some(exit) => write!(formatter, "; {} {exit}", process.program)?,
-            None => write!(formatter, "; {} still runs", process.program)?,
+        match &self.process {
+            Some(process) => write!(formatter, "; {process}"),
+            None => Ok(()),
         }
-        if !process.last_lines.is_empty() {
+    }
+}
+
+/// How long a line of standard error is shown, in characters.
+const SHOWN_LINE: usize = 300;
+
+/// How it ended and the last lines of its standard error, without escapes and each of a bearable length.
+impl fmt::Display for ProcessEnd {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ProcessEnd { program, exit, last_lines } = self;
+        match exit {
+            Some(exit) => write!(formatter, "{program} {exit}")?,
+            None => write!(formatter, "{program} still runs")?,
+        }
+        if !last_lines.is_empty() {
             formatter.write_str("; the last lines of its standard error:")?;
         }
-        for line in &process.last_lines {
-            write!(formatter, "\n    {}", plain(line))?;
+        for line in last_lines {
+            let line = plain(line);
+            match line.char_indices().nth(SHOWN_LINE) {
+                Some((end, _)) => write!(formatter, "\n    {}...", &line[..end])?,
+                None => write!(formatter, "\n    {line}")?,
+            }
         }
         Ok(())
     }

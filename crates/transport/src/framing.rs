@@ -6,8 +6,12 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::{memchr, memchr_iter, memrchr};
 use switchboard_protocol::Raw;
 
+use switchboard_protocol::rpc::codes;
+
 use crate::SharedText;
+use crate::connection::{error_line, failure};
 use crate::decoration::{BYTE_ORDER_MARK, leading_decoration};
+use crate::envelope::Glimpse;
 
 /// The longest message that is read unless somebody says otherwise.
 pub const DEFAULT_MESSAGE_LIMIT: usize = 32 * 1024 * 1024;
@@ -65,6 +69,41 @@ pub struct TooLong {
     pub length: usize,
     /// Its beginning, at most 1 KiB.
     pub beginning: String,
+    /// Its end, at most 1 KiB.
+    pub ending: String,
+}
+
+/// What stands in for a message that was too long to be read, so that nobody waits for it in vain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Substitute {
+    /// It was an answer: this error is to be taken in its place.
+    Answer(String),
+    /// It was a request: this error is to be sent back to whoever sent it.
+    Refusal(String),
+}
+
+impl TooLong {
+    /// What stands in for the message; `None` where nobody waits for it, or where its id stands neither at its
+    /// beginning nor at its end.
+    pub fn substitute(&self) -> Option<Substitute> {
+        let Glimpse { id, has_method, .. } = self.glimpse();
+        let id = id?;
+        let error = |code, words: String| error_line(&id, &failure(code, words));
+        Some(if has_method {
+            Substitute::Refusal(error(codes::INVALID_REQUEST, self.to_string()))
+        } else {
+            let TooLong { length, limit, .. } = self;
+            let words = format!("the answer has {length} bytes, over the limit of {limit}");
+            Substitute::Answer(error(codes::INTERNAL_ERROR, words))
+        })
+    }
+
+    /// What its two ends tell of it.
+    pub(crate) fn glimpse(&self) -> Glimpse {
+        let mut glimpse = Glimpse::of(&self.beginning);
+        glimpse.add_ending(&self.ending);
+        glimpse
+    }
 }
 
 impl Noise {
@@ -105,6 +144,40 @@ fn excerpt(bytes: &[u8]) -> String {
     String::from_utf8_lossy(shown).into_owned()
 }
 
+/// An over-long line whose end has not come.
+#[derive(Debug)]
+struct Passing {
+    length: usize,
+    beginning: String,
+    /// The last bytes so far.
+    ending: Vec<u8>,
+}
+
+impl Passing {
+    /// Of the line more than the limit is there, how much more is a matter of chance.
+    fn new(line: &[u8], limit: usize) -> Self {
+        let beginning = excerpt(&line[..line.len().min(limit)]);
+        let mut passing = Passing { length: 0, beginning, ending: Vec::new() };
+        passing.pass(line);
+        passing
+    }
+
+    fn pass(&mut self, bytes: &[u8]) {
+        self.length += bytes.len();
+        self.ending.extend_from_slice(&bytes[bytes.len().saturating_sub(EXCERPT)..]);
+        let surplus = self.ending.len().saturating_sub(EXCERPT);
+        self.ending.drain(..surplus);
+    }
+
+    fn finish(self, limit: usize) -> TooLong {
+        let Passing { length, beginning, ending } = self;
+        // The cut may have split a character.
+        let start = ending.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
+        let ending = String::from_utf8_lossy(&ending[start..]).into_owned();
+        TooLong { limit, length, beginning, ending }
+    }
+}
+
 /// Cuts a growing buffer into frames. It never waits and never fails; [`LineReader`](crate::LineReader) is the
 /// same over a stream.
 ///
@@ -125,7 +198,7 @@ pub struct LineDecoder {
     /// How much of the buffer is known to hold no line's end.
     searched: usize,
     /// The over-long line that is being passed over.
-    passing: Option<TooLong>,
+    passing: Option<Passing>,
     /// A message whose decoration has been handed out before it.
     held: Option<Frame>,
 }
@@ -142,17 +215,17 @@ impl LineDecoder {
             return Some(frame);
         }
         let end = memchr(b'\n', &buffer[self.searched..]).map(|offset| self.searched + offset);
-        if let Some(mut too_long) = self.passing.take() {
+        if let Some(mut passing) = self.passing.take() {
             match end {
                 Some(end) => {
-                    too_long.length += end;
+                    passing.pass(&buffer[..end]);
                     buffer.advance(end + 1);
-                    return Some(Frame::TooLong(too_long));
+                    return Some(Frame::TooLong(passing.finish(self.limit)));
                 }
                 None => {
-                    too_long.length += buffer.len();
+                    passing.pass(buffer);
                     buffer.clear();
-                    self.passing = Some(too_long);
+                    self.passing = Some(passing);
                     return None;
                 }
             }
@@ -162,10 +235,14 @@ impl LineDecoder {
                 self.searched = 0;
                 let mut line = buffer.split_to(end + 1).freeze();
                 line.truncate(end);
-                if end > self.limit { Some(Frame::TooLong(self.too_long(&line))) } else { self.judge(line) }
+                if end > self.limit {
+                    Some(Frame::TooLong(Passing::new(&line, self.limit).finish(self.limit)))
+                } else {
+                    self.judge(line)
+                }
             }
             None if buffer.len() > self.limit => {
-                self.passing = Some(self.too_long(buffer));
+                self.passing = Some(Passing::new(buffer, self.limit));
                 self.searched = 0;
                 // A new buffer, so that the memory that the long line took is given back.
                 *buffer = BytesMut::new();
@@ -237,8 +314,8 @@ impl LineDecoder {
             return Some(frame);
         }
         self.searched = 0;
-        if let Some(too_long) = self.passing.take() {
-            return Some(Frame::TooLong(too_long));
+        if let Some(passing) = self.passing.take() {
+            return Some(Frame::TooLong(passing.finish(self.limit)));
         }
         if buffer.is_empty() {
             return None;
@@ -254,11 +331,6 @@ impl LineDecoder {
             }
             frame => frame,
         }
-    }
-
-    fn too_long(&self, line: &[u8]) -> TooLong {
-        let kept = &line[..line.len().min(self.limit)];
-        TooLong { limit: self.limit, length: line.len(), beginning: excerpt(kept) }
     }
 
     fn judge(&mut self, mut line: Bytes) -> Option<Frame> {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use switchboard_protocol::rpc::{CancelRequestNotification, RequestId, RpcError, codes};
 use switchboard_protocol::{Wire, WireFormat};
@@ -11,12 +12,15 @@ use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
 use crate::connection::{CANCEL_REQUEST, Shared, Waiter, error_line, failure, method_not_found};
-use crate::envelope::{BatchFault, Envelope, Glimpse, Unreadable, batch_entries};
+use crate::envelope::{BatchFault, Envelope, Unreadable, batch_entries};
 use crate::incoming::{BatchAnswers, Cancellation};
 use crate::{
     Anomaly, Answer, ClosureCause, Direction, Error, Event, Frame, IncomingNotification, IncomingRequest,
-    LineReader, Match, Noise, NoiseKind, SharedText, TooLong,
+    LineReader, Match, Noise, NoiseKind, Outbox, Seen, SharedText, TooLong,
 };
+
+/// How long a peer that reads no more must be silent until it counts as gone.
+const LAST_OUTPUT: Duration = Duration::from_millis(300);
 
 /// The stream that an inbox reads.
 pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
@@ -155,22 +159,40 @@ impl Inbox {
             self.closed = true;
             return Step::Event(Event::Closed(closure));
         }
-        match self.lines.0.next().await {
+        let read = tokio::select! {
+            biased;
+            read = self.lines.0.next() => read,
+            cause = input_closed(&self.shared.outbox) => {
+                self.end = Some(cause);
+                return Step::Nothing;
+            }
+        };
+        match read {
             Ok(Some(frame)) => {
                 if let Frame::Message(line) = &frame {
-                    if let Some(tap) = &self.shared.options.tap {
-                        tap.see(Direction::Received, line);
-                    }
+                    self.show(Seen::Message { direction: Direction::Received, line });
                     if let Some(taken) = take(line) {
                         return Step::Taken(taken);
                     }
                 }
-                return self.take_frame(frame).map_or(Step::Nothing, Step::Event);
+                let event = self.take_frame(frame);
+                for event in event.iter().chain(&self.events) {
+                    if let Event::Anomaly(anomaly) = event {
+                        self.show(Seen::Anomaly(anomaly));
+                    }
+                }
+                return event.map_or(Step::Nothing, Step::Event);
             }
             Ok(None) => self.end = Some(ClosureCause::EndOfStream),
             Err(error) => self.end = Some(ClosureCause::ReadFailed(Arc::new(error))),
         }
         Step::Nothing
+    }
+
+    fn show(&self, seen: Seen<'_>) {
+        if let Some(tap) = &self.shared.options.tap {
+            tap.see(seen);
+        }
     }
 
     /// Drives the connection until a future of one's own is done, such as the answer to a call; events go to
@@ -369,7 +391,7 @@ impl Inbox {
 
     #[cold]
     fn take_too_long(&mut self, too_long: TooLong) -> Event {
-        let glimpse = Glimpse::of(&too_long.beginning);
+        let glimpse = too_long.glimpse();
         let TooLong { length, limit, .. } = too_long;
         match glimpse.id {
             Some(id) if glimpse.has_method => {
@@ -405,6 +427,18 @@ impl Inbox {
 impl Unreadable {
     fn is_answer(&self) -> bool {
         self.glimpse.has_outcome && !self.glimpse.has_method
+    }
+}
+
+/// Waits until the peer has closed its input and has then said nothing for a while. A process that ends closes its
+/// input a moment before its output, in which there may still be something.
+async fn input_closed(outbox: &Outbox) -> ClosureCause {
+    match outbox.closed().await {
+        cause @ ClosureCause::InputClosed => {
+            tokio::time::sleep(LAST_OUTPUT).await;
+            cause
+        }
+        _ => std::future::pending().await,
     }
 }
 

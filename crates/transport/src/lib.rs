@@ -58,12 +58,14 @@ mod text;
 pub use call::{Answer, Deadline, PendingCall};
 pub use connection::{Caller, Connection, ConnectionOptions, KnownMethods};
 pub use error::{Closure, ClosureCause, Error, ProcessEnd};
-pub use framing::{DEFAULT_MESSAGE_LIMIT, Frame, LineDecoder, Noise, NoiseKind, TooLong};
+pub use framing::{DEFAULT_MESSAGE_LIMIT, Frame, LineDecoder, Noise, NoiseKind, Substitute, TooLong};
 pub use inbox::{Inbox, Received};
 pub use incoming::{Anomaly, Cancellation, Event, IncomingNotification, IncomingRequest};
 pub use outbox::{Outbox, OutboxOptions};
-pub use process::{Child, ChildOutput, Exit, Grace, Program, Spawned, StandardErrorLine, StandardErrorLines};
+pub use process::{
+    Child, ChildInput, ChildOutput, Exit, Grace, Program, Spawned, StandardErrorLine, StandardErrorLines,
+};
 pub use reader::LineReader;
 pub use requests::{IncomingRequests, Match, OutgoingRequests, Refusal, RequestTable};
-pub use tap::{Direction, Tap};
+pub use tap::{Direction, Seen, Tap};
 pub use text::{Json, SharedText};

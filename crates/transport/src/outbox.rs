@@ -1,5 +1,6 @@
 //! The writing side: a bounded queue of bytes that a task of its own writes, many messages at a time.
 
+use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -8,6 +9,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore, TryAcquireError, watch};
 use tokio::time::sleep;
 
+use crate::process::ChildInput;
+use crate::tap::Seen;
 use crate::{ClosureCause, Direction, Tap};
 
 /// How an outbox queues and how long it waits for a peer that does not read.
@@ -96,11 +99,19 @@ pub(crate) type Position = u64;
 impl Outbox {
     /// Starts the task that writes to `writer`. Must be called inside a tokio runtime.
     pub fn new(writer: impl AsyncWrite + Send + Unpin + 'static, options: OutboxOptions) -> Self {
-        Self::with_tap(writer, options, None)
+        Self::with_tap(writer, std::future::pending(), options, None)
     }
 
+    /// Sends lines to a child. That it has closed its input is noticed at once, and not by the next line.
+    pub fn to_child(input: ChildInput, options: OutboxOptions) -> Self {
+        let closed = input.closed_by_child();
+        Self::with_tap(input, closed, options, None)
+    }
+
+    /// `closed` is done when the peer reads no more; it is dropped with the writer.
     pub(crate) fn with_tap(
         writer: impl AsyncWrite + Send + Unpin + 'static,
+        closed: impl Future<Output = ()> + Send + 'static,
         options: OutboxOptions,
         tap: Option<Tap>,
     ) -> Self {
@@ -115,7 +126,7 @@ impl Outbox {
             closing: watch::Sender::default(),
             end: watch::Sender::default(),
         });
-        tokio::spawn(write_all(Arc::clone(&queue), writer, options));
+        tokio::spawn(write_all(Arc::clone(&queue), writer, closed, options));
         Outbox { handle: Arc::new(Handle(queue)) }
     }
 
@@ -190,6 +201,12 @@ impl Outbox {
         std::future::pending().await
     }
 
+    /// Waits until nothing can be sent any more, and says why.
+    pub async fn closed(&self) -> ClosureCause {
+        self.ended().await;
+        self.end()
+    }
+
     async fn ended(&self) {
         let mut end = self.handle.0.end.subscribe();
         // The sender lives as long as this handle, so that this cannot fail.
@@ -231,7 +248,7 @@ impl Queue {
             return None;
         }
         if let Some(tap) = &self.tap {
-            tap.see(Direction::Sent, line);
+            tap.see(Seen::Message { direction: Direction::Sent, line });
         }
         let was_empty = waiting.bytes.is_empty();
         waiting.bytes.extend_from_slice(line.as_bytes());
@@ -278,10 +295,22 @@ impl Queue {
 /// than the queue may be.
 const KEPT_BUFFER: usize = 256 * 1024;
 
-async fn write_all(queue: Arc<Queue>, mut writer: impl AsyncWrite + Unpin, options: OutboxOptions) {
+async fn write_all(
+    queue: Arc<Queue>,
+    mut writer: impl AsyncWrite + Unpin,
+    closed: impl Future<Output = ()>,
+    options: OutboxOptions,
+) {
+    let mut closed = Box::pin(closed);
     let mut buffer = Vec::new();
     let end = loop {
-        let Some(permits) = queue.take(&mut buffer).await else { break ClosureCause::ClosedHere };
+        let taken = tokio::select! {
+            biased;
+            taken = queue.take(&mut buffer) => taken,
+            // Only while there is nothing to write: a write says so by itself.
+            () = &mut closed => break ClosureCause::InputClosed,
+        };
+        let Some(permits) = taken else { break ClosureCause::ClosedHere };
         if let Err(cause) = write_buffer(&queue, &mut writer, &buffer, permits, &options).await {
             break cause;
         }
@@ -294,7 +323,7 @@ async fn write_all(queue: Arc<Queue>, mut writer: impl AsyncWrite + Unpin, optio
     queue.close();
     // The stream is closed before anybody hears of the end; one that cannot even be closed is gone anyway.
     let _ = tokio::time::timeout(options.linger, writer.shutdown()).await;
-    drop(writer);
+    drop((writer, closed));
     queue.end.send_replace(Some(end));
 }
 
@@ -321,13 +350,20 @@ async fn write_buffer(
                     queue.written.send_modify(|written| *written += count as u64);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(ClosureCause::WriteFailed(Arc::new(error))),
+                Err(error) => return Err(write_failed(error)),
             },
             _ = close.wait_for(|close| *close), if !closing => closing = true,
             () = pass(patience) => return Err(ClosureCause::NotReading(patience.unwrap_or_default())),
         }
     }
-    writer.flush().await.map_err(|error| ClosureCause::WriteFailed(Arc::new(error)))
+    writer.flush().await.map_err(write_failed)
+}
+
+fn write_failed(error: io::Error) -> ClosureCause {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => ClosureCause::InputClosed,
+        _ => ClosureCause::WriteFailed(Arc::new(error)),
+    }
 }
 
 async fn pass(patience: Option<Duration>) {

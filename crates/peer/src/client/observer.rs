@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use switchboard_bridge::Loss;
-use switchboard_transport::{ConnectionOptions, Direction, Tap};
+use switchboard_transport::{Anomaly, ConnectionOptions, Direction, Seen, Tap};
 
 /// Where a line was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +30,8 @@ pub enum Observed<'a> {
     },
     /// The agent speaks this version of the protocol. What is seen before belongs to the agreement on it.
     Version(u16),
+    /// Something that the agent sent and should not have. Where it is a message, that has been shown before.
+    Anomaly(&'a Anomaly),
     /// Something that the translation could not carry over, or had to guess.
     Loss(&'a Loss),
 }
@@ -51,7 +53,11 @@ impl Observer {
 
     fn tap(&self, side: WireSide) -> Tap {
         let observer = self.clone();
-        Tap::new(move |direction, line| observer.see(Observed::Line { side, direction, line }))
+        Tap::new(move |seen| match seen {
+            Seen::Message { direction, line } => observer.see(Observed::Line { side, direction, line }),
+            Seen::Anomaly(anomaly) if side == WireSide::Agent => observer.see(Observed::Anomaly(anomaly)),
+            _ => {}
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::process::ChildStderr;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::group::Group;
 use super::standard_error::StandardError;
@@ -20,7 +20,7 @@ use crate::ProcessEnd;
 use crate::outbox::OutboxCloser;
 
 /// How long a process whose output has ended gets to exit before it is reported as still running.
-const EXIT_PATIENCE: Duration = Duration::from_secs(1);
+const EXIT_PATIENCE: Duration = Duration::from_millis(500);
 /// How many lines of standard error are told with the end of a connection.
 const TOLD_LINES: usize = 20;
 
@@ -79,8 +79,9 @@ struct Handle {
     process_id: u32,
     standard_error: Arc<StandardError>,
     life: watch::Receiver<Life>,
-    /// Set, or dropped, when the process is to end.
-    stop: watch::Sender<bool>,
+    /// Set, or dropped, when the process is to end: how long it is given for that.
+    stop: watch::Sender<Option<Grace>>,
+    grace: Grace,
     input: Mutex<Option<OutboxCloser>>,
 }
 
@@ -107,14 +108,14 @@ impl Child {
             watchdog.watch(group.leader());
         }
         let (life_sender, life) = watch::channel(Life::default());
-        let (stop, stop_receiver) = watch::channel(false);
+        let (stop, stop_receiver) = watch::channel(None);
         let kept = Arc::new(StandardError::new());
         tokio::spawn(look_after(process, group, stop_receiver, life_sender, grace, watchdog));
         let reader = Arc::clone(&kept);
         let standard_error = ChildOutput::new(standard_error, exited(life.clone()));
         tokio::spawn(async move { reader.read(standard_error).await });
-        let handle =
-            Handle { program, process_id, standard_error: kept, life, stop, input: Mutex::new(None) };
+        let input = Mutex::new(None);
+        let handle = Handle { program, process_id, standard_error: kept, life, stop, grace, input };
         Some(Child { handle: Arc::new(handle) })
     }
 
@@ -153,10 +154,16 @@ impl Child {
     /// Ends the process and its group and waits until they are gone; the exit is `None` only when even killing
     /// did not end it in time.
     pub async fn shut_down(&self) -> Option<Exit> {
+        self.shut_down_within(self.handle.grace).await
+    }
+
+    /// As [`Child::shut_down`], with other times than the program's. Whoever gives less time is heard, also when the
+    /// process is being ended already.
+    pub async fn shut_down_within(&self, grace: Grace) -> Option<Exit> {
         if let Some(input) = &*self.handle.input.lock().unwrap_or_else(PoisonError::into_inner) {
             input.close();
         }
-        self.handle.stop.send_replace(true);
+        self.handle.stop.send_modify(|stop| *stop = Some(stop.map_or(grace, |known| known.min(grace))));
         let mut life = self.handle.life.clone();
         // An error says that the runtime is shutting down, which kills the group.
         let _ = life.wait_for(|life| life.over).await;
@@ -168,8 +175,8 @@ impl Child {
         *self.handle.input.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
     }
 
-    /// What is known of the process when its output has ended, after giving it the time to exit.
-    pub(crate) async fn describe_end(&self) -> ProcessEnd {
+    /// What is known of the process when its output has ended, after giving it a moment to exit.
+    pub async fn describe_end(&self) -> ProcessEnd {
         let told = async {
             self.wait().await;
             self.handle.standard_error.ended().await;
@@ -195,21 +202,22 @@ async fn exited(mut life: watch::Receiver<Life>) {
 async fn look_after(
     mut process: tokio::process::Child,
     group: Group,
-    mut stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<Option<Grace>>,
     life: watch::Sender<Life>,
     grace: Grace,
     watchdog: Option<Watchdog>,
 ) {
     let by_itself = tokio::select! {
         status = process.wait() => Some(status.ok()),
-        _ = stop.wait_for(|stop| *stop) => None,
+        _ = stop.wait_for(Option::is_some) => None,
     };
+    let mut patience = Patience { stop, grace };
     let exited = match by_itself {
         Some(status) => status,
-        None => end(&mut process, &group, grace).await,
+        None => end(&mut process, &group, &mut patience).await,
     };
     life.send_modify(|life| life.exit = exited.map(Exit::from));
-    group.end(grace.terminate).await;
+    group.end(&mut patience).await;
     if let Some(watchdog) = watchdog {
         watchdog.release().await;
     }
@@ -217,14 +225,48 @@ async fn look_after(
 }
 
 /// Ends a process whose input has been closed.
-async fn end(process: &mut tokio::process::Child, group: &Group, grace: Grace) -> Option<ExitStatus> {
-    if let Ok(status) = timeout(grace.input_closed, process.wait()).await {
+async fn end(
+    process: &mut tokio::process::Child,
+    group: &Group,
+    patience: &mut Patience,
+) -> Option<ExitStatus> {
+    if let Some(status) = patience.within(|grace| grace.input_closed, process.wait()).await {
         return status.ok();
     }
     group.terminate();
-    if let Ok(status) = timeout(grace.terminate, process.wait()).await {
+    if let Some(status) = patience.within(|grace| grace.terminate, process.wait()).await {
         return status.ok();
     }
     group.kill();
-    timeout(grace.terminate, process.wait()).await.ok()?.ok()
+    patience.within(|grace| grace.terminate, process.wait()).await?.ok()
+}
+
+/// How long a process is given, which may become less while it is waited for.
+#[derive(Debug)]
+pub(super) struct Patience {
+    stop: watch::Receiver<Option<Grace>>,
+    grace: Grace,
+}
+
+impl Patience {
+    /// Waits for something as long as `time` says of the grace; `None` when that is over.
+    pub(super) async fn within<T>(
+        &mut self,
+        time: fn(Grace) -> Duration,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
+        let begun = Instant::now();
+        tokio::pin!(future);
+        loop {
+            let grace = self.stop.borrow_and_update().unwrap_or(self.grace);
+            tokio::select! {
+                output = &mut future => return Some(output),
+                () = sleep_until(begun + time(grace)) => return None,
+                changed = self.stop.changed() => if changed.is_err() {
+                    // Nobody is left who could change it.
+                    return timeout_at(begun + time(grace), future).await.ok();
+                },
+            }
+        }
+    }
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
+
+use super::child::Patience;
 
 /// How often a group is asked whether somebody is left.
 const LOOK: Duration = Duration::from_millis(10);
@@ -46,26 +48,21 @@ impl Group {
 
     /// Ends whoever is left in the group after its leader is gone. The number of a group is not given to another
     /// one as long as somebody is in it, so nobody else can be hit.
-    pub(super) async fn end(mut self, grace: Duration) {
+    pub(super) async fn end(mut self, patience: &mut Patience) {
         if !self.is_empty() {
             self.terminate();
-            if !self.empty_within(grace).await {
+            if patience.within(|grace| grace.terminate, self.emptied()).await.is_none() {
                 self.kill();
-                self.empty_within(grace).await;
+                patience.within(|grace| grace.terminate, self.emptied()).await;
             }
         }
         self.ended = true;
     }
 
-    async fn empty_within(&self, time: Duration) -> bool {
-        let until = Instant::now() + time;
+    async fn emptied(&self) {
         while !self.is_empty() {
-            if Instant::now() >= until {
-                return false;
-            }
             sleep(LOOK).await;
         }
-        true
     }
 }
 

@@ -2,12 +2,14 @@
 
 mod child;
 mod group;
+mod input;
 mod output;
 mod program;
 mod standard_error;
 mod watchdog;
 
 pub use child::{Child, Exit};
+pub use input::ChildInput;
 pub use output::ChildOutput;
 pub use program::{Grace, Program, Spawned};
 pub use standard_error::{StandardErrorLine, StandardErrorLines};

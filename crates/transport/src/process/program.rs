@@ -7,10 +7,10 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::process::{ChildStdin, Command};
+use tokio::process::Command;
 
 use super::watchdog::Watchdog;
-use super::{Child, ChildOutput};
+use super::{Child, ChildInput, ChildOutput};
 use crate::{Connection, ConnectionOptions, Error};
 
 /// A program with its arguments, environment and working directory, ready to be started.
@@ -48,6 +48,16 @@ pub struct Grace {
     pub terminate: Duration,
 }
 
+impl Grace {
+    /// The shorter of the times.
+    pub(super) fn min(self, other: Grace) -> Self {
+        Grace {
+            input_closed: self.input_closed.min(other.input_closed),
+            terminate: self.terminate.min(other.terminate),
+        }
+    }
+}
+
 impl Default for Grace {
     fn default() -> Self {
         Grace { input_closed: Duration::from_secs(1), terminate: Duration::from_secs(2) }
@@ -60,7 +70,7 @@ pub struct Spawned {
     /// The process.
     pub child: Child,
     /// What we write and it reads. To end the process, drop this first: it is the mildest hint.
-    pub input: ChildStdin,
+    pub input: ChildInput,
     /// What it writes and we read.
     pub output: ChildOutput,
 }
@@ -123,9 +133,9 @@ impl Program {
 
     /// Starts the program and connects to it. Must be called inside a tokio runtime.
     pub fn connect(&self, options: ConnectionOptions) -> Result<(Child, Connection), Error> {
-        let Spawned { child, input, output } = self.spawn()?;
-        let connection = Connection::with_process(output, input, options, Some(child.clone()));
-        Ok((child, connection))
+        let spawned = self.spawn()?;
+        let child = spawned.child.clone();
+        Ok((child, Connection::to_process(spawned, options)))
     }
 
     /// Starts the program. Must be called inside a tokio runtime.
@@ -159,7 +169,8 @@ impl Program {
             |source| Error::ProgramNotStarted { program: name.clone(), path: path.clone(), source };
         let mut process = command.spawn().map_err(|error| not_started(Arc::new(error)))?;
         let missing = || not_started(Arc::new(std::io::Error::other("a pipe is missing")));
-        let input = process.stdin.take().ok_or_else(missing)?;
+        let input = ChildInput::new(process.stdin.take().ok_or_else(missing)?);
+        let input = input.map_err(|error| not_started(Arc::new(error)))?;
         let output = process.stdout.take().ok_or_else(missing)?;
         let standard_error = process.stderr.take().ok_or_else(missing)?;
         let child =

@@ -357,7 +357,7 @@ async fn a_call_whose_request_could_not_be_written_does_not_wait_for_ever() {
     let Connection { caller, mut inbox } = Connection::new(reader, writer, defaults());
     let call = async { caller.begin("m", Json::default(), Deadline::Never).await?.answer().await };
     let error = bounded(inbox.until(call, drop)).await.unwrap_err();
-    assert!(error.to_string().starts_with("writing to the peer failed: "), "{error}");
+    assert_eq!(error.to_string(), "the peer closed its input");
 }
 
 #[tokio::test]
@@ -418,4 +418,34 @@ fn no_task_is_left_when_a_connection_is_dropped() {
         };
         bounded(none_left).await;
     });
+}
+
+#[tokio::test]
+async fn a_tap_sees_what_is_said_and_what_should_not_have_been() {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = std::sync::Arc::clone(&seen);
+    let tap = switchboard_transport::Tap::new(move |what| {
+        use switchboard_transport::Seen;
+        kept.lock().unwrap().push(match what {
+            Seen::Message { direction, line } => format!("{direction:?} {line}"),
+            Seen::Anomaly(anomaly) => anomaly.to_string(),
+            _ => String::new(),
+        });
+    });
+    let mut wire = Wire::new(ConnectionOptions { tap: Some(tap), message_limit: 64, ..Default::default() });
+    wire.caller.notify("m", Json::default()).await.unwrap();
+    let long = "x".repeat(100);
+    wire.write(&format!("noise\n{long}\n{{\"jsonrpc\":\"2.0\",\"method\":\"n\"}}\n{{\"half")).await;
+    drop(wire.peer);
+    while bounded(wire.inbox.next()).await.is_some() {}
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [
+            r#"Sent {"jsonrpc":"2.0","method":"m","params":{}}"#,
+            r#"a line that is no message: "noise""#,
+            "a line of 100 bytes, over the limit of 64",
+            r#"Received {"jsonrpc":"2.0","method":"n"}"#,
+            r#"the end of the stream inside a message: "{\"half""#,
+        ]
+    );
 }

@@ -231,3 +231,29 @@ fn no_task_is_left_after_a_fault() {
         bounded(none_left).await;
     });
 }
+
+#[tokio::test]
+async fn a_peer_that_closes_its_input_is_noticed_without_another_message() {
+    // It has the request, says something, and goes on living.
+    let text =
+        r#"read x; exec <&-; echo '{"jsonrpc":"2.0","method":"last"}'; echo closing >&2; exec sleep 1000"#;
+    let (child, mut peer) = script(text).connect(options()).unwrap();
+    let (outcome, events) = call(&peer.caller, &mut peer.inbox).await;
+    let closure = closure_of(outcome);
+    assert!(closure.starts_with("the peer closed its input; /bin/sh still runs"), "{closure}");
+    assert!(closure.ends_with("closing"), "{closure}");
+    // What it said before counts.
+    assert!(matches!(events.first(), Some(Event::Notification(_))), "{events:?}");
+    end(&child).await;
+}
+
+#[tokio::test]
+async fn the_last_lines_of_standard_error_are_told_in_bounds_and_without_escapes() {
+    let text = r#"read x; printf '\033[31m%s\n' "$(head -c 5000 /dev/zero | tr '\0' x)" >&2; exit 1"#;
+    let (child, mut peer) = script(text).connect(options()).unwrap();
+    let (outcome, _) = call(&peer.caller, &mut peer.inbox).await;
+    let closure = closure_of(outcome);
+    assert!(closure.ends_with(&format!("\n    {}...", "x".repeat(300))), "{closure}");
+    assert!(!closure.contains('\u{1B}'), "{closure}");
+    end(&child).await;
+}

@@ -1,6 +1,6 @@
 use bytes::BytesMut;
 use proptest::prelude::*;
-use switchboard_transport::{Frame, LineDecoder, LineReader};
+use switchboard_transport::{Frame, LineDecoder, LineReader, Substitute};
 
 use crate::support::bounded;
 
@@ -99,6 +99,52 @@ fn a_long_line_is_not_kept() {
     buffer.extend_from_slice(b"\n");
     let Some(Frame::TooLong(too_long)) = decoder.decode(&mut buffer) else { panic!("not too long") };
     assert_eq!((too_long.limit, too_long.length, too_long.beginning.len()), (1024, 10_000_000, 1024));
+}
+
+#[test]
+fn something_stands_in_for_a_long_message_that_somebody_waits_for() {
+    let (limit, long) = (1024, "é".repeat(3000));
+    let substitute = |text: String| {
+        // In small pieces too, so that the end is put together from several.
+        let stands_in = |piece: usize| {
+            let mut decoder = LineDecoder::new(limit);
+            let mut buffer = BytesMut::new();
+            let mut frame = None;
+            for bytes in format!("{text}\n").as_bytes().chunks(piece) {
+                buffer.extend_from_slice(bytes);
+                frame = frame.or_else(|| decoder.decode(&mut buffer));
+            }
+            let Some(Frame::TooLong(too_long)) = frame else { panic!("not too long: {frame:?}") };
+            too_long.substitute()
+        };
+        assert_eq!(stands_in(7), stands_in(usize::MAX));
+        stands_in(7)
+    };
+    let answer = |id: &str, length: usize| {
+        let words = format!("the answer has {length} bytes, over the limit of {limit}");
+        let error = format!(r#"{{"code":-32603,"message":"{words}"}}"#);
+        Some(Substitute::Answer(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)))
+    };
+    let first = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"a":"{long}"}}}}"#);
+    assert_eq!(substitute(first.clone()), answer("7", first.len()));
+    // The id behind the result, with other keys around it, and one that is not the message's.
+    let last = format!(r#"{{"result":{{"a":"{long}","id":1,"method":"m"}}, "id":"x","jsonrpc":"2.0"}} "#);
+    assert_eq!(substitute(last.clone()), answer(r#""x""#, last.len()));
+    for request in [
+        format!(r#"{{"jsonrpc":"2.0","id":7,"method":"m","params":{{"a":"{long}"}}}}"#),
+        format!(r#"{{"params":{{"a":"{long}"}},"method":"m","id":7}}"#),
+    ] {
+        let Some(Substitute::Refusal(line)) = substitute(request.clone()) else { panic!("no refusal") };
+        assert!(line.starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32600"#), "{line}");
+    }
+    for nobody in [
+        format!(r#"{{"jsonrpc":"2.0","method":"m","params":{{"a":"{long}"}}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","method":"m","params":{{"a":"{long}","id":3}}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","method":"m","params":"{long}\"id\":3}}"}}"#),
+        long.clone(),
+    ] {
+        assert_eq!(substitute(nobody.clone()), None, "{}", &nobody[..60]);
+    }
 }
 
 /// The frames of an input of which all that can be is taken in runs, each as so many messages.

@@ -93,5 +93,5 @@ async fn the_end_of_the_peer_is_told_to_senders() {
             }
         }
     });
-    assert!(matches!(error.await, ClosureCause::WriteFailed(_)));
+    assert!(matches!(error.await, ClosureCause::InputClosed));
 }

@@ -208,3 +208,19 @@ async fn many_children_come_and_go() {
         end(&child).await;
     }
 }
+
+#[tokio::test]
+async fn whoever_gives_less_time_is_heard_while_a_program_is_being_ended() {
+    let mut life = LifeLine::new();
+    let hours = Duration::from_secs(3600);
+    let patient = Grace { input_closed: hours, terminate: hours };
+    let program = script(STUBBORN).env("LIFE", life.path()).grace(patient);
+    let (child, _peer) = program.connect(ConnectionOptions::default()).unwrap();
+    life.begun(2).await;
+    let (first, second) = bounded(async {
+        tokio::join!(child.shut_down(), child.shut_down_within(crate::support::short_grace()))
+    })
+    .await;
+    assert_eq!((first, second), (Some(Exit::Signal(9)), Some(Exit::Signal(9))));
+    life.over().await;
+}
