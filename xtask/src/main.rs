@@ -2,6 +2,7 @@
 
 mod bench;
 mod fuzz;
+mod recordings;
 mod setup;
 
 use std::ffi::OsStr;
@@ -13,6 +14,7 @@ const HELP: &str = "\
 cargo xtask test          install what the tests need, then run formatting, lints, tests, docs and fuzzing
 cargo xtask fuzz SECONDS  run each fuzz target for so long
 cargo xtask bench-bridge  compare `switchboard bridge` with a pipe and the official conductor
+cargo xtask recordings    record the conversations of the demo agent in fixtures/recordings anew
 cargo xtask schema        write the JSON Schema files anew
 cargo xtask screenshots   take the pictures of the README anew";
 
@@ -23,6 +25,8 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["fuzz", seconds] => seconds.parse().map_err(|_| HELP.to_owned()).and_then(fuzz::run),
         ["bench-bridge"] => bench::bridge(),
+        ["recordings"] => recordings::write(),
+        ["tee", file, ref agent @ ..] => recordings::tee(file, agent),
         ["schema"] => write_schemas(),
         ["screenshots"] => take_screenshots(),
         _ => Err(HELP.to_owned()),

@@ -1,6 +1,9 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// The environment variable that names a folder of recordings.
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The environment variable that names a folder of recordings of other people's agents and clients.
 const FOLDER: &str = "SWITCHBOARD_CAPTURES";
 
 /// One recorded conversation.
@@ -19,24 +22,39 @@ pub struct Recording {
 pub struct Recorded {
     /// Whether the agent sent it.
     pub from_agent: bool,
-    /// The message as JSON text.
+    /// The message as JSON text, as it stands in the file.
     pub message: String,
 }
 
-/// All recordings in the folder that `SWITCHBOARD_CAPTURES` names, by name; none when it names none.
+/// All recordings at hand, by name: those of our own demo agent in `fixtures/recordings`, and those in the folder that
+/// `SWITCHBOARD_CAPTURES` names. A folder that was promised and has none is an error, so that no test passes with nothing.
 pub fn recordings() -> Vec<Recording> {
-    let Some(folder) = std::env::var_os(FOLDER) else {
-        println!("{FOLDER} is not set: no recordings to try");
-        return Vec::new();
-    };
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut recordings: Vec<_> = entries
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings");
+    let mut recordings = read_folder(&own);
+    match std::env::var_os(FOLDER) {
+        Some(folder) => recordings.extend(read_folder(Path::new(&folder))),
+        None => println!("{FOLDER} is not set: only the demo agent's recordings are tried"),
+    }
+    recordings.sort_by(|left, right| left.name.cmp(&right.name));
+    recordings
+}
+
+fn read_folder(folder: &Path) -> Vec<Recording> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let recordings: Vec<_> = entries
         .map(|entry| entry.expect("a folder entry").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
         .map(read)
         .collect();
-    recordings.sort_by(|left, right| left.name.cmp(&right.name));
+    assert!(!recordings.is_empty(), "no recordings (*.jsonl) in {}", folder.display());
     recordings
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    dir: &'a str,
+    #[serde(borrow)]
+    msg: &'a RawValue,
 }
 
 fn read(path: PathBuf) -> Recording {
@@ -44,8 +62,9 @@ fn read(path: PathBuf) -> Recording {
     let lines = text
         .lines()
         .map(|line| {
-            let line: serde_json::Value = serde_json::from_str(line).expect("a recorded line");
-            Recorded { from_agent: line["dir"] == "agent->client", message: line["msg"].to_string() }
+            let Line { dir, msg } =
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            Recorded { from_agent: dir == "agent->client", message: msg.get().to_owned() }
         })
         .collect();
     let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

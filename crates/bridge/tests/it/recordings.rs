@@ -67,7 +67,10 @@ fn recordings_come_out_valid_in_the_other_version() {
         let translated = translate(&recording.lines, source.other());
         let revision = if source == Version::V1 { WireFormat::Any } else { WireFormat::V1 };
         // One client says "." where it should say where it is; that is passed on.
-        let wrong = recording.lines.iter().any(|line| line.message.contains(r#""cwd":".""#));
+        let wrong = recording.lines.iter().any(|line| {
+            let message: Value = serde_json::from_str(&line.message).unwrap_or_default();
+            message["params"]["cwd"] == "."
+        });
         let found = check(&recording.name, &translated.lines, revision);
         faults.extend(found.into_iter().filter(|fault| !(wrong && fault.contains("an absolute path"))));
         *counts.entry(if source == Version::V1 { "v1 to v2" } else { "v2 to v1" }).or_default() += 1;

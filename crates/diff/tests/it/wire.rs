@@ -132,7 +132,9 @@ fn recorded_patches_are_read_without_loss() {
                 let mut written = write_patch(&parsed.files);
                 written.extend_from_slice(parsed.trailer);
                 assert_eq!(String::from_utf8(written).unwrap(), patch, "{}", recording.name);
-                assert!(parsed.files.iter().all(|file| file.operation == Operation::Modify));
+                // Other people's agents tell of nothing but changed files.
+                let is_ours = recording.name.starts_with("demo-");
+                assert!(is_ours || parsed.files.iter().all(|file| file.operation == Operation::Modify));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Recordings of real agents.
+//! Recordings of agents, ours and others.
 
 use switchboard_protocol::WireFormat;
 use switchboard_session::{Activity, Conversation, Moment, Session, Side};
@@ -27,7 +27,8 @@ fn conversations_of_version_2_fold_without_a_diagnostic() {
             assert!(outcome.is_ok(), "{}: {outcome:?} in {}", recording.name, line.message);
         }
         for (_, session) in conversation.sessions() {
-            assert_eq!(session.unknown().count(), 0, "{}", recording.name);
+            let unknown = if recording.name == "demo-unknown-v2" { 2 } else { 0 };
+            assert_eq!(session.unknown().count(), unknown, "{}", recording.name);
             assert_eq!(session.pending_permissions().count(), 0, "{}", recording.name);
             assert_eq!(session.activity(), Activity::Idle, "{}", recording.name);
             let text = serde_json::to_string(session).unwrap();
@@ -36,5 +37,5 @@ fn conversations_of_version_2_fold_without_a_diagnostic() {
         }
     }
     println!("{folded} recorded sessions folded");
-    assert!(folded == 0 || folded > 30);
+    assert!(folded >= 20, "only {folded} recorded sessions were folded");
 }
