@@ -4,17 +4,14 @@
 //! a diff on keeps the wire value beside it.
 
 use serde_json::Value;
-use switchboard_protocol::{Extra, Meta, Raw, Text, UnknownVariant, v1, v2};
+use switchboard_protocol::{Extra, Meta, Raw, Text, UnknownVariant, v2};
 
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat, PatchText};
-use crate::texts::TextPair;
 
 /// The key in a diff's `_meta` that carries [`Diff::root`].
 pub const ROOT_KEY: &str = "switchboard/root";
 /// The key in a diff's `_meta` that carries [`Diff::partial`].
-pub const PARTIAL_KEY: &str = "switchboard/partial";
-/// The key in a version 1 diff's `_meta` that says that the file is gone.
-const DELETED_KEY: &str = "deleted";
+pub const PARTIAL_KEY: &str = "acp.v1/partial";
 
 impl From<&v2::Diff<'_>> for Diff {
     fn from(diff: &v2::Diff<'_>) -> Self {
@@ -121,38 +118,5 @@ impl From<&Change> for v2::DiffChange<'static> {
                 v2::DiffChange::Unknown(UnknownVariant { tag: Text::Owned(word.clone()), entries })
             }
         }
-    }
-}
-
-/// Some agents say in `_meta` what the shape cannot: that an empty old text means a new file, that an empty
-/// new text means a deleted one.
-impl From<&v1::Diff<'_>> for TextPair {
-    fn from(diff: &v1::Diff<'_>) -> Self {
-        let meta = |key| diff.meta.as_ref().and_then(|meta| meta.get(key).map(Raw::into_owned));
-        let kind = meta("kind");
-        let is_kind = |word: &str| kind.as_ref().and_then(Raw::as_text).is_some_and(|kind| kind == word);
-        let is_true = |value: Option<&Raw<'_>>| value.is_some_and(|value| value.as_str() == "true");
-        let is_deleted = is_true(diff.extra.get(DELETED_KEY))
-            || is_true(meta(DELETED_KEY).as_ref())
-            || (is_kind("delete") && diff.new_text.is_empty());
-        let is_new = is_kind("add") && diff.old_text.as_deref() == Some("");
-        TextPair {
-            path: diff.path.as_str().to_owned(),
-            old_text: diff.old_text.as_deref().filter(|_| !is_new).map(str::to_owned),
-            new_text: diff.new_text.clone().into_owned(),
-            is_deleted,
-        }
-    }
-}
-
-impl From<&TextPair> for v1::Diff<'static> {
-    fn from(pair: &TextPair) -> Self {
-        let mut wire = v1::Diff::new(pair.path.clone(), pair.new_text.clone());
-        wire.old_text = pair.old_text.clone().map(Text::Owned);
-        if pair.is_deleted {
-            wire.meta =
-                Some(Meta::from_entries([(Text::Borrowed(DELETED_KEY), Raw::from(Value::from(true)))]));
-        }
-        wire
     }
 }

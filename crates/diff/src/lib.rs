@@ -10,8 +10,8 @@
 //! [`parse_patch`] takes patch text apart into [`FilePatch`]es with [`Hunk`]s and numbered [`Line`]s, and
 //! lists a [`PatchFault`] for what it could not read; [`write_patch`] puts them together again.
 //! [`check`] names every [`Disagreement`] between the changes and the patch. [`apply`] and [`apply_patch`]
-//! change a directory, [`apply_to_bytes`] one file in memory. [`from_text_pair`] and [`to_text_items`]
-//! translate from and to the old and new texts of ACP version 1. `From` leads to and from the wire types.
+//! change a directory, [`apply_to_bytes`] one file in memory. [`from_v1`] and [`to_v1`] translate from and
+//! to the old and new texts of ACP version 1. `From` leads to and from the wire types.
 //!
 //! # Example
 //!
@@ -67,7 +67,7 @@ pub use patch::{
     ParsedPatch, PatchFault, Similarity, parse_patch, write_patch,
 };
 pub use stat::{FileStat, sections, stat};
-pub use texts::{FileAtHand, TextItem, TextPair, from_text_pair, to_text_items};
+pub use texts::{CHANGES_KEY, FileAtHand, InV1, OPERATION_KEY, PATCH_KEY, from_v1, to_v1};
 
 /// Runs the examples of the guide.
 #[cfg(doctest)]

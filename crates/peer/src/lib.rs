@@ -50,7 +50,6 @@
 
 mod agent;
 mod client;
-mod diff_content;
 mod error;
 mod translation;
 
@@ -62,7 +61,6 @@ pub use client::{
     AgentDescription, AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, Observed,
     Observer, PermissionQuestion, PromptTurn, Reply, Sessions, TurnEnd, Update, WireSide,
 };
-pub use diff_content::diff_content;
 pub use error::Error;
 
 /// The examples of the guide are compiled and run with the tests.

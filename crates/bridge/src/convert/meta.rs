@@ -8,8 +8,6 @@ pub(crate) const KIND: &str = "acp.v2/kind";
 pub(crate) const STOP_REASON: &str = "acp.v2/stopReason";
 pub(crate) const CONTENT: &str = "acp.v2/content";
 pub(crate) const ICONS: &str = "acp.v2/icons";
-pub(crate) const OPERATION: &str = "acp.v2/operation";
-pub(crate) const PARTIAL: &str = "acp.v1/partial";
 
 /// A JSON string.
 pub(crate) fn text(value: &str) -> Raw<'static> {

@@ -3,7 +3,6 @@
 
 pub(crate) mod config;
 pub(crate) mod content;
-pub(crate) mod diff;
 pub(crate) mod initialize;
 pub(crate) mod meta;
 pub(crate) mod misc;

@@ -1,11 +1,12 @@
 //! Tool calls: kinds, statuses and items of content.
 
+use switchboard_diff as diff;
 use switchboard_diff::FileAtHand;
 use switchboard_protocol::v2::{ToolCallStatus, ToolKind};
 use switchboard_protocol::{Field, Meta, Text, v1, v2};
 
 use crate::Error;
-use crate::convert::{content, diff, meta};
+use crate::convert::{content, meta};
 use crate::loss::{At, Notes, Severity};
 
 /// What a tool call is called that has no title.
@@ -78,18 +79,18 @@ pub(crate) fn item_to_v1<'a>(
         v2::ToolCallContent::Diff(source) => {
             let reason = "version 1 has no structured diffs, only old and new texts";
             notes.require_state(at, reason)?;
-            let (items, unsaid) = diff::to_v1(&source, |path| surroundings.file(path));
-            if unsaid.in_words {
+            let shown = diff::to_v1(*source, |path| surroundings.file(path));
+            if shown.in_words {
                 let reason = "version 1 diffs cannot say all of this change; words stand in its place";
                 notes.lose(Severity::Major, at, reason)?;
-            } else if source.changes.iter().any(|change| matches!(change, v2::DiffChange::Delete(_))) {
+            } else if shown.deletes {
                 let reason = "version 1 shows a deleted file as an emptied one";
                 notes.lose(Severity::Minor, at, reason)?;
-            } else if unsaid.pieces {
+            } else if shown.in_pieces {
                 let reason = "only the lines around the change are shown, without their place in the file";
                 notes.lose(Severity::Minor, at, reason)?;
             }
-            Ok(items)
+            Ok(shown.items)
         }
         v2::ToolCallContent::Terminal(terminal) => {
             let reason = "version 1 terminals belong to the client; the output is shown as text";

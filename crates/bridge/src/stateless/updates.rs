@@ -1,12 +1,13 @@
 //! Session updates.
 
+use switchboard_diff as diff;
 use switchboard_diff::FileAtHand;
 use switchboard_protocol::{Field, v1, v2};
 
 use super::Converted;
 use crate::Error;
 use crate::convert::tool_call::{Surroundings, item_to_v1, scalars_to_v1};
-use crate::convert::{config, content, diff, misc};
+use crate::convert::{config, content, misc};
 use crate::loss::{At, Notes, Severity};
 
 struct Nothing;
@@ -307,7 +308,7 @@ fn item_to_v2<'a>(item: v1::ToolCallContent<'a>, at: &At<'_>) -> Result<v2::Tool
     match item {
         v1::ToolCallContent::Content(item) => Ok(v2::ToolCallContent::Content(item)),
         v1::ToolCallContent::Diff(source) => {
-            Ok(v2::ToolCallContent::Diff(Box::new(diff::to_v2(&source, &FileAtHand::Unknown))))
+            Ok(v2::ToolCallContent::Diff(Box::new(diff::from_v1(source, &FileAtHand::Unknown))))
         }
         v1::ToolCallContent::Terminal(_) => {
             Err(Error::unrepresentable(at, "a terminal of version 1 belongs to the client"))

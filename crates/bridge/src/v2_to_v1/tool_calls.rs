@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
+use switchboard_diff as diff;
 use switchboard_diff::FileAtHand;
 use switchboard_protocol::{Base64, Field, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
@@ -11,7 +12,6 @@ use super::served::Terminals;
 use super::{Session, tell};
 use crate::Side;
 use crate::convert::content::plain_text;
-use crate::convert::diff;
 use crate::fingerprint::{ContentFingerprint, FingerprintPart, hash_of};
 use crate::loss::Severity;
 use crate::options::Dialect;
@@ -238,8 +238,8 @@ impl Session {
                 } else {
                     FileAtHand::Unknown
                 };
-                let wire = diff::to_v2(&source, &file);
-                if wire.meta.as_ref().is_some_and(|meta| meta.get(crate::convert::meta::PARTIAL).is_some()) {
+                let wire = diff::from_v1(source, &file);
+                if wire.meta.as_ref().is_some_and(|meta| meta.get(diff::PARTIAL_KEY).is_some()) {
                     let reason = "whether the texts are whole files is not known, nor their place in them";
                     shared.lose(
                         Some(id),

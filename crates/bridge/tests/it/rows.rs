@@ -459,6 +459,8 @@ fn diffs_of_a_version_1_agent() {
     assert!(added["patch"]["text"].as_str().unwrap().contains("+one"), "{added}");
     let deleted = diff(json!({"oldText": "one\n", "newText": "", "deleted": true}));
     assert_eq!(deleted["changes"][0]["operation"], "delete");
+    let said = diff(json!({"oldText": "", "newText": "one\n", "_meta": {"kind": "add"}}));
+    assert_eq!((&said["changes"][0]["operation"], &said["_meta"]["kind"]), (&json!("add"), &json!("add")));
     let same = diff(json!({"oldText": "one\n", "newText": "one\n"}));
     assert_eq!((same["changes"][0]["operation"].as_str(), same.get("patch")), (Some("modify"), None));
     let snippet = diff(json!({"oldText": "one", "newText": "two"}));

@@ -71,7 +71,7 @@ pub(crate) fn assemble(comparison: Comparison, root: &Path, options: &BuildOptio
     }
     directories.for_each(|directory| output.add_directory(&directory));
     let patch = output.finish(&mut problems);
-    let root = root.to_str().map(str::to_owned);
+    let root = root.to_str().filter(|root| !root.is_empty()).map(str::to_owned);
     Built { diff: Diff { changes: output.changes, patch, root, partial: false }, problems }
 }
 
@@ -303,6 +303,10 @@ impl<'a> Output<'a> {
     fn absolute(&self, path: &[u8]) -> Vec<u8> {
         use std::os::unix::ffi::OsStrExt as _;
         let root = self.root.as_os_str().as_bytes();
+        if root.is_empty() {
+            // The path as it was given: of another system, or of no directory that we know.
+            return path.to_vec();
+        }
         let mut absolute = Vec::with_capacity(root.len() + 1 + path.len());
         absolute.extend_from_slice(root.strip_suffix(b"/").unwrap_or(root));
         absolute.push(b'/');

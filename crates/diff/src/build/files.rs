@@ -52,7 +52,7 @@ pub fn build_from_bytes(
 pub fn build_from_files(old: &Path, new: &Path, options: &BuildOptions) -> Result<Built, Error> {
     let named = if old == Path::new("/dev/null") { new } else { old };
     let parent = parent_of(named)?;
-    let name = split(named).1;
+    let name = name_of(named);
     let read = |path: &Path| read_entry(path, name.clone(), options.max_file_size);
     let (old, new) = (read(old)?, read(new)?);
     Ok(build_pair(old, new, options.root.as_deref().unwrap_or(&parent), options))
@@ -75,7 +75,7 @@ fn read_entry(path: &Path, name: Vec<u8>, limit: u64) -> Result<Option<Entry>, E
     let directory = parent_of(path)?;
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let root = Root::open(&directory).map_err(failed)?;
-    match root.read(&split(path).1, None, limit) {
+    match root.read(&name_of(path), None, limit) {
         Ok((content, stamp)) => Ok(Some(Entry::in_memory(name, stamp.mode(), content))),
         Err(ReadError::Io(source)) => Err(failed(source)),
         Err(ReadError::Changed) => Err(Error::ChangedWhileRead { path: path.to_owned() }),
@@ -97,7 +97,22 @@ fn parent_of(path: &Path) -> Result<PathBuf, Error> {
     parent.canonicalize().map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
+fn name_of(path: &Path) -> Vec<u8> {
+    path.file_name().unwrap_or(path.as_os_str()).as_encoded_bytes().to_vec()
+}
+
+/// The directory of a path, to the letter, and the name in it. A path without a slash, as those of Windows, is all
+/// name.
 fn split(path: &Path) -> (&Path, Vec<u8>) {
-    let name = path.file_name().unwrap_or(path.as_os_str()).as_encoded_bytes().to_vec();
-    (path.parent().unwrap_or(Path::new("/")), name)
+    use std::os::unix::ffi::OsStrExt as _;
+    let bytes = path.as_os_str().as_bytes();
+    // Of several slashes in a row the first ends the directory.
+    let last = memchr::memrchr(b'/', bytes);
+    let slash = last.map(|at| bytes[..at].iter().rposition(|&byte| byte != b'/').map_or(0, |end| end + 1));
+    let (directory, name) = match slash {
+        Some(0) => (&bytes[..1], &bytes[1..]),
+        Some(slash) => (&bytes[..slash], &bytes[slash + 1..]),
+        None => (&bytes[..0], bytes),
+    };
+    (Path::new(std::ffi::OsStr::from_bytes(directory)), name.to_vec())
 }

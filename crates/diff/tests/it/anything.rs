@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use switchboard_diff::{
     Change, Diff, Direction, FileAtHand, FileType, PatchText, apply_to_bytes, check, parse_patch, stat,
-    to_text_items, write_patch,
+    to_v1, write_patch,
 };
+use switchboard_protocol::v2;
 
 /// Lines of which patches are made, whole and broken.
 const LINES: [&str; 44] = [
@@ -127,7 +128,7 @@ proptest! {
         };
         check(&diff);
         prop_assert_eq!(stat(&diff).len(), diff.changes.len());
-        to_text_items(&diff, |_| FileAtHand::Content((&content[..]).into()));
+        to_v1(v2::Diff::from(&diff), |_| FileAtHand::Content((&content[..]).into()));
     }
 }
 

@@ -1,27 +1,38 @@
 //! Between version 1's texts and structured diffs.
 
+use serde_json::{Value, json};
 use switchboard_diff::{
-    BuildOptions, Change, Diff, FileAtHand, FileType, Operation, PatchFormat, PatchText, TextItem, TextPair,
-    check, from_text_pair, to_text_items,
+    Change, Diff, FileAtHand, FileType, InV1, Operation, PatchFormat, PatchText, check, from_v1, to_v1,
 };
+use switchboard_protocol::{Wire as _, WireFormat, v1, v2};
 
-fn pair(old: Option<&str>, new: &str) -> TextPair {
-    TextPair {
-        path: "/w/x".to_owned(),
-        old_text: old.map(str::to_owned),
-        new_text: new.to_owned(),
-        is_deleted: false,
+fn pair(old: Option<&str>, new: &str) -> Value {
+    match old {
+        Some(old) => json!({"path": "/w/x", "oldText": old, "newText": new}),
+        None => json!({"path": "/w/x", "newText": new}),
     }
+}
+
+fn with(mut value: Value, key: &str, other: Value) -> Value {
+    value[key] = other;
+    value
 }
 
 fn content(text: &str) -> FileAtHand<'_> {
     FileAtHand::Content(text.as_bytes().into())
 }
 
+fn structured(pair: &Value, file: &FileAtHand<'_>) -> Value {
+    let text = pair.to_string();
+    let diff = from_v1(v1::Diff::decode_tolerant(&text, WireFormat::V1).unwrap().0, file);
+    serde_json::from_str(&diff.encode(WireFormat::Newest)).unwrap()
+}
+
 /// Operation, whether it is partial, and the hunks.
 #[track_caller]
-fn translated(pair: &TextPair, file: &FileAtHand<'_>) -> (String, bool, String) {
-    let diff = from_text_pair(pair, file, &BuildOptions::default()).diff;
+fn translated(pair: &Value, file: &FileAtHand<'_>) -> (String, bool, String) {
+    let text = structured(pair, file).to_string();
+    let diff = Diff::from(&v2::Diff::decode(&text, WireFormat::Newest).unwrap());
     assert_eq!(check(&diff), []);
     assert_eq!(diff.changes.len(), 1);
     assert_eq!(diff.changes[0].path, "/w/x");
@@ -79,12 +90,74 @@ fn snippets_without_a_place_are_marked() {
     assert!(partial);
 }
 
+/// What agents say in `_meta`, as recorded of Gemini (`add`, `modify`) and Codex (`update`), and what drafts of version 1 say
+/// of deleted files.
+#[test]
+fn what_agents_say_in_metadata_is_heard() {
+    let operation = |pair: Value| translated(&pair, &FileAtHand::Unknown).0;
+    let kind =
+        |old: Option<&str>, new: &str, kind: &str| with(pair(old, new), "_meta", json!({"kind": kind}));
+    assert_eq!(operation(kind(Some(""), "b\n", "add")), "add");
+    assert_eq!(operation(kind(None, "b\n", "add")), "add");
+    assert_eq!(operation(kind(Some("a\n"), "b\n", "modify")), "modify");
+    assert_eq!(operation(kind(Some("a\n"), "b\n", "update")), "modify");
+    assert_eq!(operation(kind(Some("a\n"), "", "delete")), "delete");
+    // Texts that say otherwise are believed.
+    assert_eq!(operation(kind(Some("a\n"), "b\n", "add")), "modify");
+    assert_eq!(operation(kind(Some("a\n"), "b\n", "delete")), "modify");
+    // Somebody else's file at the place is overwritten, whatever the agent thinks.
+    let (over, ..) = translated(&kind(Some(""), "b\n", "add"), &content("a\n"));
+    assert_eq!(over, "modify");
+}
+
 #[test]
 fn a_deleted_file_is_deleted() {
-    let deleted = TextPair { is_deleted: true, ..pair(Some("a\n"), "") };
+    let gone = pair(Some("a\n"), "");
     let expected = ("delete".to_owned(), false, "@@ -1 +0,0 @@\n-a\n".to_owned());
-    assert_eq!(translated(&deleted, &FileAtHand::Unknown), expected);
-    assert_eq!(translated(&deleted, &content("a\n")), expected);
+    for deleted in [
+        with(gone.clone(), "deleted", json!(true)),
+        with(gone.clone(), "_meta", json!({"deleted": true})),
+        with(gone.clone(), "_meta", json!({"acp.v2/operation": "delete"})),
+    ] {
+        assert_eq!(translated(&deleted, &FileAtHand::Unknown), expected, "{deleted}");
+        assert_eq!(translated(&deleted, &content("a\n")), expected);
+    }
+    // Of one whose text nobody knows at least the path is told.
+    let unknown = with(pair(None, ""), "deleted", json!(true));
+    assert_eq!(translated(&unknown, &FileAtHand::Unknown).0, "delete");
+    assert_eq!(translated(&with(gone, "deleted", json!(false)), &FileAtHand::Unknown).0, "modify");
+}
+
+#[test]
+fn paths_are_kept_to_the_letter() {
+    for path in [
+        "C:\\w\\a.txt",
+        "\\\\server\\share\\a.txt",
+        "C:/w/a.txt",
+        "/a",
+        "/w/./a//b",
+        "rel.txt",
+        "sub/rel.txt",
+    ] {
+        let diff = structured(&with(pair(Some("a"), "b"), "path", json!(path)), &FileAtHand::Unknown);
+        assert_eq!(diff["changes"][0]["path"], path);
+        let patch = diff["patch"]["text"].as_str().unwrap();
+        let parsed = switchboard_diff::parse_patch(patch.as_bytes());
+        assert_eq!(parsed.faults, [], "{patch}");
+        assert_eq!(parsed.files[0].path(), path.as_bytes(), "{patch}");
+    }
+}
+
+#[test]
+fn metadata_and_unknown_keys_of_texts_go_along() {
+    let pair = json!({"path": "/w/x", "oldText": "a", "newText": "b", "patch": 1, "deleted": 0, "note": [1.0],
+        "_meta": {"kind": "update", "mine": {"a": null}, "acp.v1/partial": "old"}});
+    let diff = structured(&pair, &FileAtHand::Unknown);
+    assert_eq!(
+        diff["_meta"],
+        json!({"kind": "update", "mine": {"a": null}, "acp.v1/partial": true, "acp.v1/patch": 1})
+    );
+    assert_eq!((&diff["note"], &diff["deleted"]), (&json!([1.0]), &json!(0)));
 }
 
 fn change(operation: Operation, path: &str, old_path: Option<&str>, file_type: FileType) -> Change {
@@ -102,6 +175,33 @@ fn diff(changes: Vec<Change>, patch: &str) -> Diff {
     Diff { changes, patch, ..Diff::default() }
 }
 
+#[derive(Debug, PartialEq)]
+enum Item {
+    Texts(Value),
+    Words(String),
+}
+
+/// What version 1 shows: texts without their `type`, and words.
+#[track_caller]
+fn shown<'f>(diff: &Diff, file_at_hand: impl FnMut(&str) -> FileAtHand<'f>) -> Vec<Item> {
+    let InV1 { items, in_words, .. } = to_v1(v2::Diff::from(diff), file_at_hand);
+    let items: Vec<_> = items
+        .iter()
+        .map(|item| {
+            let mut item: Value = serde_json::from_str(&item.encode(WireFormat::V1)).unwrap();
+            match item["type"].as_str() {
+                Some("diff") => {
+                    item.as_object_mut().unwrap().remove("type");
+                    Item::Texts(item)
+                }
+                _ => Item::Words(item["content"]["text"].as_str().unwrap().to_owned()),
+            }
+        })
+        .collect();
+    assert_eq!(items.iter().any(|item| matches!(item, Item::Words(_))), in_words);
+    items
+}
+
 const PATCH: &str = "diff --git /w/x /w/x\n--- /w/x\n+++ /w/x\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n\
                      @@ -7,3 +7,3 @@\n g\n-h\n+H\n i\n";
 const BEFORE: &str = "a\nb\nc\nd\ne\nf\ng\nh\ni\n";
@@ -110,23 +210,23 @@ const AFTER: &str = "a\nB\nc\nd\ne\nf\ng\nH\ni\n";
 #[test]
 fn whole_texts_come_from_a_file_that_matches_either_side() {
     let modified = diff(vec![change(Operation::Modify, "/w/x", None, FileType::Text)], PATCH);
-    let expected = [TextItem::Whole(pair(Some(BEFORE), AFTER))];
-    assert_eq!(to_text_items(&modified, |_| content(BEFORE)), expected);
-    assert_eq!(to_text_items(&modified, |_| content(AFTER)), expected);
+    let expected = [Item::Texts(pair(Some(BEFORE), AFTER))];
+    assert_eq!(shown(&modified, |_| content(BEFORE)), expected);
+    assert_eq!(shown(&modified, |_| content(AFTER)), expected);
 }
 
 #[test]
 fn without_such_a_file_there_is_a_pair_a_hunk() {
     let modified = diff(vec![change(Operation::Modify, "/w/x", None, FileType::Text)], PATCH);
     let expected = [
-        TextItem::Piece(pair(Some("a\nb\nc\n"), "a\nB\nc\n")),
-        TextItem::Piece(pair(Some("g\nh\ni\n"), "g\nH\ni\n")),
+        Item::Texts(pair(Some("a\nb\nc\n"), "a\nB\nc\n")),
+        Item::Texts(pair(Some("g\nh\ni\n"), "g\nH\ni\n")),
     ];
-    assert_eq!(to_text_items(&modified, |_| FileAtHand::Unknown), expected);
-    assert_eq!(to_text_items(&modified, |_| content("other\n")), expected);
+    assert_eq!(shown(&modified, |_| FileAtHand::Unknown), expected);
+    assert_eq!(shown(&modified, |_| content("other\n")), expected);
     // Displaced hunks would fit, but then the file is not the one that the patch was made for.
     let displaced = format!("new first line\n{BEFORE}");
-    assert_eq!(to_text_items(&modified, |_| content(&displaced)), expected);
+    assert_eq!(shown(&modified, |_| content(&displaced)), expected);
 }
 
 #[test]
@@ -134,23 +234,23 @@ fn added_and_deleted_files_need_no_disk() {
     let patch =
         "diff --git /w/x /w/x\nnew file mode 100644\n--- /dev/null\n+++ /w/x\n@@ -0,0 +1,2 @@\n+a\n+b\n";
     let added = diff(vec![change(Operation::Add, "/w/x", None, FileType::Text)], patch);
-    assert_eq!(to_text_items(&added, |_| FileAtHand::Unknown), [TextItem::Whole(pair(None, "a\nb\n"))]);
+    assert_eq!(shown(&added, |_| FileAtHand::Unknown), [Item::Texts(pair(None, "a\nb\n"))]);
     let patch =
         "diff --git /w/x /w/x\ndeleted file mode 100644\n--- /w/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n";
     let deleted = diff(vec![change(Operation::Delete, "/w/x", None, FileType::Text)], patch);
-    let expected = TextItem::Whole(TextPair { is_deleted: true, ..pair(Some("a\n"), "") });
-    assert_eq!(to_text_items(&deleted, |_| FileAtHand::Unknown), [expected]);
+    let expected = Item::Texts(with(pair(Some("a\n"), ""), "_meta", json!({"acp.v2/operation": "delete"})));
+    assert_eq!(shown(&deleted, |_| FileAtHand::Unknown), [expected]);
     let empty = diff(
         vec![change(Operation::Add, "/w/x", None, FileType::Text)],
         "diff --git /w/x /w/x\nnew file mode 100644\n",
     );
-    assert_eq!(to_text_items(&empty, |_| FileAtHand::Unknown), [TextItem::Whole(pair(None, ""))]);
+    assert_eq!(shown(&empty, |_| FileAtHand::Unknown), [Item::Texts(pair(None, ""))]);
 }
 
 #[test]
 fn what_texts_cannot_say_is_said_in_words() {
-    let words = |diff: &Diff| to_text_items(diff, |_| FileAtHand::Unknown);
-    let say = |text: &str| TextItem::Words(text.to_owned());
+    let words = |diff: &Diff| shown(diff, |_| FileAtHand::Unknown);
+    let say = |text: &str| Item::Words(text.to_owned());
     let binary = diff(vec![change(Operation::Modify, "/w/logo.png", None, FileType::Binary)], "");
     assert_eq!(words(&binary), [say("Modified binary file /w/logo.png")]);
     let directory = diff(vec![change(Operation::Add, "/w/d", None, FileType::Directory)], "");
@@ -176,18 +276,68 @@ fn an_edited_move_is_words_and_texts() {
     let patch = "diff --git /w/a /w/x\nsimilarity index 80%\nrename from /w/a\nrename to /w/x\n\
                  --- /w/a\n+++ /w/x\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n";
     let moved = diff(vec![change(Operation::Move, "/w/x", Some("/w/a"), FileType::Text)], patch);
-    let expected = [
-        TextItem::Words("Moved file /w/a to /w/x".to_owned()),
-        TextItem::Whole(pair(Some("a\nb\n"), "a\nc\n")),
-    ];
+    let expected =
+        [Item::Words("Moved file /w/a to /w/x".to_owned()), Item::Texts(pair(Some("a\nb\n"), "a\nc\n"))];
     let before = |path: &str| if path == "/w/a" { content("a\nb\n") } else { FileAtHand::Absent };
     let after = |path: &str| if path == "/w/x" { content("a\nc\n") } else { FileAtHand::Absent };
-    assert_eq!(to_text_items(&moved, before), expected);
-    assert_eq!(to_text_items(&moved, after), expected);
+    assert_eq!(shown(&moved, before), expected);
+    assert_eq!(shown(&moved, after), expected);
 }
 
 #[test]
 fn nothing_in_the_patch_is_lost_because_the_list_forgot_it() {
-    let items = to_text_items(&diff(Vec::new(), PATCH), |_| content(BEFORE));
-    assert_eq!(items, [TextItem::Whole(pair(Some(BEFORE), AFTER))]);
+    let items = shown(&diff(Vec::new(), PATCH), |_| content(BEFORE));
+    assert_eq!(items, [Item::Texts(pair(Some(BEFORE), AFTER))]);
+}
+
+/// Whatever stands in a structured diff is in what version 1 gets, or can be made of it.
+#[test]
+fn what_neither_texts_nor_words_say_is_in_the_metadata() {
+    let source = json!({
+        "changes": [
+            {"operation": "modify", "path": "/w/x", "fileType": "text", "mimeType": "text/x", "_meta": {"c": 1.0}, "ck": 2},
+            {"operation": "_touch", "path": "/w/y", "depth": 1e3},
+        ],
+        "patch": {"format": "git_patch", "text": PATCH, "_meta": {"p": 3}, "pk": 4},
+        "path": "mine", "dk": 5,
+        "_meta": {"d": 6},
+    });
+    let text = source.to_string();
+    let shown = to_v1(v2::Diff::decode(&text, WireFormat::Newest).unwrap(), |_| content(BEFORE));
+    assert_eq!((shown.in_words, shown.in_pieces, shown.deletes), (true, false, false));
+    let first: Value = serde_json::from_str(&shown.items[0].encode(WireFormat::V1)).unwrap();
+    assert_eq!(first["oldText"], BEFORE);
+    assert_eq!(first["dk"], 5);
+    assert_eq!(
+        first["_meta"],
+        json!({
+            "d": 6,
+            "acp.v2/changes": source["changes"],
+            "acp.v2/patch": {"format": "git_patch", "_meta": {"p": 3}, "pk": 4},
+            "acp.v2/path": "mine",
+        })
+    );
+    let second: Value = serde_json::from_str(&shown.items[1].encode(WireFormat::V1)).unwrap();
+    assert_eq!(second.get("_meta"), None, "once is enough");
+    // A diff without any change is still an item: an empty list would clear what is there.
+    let empty = v2::Diff::decode(r#"{"changes":[],"_meta":{"d":6}}"#, WireFormat::Newest).unwrap();
+    let shown = to_v1(empty, |_| FileAtHand::Unknown);
+    let expected = r#"{"type":"content","content":{"type":"text","text":"No file changed"},"_meta":{"d":6}}"#;
+    assert_eq!(shown.items[0].encode(WireFormat::V1), expected);
+}
+
+#[test]
+fn a_diff_that_texts_can_say_comes_back_as_it_was() {
+    for (old, new) in [(None, "b\n"), (Some("a\n"), "b\n"), (Some("a\n"), "")] {
+        let source = match (old, new) {
+            (Some(_), "") => with(pair(old, new), "deleted", json!(true)),
+            _ => with(pair(old, new), "_meta", json!({"mine": 1})),
+        };
+        let text = source.to_string();
+        let file = old.map_or(FileAtHand::Absent, content);
+        let once = from_v1(v1::Diff::decode(&text, WireFormat::V1).unwrap(), &file);
+        let back = to_v1(once.clone(), |_| file.clone());
+        let [v1::ToolCallContent::Diff(back)] = &back.items[..] else { panic!("{back:?}") };
+        assert_eq!(from_v1(back.clone(), &file), once);
+    }
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use switchboard_diff::{
-    BuildOptions, Change, Diff, FileType, Operation, PatchFormat, PatchText, TextPair, build_from_bytes,
-    check, parse_patch, write_patch,
+    BuildOptions, Change, Diff, FileType, Operation, PatchFormat, PatchText, build_from_bytes, check,
+    parse_patch, write_patch,
 };
-use switchboard_protocol::{Wire as _, WireFormat, v1, v2};
+use switchboard_protocol::{Wire as _, WireFormat, v2};
 use switchboard_testkit::recordings;
 
 fn change(operation: &str, path: &str, old_path: Option<&str>) -> Change {
@@ -69,19 +69,6 @@ fn the_form_is_that_of_the_specification() {
             },
         })
     );
-}
-
-#[test]
-fn texts_of_version_1_are_read_with_their_hints() {
-    let read = |text: &str| TextPair::from(&v1::Diff::decode(text, WireFormat::V1).unwrap());
-    let plain = read(r#"{"path":"/w/x","oldText":"a","newText":"b"}"#);
-    assert_eq!((plain.old_text.as_deref(), plain.is_deleted), (Some("a"), false));
-    assert_eq!(read(r#"{"path":"/w/x","oldText":"","newText":"b","_meta":{"kind":"add"}}"#).old_text, None);
-    assert!(read(r#"{"path":"/w/x","oldText":"a","newText":"","deleted":true}"#).is_deleted);
-    assert!(read(r#"{"path":"/w/x","oldText":"a","newText":"","_meta":{"kind":"delete"}}"#).is_deleted);
-    let deleted = TextPair { is_deleted: true, new_text: String::new(), ..plain };
-    let text = v1::Diff::from(&deleted).encode(WireFormat::V1);
-    assert_eq!(read(&text), deleted);
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl ToolCall {
 
     /// Appends a diff.
     pub async fn diff(&self, diff: &switchboard_diff::Diff) -> Result<(), Error> {
-        self.append(v2::ToolCallContent::Diff(Box::new(crate::diff_content(diff)))).await
+        self.append(v2::ToolCallContent::Diff(Box::new(v2::Diff::from(diff)))).await
     }
 
     /// Runs a command in a terminal that is shown with this call.

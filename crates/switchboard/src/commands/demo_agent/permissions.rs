@@ -1,7 +1,7 @@
 //! Scenarios in which the user is asked.
 
 use switchboard_diff::{BuildOptions, build_from_bytes};
-use switchboard_peer::{Decision, Turn, diff_content};
+use switchboard_peer::{Decision, Turn};
 use switchboard_protocol::{Extra, Field, Raw, UnknownVariant, Wire, WireFormat, v2};
 
 use super::edits::Folder;
@@ -21,7 +21,7 @@ pub(super) async fn with_tool_call(turn: &Turn) -> Played {
         .announce()
         .await?;
     let update = v2::ToolCallUpdate {
-        content: Field::Set(vec![v2::ToolCallContent::Diff(Box::new(diff_content(&built.diff)))]),
+        content: Field::Set(vec![v2::ToolCallContent::diff(v2::Diff::from(&built.diff))]),
         ..v2::ToolCallUpdate::new(call.id().to_owned())
     };
     let decision = turn

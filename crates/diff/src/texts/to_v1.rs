@@ -1,43 +1,31 @@
-//! Diffs as ACP version 1 has them: a path, an old text and a new text.
+//! From a structured diff to what two texts can show of it.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::Path;
 
+use switchboard_protocol::{Meta, Raw, Text, Wire, WireFormat, v1, v2};
+
+use super::{CHANGES_KEY, Carried, FileAtHand, OPERATION_KEY, PATCH_KEY};
 use crate::apply::{Direction, apply_to_bytes};
-use crate::build::{Built, build_from_bytes};
 use crate::location::Location;
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat};
-use crate::options::BuildOptions;
 use crate::patch::{Body, FilePatch, Hunk, LineKind, parse_patch, write_file};
 
-/// A diff of version 1: one file, as two texts.
+/// A structured diff as version 1 shows it, and what of it is shown in another way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextPair {
-    /// The absolute path of the file.
-    pub path: String,
-    /// The text before; `None` says that the file is new.
-    pub old_text: Option<String>,
-    /// The text after.
-    pub new_text: String,
-    /// An extension of version 1: the file is gone, and the new text empty for that reason.
-    pub is_deleted: bool,
-}
-
-/// What is known of the file that a diff is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileAtHand<'a> {
-    /// Nobody looked.
-    Unknown,
-    /// There is no such file.
-    Absent,
-    /// It is there, with this content. Whether that is from before or after the change is not known.
-    Content(Cow<'a, [u8]>),
+pub struct InV1 {
+    /// What stands for the diff: texts, or words where texts cannot say it. There is always at least one item.
+    pub items: Vec<v1::ToolCallContent<'static>>,
+    /// Words had to stand in for a part.
+    pub in_words: bool,
+    /// Only the lines around a change are shown, without their place in the file.
+    pub in_pieces: bool,
+    /// A deleted file looks like an emptied one to who does not read `_meta`.
+    pub deletes: bool,
 }
 
 /// One item that stands for a diff, or a part of it, in version 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TextItem {
+enum Item {
     /// Old and new text of the whole file.
     Whole(TextPair),
     /// Old and new text of the lines around one change.
@@ -46,124 +34,101 @@ pub enum TextItem {
     Words(String),
 }
 
-/// Turns a version 1 diff into a structured one.
-///
-/// Agents say less than the shape suggests: they leave out the old text of a file that they overwrite, and
-/// they send the few lines that they replace instead of the file. The file at hand tells: an existing file
-/// makes an overwrite of an "added" one, and lines that occur once in it get their place. Lines whose place
-/// cannot be found make a diff that is marked [`Diff::partial`].
-///
-/// ```
-/// use switchboard_diff::{BuildOptions, FileAtHand, TextPair, from_text_pair};
-///
-/// let pair = TextPair {
-///     path: "/w/greet.py".to_owned(),
-///     old_text: Some("Hello".to_owned()),
-///     new_text: "Good morning".to_owned(),
-///     is_deleted: false,
-/// };
-/// let file = FileAtHand::Content(b"import sys\nprint('Hello')\n".into());
-/// let diff = from_text_pair(&pair, &file, &BuildOptions::default()).diff;
-/// assert!(!diff.partial);
-/// assert!(diff.patch.unwrap().text.ends_with(
-///     "@@ -1,2 +1,2 @@\n import sys\n-print('Hello')\n+print('Good morning')\n"
-/// ));
-/// ```
-pub fn from_text_pair(pair: &TextPair, file: &FileAtHand<'_>, options: &BuildOptions) -> Built {
-    let on_disk = match file {
-        FileAtHand::Content(content) => str::from_utf8(content).ok(),
-        FileAtHand::Unknown | FileAtHand::Absent => None,
-    };
-    let new = pair.new_text.as_str();
-    let texts = match &pair.old_text {
-        _ if pair.is_deleted => {
-            // A snippet makes no sense here; what is on disk is what goes.
-            Texts { old: on_disk.or(pair.old_text.as_deref()).map(Cow::Borrowed), new: None, is_placed: true }
-        }
-        // Missing old text: a new file, unless there is another one at its place.
-        None => match on_disk {
-            Some(content) if content != new => Texts::whole(Some(content), new),
-            _ => Texts::whole(None, new),
-        },
-        Some(old) if old.is_empty() && *file == FileAtHand::Absent => Texts::whole(None, new),
-        Some(old) => match on_disk {
-            Some(content) => place(content, old, new),
-            None => Texts { is_placed: false, ..Texts::whole(Some(old), new) },
-        },
-    };
-    let bytes = |text: &Option<Cow<'_, str>>| text.as_ref().map(|text| text.as_bytes().to_vec());
-    let (old, new) = (bytes(&texts.old), bytes(&texts.new));
-    let mut built = build_from_bytes(Path::new(&pair.path), old.as_deref(), new.as_deref(), options);
-    built.diff.root = None;
-    built.diff.partial = !texts.is_placed && built.diff.patch.is_some();
-    if built.diff.changes.is_empty() && !pair.is_deleted {
-        // Equal texts: the agent says that it wrote the file, and there is nothing to show.
-        let mut touched = build_from_bytes(Path::new(&pair.path), None, new.as_deref(), options);
-        touched.diff.changes.iter_mut().for_each(|change| change.operation = Operation::Modify);
-        built.diff.changes = touched.diff.changes;
-    }
-    built
-}
-
-/// The two texts of a file, as well as they can be known.
-struct Texts<'a> {
-    old: Option<Cow<'a, str>>,
-    new: Option<Cow<'a, str>>,
-    is_placed: bool,
-}
-
-impl<'a> Texts<'a> {
-    fn whole(old: Option<&'a str>, new: &'a str) -> Self {
-        Texts { old: old.map(Cow::Borrowed), new: Some(Cow::Borrowed(new)), is_placed: true }
-    }
-}
-
-/// Finds out what the old and the new text are of the content at hand: all of it or a part, before or after.
-fn place<'a>(content: &'a str, old: &'a str, new: &'a str) -> Texts<'a> {
-    if content == old || content == new {
-        return Texts::whole(Some(old), new);
-    }
-    let swap = |from: &str, to: &str| -> Option<String> {
-        let at = only_place(content, from)?;
-        Some([&content[..at], to, &content[at + from.len()..]].concat())
-    };
-    // When the new text has the old one in it, a file with the new text has both: it is from after.
-    let after = || {
-        let before = swap(new, old)?;
-        Some(Texts { old: Some(before.into()), new: Some(content.into()), is_placed: true })
-    };
-    let before = || {
-        let after = swap(old, new)?;
-        Some(Texts { old: Some(content.into()), new: Some(after.into()), is_placed: true })
-    };
-    let placed = if !old.is_empty() && new.contains(old) && content.contains(new) {
-        after()
-    } else {
-        before().or_else(after)
-    };
-    placed.unwrap_or_else(|| Texts { is_placed: false, ..Texts::whole(Some(old), new) })
-}
-
-/// Where `text` is in `content`, if it is there once.
-fn only_place(content: &str, text: &str) -> Option<usize> {
-    if text.is_empty() {
-        return None;
-    }
-    let mut places = memchr::memmem::find_iter(content.as_bytes(), text.as_bytes());
-    let first = places.next()?;
-    // An overlapping second place counts too.
-    let rest = &content.as_bytes()[first..];
-    let step = content[first..].chars().next().map_or(1, char::len_utf8);
-    (places.next().is_none() && memchr::memmem::find(&rest[step..], text.as_bytes()).is_none())
-        .then_some(first)
+/// One file as two texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TextPair {
+    path: String,
+    /// The text before; `None` says that the file is new.
+    old_text: Option<String>,
+    new_text: String,
+    is_deleted: bool,
 }
 
 /// Turns a structured diff into what version 1 can show of it.
 ///
 /// `file_at_hand` is asked for the content of files. Where a file is what the patch leads from or to, the
 /// item has the whole texts; else there is one item a hunk. What texts cannot say (a move, a binary file, a
-/// diff without a patch) is said in words.
-pub fn to_text_items<'a>(diff: &Diff, mut file_at_hand: impl FnMut(&str) -> FileAtHand<'a>) -> Vec<TextItem> {
+/// diff without a patch) is said in words. What neither shows (metadata, MIME types, keys that the protocol does not
+/// define) is in the first item's `_meta`, under [`CHANGES_KEY`] and [`PATCH_KEY`].
+pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtHand<'f>) -> InV1 {
+    let model = Diff::from(&source);
+    let v2::Diff { changes, patch, meta, extra } = source;
+    let mut carried = Carried::new(meta.as_ref(), extra);
+    if !changes.iter().all(texts_say) {
+        carried.set(CHANGES_KEY, raw(&changes));
+    }
+    if let Some(rest) = patch.and_then(beside_text) {
+        carried.set(PATCH_KEY, rest);
+    }
+    let mut items = items(&model, file_at_hand);
+    if items.is_empty() {
+        items.push(Item::Words("No file changed".to_owned()));
+    }
+    let in_v1 = InV1 {
+        in_words: items.iter().any(|item| matches!(item, Item::Words(_))),
+        in_pieces: items.iter().any(|item| matches!(item, Item::Piece(_))),
+        deletes: items.iter().any(|item| matches!(item, Item::Whole(pair) if pair.is_deleted)),
+        items: Vec::with_capacity(items.len()),
+    };
+    let mut carried = Some(carried);
+    let items = items.into_iter().map(|item| wire(item, carried.take().unwrap_or_default())).collect();
+    InV1 { items, ..in_v1 }
+}
+
+/// Whether a pair of texts says all that the change says.
+fn texts_say(change: &v2::DiffChange<'_>) -> bool {
+    match change {
+        v2::DiffChange::Add(change) | v2::DiffChange::Delete(change) | v2::DiffChange::Modify(change) => {
+            let v2::DiffPathChange { path: _, file_type, mime_type, meta, extra } = change;
+            let is_text = matches!(file_type, None | Some(v2::DiffFileType::Text));
+            is_text && mime_type.is_none() && meta.is_none() && extra.is_empty()
+        }
+        v2::DiffChange::Move(_) | v2::DiffChange::Copy(_) | v2::DiffChange::Unknown(_) => false,
+    }
+}
+
+/// What a patch has that is neither its text nor the format that everybody writes.
+fn beside_text(patch: v2::DiffPatch<'_>) -> Option<Raw<'static>> {
+    let v2::DiffPatch { format, text: _, meta, extra } = patch;
+    if format == v2::DiffPatchFormat::GitPatch && meta.is_none() && extra.is_empty() {
+        return None;
+    }
+    let format = [(Text::Borrowed("format"), raw(&format))];
+    let meta = meta.map(|meta| (Text::Borrowed("_meta"), meta.as_raw().borrowed().into_owned()));
+    let extra = extra.iter().map(|(key, value)| (Text::Borrowed(key), value.borrowed()));
+    Some(Meta::from_entries(format.into_iter().chain(meta).chain(extra)).as_raw().borrowed().into_owned())
+}
+
+fn raw<'a>(value: &impl Wire<'a>) -> Raw<'static> {
+    // What is written is JSON, so reading it again cannot fail.
+    Raw::parse(value.encode(WireFormat::Any)).unwrap_or_else(|_| Raw::from(serde_json::Value::Null))
+}
+
+fn wire(item: Item, mut carried: Carried<'_>) -> v1::ToolCallContent<'static> {
+    match item {
+        Item::Whole(pair) | Item::Piece(pair) => {
+            let TextPair { path, old_text, new_text, is_deleted } = pair;
+            if is_deleted {
+                carried.set(OPERATION_KEY, Raw::from(serde_json::Value::from("delete")));
+            }
+            let (meta, extra) = carried.finish("v2", &["path", "oldText", "newText"]);
+            v1::ToolCallContent::Diff(v1::Diff {
+                path: path.into(),
+                old_text: old_text.map(Text::Owned),
+                new_text: Text::Owned(new_text),
+                meta,
+                extra,
+            })
+        }
+        Item::Words(words) => {
+            let (meta, extra) = carried.finish("v2", &["content"]);
+            let content = v1::ContentBlock::text(words);
+            v1::ToolCallContent::Content(v1::Content { content, meta, extra })
+        }
+    }
+}
+
+fn items<'a>(diff: &Diff, mut file_at_hand: impl FnMut(&str) -> FileAtHand<'a>) -> Vec<Item> {
     let mut items = Vec::new();
     let text = diff.patch.as_ref().map_or("", |patch| patch.text.as_str());
     let known = diff.patch.as_ref().filter(|patch| patch.format == PatchFormat::GitPatch);
@@ -186,7 +151,7 @@ pub fn to_text_items<'a>(diff: &Diff, mut file_at_hand: impl FnMut(&str) -> File
     }
     let is_unread = diff.patch.is_some() && (known.is_none() || !parsed.faults.is_empty());
     if is_unread && !text.is_empty() {
-        items.push(TextItem::Words(format!("Patch that could not be read:\n\n{}", fence(text))));
+        items.push(Item::Words(format!("Patch that could not be read:\n\n{}", fence(text))));
     }
     items
 }
@@ -225,7 +190,7 @@ fn translate<'a>(
     change: &Change,
     files: &[&FilePatch<'_>],
     file_at_hand: &mut impl FnMut(&str) -> FileAtHand<'a>,
-    items: &mut Vec<TextItem>,
+    items: &mut Vec<Item>,
 ) {
     let is_symlink = change.file_type == Some(FileType::Symlink);
     let has_text = files.iter().all(|file| file.file_type() != Some(FileType::Symlink))
@@ -233,30 +198,30 @@ fn translate<'a>(
     let is_empty_file = matches!(change.operation, Operation::Add | Operation::Delete)
         && !files.is_empty()
         && files.iter().all(|file| file.body == Body::Hunks(Vec::new()));
-    let in_words = || TextItem::Words(describe(change, files));
+    let in_words = || Item::Words(describe(change, files));
     match change.operation {
         Operation::Other(_) => items.push(in_words()),
         _ if is_symlink || !(has_text || is_empty_file) => items.push(in_words()),
         Operation::Add => {
             let new_text = files.iter().flat_map(|file| file.hunks()).map(new_side).collect();
-            items.push(TextItem::Whole(pair(change, None, new_text)));
+            items.push(Item::Whole(pair(change, None, new_text)));
         }
         Operation::Delete => {
             let old_text = files.iter().flat_map(|file| file.hunks()).map(old_side).collect();
             let pair = pair(change, Some(old_text), String::new());
-            items.push(TextItem::Whole(TextPair { is_deleted: true, ..pair }));
+            items.push(Item::Whole(TextPair { is_deleted: true, ..pair }));
         }
         Operation::Modify | Operation::Move | Operation::Copy => {
             if change.operation.has_old_path() {
-                items.push(TextItem::Words(sentence(change)));
+                items.push(Item::Words(sentence(change)));
             }
             match whole_texts(change, files, file_at_hand) {
-                Some((old, new)) => items.push(TextItem::Whole(pair(change, Some(old), new))),
+                Some((old, new)) => items.push(Item::Whole(pair(change, Some(old), new))),
                 None => items.extend(
                     files
                         .iter()
                         .flat_map(|file| file.hunks())
-                        .map(|hunk| TextItem::Piece(pair(change, Some(old_side(hunk)), new_side(hunk)))),
+                        .map(|hunk| Item::Piece(pair(change, Some(old_side(hunk)), new_side(hunk)))),
                 ),
             }
         }

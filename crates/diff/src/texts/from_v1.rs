@@ -1,0 +1,158 @@
+//! From two texts to a structured diff.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use switchboard_protocol::{Raw, v1, v2};
+
+use super::{Carried, FileAtHand, OPERATION_KEY};
+use crate::acp::PARTIAL_KEY;
+use crate::build::build_from_bytes;
+use crate::model::{Diff, Operation};
+use crate::options::BuildOptions;
+
+/// The key, beside the texts or in `_meta`, by which version 1 agents say that the file is gone.
+const DELETED_KEY: &str = "deleted";
+/// The key in `_meta` by which version 1 agents say what happened to the file: `add`, `delete` and other words.
+const KIND_KEY: &str = "kind";
+
+/// Turns a version 1 diff into a structured one.
+///
+/// Agents say less than the shape suggests: they leave out the old text of a file that they overwrite, give an empty
+/// one for a new file, and send the few lines that they replace instead of the file. What they say in `_meta`
+/// (`"kind": "add"`, `"deleted": true`) tells a part of it, the file at hand the rest: an existing file makes an
+/// overwrite of an "added" one, and lines that occur once in it get their place. Lines whose place cannot be found
+/// make a diff that is marked as partial, under [`PARTIAL_KEY`] in its `_meta`.
+///
+/// ```
+/// use switchboard_diff::{Diff, FileAtHand, from_v1};
+/// use switchboard_protocol::{Wire, WireFormat, v1};
+///
+/// let text = r#"{"path":"/w/greet.py","oldText":"Hello","newText":"Good morning"}"#;
+/// let source = v1::Diff::decode(text, WireFormat::V1)?;
+/// let file = FileAtHand::Content(b"import sys\nprint('Hello')\n".into());
+/// let diff = from_v1(source, &file);
+/// assert!(!Diff::from(&diff).partial);
+/// assert!(diff.patch.unwrap().text.ends_with(
+///     "@@ -1,2 +1,2 @@\n import sys\n-print('Hello')\n+print('Good morning')\n"
+/// ));
+/// # Ok::<(), switchboard_protocol::DecodeError>(())
+/// ```
+pub fn from_v1(source: v1::Diff<'_>, file: &FileAtHand<'_>) -> v2::Diff<'static> {
+    let v1::Diff { path, old_text, new_text, meta, mut extra } = source;
+    let is_true = |value: Option<&Raw<'_>>| value.is_some_and(|value| value.as_str() == "true");
+    let said = |key: &str| meta.as_ref().and_then(|meta| meta.get(key));
+    let says = |key: &str, word: &str| said(key).as_ref().and_then(Raw::as_text).is_some_and(|it| it == word);
+    let is_marked = is_true(extra.get(DELETED_KEY));
+    let is_deleted = is_marked
+        || is_true(said(DELETED_KEY).as_ref())
+        || says(OPERATION_KEY, "delete")
+        || (says(KIND_KEY, "delete") && new_text.is_empty());
+    // An empty old text is that of an empty file, unless the agent says that there was none.
+    let is_new = says(KIND_KEY, "add") && old_text.as_deref().is_none_or(str::is_empty);
+    if is_marked {
+        extra.remove(DELETED_KEY);
+    }
+    let old_text = old_text.as_deref().filter(|_| !is_new);
+    let built = structured(&path, old_text, &new_text, is_deleted, file);
+    let v2::Diff { changes, patch, meta: _, extra: _ } = v2::Diff::from(&built);
+    let mut carried = Carried::new(meta.as_ref(), extra);
+    if is_deleted {
+        carried.take(OPERATION_KEY);
+    }
+    if built.partial {
+        carried.set(PARTIAL_KEY, Raw::from(serde_json::Value::Bool(true)));
+    }
+    let (meta, extra) = carried.finish("v1", &["changes", "patch"]);
+    v2::Diff { changes, patch, meta, extra }
+}
+
+fn structured(path: &str, old: Option<&str>, new: &str, is_deleted: bool, file: &FileAtHand<'_>) -> Diff {
+    let on_disk = match file {
+        FileAtHand::Content(content) => str::from_utf8(content).ok(),
+        FileAtHand::Unknown | FileAtHand::Absent => None,
+    };
+    let texts = match old {
+        _ if is_deleted => {
+            // A snippet makes no sense here; what is on disk is what goes.
+            Texts { old: Some(on_disk.or(old).unwrap_or_default().into()), new: None, is_placed: true }
+        }
+        // Missing old text: a new file, unless there is another one at its place.
+        None => match on_disk {
+            Some(content) if content != new => Texts::whole(Some(content), new),
+            _ => Texts::whole(None, new),
+        },
+        Some(old) if old.is_empty() && *file == FileAtHand::Absent => Texts::whole(None, new),
+        Some(old) => match on_disk {
+            Some(content) => place(content, old, new),
+            None => Texts { is_placed: false, ..Texts::whole(Some(old), new) },
+        },
+    };
+    let options = BuildOptions::default();
+    let build = |old: Option<&str>, new: Option<&str>| {
+        let (old, new) = (old.map(str::as_bytes), new.map(str::as_bytes));
+        build_from_bytes(Path::new(path), old, new, &options).diff
+    };
+    let mut diff = build(texts.old.as_deref(), texts.new.as_deref());
+    diff.root = None;
+    diff.partial = !texts.is_placed && diff.patch.is_some();
+    if diff.changes.is_empty() {
+        // Equal texts: the agent says that it wrote the file, and there is nothing to show.
+        diff.changes = build(None, texts.new.as_deref()).changes;
+        diff.changes.iter_mut().for_each(|change| change.operation = Operation::Modify);
+    }
+    diff
+}
+
+/// The two texts of a file, as well as they can be known.
+struct Texts<'a> {
+    old: Option<Cow<'a, str>>,
+    new: Option<Cow<'a, str>>,
+    is_placed: bool,
+}
+
+impl<'a> Texts<'a> {
+    fn whole(old: Option<&'a str>, new: &'a str) -> Self {
+        Texts { old: old.map(Cow::Borrowed), new: Some(Cow::Borrowed(new)), is_placed: true }
+    }
+}
+
+/// Finds out what the old and the new text are of the content at hand: all of it or a part, before or after.
+fn place<'a>(content: &'a str, old: &'a str, new: &'a str) -> Texts<'a> {
+    if content == old || content == new {
+        return Texts::whole(Some(old), new);
+    }
+    let swap = |from: &str, to: &str| -> Option<String> {
+        let at = only_place(content, from)?;
+        Some([&content[..at], to, &content[at + from.len()..]].concat())
+    };
+    // When the new text has the old one in it, a file with the new text has both: it is from after.
+    let after = || {
+        let before = swap(new, old)?;
+        Some(Texts { old: Some(before.into()), new: Some(content.into()), is_placed: true })
+    };
+    let before = || {
+        let after = swap(old, new)?;
+        Some(Texts { old: Some(content.into()), new: Some(after.into()), is_placed: true })
+    };
+    let placed = if !old.is_empty() && new.contains(old) && content.contains(new) {
+        after()
+    } else {
+        before().or_else(after)
+    };
+    placed.unwrap_or_else(|| Texts { is_placed: false, ..Texts::whole(Some(old), new) })
+}
+
+/// Where `text` is in `content`, if it is there once.
+fn only_place(content: &str, text: &str) -> Option<usize> {
+    if text.is_empty() {
+        return None;
+    }
+    let mut places = memchr::memmem::find_iter(content.as_bytes(), text.as_bytes());
+    let first = places.next()?;
+    // An overlapping second place counts too.
+    let rest = &content.as_bytes()[first..];
+    let step = content[first..].chars().next().map_or(1, char::len_utf8);
+    (places.next().is_none() && memchr::memmem::find(&rest[step..], text.as_bytes()).is_none())
+        .then_some(first)
+}
