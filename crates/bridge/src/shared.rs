@@ -197,7 +197,7 @@ impl Shared {
         }
     }
 
-    /// Reports what was malformed and therefore left out.
+    /// Reports what was malformed: what was left out for that, and what breaks a rule but was kept.
     pub(crate) fn report_left_out(
         &mut self,
         session: Option<&str>,
@@ -206,8 +206,13 @@ impl Shared {
         toward: Side,
     ) {
         for diagnostic in left_out {
-            let reason = format!("malformed, left out: {}", diagnostic.message());
-            self.lose(session, message, &diagnostic.pointer, reason, Severity::Major, toward);
+            let (what, severity) = if diagnostic.kept {
+                ("malformed, kept", Severity::Guess)
+            } else {
+                ("malformed, left out", Severity::Major)
+            };
+            let reason = format!("{what}: {}", diagnostic.message());
+            self.lose(session, message, &diagnostic.pointer, reason, severity, toward);
         }
     }
 

@@ -50,6 +50,7 @@ impl<'a> Location<'a> {
 pub(crate) fn is_absolute(path: &[u8]) -> bool {
     match path {
         [b'/', ..] => true,
+        [b'\\', b'\\', ..] => true,
         [letter, b':', b'/' | b'\\', ..] => letter.is_ascii_alphabetic(),
         _ => false,
     }

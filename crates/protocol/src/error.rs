@@ -25,6 +25,8 @@ pub(crate) enum Problem {
     Duplicate(String),
     /// The shape is right but a rule that a shape cannot express is broken.
     Rule(Cow<'static, str>),
+    /// The same, and the value was kept all the same.
+    Kept(Cow<'static, str>),
 }
 
 pub(crate) type Read<T> = Result<T, Box<Fault>>;
@@ -49,9 +51,10 @@ impl Fault {
             Problem::Expected(expected) => (expected.clone(), describe(text, self.offset)),
             Problem::Missing(key) => (format!("the key \"{key}\"").into(), "an object without it".to_owned()),
             Problem::Duplicate(key) => (format!("the key \"{key}\" once").into(), "it twice".to_owned()),
-            Problem::Rule(rule) => (rule.clone(), describe(text, self.offset)),
+            Problem::Rule(rule) | Problem::Kept(rule) => (rule.clone(), describe(text, self.offset)),
         };
-        Diagnostic { pointer: pointer::pointer_to(text, self.offset), expected, found }
+        let kept = matches!(self.problem, Problem::Kept(_));
+        Diagnostic { pointer: pointer::pointer_to(text, self.offset), expected, found, kept }
     }
 }
 
@@ -64,6 +67,8 @@ pub struct Diagnostic {
     pub expected: Cow<'static, str>,
     /// What was there instead, shortened.
     pub found: String,
+    /// Whether the value was kept all the same, in tolerant reading: it breaks a rule that its type does not need.
+    pub kept: bool,
 }
 
 impl fmt::Display for Diagnostic {
@@ -98,8 +103,12 @@ impl DecodeError {
     }
 
     pub(crate) fn whole_text(expected: impl Into<Cow<'static, str>>, found: impl Into<String>) -> Self {
-        let diagnostic =
-            Diagnostic { pointer: String::new(), expected: expected.into(), found: found.into() };
+        let diagnostic = Diagnostic {
+            pointer: String::new(),
+            expected: expected.into(),
+            found: found.into(),
+            kept: false,
+        };
         DecodeError { diagnostic: Box::new(diagnostic), syntax: true }
     }
 

@@ -8,6 +8,9 @@ pub(crate) const KIND: &str = "acp.v2/kind";
 pub(crate) const STOP_REASON: &str = "acp.v2/stopReason";
 pub(crate) const CONTENT: &str = "acp.v2/content";
 pub(crate) const ICONS: &str = "acp.v2/icons";
+/// A path as the agent said it, where it is not absolute.
+pub(crate) const V1_PATH: &str = "acp.v1/path";
+pub(crate) const V2_PATH: &str = "acp.v2/path";
 
 /// A JSON string.
 pub(crate) fn text(value: &str) -> Raw<'static> {

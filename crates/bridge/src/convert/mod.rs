@@ -6,6 +6,7 @@ pub(crate) mod content;
 pub(crate) mod initialize;
 pub(crate) mod meta;
 pub(crate) mod misc;
+pub(crate) mod paths;
 pub(crate) mod permission;
 pub(crate) mod servers;
 pub(crate) mod tool_call;

@@ -8,6 +8,8 @@ use crate::map::HashMap;
 use switchboard_protocol::{Field, Text, Wire, WireFormat, v1, v2};
 
 use super::{Around, Session};
+use crate::convert::meta;
+use crate::convert::paths::Places;
 use crate::convert::tool_call::{item_to_v1, placeholder, scalars_to_v1};
 use crate::loss::{At, Notes, Severity};
 use crate::shared::Shared;
@@ -190,6 +192,10 @@ impl Session {
         let mut notes = Notes::default();
         let call_id = update.tool_call_id.clone().into_owned();
         let content = std::mem::take(&mut update.content);
+        if let Field::Set(locations) = &mut update.locations {
+            let places = Places { directory: self.roots.first().map(String::as_str), key: meta::V2_PATH };
+            places.settle_locations(locations, &At::key("locations"), &mut notes);
+        }
         let scalars = scalars_to_v1(&mut update, true, &At::key(tag), &mut notes).ok();
         shared.note(Some(id), tag, notes.entries, Side::Client);
         let mut wire = v1::ToolCallUpdate::new(call_id.clone());

@@ -7,6 +7,7 @@ use switchboard_protocol::rpc::{Request, RequestId, codes};
 use switchboard_protocol::{Base64, Field, Text, Wire, WireFormat, v1, v2};
 
 use super::{Session, V2ToV1, session_of, tell};
+use crate::convert::paths::resolve;
 use crate::host::{HostError, TerminalStart, is_inside};
 use crate::loss::Severity;
 use crate::options::Dialect;
@@ -156,7 +157,7 @@ impl V2ToV1 {
         let session_id = params.session_id.clone().into_owned();
         let session = self.sessions.open(&session_id);
         let cwd =
-            params.cwd.as_ref().map(|cwd| cwd.as_str().to_owned()).or_else(|| session.roots.first().cloned());
+            params.cwd.as_ref().map(|cwd| session.resolve(cwd)).or_else(|| session.roots.first().cloned());
         let Some(cwd) = cwd else { return Err(invalid("the session has no directory".to_owned())) };
         if !is_inside(&cwd, &session.roots) {
             return Err(outside(&cwd));
@@ -277,13 +278,20 @@ fn refuse_service(request: &Request<'_>, session_id: &str, what: &str, shared: &
 }
 
 impl Session {
+    /// A path as the agent means it.
+    fn resolve(&self, path: &str) -> String {
+        let directory = self.roots.first();
+        directory.and_then(|directory| resolve(path, directory)).unwrap_or_else(|| path.to_owned())
+    }
+
     fn read_file(&self, params: &str, shared: &mut Shared) -> Result<String, HostError> {
         let params = v1::ReadTextFileRequest::decode(params, WireFormat::V1)
             .map_err(|error| HostError { code: codes::INVALID_PARAMS, message: error.to_string() })?;
-        if !is_inside(&params.path, &self.roots) {
-            return Err(outside(&params.path));
+        let path = self.resolve(&params.path);
+        if !is_inside(&path, &self.roots) {
+            return Err(outside(&path));
         }
-        let content = shared.host.read_text_file(&params.path, &self.roots)?;
+        let content = shared.host.read_text_file(&path, &self.roots)?;
         let first = params.line.map_or(0, |line| (line as usize).saturating_sub(1));
         let count = params.limit.map_or(usize::MAX, |limit| limit as usize);
         let content = if first == 0 && count == usize::MAX {
@@ -297,10 +305,11 @@ impl Session {
     fn write_file(&self, params: &str, shared: &mut Shared) -> Result<String, HostError> {
         let params = v1::WriteTextFileRequest::decode(params, WireFormat::V1)
             .map_err(|error| HostError { code: codes::INVALID_PARAMS, message: error.to_string() })?;
-        if !is_inside(&params.path, &self.roots) {
-            return Err(outside(&params.path));
+        let path = self.resolve(&params.path);
+        if !is_inside(&path, &self.roots) {
+            return Err(outside(&path));
         }
-        shared.host.write_text_file(&params.path, &params.content, &self.roots)?;
+        shared.host.write_text_file(&path, &params.content, &self.roots)?;
         Ok("{}".to_owned())
     }
 }

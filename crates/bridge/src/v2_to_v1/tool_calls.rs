@@ -12,8 +12,10 @@ use super::served::Terminals;
 use super::{Session, tell};
 use crate::Side;
 use crate::convert::content::plain_text;
+use crate::convert::meta;
+use crate::convert::paths::{self, Places};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart, hash_of};
-use crate::loss::Severity;
+use crate::loss::{At, Notes, Severity};
 use crate::options::Dialect;
 use crate::shared::Shared;
 
@@ -164,12 +166,13 @@ impl Session {
     pub(super) fn patch<'a>(
         &mut self,
         id: &str,
-        update: v1::ToolCallUpdate<'a>,
+        mut update: v1::ToolCallUpdate<'a>,
         in_question: bool,
         terminals: &Terminals,
         keeps: bool,
         shared: &mut Shared,
     ) -> v2::ToolCallUpdate<'a> {
+        self.settle_places(id, &mut update, shared);
         let call_id = update.tool_call_id.clone();
         let limit = shared.options.limits.entries;
         let (call, is_new) = self.calls.open(&call_id, limit);
@@ -221,6 +224,23 @@ impl Session {
             wire.content = Field::Set(converted);
         }
         wire
+    }
+
+    /// Agents of version 1 name files as they like.
+    fn settle_places(&self, id: &str, update: &mut v1::ToolCallUpdate<'_>, shared: &mut Shared) {
+        let places = Places { directory: self.roots.first().map(String::as_str), key: meta::V1_PATH };
+        let mut notes = Notes::default();
+        places.settle_locations(
+            update.locations.as_deref_mut().unwrap_or_default(),
+            &At::key("locations"),
+            &mut notes,
+        );
+        places.settle_content(
+            update.content.as_deref_mut().unwrap_or_default(),
+            &At::key("content"),
+            &mut notes,
+        );
+        shared.note(Some(id), "tool_call_update", notes.entries, Side::Client);
     }
 
     fn item<'a>(
@@ -275,7 +295,10 @@ impl Session {
         let as_text = shared.peers.client_dialect == Some(Dialect::Spec);
         if let Some((terminal_id, cwd)) = displayed.info.filter(|_| !as_text) {
             let mut update = v2::TerminalUpdate::new(terminal_id.clone());
-            if let Some(cwd) = cwd.filter(|cwd| cwd.starts_with('/')) {
+            let directory = self.roots.first();
+            let cwd =
+                cwd.map(|cwd| directory.and_then(|directory| paths::resolve(&cwd, directory)).unwrap_or(cwd));
+            if let Some(cwd) = cwd.filter(|cwd| paths::is_absolute(cwd)) {
                 update.cwd = Field::Set(cwd.into());
             }
             if !self.terminals.contains(&terminal_id) {

@@ -5,6 +5,7 @@
 mod agent_end;
 mod dialects;
 mod hostile;
+mod places;
 mod properties;
 mod recordings;
 mod rows;

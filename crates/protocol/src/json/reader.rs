@@ -52,6 +52,7 @@ impl Noted {
                 pointer: String::new(),
                 expected: format!("at most {MAX_NOTED} faults in one text").into(),
                 found: format!("{} more", self.more),
+                kept: false,
             });
         }
         diagnostics
@@ -123,12 +124,11 @@ impl<'a> Reader<'a> {
     /// A broken rule: an error when reading strictly, noted and passed over when reading tolerantly.
     #[cold]
     pub(crate) fn broken_rule(&mut self, offset: usize, rule: impl Into<Cow<'static, str>>) -> Read<()> {
-        let fault = Fault { offset, problem: Problem::Rule(rule.into()) };
         if self.tolerant {
-            self.tolerated.push(fault);
+            self.tolerated.push(Fault { offset, problem: Problem::Kept(rule.into()) });
             Ok(())
         } else {
-            Err(Box::new(fault))
+            self.fault(offset, Problem::Rule(rule.into()))
         }
     }
 

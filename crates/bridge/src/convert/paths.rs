@@ -1,0 +1,104 @@
+//! Paths and line numbers that an agent should not send, made into what a client can use.
+
+use switchboard_protocol::{AbsolutePath, LineNumber, Meta, WireFormat, v1, v2};
+
+use crate::convert::meta;
+use crate::loss::{At, Notes, Severity};
+
+/// A path that is not absolute, as one below a directory. `None`: it is fine as it is, or means something that is
+/// not known here, such as somebody's home.
+pub(crate) fn resolve(path: &str, directory: &str) -> Option<String> {
+    if is_absolute(path) || path.is_empty() || path.starts_with('~') {
+        return None;
+    }
+    let separator = if directory.contains('\\') && !directory.starts_with('/') { '\\' } else { '/' };
+    let path = path.strip_prefix("./").or_else(|| path.strip_prefix(".\\")).unwrap_or(path);
+    Some(format!("{}{separator}{path}", directory.trim_end_matches(['/', '\\'])))
+}
+
+/// Whether a path is absolute, on whatever system.
+pub(crate) fn is_absolute(path: &str) -> bool {
+    AbsolutePath::from(path).broken_rule(WireFormat::Any).is_none()
+}
+
+/// Makes paths of a session absolute and takes out lines that are none.
+pub(crate) struct Places<'s> {
+    /// The session's working directory, where it is known.
+    pub(crate) directory: Option<&'s str>,
+    /// Where a path that is replaced is kept.
+    pub(crate) key: &'static str,
+}
+
+impl Places<'_> {
+    pub(crate) fn settle_locations(
+        &self,
+        locations: &mut [v2::ToolCallLocation<'_>],
+        at: &At<'_>,
+        notes: &mut Notes,
+    ) {
+        for (index, location) in locations.iter_mut().enumerate() {
+            let at = at.item(index);
+            self.settle_path(&mut location.path, &mut location.meta, &at.then("path"), notes);
+            if location.line.take_if(|line| LineNumber::get(*line).is_none()).is_some() {
+                notes.omit(Severity::Minor, &at.then("line"), "lines are counted from 1: line 0 is left out");
+            }
+        }
+    }
+
+    /// The paths of diffs of version 1.
+    pub(crate) fn settle_content(
+        &self,
+        content: &mut [v1::ToolCallContent<'_>],
+        at: &At<'_>,
+        notes: &mut Notes,
+    ) {
+        for (index, item) in content.iter_mut().enumerate() {
+            if let v1::ToolCallContent::Diff(diff) = item {
+                self.settle_path(&mut diff.path, &mut diff.meta, &at.item(index).then("path"), notes);
+            }
+        }
+    }
+
+    fn settle_path(
+        &self,
+        path: &mut AbsolutePath<'_>,
+        metadata: &mut Option<Meta<'_>>,
+        at: &At<'_>,
+        notes: &mut Notes,
+    ) {
+        if is_absolute(path) {
+            return;
+        }
+        match self.directory.and_then(|directory| resolve(path, directory)) {
+            Some(resolved) => {
+                *metadata = Some(meta::with_entry(metadata.take(), self.key, &meta::text(path)));
+                *path = AbsolutePath::from(resolved);
+                let reason = "a path that is not absolute counts from the session's working directory";
+                notes.omit(Severity::Guess, at, reason);
+            }
+            None => {
+                let reason =
+                    "a path that is not absolute passes as it is, for what it counts from is not known";
+                notes.omit(Severity::Minor, at, reason);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resolve;
+
+    #[test]
+    fn only_what_is_not_absolute_anywhere_is_resolved() {
+        let resolved = |path, directory: &str| resolve(path, directory);
+        for fine in ["/w/a", r"C:\w\a", "C:/w/a", r"\\server\share\a", "~/a", ""] {
+            assert_eq!(resolved(fine, "/w"), None, "{fine}");
+        }
+        assert_eq!(resolved("a.txt", "/w").as_deref(), Some("/w/a.txt"));
+        assert_eq!(resolved("./a.txt", "/w/").as_deref(), Some("/w/a.txt"));
+        assert_eq!(resolved("../a.txt", "/w").as_deref(), Some("/w/../a.txt"));
+        assert_eq!(resolved("a.txt", "/").as_deref(), Some("/a.txt"));
+        assert_eq!(resolved(r"src\a.txt", r"C:\w").as_deref(), Some(r"C:\w\src\a.txt"));
+    }
+}
