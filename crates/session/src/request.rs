@@ -114,6 +114,11 @@ impl Permission {
         self.meta.as_ref()
     }
 
+    /// Keys of the request that the protocol does not define.
+    pub fn extra(&self) -> &Extra<'static> {
+        &self.extra
+    }
+
     /// When it was made.
     pub fn opened_at(&self) -> Moment {
         self.opened_at

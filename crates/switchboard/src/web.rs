@@ -7,6 +7,8 @@
 
 mod actions;
 mod app;
+mod asked;
+mod connections;
 mod excerpt;
 mod files;
 mod guard;
@@ -35,8 +37,8 @@ use switchboard_transport::Program;
 use tokio::net::TcpListener;
 
 use app::App;
+use connections::Limits;
 use guard::Guard;
-use remembered::Remembered;
 
 /// What is opened.
 pub(crate) struct Opening {
@@ -55,8 +57,20 @@ pub(crate) struct Opening {
 pub(crate) struct Server {
     listener: TcpListener,
     app: Arc<App>,
+    links: Links,
+}
+
+/// Makes links that let a browser in. Each works once.
+#[derive(Clone)]
+pub(crate) struct Links {
     guard: Guard,
-    recording: Option<String>,
+    path: String,
+}
+
+impl Links {
+    pub(crate) fn fresh(&self) -> io::Result<String> {
+        self.guard.link(&self.path).map_err(io::Error::other)
+    }
 }
 
 impl Server {
@@ -64,24 +78,21 @@ impl Server {
     pub(crate) async fn bind(opening: Opening) -> io::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, opening.port));
         let listener = TcpListener::bind(address).await?;
-        let guard = Guard::new(listener.local_addr()?.port()).map_err(io::Error::other)?;
-        let mut choices = opening.store.path().as_os_str().to_owned();
-        choices.push(".choices.json");
-        let remembered = Remembered::read(choices.into());
-        let app = App::new(opening.store, opening.program, opening.agent_name, opening.folder, remembered);
-        Ok(Server { listener, app: Arc::new(app), guard, recording: opening.recording })
+        let guard = Guard::new(listener.local_addr()?.port());
+        remembered::mention_old_file(opening.store.path());
+        let path = opening.recording.map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));
+        let links = Links { guard: guard.clone(), path };
+        let app = App::new(opening.store, opening.program, opening.agent_name, opening.folder, guard);
+        Ok(Server { listener, app: Arc::new(app), links })
     }
 
-    /// The link that lets a browser in.
-    pub(crate) fn link(&self) -> String {
-        match &self.recording {
-            Some(id) => self.guard.link(&format!("/r/{id}")),
-            None => self.guard.link("/"),
-        }
+    /// Links that let a browser in.
+    pub(crate) fn links(&self) -> &Links {
+        &self.links
     }
 
     /// Serves until `end` is done, then ends the agent.
-    pub(crate) async fn run(self, end: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+    pub(crate) async fn run(self, end: impl Future<Output = ()> + Send + 'static) {
         let app = Arc::clone(&self.app);
         tokio::spawn(async move {
             // The page shows it too, with a way to try again.
@@ -89,14 +100,13 @@ impl Server {
                 eprintln!("switchboard: {reason}");
             }
         });
-        let router = pages::router(Arc::clone(&self.app), self.guard);
-        let served = tokio::select! {
-            served = async { axum::serve(self.listener, router).await } => served,
-            () = end => Ok(()),
-        };
+        let router = pages::router(Arc::clone(&self.app));
+        tokio::select! {
+            never = connections::serve(&self.listener, &router, Limits::default()) => match never {},
+            () = end => {}
+        }
         if let Some(live) = self.app.live() {
             live.stop().await;
         }
-        served
     }
 }

@@ -1,5 +1,7 @@
 //! `switchboard open`.
 
+mod more_links;
+
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -15,8 +17,8 @@ use crate::web::{Opening, Server};
 
 /// Talk to an agent in a browser, and see everything that is said.
 ///
-/// Starts the agent and a server on this machine, and prints a link that only this launch knows. Without an agent it
-/// is the built-in demo agent. Everything is recorded into the store, where `switchboard sessions` finds it too.
+/// Starts the agent and a server on this machine, and prints a link that lets one browser in, once and within a minute.
+/// Without an agent it is the built-in demo agent. Everything is recorded into the store, where `switchboard sessions` finds it too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Name of a configured agent (see `switchboard agents`)
@@ -111,11 +113,14 @@ async fn serve(opening: Opening, with_browser: bool) -> Result<Outcome, CommandE
     })?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
-    let link = server.link();
-    println!("{link}");
-    eprintln!("Open this link in a browser. Ctrl-C ends Switchboard and the agent.");
+    println!("{}", server.links().fresh().map_err(cannot)?);
+    let more = if more_links::on_enter(server.links().clone()) { "Enter prints another, " } else { "" };
+    eprintln!(
+        "This link lets one browser in, once and within a minute. {more}Ctrl-C ends Switchboard and the agent."
+    );
     if with_browser && has_desktop() {
-        show(&link);
+        // Arguments can be seen by everybody on this machine, so this link is worth nothing once the browser is there.
+        show(&server.links().fresh().map_err(cannot)?);
     }
     let end = async move {
         tokio::select! {
@@ -123,7 +128,7 @@ async fn serve(opening: Opening, with_browser: bool) -> Result<Outcome, CommandE
             _ = terminate.recv() => {}
         }
     };
-    server.run(end).await.map_err(cannot)?;
+    server.run(end).await;
     Ok(Outcome::Fine)
 }
 

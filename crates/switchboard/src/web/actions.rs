@@ -36,10 +36,12 @@ pub(crate) async fn act(app: &App, request: Request) -> Result<Value, Failure> {
         }
         Request::CancelToolCall { session, id } => reply(live.agent.cancel_tool_call(&session, &id).await),
         Request::CancelTerminal { session, id } => reply(live.agent.cancel_terminal(&session, &id).await),
-        Request::Choose { id, option } => live.choose(&id, &option).await.map(|()| Value::Null),
-        Request::Give { id, action, content } => {
+        Request::Choose { id, option, revision } => {
+            live.choose(&id, &option, &revision).await.map(|()| Value::Null)
+        }
+        Request::Give { id, revision, action, content } => {
             let response = elicitation_response(action, &content)?;
-            live.answer_elicitation(&id, &response).await.map(|()| Value::Null)
+            live.answer_elicitation(&id, &response, &revision).await.map(|()| Value::Null)
         }
         Request::Configure { session, id, value } => configure(&live, session, id, value).await,
         Request::New { folder } => {

@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use switchboard_store::Store;
 use switchboard_transport::Program;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
+use super::guard::Guard;
 use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
-use super::remembered::Remembered;
 use super::render::RenderCache;
+
+/// How many tabs may be open.
+const MAX_TABS: usize = 64;
 
 pub(crate) struct App {
     pub(crate) store: Store,
@@ -20,7 +23,9 @@ pub(crate) struct App {
     pub(crate) agent_name: String,
     pub(crate) folder: PathBuf,
     pub(crate) cache: RenderCache,
-    pub(crate) remembered: Arc<Remembered>,
+    pub(crate) guard: Guard,
+    /// One for each tab that may be open.
+    pub(crate) seats: Arc<Semaphore>,
     agent: Mutex<AgentState>,
     /// Held while the agent is being started, so that two tabs do not start two.
     starting: tokio::sync::Mutex<()>,
@@ -47,7 +52,7 @@ impl App {
         program: Program,
         agent_name: String,
         folder: PathBuf,
-        remembered: Remembered,
+        guard: Guard,
     ) -> Self {
         App {
             store,
@@ -55,7 +60,8 @@ impl App {
             agent_name,
             folder,
             cache: RenderCache::default(),
-            remembered: Arc::new(remembered),
+            guard,
+            seats: Arc::new(Semaphore::new(MAX_TABS)),
             agent: Mutex::default(),
             starting: tokio::sync::Mutex::new(()),
             agent_changed: watch::Sender::new(0),
@@ -91,8 +97,7 @@ impl App {
             return Ok(());
         }
         self.set_agent(AgentState::Starting);
-        let started =
-            Live::start(&self.program, &self.agent_name, &self.folder, &self.store, &self.remembered).await;
+        let started = Live::start(&self.program, &self.agent_name, &self.folder, &self.store).await;
         let live = match started {
             Ok(live) => live,
             Err(failure) => {

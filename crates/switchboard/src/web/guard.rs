@@ -1,18 +1,87 @@
-//! Who may talk to the server: only a browser that was given the token of this launch, over loopback, from our own
-//! pages.
+//! Who may talk to the server: only a browser that came by a link of this launch, over loopback, from our own pages.
+//!
+//! A link has a code that works once and for a minute, so that it is worth nothing in a list of processes or in a
+//! history. The page gives the code away for the two halves of a key. One half is a cookie that no script can read.
+//! Cookies do not know ports, so any other server of this machine may be sent it; therefore it opens nothing without
+//! the other half, which the page keeps for its own origin and sends with the request itself.
 
 use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-/// What a visitor must know.
-#[derive(Debug, Clone)]
+/// How long a link can be used.
+const LIFE: Duration = Duration::from_secs(60);
+
+/// How many links are remembered, so that it can be said what is wrong with one; the oldest go.
+const MAX_CODES: usize = 64;
+
+/// How many browsers may be let in; the oldest go.
+const MAX_KEYS: usize = 64;
+
+/// Where a page gives a code for a key.
+pub(crate) const ENTER: &str = "/in/enter";
+/// Answers whoever has a key.
+pub(crate) const KNOWN: &str = "/in/known";
+/// Where the tabs talk.
+pub(crate) const SOCKET: &str = "/in/socket";
+
+/// The subprotocol of the tabs' sockets; beside it a browser offers its half of the key.
+pub(crate) const PROTOCOL: &str = "switchboard";
+const PROTOCOL_KEY: &str = "key-";
+
+const CODE_HEADER: HeaderName = HeaderName::from_static("x-switchboard-code");
+const KEY_HEADER: HeaderName = HeaderName::from_static("x-switchboard-key");
+
+/// Knows who may come in. Copies know the same.
+#[derive(Clone)]
 pub(crate) struct Guard {
-    token: String,
     port: u16,
+    doors: Arc<Mutex<Doors>>,
+}
+
+#[derive(Default)]
+struct Doors {
+    codes: Vec<Code>,
+    keys: Vec<Key>,
+}
+
+/// What a link has.
+struct Code {
+    text: String,
+    since: Instant,
+    is_used: bool,
+}
+
+/// What a browser has that was let in.
+pub(crate) struct Key {
+    cookie: String,
+    page: String,
+}
+
+/// Why a code lets nobody in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Useless {
+    Used,
+    Old,
+    Unknown,
+}
+
+impl Useless {
+    fn reason(self) -> &'static str {
+        match self {
+            Useless::Used => {
+                "This link has been used already, and each works once. If it was not you who used it, somebody else is \
+                 in: end Switchboard."
+            }
+            Useless::Old => "This link is too old: each works for a minute.",
+            Useless::Unknown => "This link is not one of this launch of Switchboard.",
+        }
+    }
 }
 
 /// Nothing from elsewhere, no inline script or style, no frames, no forms that go anywhere.
@@ -29,34 +98,73 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
+const ELSEWHERE: &str = "Requests from other sites are refused.\n";
+
 impl Guard {
-    pub(crate) fn new(port: u16) -> Result<Self, getrandom::Error> {
-        Ok(Guard { token: random_token()?, port })
+    pub(crate) fn new(port: u16) -> Self {
+        Guard { port, doors: Arc::default() }
     }
 
-    /// The link that lets a browser in, at a path.
-    pub(crate) fn link(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}?token={}", self.port, self.token)
+    fn doors(&self) -> MutexGuard<'_, Doors> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cookies do not know ports, so that the name must.
+    /// A new link to a path, which lets one browser in.
+    pub(crate) fn link(&self, path: &str) -> Result<String, getrandom::Error> {
+        let code = random_text()?;
+        // Behind the `#` it is sent to nobody; the page reads it there, gives it away and takes it out of the address.
+        let link = format!("http://127.0.0.1:{}{path}#code={code}", self.port);
+        let codes = &mut self.doors().codes;
+        make_room(codes, MAX_CODES);
+        codes.push(Code { text: code, since: Instant::now(), is_used: false });
+        Ok(link)
+    }
+
+    /// Takes a code, and lets a browser in for it.
+    fn enter(&self, offered: &str, now: Instant) -> Result<Key, Useless> {
+        let mut doors = self.doors();
+        let code = doors.codes.iter_mut().find(|code| is_same(&code.text, offered));
+        let code = code.ok_or(Useless::Unknown)?;
+        if std::mem::replace(&mut code.is_used, true) {
+            return Err(Useless::Used);
+        }
+        if now.saturating_duration_since(code.since) > LIFE {
+            return Err(Useless::Old);
+        }
+        let random = || random_text().map_err(|_| Useless::Unknown);
+        let (cookie, page) = (random()?, random()?);
+        make_room(&mut doors.keys, MAX_KEYS);
+        doors.keys.push(Key { cookie: cookie.clone(), page: page.clone() });
+        Ok(Key { cookie, page })
+    }
+
+    /// The name says the port, because cookies do not know it.
     fn cookie_name(&self) -> String {
         format!("switchboard-{}", self.port)
     }
 
-    fn is_token(&self, offered: &str) -> bool {
-        let pairs = self.token.bytes().zip(offered.bytes());
-        // In the same time however much of it is right.
-        offered.len() == self.token.len() && pairs.fold(0, |different, (a, b)| different | (a ^ b)) == 0
-    }
-
-    fn has_cookie(&self, headers: &HeaderMap) -> bool {
+    /// Whether both halves of one key come with a request.
+    fn has_key(&self, headers: &HeaderMap) -> bool {
+        let texts = |name: HeaderName, separator: char| -> Vec<String> {
+            let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+            values.flat_map(|value| value.split(separator)).map(|part| part.trim().to_owned()).collect()
+        };
         let name = self.cookie_name();
-        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        cookies
-            .flat_map(|value| value.split(';'))
-            .filter_map(|cookie| cookie.trim().split_once('='))
-            .any(|(known, value)| known == name && self.is_token(value))
+        let cookies = texts(header::COOKIE, ';');
+        let cookies: Vec<&str> = cookies
+            .iter()
+            .filter_map(|cookie| cookie.split_once('='))
+            .filter(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+            .collect();
+        let mut pages = texts(KEY_HEADER, ',');
+        let protocols = texts(header::SEC_WEBSOCKET_PROTOCOL, ',');
+        pages.extend(protocols.iter().filter_map(|it| it.strip_prefix(PROTOCOL_KEY)).map(str::to_owned));
+        let has = |key: &Key| {
+            let has_cookie = cookies.iter().any(|cookie| is_same(&key.cookie, cookie));
+            has_cookie & pages.iter().any(|page| is_same(&key.page, page))
+        };
+        self.doors().keys.iter().any(has)
     }
 
     /// A name of this machine that no other site can claim: with another one, somebody has bent a domain to us.
@@ -73,58 +181,137 @@ impl Guard {
         let headers = request.headers();
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         if !text(header::HOST).is_some_and(|host| self.is_our_host(host)) {
-            return Some("This is not the name of this server.");
+            return Some("This is not the name of this server.\n");
         }
         let origin = text(header::ORIGIN);
-        let is_socket = headers.contains_key(header::UPGRADE);
-        if origin.is_some_and(|origin| !self.is_our_origin(origin)) || (is_socket && origin.is_none()) {
-            return Some("Requests from other sites are refused.");
+        if origin.is_some_and(|origin| !self.is_our_origin(origin)) {
+            return Some(ELSEWHERE);
         }
+        if is_public(request.uri().path(), request.method()) {
+            return None;
+        }
+        // Browsers say where a request that could change something comes from, and always for a socket.
+        let needs_origin = request.method() != Method::GET || headers.contains_key(header::UPGRADE);
         let site = text(HeaderName::from_static("sec-fetch-site"));
-        if site.is_some_and(|site| site == "cross-site") && request.method() != Method::GET {
-            return Some("Requests from other sites are refused.");
+        if (needs_origin && origin.is_none()) || site.is_some_and(|site| site != "same-origin") {
+            return Some(ELSEWHERE);
         }
-        None
+        // Whoever comes with a code has no key yet.
+        let needs_key = request.uri().path() != ENTER;
+        (needs_key && !self.has_key(headers)).then_some("This browser is not let in.\n")
     }
+
+    /// Gives a key for the code of a request.
+    pub(crate) fn let_in(&self, headers: &HeaderMap) -> Response {
+        let offered = headers.get(CODE_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        match self.enter(offered, Instant::now()) {
+            Ok(Key { cookie, page }) => {
+                let cookie = format!("{}={cookie}; HttpOnly; SameSite=Strict; Path=/in", self.cookie_name());
+                ([(header::SET_COOKIE, cookie)], page).into_response()
+            }
+            Err(useless) => (StatusCode::FORBIDDEN, useless.reason()).into_response(),
+        }
+    }
+}
+
+/// The page and its files: they are the same for everybody, and nothing of a session is in them.
+fn is_public(path: &str, method: &Method) -> bool {
+    (method == Method::GET || method == Method::HEAD)
+        && (path == "/" || path.starts_with("/r/") || path.starts_with("/assets/"))
 }
 
 /// Lets through what may come in, and puts on every answer what keeps the page to itself.
 pub(crate) async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let mut response = answer(&guard, request, next).await;
+    let mut response = match guard.refuses(&request) {
+        Some(reason) => (StatusCode::FORBIDDEN, reason).into_response(),
+        None => next.run(request).await,
+    };
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
 }
 
-async fn answer(guard: &Guard, request: Request, next: Next) -> Response {
-    if let Some(reason) = guard.refuses(&request) {
-        return (StatusCode::FORBIDDEN, reason).into_response();
-    }
-    let offered = request.uri().query().and_then(|query| {
-        query.split('&').filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == "token")
-    });
-    match offered {
-        Some((_, token)) if guard.is_token(token) && request.method() == Method::GET => {
-            let cookie =
-                format!("{}={}; HttpOnly; SameSite=Strict; Path=/", guard.cookie_name(), guard.token);
-            // The token leaves the address, so that it is not in the history nor on a screenshot.
-            let path = request.uri().path();
-            let path = if path.starts_with("//") { "/" } else { path };
-            (StatusCode::SEE_OTHER, [(header::LOCATION, path), (header::SET_COOKIE, &cookie)]).into_response()
-        }
-        _ if guard.has_cookie(request.headers()) => next.run(request).await,
-        _ => (StatusCode::FORBIDDEN, "Open the link that `switchboard open` printed: it holds the key.\n")
-            .into_response(),
+/// In the same time however much of it is right.
+fn is_same(known: &str, offered: &str) -> bool {
+    let pairs = known.bytes().zip(offered.bytes());
+    offered.len() == known.len() && pairs.fold(0, |different, (a, b)| different | (a ^ b)) == 0
+}
+
+fn make_room<T>(list: &mut Vec<T>, most: usize) {
+    if list.len() >= most {
+        list.remove(0);
     }
 }
 
 /// 128 bits that nobody can guess.
-fn random_token() -> Result<String, getrandom::Error> {
+fn random_text() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(guard: &Guard) -> String {
+        guard.link("/").unwrap().split_once("#code=").unwrap().1.to_owned()
+    }
+
+    fn headers(cookie: &str, page: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::COOKIE, format!("a=b; switchboard-1={cookie}").parse().unwrap());
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, format!("switchboard, key-{page}").parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn a_code_works_once_and_for_a_minute() {
+        let guard = Guard::new(1);
+        let now = Instant::now();
+        let enter = |code: &str, after: u64| guard.enter(code, now + Duration::from_secs(after)).map(drop);
+        let (first, second) = (code(&guard), code(&guard));
+        assert_eq!(enter("", 0), Err(Useless::Unknown));
+        assert_eq!(enter(&first, 1), Ok(()));
+        assert_eq!(enter(&first, 2), Err(Useless::Used));
+        assert_eq!(enter(&second, 62), Err(Useless::Old));
+        // An old one does not come to life again, whatever the clock does.
+        assert_eq!(enter(&second, 1), Err(Useless::Used));
+    }
+
+    #[test]
+    fn only_both_halves_of_one_key_open() {
+        let guard = Guard::new(1);
+        let key = || guard.enter(&code(&guard), Instant::now()).map_err(Useless::reason).unwrap();
+        let (mine, other) = (key(), key());
+        assert!(guard.has_key(&headers(&mine.cookie, &mine.page)));
+        assert!(guard.has_key(&headers(&other.cookie, &other.page)));
+        for (cookie, page) in [
+            (&mine.cookie, &other.page),
+            (&mine.cookie, &mine.cookie),
+            (&mine.page, &mine.cookie),
+            (&mine.page, &mine.page),
+            (&mine.cookie, &String::new()),
+            (&String::new(), &mine.page),
+            (&String::new(), &String::new()),
+        ] {
+            assert!(!guard.has_key(&headers(cookie, page)), "{cookie} {page}");
+        }
+    }
+
+    #[test]
+    fn links_and_keys_are_limited() {
+        let guard = Guard::new(1);
+        let first = code(&guard);
+        for _ in 0..MAX_CODES {
+            let code = code(&guard);
+            assert!(guard.enter(&code, Instant::now()).is_ok());
+        }
+        assert_eq!(guard.enter(&first, Instant::now()).map(drop), Err(Useless::Unknown));
+        assert!(guard.doors().codes.len() <= MAX_CODES && guard.doors().keys.len() <= MAX_KEYS);
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 use switchboard_protocol::v2;
-use switchboard_store::{Filter, Search, Summary, Time};
+use switchboard_store::{Filter, Search, Summary};
 use tokio::time::timeout;
 
 use super::app::App;
@@ -35,7 +35,7 @@ pub(crate) async fn sessions(app: &App, query: &str) -> Result<Markup, Failure> 
         .iter()
         .flat_map(|live| {
             let ids: Vec<String> =
-                live.room.trace().sessions().filter_map(|(id, _)| id).map(str::to_owned).collect();
+                live.room.log().sessions().filter_map(|(id, _)| id).map(str::to_owned).collect();
             ids
         })
         .collect();
@@ -79,8 +79,8 @@ pub(crate) async fn sessions(app: &App, query: &str) -> Result<Markup, Failure> 
 
 fn open_sessions(live: &Live) -> Markup {
     let sessions: Vec<(String, Option<String>)> = {
-        let trace = live.room.trace();
-        let named = trace
+        let log = live.room.log();
+        let named = log
             .sessions()
             .filter_map(|(id, session)| Some((id?.to_owned(), session.title().map(str::to_owned))));
         named.collect()
@@ -145,10 +145,12 @@ fn search(app: &App, query: &str) -> Result<Markup, Failure> {
 
 /// The choices for always, each with a button to withdraw it.
 pub(crate) fn choices(app: &App) -> Markup {
-    let choices = app.remembered.all();
+    let choices = app.live().map(|live| live.remembered.all()).unwrap_or_default();
     html! {
         @if choices.is_empty() {
             p class="meta" { "No choice has been made for always." }
+        } @else {
+            p class="meta" { "They hold for exactly the same question in the same session, until this agent ends." }
         }
         ul class="choices" {
             @for (place, choice) in choices.iter().enumerate() {
@@ -158,10 +160,10 @@ pub(crate) fn choices(app: &App) -> Markup {
                         (render::visible_line(&choice.title))
                     }
                     span class="meta" {
-                        (render::visible_line(&choice.agent)) " in " (render::visible_line(&choice.folder))
-                        " since " (Time(choice.since))
+                        "exactly this, in the session " (render::visible_line(&choice.session))
+                        ", since " (choice.since)
                     }
-                    button type="button" data-action="withdraw" data-place=(place) data-since=(choice.since) {
+                    button type="button" data-action="withdraw" data-place=(place) data-since=(choice.since.0) {
                         "Withdraw"
                     }
                 }

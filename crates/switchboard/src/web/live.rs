@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use switchboard_peer::{
-    AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, PermissionQuestion,
+    AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, PermissionQuestion, Sessions,
 };
 use switchboard_protocol::rpc::RpcError;
 use switchboard_protocol::{Wire, WireFormat, v2};
@@ -13,18 +14,50 @@ use switchboard_store::{About, Channel, Store};
 use switchboard_transport::{Child, Program};
 use tokio::sync::watch;
 
+use super::asked::Asked;
 use super::live_recording::LiveRecording;
-use super::remembered::Remembered;
+use super::remembered::{Choice, Remembered};
 use crate::recording::Recording;
 
-/// How long after it appeared a permission cannot be answered, so that nobody allows it by a click or a key that
-/// was meant for something else. The page waits too; here nothing can go around it.
-const INERT: u64 = 500;
+/// How long after it appeared or changed a question cannot be answered, so that nobody allows something by a click or a
+/// key that was meant for something else. The page waits too; here nothing can go around it.
+const INERT: Duration = Duration::from_millis(500);
 
 /// What the agent asks and nobody has answered.
+struct Open {
+    question: Question,
+    /// What it asks, by its revision, and since when it is that.
+    content: Option<(String, Instant)>,
+}
+
+#[derive(Clone)]
 enum Question {
     Permission(PermissionQuestion),
     Elicitation(ElicitationQuestion),
+}
+
+impl Open {
+    fn new(question: Question) -> Self {
+        Open { question, content: None }
+    }
+
+    /// Takes note of what it asks now.
+    fn note(&mut self, revision: &str) {
+        if self.content.as_ref().is_none_or(|(known, _)| known != revision) {
+            self.content = Some((revision.to_owned(), Instant::now()));
+        }
+    }
+
+    /// Why an answer to what was read is refused, if it is.
+    fn refuses(&self, read: &str) -> Option<&'static str> {
+        match &self.content {
+            Some((revision, _)) if revision != read => {
+                Some("the question has changed since it was read; what is new in it is marked")
+            }
+            Some((_, since)) if since.elapsed() >= INERT => None,
+            _ => Some("this question has only just appeared or changed; read it first"),
+        }
+    }
 }
 
 /// An agent that runs, and the recording of what it says.
@@ -35,10 +68,11 @@ pub(crate) struct Live {
     pub(crate) name: String,
     child: Child,
     recording: Recording,
-    questions: Mutex<HashMap<String, Question>>,
+    questions: Mutex<HashMap<String, Open>>,
+    sessions: Sessions,
     /// The folder of each session that was opened here.
     folders: Mutex<HashMap<String, PathBuf>>,
-    remembered: Arc<Remembered>,
+    pub(crate) remembered: Remembered,
     /// Why the last session that was asked for was not opened.
     refusal: Mutex<Option<Failure>>,
     ended: OnceLock<String>,
@@ -60,7 +94,6 @@ impl Live {
         name: &str,
         project: &Path,
         store: &Store,
-        remembered: &Arc<Remembered>,
     ) -> Result<Arc<Self>, Failure> {
         let about = About {
             agent: Some(name.to_owned()),
@@ -100,7 +133,8 @@ impl Live {
             recording,
             questions: Mutex::default(),
             folders: Mutex::default(),
-            remembered: Arc::clone(remembered),
+            sessions: feed.sessions(),
+            remembered: Remembered::default(),
             refusal: Mutex::default(),
             ended: OnceLock::new(),
             recorded: watch::Sender::new(false),
@@ -134,7 +168,7 @@ impl Live {
                 Event::Permission(question) => self.take_permission(question).await,
                 Event::Elicitation(question) => {
                     let id = question.id().encode(WireFormat::Any);
-                    locked(&self.questions).insert(id, Question::Elicitation(question));
+                    locked(&self.questions).insert(id, Open::new(Question::Elicitation(question)));
                     self.room.touch();
                 }
                 Event::Withdrawn { id } => {
@@ -158,22 +192,22 @@ impl Live {
     }
 
     async fn take_permission(&self, question: PermissionQuestion) {
-        let folder = self.folder(question.session());
-        let chosen = self.remembered.answer(&self.name, &folder.display().to_string(), question.request());
-        if let Some(option) = chosen.map(str::to_owned) {
+        let session = question.session().to_string();
+        let asked = self.sessions.get(&session, |session| {
+            session.permission(question.id()).map(|permission| Asked::permission(session, permission))
+        });
+        let choice = asked.flatten().and_then(|asked| self.remembered.find(&session, &asked));
+        if let Some(choice) = choice {
             // Where it fails, the question is open still and a person is asked.
-            if question.choose(&option, "a choice for always").await.is_ok() {
+            let by = format!("a choice for always, made at {}", choice.since);
+            if question.choose(&choice.option, &by).await.is_ok() {
+                self.recording.record(Channel::Process, &answered_by_itself(&question, &choice));
                 return;
             }
         }
         let id = question.id().encode(WireFormat::Any);
-        locked(&self.questions).insert(id, Question::Permission(question));
+        locked(&self.questions).insert(id, Open::new(Question::Permission(question)));
         self.room.touch();
-    }
-
-    /// Whether a question can be answered here.
-    pub(crate) fn is_open(&self, id: &str) -> bool {
-        locked(&self.questions).contains_key(id)
     }
 
     /// The folder of a session.
@@ -229,41 +263,64 @@ impl Live {
         reply.map(drop).map_err(|error| refused(&error))
     }
 
-    /// Answers a permission with an option that was offered.
-    pub(crate) async fn choose(&self, id: &str, option: &str) -> Result<(), Failure> {
-        let question = match locked(&self.questions).get(id) {
-            Some(Question::Permission(question)) => question.clone(),
-            _ => return Err("this question is answered already".to_owned()),
+    /// Takes note of what a question asks now, so that an answer to what it asked before is refused. Tells whether it
+    /// can be answered here.
+    pub(crate) fn note_content(&self, id: &str, asked: &Asked) -> bool {
+        let mut questions = locked(&self.questions);
+        let open = questions.get_mut(id);
+        open.map(|open| open.note(&asked.revision())).is_some()
+    }
+
+    /// A question that is open, unless what was read of it is not what it asks.
+    fn open_question(&self, id: &str, read: &str) -> Result<(Question, Asked), Failure> {
+        let gone = || "this question is answered already".to_owned();
+        let question = locked(&self.questions).get(id).map(|open| open.question.clone()).ok_or_else(gone)?;
+        let session = match &question {
+            Question::Permission(question) => Some(question.session().to_string()),
+            Question::Elicitation(question) => question.session().map(ToString::to_string),
         };
-        let session = question.session().to_string();
-        let opened = self.room.trace().session(&session).and_then(|session| {
-            let permission = session.permission(question.id())?;
-            permission.settlement().is_pending().then(|| permission.opened_at().0)
-        });
-        let now = switchboard_store::Time::now().0.unsigned_abs();
-        if opened.is_none_or(|opened| now < opened.saturating_add(INERT)) {
-            return Err("this question has only just appeared; read it first".to_owned());
+        let snapshot = session.and_then(|session| Some(self.room.log().session(&session)?.snapshot()));
+        let asked = match &question {
+            Question::Permission(question) => {
+                let snapshot = snapshot.ok_or_else(gone)?;
+                let permission = snapshot.permission(question.id()).ok_or_else(gone)?;
+                Asked::permission(&snapshot, permission)
+            }
+            Question::Elicitation(question) => Asked::elicitation(question.request()),
+        };
+        let mut questions = locked(&self.questions);
+        let open = questions.get_mut(id).ok_or_else(gone)?;
+        open.note(&asked.revision());
+        match open.refuses(read) {
+            Some(reason) => Err(reason.to_owned()),
+            None => Ok((question, asked)),
         }
+    }
+
+    /// Answers a permission with an option that was offered. `read` is the revision of what was read before.
+    pub(crate) async fn choose(&self, id: &str, option: &str, read: &str) -> Result<(), Failure> {
+        let (Question::Permission(question), asked) = self.open_question(id, read)? else {
+            return Err("this question wants data, not a choice".to_owned());
+        };
         question.choose(option, "user").await.map_err(|error| error.to_string())?;
         locked(&self.questions).remove(id);
         let chosen = question.request().options.iter().find(|offered| offered.option_id == option);
         if let Some(chosen) = chosen {
-            let folder = self.folder(&session).display().to_string();
-            self.remembered.note(&self.name, &folder, question.request(), chosen);
+            self.remembered.note(question.session(), &question.request().title, &asked, chosen);
         }
         self.room.touch();
         Ok(())
     }
 
-    /// Answers a request for data.
+    /// Answers a request for data. `read` is the revision of what was read before.
     pub(crate) async fn answer_elicitation(
         &self,
         id: &str,
         response: &v2::CreateElicitationResponse<'_>,
+        read: &str,
     ) -> Result<(), Failure> {
-        let question = match locked(&self.questions).get(id) {
-            Some(Question::Elicitation(question)) => question.clone(),
-            _ => return Err("this question is answered already".to_owned()),
+        let (Question::Elicitation(question), _) = self.open_question(id, read)? else {
+            return Err("this question wants a choice, not data".to_owned());
         };
         question.answer(response, "user").await.map_err(|error| error.to_string())?;
         locked(&self.questions).remove(id);
@@ -274,12 +331,26 @@ impl Live {
     /// Requests for data that belong to no session.
     pub(crate) fn loose_elicitations(&self) -> Vec<ElicitationQuestion> {
         let questions = locked(&self.questions);
-        let loose = questions.values().filter_map(|question| match question {
+        let loose = questions.values().filter_map(|open| match &open.question {
             Question::Elicitation(question) if question.session().is_none() => Some(question.clone()),
             _ => None,
         });
         loose.collect()
     }
+}
+
+/// What the recording says of a question that a remembered choice has answered.
+fn answered_by_itself(question: &PermissionQuestion, choice: &Choice) -> String {
+    let request = question.request();
+    let chosen = request.options.iter().find(|option| option.option_id == choice.option);
+    format!(
+        "request {} of the agent, \"{}\", was answered with \"{}\" without asking, because the user chose that for always \
+         at {} for exactly the same in this session",
+        question.id().encode(WireFormat::Any),
+        request.title,
+        chosen.map_or(&*choice.option, |option| &option.name),
+        choice.since,
+    )
 }
 
 /// An answer of the agent that is an error.

@@ -25,7 +25,7 @@ const PREVIEW: usize = 100;
 pub(crate) struct LiveRecording {
     pub(crate) id: String,
     store: Store,
-    trace: Mutex<MessageLog>,
+    log: Mutex<MessageLog>,
     /// The end of the sessions, while a long recording is being read.
     preview: Mutex<Option<Conversation>>,
     changed: watch::Sender<u64>,
@@ -41,11 +41,11 @@ impl LiveRecording {
         Arc::new(LiveRecording::new(id, store, MessageLog::live(), About::default()))
     }
 
-    fn new(id: &str, store: &Store, trace: MessageLog, about: About) -> Self {
+    fn new(id: &str, store: &Store, log: MessageLog, about: About) -> Self {
         LiveRecording {
             id: id.to_owned(),
             store: store.clone(),
-            trace: Mutex::new(trace),
+            log: Mutex::new(log),
             preview: Mutex::new(None),
             changed: watch::Sender::new(0),
             about,
@@ -77,8 +77,8 @@ impl LiveRecording {
         Ok(room)
     }
 
-    pub(crate) fn trace(&self) -> MutexGuard<'_, MessageLog> {
-        self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn log(&self) -> MutexGuard<'_, MessageLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The end of the sessions, while a long recording is being read. Positions in it are not those of the whole.
@@ -88,7 +88,7 @@ impl LiveRecording {
 
     /// Adds a record.
     pub(crate) fn push(&self, record: &Record) {
-        self.trace().push(record);
+        self.log().push(record);
         self.touch();
     }
 
@@ -111,11 +111,13 @@ impl LiveRecording {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The texts of rows, in order. It may read the disk.
+    /// The texts of those of the rows that there are, in order. It may read the disk.
     pub(crate) fn texts(&self, rows: Range<usize>) -> Vec<(usize, Arc<str>)> {
+        let length = self.log().rows().len();
+        let rows = rows.start.min(length)..rows.end.min(length);
         let recent: Vec<_> = {
-            let trace = self.trace();
-            rows.clone().filter_map(|row| trace.recent_text(row).map(|text| (row, text))).collect()
+            let log = self.log();
+            rows.clone().filter_map(|row| log.recent_text(row).map(|text| (row, text))).collect()
         };
         let kept_until = recent.first().map_or(rows.end, |(row, _)| *row);
         let mut texts = Vec::with_capacity(rows.len());
@@ -136,14 +138,13 @@ impl LiveRecording {
 
     /// The sessions as they stood after so many rows. It may read the disk.
     pub(crate) fn sessions_at(&self, rows: usize) -> Conversation {
-        let (start, conversation) = self.trace().before(rows);
-        if self.trace().is_translated() {
+        let (start, conversation) = self.log().before(rows);
+        if self.log().is_translated() {
             return self.translated_at(rows);
         }
         let mut conversation = conversation;
         for (row, text) in self.texts(start..rows) {
-            let Some((channel, time)) = self.trace().rows().get(row).map(|row| (row.channel, row.time))
-            else {
+            let Some((channel, time)) = self.log().rows().get(row).map(|row| (row.channel, row.time)) else {
                 continue;
             };
             if let Some((side, false)) = sender(channel) {
@@ -155,14 +156,14 @@ impl LiveRecording {
     }
 
     fn translated_at(&self, rows: usize) -> Conversation {
-        let mut trace = MessageLog::new(1);
+        let mut log = MessageLog::new(1);
         if let Ok(records) = self.store.read(&self.id, 0) {
             let records = records.map_while(Result::ok).filter_map(Item::into_record);
             for record in records.take_while(|record| (record.sequence as usize) < rows) {
-                trace.push(&record);
+                log.push(&record);
             }
         }
-        trace.into_conversation()
+        log.into_conversation()
     }
 }
 
@@ -180,11 +181,11 @@ fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Resul
     let mut batch = Vec::with_capacity(BATCH);
     let take = |batch: &mut Vec<Record>| -> bool {
         let Some(room) = room.upgrade() else { return false };
-        let mut trace = room.trace();
+        let mut log = room.log();
         for record in batch.drain(..) {
-            trace.push(&record);
+            log.push(&record);
         }
-        drop(trace);
+        drop(log);
         room.touch();
         true
     };
@@ -260,7 +261,7 @@ mod tests {
 
     fn wait_for(room: &LiveRecording, rows: usize) {
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
-        while room.trace().rows().len() < rows {
+        while room.log().rows().len() < rows {
             assert!(std::time::Instant::now() < deadline, "the recording is not read");
             std::thread::yield_now();
         }

@@ -514,30 +514,30 @@ mod tests {
         )
     }
 
-    fn trace(records: &[(Channel, &str, i64)]) -> MessageLog {
-        let mut trace = MessageLog::new(2);
+    fn log(records: &[(Channel, &str, i64)]) -> MessageLog {
+        let mut log = MessageLog::new(2);
         for (channel, text, time) in records {
-            trace.push(&record(*channel, text, *time));
+            log.push(&record(*channel, text, *time));
         }
-        trace
+        log
     }
 
     #[test]
     fn questions_and_answers_are_paired_on_each_side_of_a_translation() {
         let ask = r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}"#;
         let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}"#;
-        let trace = trace(&[
+        let log = log(&[
             (Channel::ToAgent, ask, 0),
             (Channel::OtherToAgent, ask, 1),
             (Channel::OtherToClient, answer, 31),
             (Channel::ToClient, answer, 33),
             (Channel::ToClient, answer, 40),
         ]);
-        let partners: Vec<_> = trace.rows().iter().map(Row::partner).collect();
+        let partners: Vec<_> = log.rows().iter().map(Row::partner).collect();
         assert_eq!(partners, [Some(3), Some(2), Some(1), Some(0), None]);
-        let names: Vec<_> = trace.rows().iter().map(|row| trace.names().word(row.method)).collect();
+        let names: Vec<_> = log.rows().iter().map(|row| log.names().word(row.method)).collect();
         assert_eq!(names, ["session/new", "session/new", "session/new", "session/new", ""]);
-        assert!(trace.problem(4).is_some_and(|problem| problem.contains("not asked")));
+        assert!(log.problem(4).is_some_and(|problem| problem.contains("not asked")));
     }
 
     #[test]
@@ -548,16 +548,16 @@ mod tests {
             ))
         };
         let (one, two, three) = (chunk("a", "x"), chunk("b", "y"), chunk("a", "z"));
-        let trace = trace(&[
+        let log = log(&[
             (Channel::ToClient, &one, 10),
             (Channel::ToClient, &two, 20),
             (Channel::StandardError, "noise", 25),
             (Channel::ToClient, &three, 30),
         ]);
-        assert_eq!(trace.rows_of("s", EntryKind::AgentMessage, "a"), [0, 3]);
-        assert_eq!(trace.entry_of(1), Some(("s".to_owned(), 1)));
-        assert_eq!(trace.entry_of(2), None);
-        let times = trace.times("s", 0);
+        assert_eq!(log.rows_of("s", EntryKind::AgentMessage, "a"), [0, 3]);
+        assert_eq!(log.entry_of(1), Some(("s".to_owned(), 1)));
+        assert_eq!(log.entry_of(2), None);
+        let times = log.times("s", 0);
         assert_eq!((times.first, times.last), (10, 30));
     }
 
@@ -566,23 +566,23 @@ mod tests {
         let partly =
             update(r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"Read","locations":[7]}"#);
         let wholly = update(r#"{"sessionUpdate":"tool_call_update","title":"Read"}"#);
-        let trace = trace(&[
+        let log = log(&[
             (Channel::ToClient, &partly, 0),
             (Channel::ToClient, &wholly, 0),
             (Channel::ToClient, "{", 0),
         ]);
-        assert!(trace.rows().iter().all(|row| row.is_problem));
-        assert!(trace.problem(0).is_some_and(|problem| problem.contains("locations")));
-        assert_eq!(trace.session("s").and_then(|session| session.tool_call("c")?.title()), Some("Read"));
+        assert!(log.rows().iter().all(|row| row.is_problem));
+        assert!(log.problem(0).is_some_and(|problem| problem.contains("locations")));
+        assert_eq!(log.session("s").and_then(|session| session.tool_call("c")?.title()), Some("Read"));
     }
 
     #[test]
     fn a_recording_of_version_one_is_shown_in_version_two() {
-        let mut trace = MessageLog::new(1);
+        let mut log = MessageLog::new(1);
         let call = update(r#"{"sessionUpdate":"tool_call","toolCallId":"c","title":"Read","kind":"read"}"#);
-        trace.push(&record(Channel::ToClient, &call, 0));
-        assert!(trace.is_translated());
-        assert_eq!(trace.session("s").and_then(|session| session.tool_call("c")?.title()), Some("Read"));
-        assert_eq!(trace.entry_of(0), Some(("s".to_owned(), 0)));
+        log.push(&record(Channel::ToClient, &call, 0));
+        assert!(log.is_translated());
+        assert_eq!(log.session("s").and_then(|session| session.tool_call("c")?.title()), Some("Read"));
+        assert_eq!(log.entry_of(0), Some(("s".to_owned(), 0)));
     }
 }

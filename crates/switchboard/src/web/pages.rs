@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{State, WebSocketUpgrade};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use maud::{DOCTYPE, Markup, html};
 
 use super::app::App;
-use super::guard::{self, Guard};
+use super::guard::{self, ENTER, KNOWN, PROTOCOL, SOCKET};
 use super::tab;
 
 /// The largest message that a tab may send: a prompt with files.
@@ -21,10 +21,11 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files of the page.
-const ASSETS: [(&str, &str, &str); 10] = [
+const ASSETS: [(&str, &str, &str); 11] = [
     ("/assets/page.css", STYLE, include_str!("assets/page.css")),
     ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
     ("/assets/page.js", SCRIPT, include_str!("assets/page.js")),
+    ("/assets/door.js", SCRIPT, include_str!("assets/door.js")),
     ("/assets/transcript.js", SCRIPT, include_str!("assets/transcript.js")),
     ("/assets/composer.js", SCRIPT, include_str!("assets/composer.js")),
     ("/assets/inspector.js", SCRIPT, include_str!("assets/inspector.js")),
@@ -34,13 +35,17 @@ const ASSETS: [(&str, &str, &str); 10] = [
     ("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 
-/// Everything that the server answers.
-pub(crate) fn router(app: Arc<App>, guard: Guard) -> Router {
+/// Everything that the server answers. The page and its files are for everybody who asks, and hold nothing of a session:
+/// that goes over the socket alone.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let guard = app.guard.clone();
     let mut router = Router::new()
         .route("/", get(page))
         .route("/r/{recording}", get(page))
         .route("/r/{recording}/{session}", get(page))
-        .route("/socket", get(socket));
+        .route(ENTER, post(enter))
+        .route(KNOWN, get(|| async { StatusCode::NO_CONTENT }))
+        .route(SOCKET, get(socket));
     for (path, kind, text) in ASSETS {
         router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
     }
@@ -50,15 +55,23 @@ pub(crate) fn router(app: Arc<App>, guard: Guard) -> Router {
         .with_state(app)
 }
 
+async fn enter(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    app.guard.let_in(&headers)
+}
+
 async fn socket(upgrade: WebSocketUpgrade, State(app): State<Arc<App>>) -> Response {
-    upgrade.max_message_size(MAX_MESSAGE).on_upgrade(move |socket| tab::serve(socket, app)).into_response()
+    let Ok(seat) = Arc::clone(&app.seats).try_acquire_owned() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "Too many tabs are open.\n").into_response();
+    };
+    let upgrade = upgrade.max_message_size(MAX_MESSAGE).protocols([PROTOCOL]);
+    upgrade.on_upgrade(move |socket| tab::serve(socket, app, seat)).into_response()
 }
 
-async fn page(State(app): State<Arc<App>>) -> Html<String> {
-    Html(shell(&app).into_string())
+async fn page() -> Html<String> {
+    Html(shell().into_string())
 }
 
-fn shell(app: &App) -> Markup {
+fn shell() -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -72,7 +85,8 @@ fn shell(app: &App) -> Markup {
                 link rel="stylesheet" href="/assets/entries.css";
                 script type="module" src="/assets/page.js" {}
             }
-            body data-folder=(app.folder.display().to_string()) {
+            body {
+                (door())
                 a class="skip" href="#prompt" { "Skip to the prompt" }
                 (bar())
                 div id="columns" {
@@ -88,6 +102,25 @@ fn shell(app: &App) -> Markup {
                 }
                 div id="toasts" role="status" aria-live="polite" {}
                 p id="announcer" class="sr" aria-live="polite" {}
+            }
+        }
+    }
+}
+
+/// What a browser sees that is not let in.
+fn door() -> Markup {
+    html! {
+        noscript { p { "This page needs JavaScript." } }
+        main id="door" hidden {
+            h1 { "This browser is not let in" }
+            p id="door-reason" {}
+            p { "Each link of Switchboard works once, and for a minute. For a new one:" }
+            ul {
+                li { "press Enter in the terminal where " code { "switchboard open" } " runs, or" }
+                li {
+                    "in a browser that is let in, take " strong { "Sessions" } " and then "
+                    strong { "Open in another browser" } "."
+                }
             }
         }
     }
@@ -124,6 +157,7 @@ fn sidebar() -> Markup {
             }
             div id="session-list" {}
             button type="button" data-action="choices" { "Choices for always" }
+            button type="button" data-action="link" { "Open in another browser" }
         }
     }
 }

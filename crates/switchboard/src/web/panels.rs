@@ -2,36 +2,44 @@
 
 use maud::{Markup, html};
 use switchboard_peer::ElicitationQuestion;
+use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Wire, WireFormat, v2};
-use switchboard_session::{Activity, Moment, Session, Snapshot};
+use switchboard_session::{Activity, EntryKind, Moment, Session, Snapshot};
 
 use super::app::{AgentState, App};
+use super::asked::Asked;
 use super::live::Live;
 use super::live_recording::LiveRecording;
+use super::remembered::Remembered;
 use super::render;
 
 /// So many of the latest updates of unknown kinds are shown.
 const MOST_UNKNOWN: usize = 20;
 
-/// All pieces, by the name of the place that they go to.
+/// All pieces, by the name of the place that they go to. `is_now`: the snapshot is the session as it is, not as it was.
 pub(crate) fn all(
     app: &App,
     room: Option<&LiveRecording>,
     live: Option<&Live>,
     session: &str,
     snapshot: Option<&Snapshot>,
+    is_now: bool,
 ) -> Vec<(&'static str, String)> {
+    // Only what is asked now can be answered.
+    let asker = live.filter(|live| is_now && live.ended().is_none());
+    let waiting = asker.map_or(0, |live| waiting(live, snapshot));
     let mut panels = vec![
         ("agent", agent(app, room, live).into_string()),
         ("title", title(session, snapshot).into_string()),
         ("trouble", trouble(app, room, live, session).into_string()),
-        ("questions", questions(app, live, snapshot).into_string()),
+        ("questions", questions(app, asker, snapshot).into_string()),
         ("takes", takes(live)),
-        ("activity", activity(live, snapshot).to_owned()),
+        ("folder", app.folder.display().to_string()),
+        ("activity", activity(live, snapshot, waiting).to_owned()),
     ];
     if let Some(snapshot) = snapshot {
         panels.extend([
-            ("state", state(live, snapshot).into_string()),
+            ("state", state(live, snapshot, waiting).into_string()),
             ("plans", render::plans(snapshot).into_string()),
             ("usage", render::usage(snapshot).into_string()),
             ("config", render::config_options(snapshot).into_string()),
@@ -69,19 +77,33 @@ fn title(session: &str, snapshot: Option<&Snapshot>) -> Markup {
     html! { (render::visible_line(title.unwrap_or(if session.is_empty() { "No session" } else { session }))) }
 }
 
-/// What the session does. What an agent that is gone was doing last is no longer so.
-fn state(live: Option<&Live>, snapshot: &Snapshot) -> Markup {
-    match live.and_then(Live::ended) {
-        Some(_) => html! { span class="st st-bad" role="status" { span aria-hidden="true" { "✗ " } "gone" } },
-        None => render::state(snapshot),
-    }
+/// How many questions wait for somebody here.
+fn waiting(live: &Live, snapshot: Option<&Snapshot>) -> usize {
+    let of_session = snapshot.map_or(0, |snapshot| {
+        snapshot.pending_permissions().count() + snapshot.pending_elicitations().count()
+    });
+    of_session + live.loose_elicitations().len()
+}
+
+/// What the session does. What an agent that is gone was doing last is no longer so, and whoever waits for an answer
+/// does nothing else, whatever it says.
+fn state(live: Option<&Live>, snapshot: &Snapshot, waiting: usize) -> Markup {
+    let is_gone = live.is_some_and(|live| live.ended().is_some());
+    let (class, mark, words) = match waiting {
+        _ if is_gone => ("st st-bad", "✗ ", "gone".to_owned()),
+        0 => return render::state(snapshot),
+        1 => ("st st-wait", "! ", "1 question waits for you".to_owned()),
+        more => ("st st-wait", "! ", format!("{more} questions wait for you")),
+    };
+    html! { span class=(class) role="status" { span aria-hidden="true" { (mark) } (words) } }
 }
 
 /// What the page needs to know about what goes on, in one word.
-fn activity(live: Option<&Live>, snapshot: Option<&Snapshot>) -> &'static str {
+fn activity(live: Option<&Live>, snapshot: Option<&Snapshot>, waiting: usize) -> &'static str {
     match (live, snapshot.map(Snapshot::activity)) {
         (None, _) => "recording",
         (Some(live), _) if live.ended().is_some() => "gone",
+        _ if waiting > 0 => "requires-action",
         (_, None | Some(Activity::Idle)) => "idle",
         (_, Some(Activity::RequiresAction)) => "requires-action",
         (_, Some(_)) => "running",
@@ -104,7 +126,7 @@ fn trouble(app: &App, room: Option<&LiveRecording>, live: Option<&Live>, session
             }
             (None, AgentState::Starting) => p { "The agent is starting." },
             (None, AgentState::Running(running)) => {
-                @if live.is_some() && running.room.trace().sessions().next().is_none() {
+                @if live.is_some() && running.room.log().sessions().next().is_none() {
                     (logins(&running))
                 } @else if let (None, Some(room), Some(folder)) = (live, room, room.and_then(project)) {
                     @if !session.is_empty() && room.about.agent.as_deref() == Some(&*app.agent_name) {
@@ -174,32 +196,41 @@ fn login(live: &Live, method: &v2::AuthMethod<'_>) -> Markup {
 
 /// What waits for an answer.
 fn questions(app: &App, live: Option<&Live>, snapshot: Option<&Snapshot>) -> Markup {
-    let is_open = |id: &switchboard_protocol::rpc::RequestId<'_>| {
-        live.is_some_and(|live| live.is_open(&id.encode(WireFormat::Any)))
-    };
     html! {
         @if let Some(snapshot) = snapshot {
             @for permission in snapshot.pending_permissions() {
-                section class="question" data-question=(permission.id().encode(WireFormat::Any))
-                    data-open[is_open(permission.id())] {
-                    @for part in render::permission(snapshot, permission, &app.cache) {
-                        (maud::PreEscaped(&*part.html))
-                    }
-                }
+                @let asked = Asked::permission(snapshot, permission);
+                @let always = render::always(permission, Remembered::refuses(&asked));
+                @let parts = render::permission(snapshot, permission, &app.cache).into_iter().chain(always);
+                // Where a call is long, its earlier pages are asked for by its position.
+                @let call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
+                (question(live, permission.id(), &asked, parts, call))
             }
             @for elicitation in snapshot.pending_elicitations() {
-                section class="question" data-question=(elicitation.id().encode(WireFormat::Any))
-                    data-open[is_open(elicitation.id())] {
-                    @for part in render::elicitation(elicitation) { (maud::PreEscaped(&*part.html)) }
-                }
+                @let asked = Asked::elicitation(elicitation.request());
+                (question(live, elicitation.id(), &asked, render::elicitation(elicitation), None))
             }
         }
-        @if let Some(live) = live {
-            @for question in live.loose_elicitations() {
-                section class="question" data-question=(question.id().encode(WireFormat::Any)) data-open {
-                    @for part in loose_elicitation(&question) { (maud::PreEscaped(&*part.html)) }
-                }
-            }
+        @for loose in live.map(Live::loose_elicitations).unwrap_or_default() {
+            @let asked = Asked::elicitation(loose.request());
+            (question(live, loose.id(), &asked, loose_elicitation(&loose), None))
+        }
+    }
+}
+
+fn question(
+    live: Option<&Live>,
+    id: &RequestId<'_>,
+    asked: &Asked,
+    parts: impl IntoIterator<Item = render::Part>,
+    call: Option<usize>,
+) -> Markup {
+    let id = id.encode(WireFormat::Any);
+    let is_open = live.is_some_and(|live| live.note_content(&id, asked));
+    html! {
+        section class="question" data-question=(id) data-revision=(asked.revision()) data-position=[call]
+            data-open[is_open] {
+            @for part in parts { (maud::PreEscaped(&*part.html)) }
         }
     }
 }

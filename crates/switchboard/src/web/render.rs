@@ -46,7 +46,7 @@ pub(crate) use elicitation::elicitation;
 pub(crate) use json::block as json_block;
 pub(crate) use message::earlier;
 pub(crate) use panel::{commands, config_options, notices, plans, state, usage};
-pub(crate) use permission::permission;
+pub(crate) use permission::{always, permission};
 pub(crate) use text::{visible, visible_line};
 
 /// A piece of an entry that is replaced as a whole in the page. An entry's parts have stable keys in a stable order.
@@ -93,11 +93,25 @@ pub(crate) fn frame(entry: &Entry) -> Frame {
     Frame { class, label }
 }
 
+/// A tool call that somebody has been asked about does nothing until that is answered, whatever it says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// It can be answered here.
+    ForYou,
+    /// Nobody here can answer it.
+    ForAnswer,
+}
+
 /// The parts of one entry.
-pub(crate) fn entry(snapshot: &Snapshot, entry: &Entry, cache: &RenderCache) -> Vec<Part> {
+pub(crate) fn entry(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    waits: Option<Waits>,
+    cache: &RenderCache,
+) -> Vec<Part> {
     match entry {
         Entry::Message(message) => message::message(message, cache),
-        Entry::ToolCall(call) => tool_call::tool_call(snapshot, call, cache),
+        Entry::ToolCall(call) => tool_call::tool_call(snapshot, call, waits, cache),
         // It is shown with the tool call that it belongs to.
         Entry::Terminal(terminal) if has_tool_call(snapshot, terminal.id()) => Vec::new(),
         Entry::Terminal(terminal) => vec![terminal::part("screen", terminal, cache)],

@@ -82,10 +82,13 @@ pub(crate) enum Request {
     Choose {
         id: String,
         option: String,
+        /// What was read before, by the name that the server gave it.
+        revision: String,
     },
     /// Answers a request for data.
     Give {
         id: String,
+        revision: String,
         action: Action,
         #[serde(default)]
         content: serde_json::Map<String, serde_json::Value>,
@@ -119,6 +122,8 @@ pub(crate) enum Request {
         place: usize,
         since: i64,
     },
+    /// A link that lets another browser in.
+    Link,
 }
 
 /// A file that goes with a prompt.

@@ -6,15 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::block_in_place;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::app::App;
 use super::live::Failure;
+use super::remembered::Choice;
 use super::request::{Numbered, Request};
 use super::view::View;
 use super::{actions, files, lists, render, wire};
@@ -22,16 +24,21 @@ use super::{actions, files, lists, render, wire};
 /// The least time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
 
-/// How long a tab may take for a message before it counts as gone.
+/// How long a tab may take for a message, or be silent, before it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a tab is asked for a sign of life, which the browser gives by itself.
+const KNOCK: Duration = Duration::from_secs(10);
 
 /// How many requests of one tab may be under way.
 const UNDER_WAY: usize = 32;
 
-/// Serves a tab until it is gone.
-pub(crate) async fn serve(socket: WebSocket, app: Arc<App>) {
+/// Serves a tab until it is gone. It gives up its seat then.
+pub(crate) async fn serve(socket: WebSocket, app: Arc<App>, seat: OwnedSemaphorePermit) {
     let (answers, answered) = mpsc::channel(UNDER_WAY);
     let agent_changes = app.agent_changes();
+    let mut knock = interval(KNOCK);
+    knock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let tab = Tab {
         socket,
         agent_changes,
@@ -42,9 +49,12 @@ pub(crate) async fn serve(socket: WebSocket, app: Arc<App>) {
         next_frame: Instant::now(),
         is_shown: true,
         is_dirty: true,
+        heard: Instant::now(),
+        knock,
         app,
     };
     tab.run().await;
+    drop(seat);
 }
 
 struct Tab {
@@ -57,6 +67,9 @@ struct Tab {
     answers: mpsc::Sender<Answer>,
     answered: mpsc::Receiver<Answer>,
     next_frame: Instant,
+    /// When it last said anything.
+    heard: Instant,
+    knock: Interval,
     /// Whether the last frame is on the screen.
     is_shown: bool,
     is_dirty: bool,
@@ -85,10 +98,14 @@ impl Tab {
             };
             let went = tokio::select! {
                 message = self.socket.recv() => match message {
-                    Some(Ok(message)) => self.take(message).await,
+                    Some(Ok(message)) => {
+                        self.heard = Instant::now();
+                        self.take(message).await
+                    }
                     Some(Err(_)) | None => return,
                 },
                 Some(answer) = self.answered.recv() => self.send_answer(answer.number, answer.outcome).await,
+                _ = self.knock.tick() => self.knock().await,
                 () = room_changed => {
                     self.is_dirty = true;
                     Ok(())
@@ -105,6 +122,14 @@ impl Tab {
         }
     }
 
+    /// Asks for a sign of life.
+    async fn knock(&mut self) -> Result<(), Gone> {
+        if self.heard.elapsed() >= PATIENCE {
+            return Err(Gone);
+        }
+        self.send_message(Message::Ping(Bytes::new())).await
+    }
+
     /// Listens to the recording that is looked at.
     fn watch_room(&mut self) {
         let now = self.view.room.as_ref().map(|room| &room.id);
@@ -115,7 +140,10 @@ impl Tab {
 
     async fn send(&mut self, message: &impl Serialize) -> Result<(), Gone> {
         let text = serde_json::to_string(message).map_err(|_| Gone)?;
-        let message = Message::Text(Utf8Bytes::from(text));
+        self.send_message(Message::Text(Utf8Bytes::from(text))).await
+    }
+
+    async fn send_message(&mut self, message: Message) -> Result<(), Gone> {
         match timeout(PATIENCE, self.socket.send(message)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(Gone),
@@ -174,15 +202,20 @@ impl Tab {
             Request::MessagesOf { position } => Ok(json!(self.messages_of(position))),
             Request::Choices => Ok(json!(lists::choices(&self.app).into_string())),
             Request::Withdraw { place, since } => {
-                let choice = self.app.remembered.all().into_iter().nth(place);
-                match choice.filter(|choice| choice.since == since) {
-                    Some(choice) => {
-                        self.app.remembered.withdraw(&choice);
-                        Ok(json!(lists::choices(&self.app).into_string()))
-                    }
-                    None => Err("this choice is withdrawn already".to_owned()),
+                let is_meant = |choice: &Choice| choice.since.0 == since;
+                let withdrawn = self.app.live().is_some_and(|live| {
+                    let choice = live.remembered.all().into_iter().nth(place).filter(is_meant);
+                    choice.is_some_and(|choice| live.remembered.withdraw(&choice))
+                });
+                match withdrawn {
+                    true => Ok(json!(lists::choices(&self.app).into_string())),
+                    false => Err("this choice is withdrawn already".to_owned()),
                 }
             }
+            Request::Link => match self.app.guard.link("/") {
+                Ok(link) => Ok(json!(link)),
+                Err(error) => Err(format!("no link can be made: {error}")),
+            },
             Request::File { session, path, line } => {
                 block_in_place(|| files::show(&self.app, &session, &path, line))
                     .map(|markup| json!(markup.into_string()))
@@ -223,6 +256,7 @@ impl Tab {
             self.view.set_at(None);
             return Ok(Value::Null);
         };
+        let rows = rows.min(room.log().rows().len());
         let conversation = block_in_place(|| room.sessions_at(rows));
         let session = (!self.view.session.is_empty()).then_some(&*self.view.session);
         let snapshot = match conversation.session(session) {
@@ -249,6 +283,6 @@ impl Tab {
     fn messages_of(&self, position: usize) -> Vec<u32> {
         let (Some(room), Some(snapshot)) = (&self.view.room, self.view.snapshot()) else { return Vec::new() };
         let Some(entry) = snapshot.entry(position) else { return Vec::new() };
-        room.trace().rows_of(&self.view.session, entry.kind(), entry.id())
+        room.log().rows_of(&self.view.session, entry.kind(), entry.id())
     }
 }

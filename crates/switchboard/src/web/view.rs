@@ -1,6 +1,6 @@
 //! What one tab sees, and what it must be told to see what there is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -14,7 +14,7 @@ use super::app::App;
 use super::live::Live;
 use super::live_recording::LiveRecording;
 use super::panels;
-use super::render::{self, Part};
+use super::render::{self, Part, Waits};
 use super::request::Filter;
 use super::wire::WireView;
 
@@ -69,7 +69,7 @@ impl Serialize for SharedHtml {
 
 /// What a tab has of an entry.
 struct Seen {
-    stamp: (u64, u64),
+    stamp: (u64, u64, bool),
     parts: Vec<(String, u64)>,
 }
 
@@ -165,7 +165,7 @@ impl View {
     }
 
     fn whole(&self) -> Option<Snapshot> {
-        self.room.as_ref()?.trace().session(&self.session).map(Session::snapshot)
+        self.room.as_ref()?.log().session(&self.session).map(Session::snapshot)
     }
 
     /// Whether there is more to tell than one frame holds.
@@ -185,9 +185,10 @@ impl View {
         }
         self.was_preview = preview.is_some();
         let snapshot = preview.or_else(|| self.snapshot());
-        let rows = self.room.as_ref().map_or(0, |room| room.trace().rows().len());
+        let rows = self.room.as_ref().map_or(0, |room| room.log().rows().len());
         let mut panels = HashMap::new();
-        let made = panels::all(app, self.room.as_deref(), live.as_deref(), &self.session, snapshot.as_ref());
+        let (room, live_now, is_now) = (self.room.as_deref(), live.as_deref(), self.at.is_none());
+        let made = panels::all(app, room, live_now, &self.session, snapshot.as_ref(), is_now);
         for (name, html) in made {
             let hash = hash(&html);
             if self.panels.insert(name, hash) != Some(hash) {
@@ -226,7 +227,7 @@ impl View {
         {
             let last = match &*room.preview() {
                 Some(preview) => preview.sessions().filter_map(|(id, _)| id).last().map(str::to_owned),
-                None => room.trace().sessions().filter_map(|(id, _)| id).last().map(str::to_owned),
+                None => room.log().sessions().filter_map(|(id, _)| id).last().map(str::to_owned),
             };
             self.session = last.unwrap_or_default();
         }
@@ -253,6 +254,8 @@ impl View {
 
     fn entries(&mut self, app: &App, snapshot: &Snapshot, is_live: bool) -> Vec<EntryFrame> {
         let mut asked = self.asked(snapshot);
+        let waiting: HashSet<&str> =
+            snapshot.pending_permissions().filter_map(Permission::tool_call_id).collect();
         let mut entries = Vec::new();
         for position in self.window.start..self.window.end.min(snapshot.len()) {
             let Some(entry) = snapshot.entry(position) else { break };
@@ -260,12 +263,14 @@ impl View {
             let terminals = entry.as_tool_call().into_iter().flat_map(ToolCall::terminal_ids);
             let inside = terminals.filter_map(|id| snapshot.terminal(id)).map(Terminal::revision).max();
             let answered = asked.iter().map(Asked::revision).max();
-            let stamp = (entry.revision().max(inside.unwrap_or(0)), answered.unwrap_or(0));
+            let waits = entry.as_tool_call().is_some_and(|call| waiting.contains(call.id()));
+            let stamp = (entry.revision().max(inside.unwrap_or(0)), answered.unwrap_or(0), waits);
             let seen = self.seen.get(&position);
             if seen.is_some_and(|seen| seen.stamp == stamp) {
                 continue;
             }
-            let mut parts = render::entry(snapshot, entry, &app.cache);
+            let waits_for = waits.then_some(if is_live { Waits::ForYou } else { Waits::ForAnswer });
+            let mut parts = render::entry(snapshot, entry, waits_for, &app.cache);
             for question in &asked {
                 parts.extend(question.parts(snapshot, app));
             }
@@ -280,9 +285,10 @@ impl View {
                 .collect();
             let frame = render::frame(entry);
             let room = self.room.as_ref().filter(|_| !self.was_preview);
-            let times = room.map(|room| room.trace().times(&self.session, position));
+            let times = room.map(|room| room.log().times(&self.session, position));
             let times = times.unwrap_or_default();
             let runs = is_live
+                && !waits
                 && entry.as_tool_call().is_some_and(|call| {
                     use switchboard_protocol::v2::ToolCallStatus as Status;
                     matches!(call.status(), Status::Pending | Status::InProgress)
@@ -333,7 +339,7 @@ impl Asked<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::web::remembered::Remembered;
+    use crate::web::guard::Guard;
     use switchboard_session::{Conversation, Moment, Side};
     use switchboard_store::{Channel, Record, Store};
     use switchboard_transport::Program;
@@ -356,7 +362,7 @@ mod tests {
         end.read(&chunk(49), Some(Side::Agent), Moment(0)).unwrap();
         *room.preview() = Some(end);
         let (program, folder) = (Program::new("true"), folder.path().to_owned());
-        let app = App::new(store, program, "agent".into(), folder, Remembered::default());
+        let app = App::new(store, program, "agent".into(), folder, Guard::new(1));
         let mut view = View::new();
         view.look(Some(Arc::clone(&room)), String::new());
         let frame = view.frame(&app);

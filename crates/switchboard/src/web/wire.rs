@@ -136,11 +136,11 @@ impl WireView {
         let places = self.places();
         let wanted: Vec<usize> = self.rows[places.clone()].iter().map(|row| *row as usize).collect();
         self.read_excerpts(room, &wanted);
-        let trace = room.trace();
-        let rows = wanted.iter().filter_map(|&row| self.wire_row(&trace, row)).collect();
-        let (width, spans) = trace.rates().spans();
+        let log = room.log();
+        let rows = wanted.iter().filter_map(|&row| self.wire_row(&log, row)).collect();
+        let (width, spans) = log.rates().spans();
         let spans = spans.iter().map(|span| (span.messages, span.bytes)).collect();
-        let [methods, kinds, sessions] = choices(&trace);
+        let [methods, kinds, sessions] = choices(&log);
         let frame = WireFrame {
             total: self.rows.len(),
             searched: self.behind.then_some(self.scanned),
@@ -151,7 +151,7 @@ impl WireView {
             sessions,
             rates: (width, spans),
         };
-        drop(trace);
+        drop(log);
         let frame = to_raw_value(&frame).ok()?;
         let hash = hash(frame.get());
         let is_new = std::mem::replace(&mut self.sent, hash) != hash;
@@ -160,12 +160,12 @@ impl WireView {
 
     /// Takes in rows that have come since.
     fn extend(&mut self, room: &LiveRecording, session: &str) {
-        let trace = room.trace();
-        let end = trace.rows().len();
-        let numbers = self.numbers(trace.names());
+        let log = room.log();
+        let end = log.rows().len();
+        let numbers = self.numbers(log.names());
         self.entry_rows = self.filter.entry.map(|position| {
-            let entry = trace.session(session).and_then(|state| state.entry(position));
-            let rows = entry.map(|entry| trace.rows_of(session, entry.kind(), entry.id()));
+            let entry = log.session(session).and_then(|state| state.entry(position));
+            let rows = entry.map(|entry| log.rows_of(session, entry.kind(), entry.id()));
             rows.unwrap_or_default().into_iter().collect()
         });
         let Some(numbers) = numbers else {
@@ -176,11 +176,11 @@ impl WireView {
         let end_now = end.min(self.scanned.saturating_add(limit));
         let mut matching: Vec<u32> = (self.scanned..end_now)
             .filter(|&number| {
-                trace.rows().get(number).is_some_and(|row| self.lets_through(row, number, &numbers))
+                log.rows().get(number).is_some_and(|row| self.lets_through(row, number, &numbers))
             })
             .map(|number| number as u32)
             .collect();
-        drop(trace);
+        drop(log);
         if !self.filter.text.is_empty() {
             let text = self.filter.text.to_lowercase();
             let found: HashSet<usize> = room
@@ -244,20 +244,20 @@ impl WireView {
         }
     }
 
-    fn wire_row(&self, trace: &MessageLog, number: usize) -> Option<WireRow> {
-        let row = trace.rows().get(number)?;
+    fn wire_row(&self, log: &MessageLog, number: usize) -> Option<WireRow> {
+        let row = log.rows().get(number)?;
         let (direction, other) = direction(row.channel);
-        let began = trace.rows().first()?.time;
+        let began = log.rows().first()?.time;
         Some(WireRow {
             row: number,
             time: row.time - began,
             direction,
             other,
             shape: shape(row),
-            name: name(trace, row),
-            session: trace.names().word(row.session).to_owned(),
+            name: name(log, row),
+            session: log.names().word(row.session).to_owned(),
             size: row.size,
-            latency: latency(trace, row),
+            latency: latency(log, row),
             problem: row.is_problem,
             excerpt: self.excerpts.get(&number).cloned().unwrap_or_default(),
         })
@@ -284,8 +284,8 @@ fn shape(row: &Row) -> &'static str {
     }
 }
 
-fn name(trace: &MessageLog, row: &Row) -> String {
-    let names = trace.names();
+fn name(log: &MessageLog, row: &Row) -> String {
+    let names = log.names();
     match (row.kind, row.method) {
         (0, 0) => shape(row).to_owned(),
         (0, method) => names.word(method).to_owned(),
@@ -293,15 +293,15 @@ fn name(trace: &MessageLog, row: &Row) -> String {
     }
 }
 
-fn latency(trace: &MessageLog, row: &Row) -> Option<i64> {
-    let partner = trace.rows().get(row.partner()?)?;
+fn latency(log: &MessageLog, row: &Row) -> Option<i64> {
+    let partner = log.rows().get(row.partner()?)?;
     Some((row.time - partner.time).abs())
 }
 
 /// What there is to filter by: methods, kinds of updates, sessions.
-fn choices(trace: &MessageLog) -> [Vec<String>; 3] {
-    trace.used_names().map(|numbers| {
-        let words = numbers.iter().map(|&number| trace.names().word(number).to_owned());
+fn choices(log: &MessageLog) -> [Vec<String>; 3] {
+    log.used_names().map(|numbers| {
+        let words = numbers.iter().map(|&number| log.names().word(number).to_owned());
         let mut words: Vec<String> = words.take(MAX_CHOICES).collect();
         words.sort_unstable();
         words
@@ -310,25 +310,25 @@ fn choices(trace: &MessageLog) -> [Vec<String>; 3] {
 
 /// One message in full, with its partner and what it changed.
 pub(crate) fn message(room: &LiveRecording, number: usize) -> Option<Markup> {
-    let text = room.texts(number..number + 1).into_iter().next().map(|(_, text)| text)?;
+    let text = room.texts(number..number.checked_add(1)?).into_iter().next().map(|(_, text)| text)?;
     let changed = changes_of(room, number, &text);
-    let trace = room.trace();
-    let row = trace.rows().get(number)?;
+    let log = room.log();
+    let row = log.rows().get(number)?;
     let (way, is_other) = direction(row.channel);
     let way = match way {
         "in" => "from the agent",
         "out" => "to the agent",
         _ => "beside the messages",
     };
-    let entry = trace.entry_of(number);
+    let entry = log.entry_of(number);
     Some(html! {
         header class="detail-head" {
-            h2 { (render::visible_line(&name(&trace, row))) }
+            h2 { (render::visible_line(&name(&log, row))) }
             p class="meta" {
                 "#" (number + 1) " · " (shape(row)) " · " (way)
                 @if is_other { " · other side of the bridge" }
                 " · " (row.size) " bytes"
-                @if let Some(latency) = latency(&trace, row) { " · " (latency) " ms" }
+                @if let Some(latency) = latency(&log, row) { " · " (latency) " ms" }
             }
             p class="actions" {
                 @if let Some(partner) = row.partner() {
@@ -347,7 +347,7 @@ pub(crate) fn message(room: &LiveRecording, number: usize) -> Option<Markup> {
                 button type="button" data-action="copy-message" { "Copy" }
             }
         }
-        @if let Some(problem) = trace.problem(number) { p class="problem" role="note" { (render::visible(problem)) } }
+        @if let Some(problem) = log.problem(number) { p class="problem" role="note" { (render::visible(problem)) } }
         @if !changed.is_empty() {
             ul class="changed" aria-label="What it changed" { @for line in &changed { li { (line) } } }
         }
@@ -362,9 +362,9 @@ pub(crate) fn message(room: &LiveRecording, number: usize) -> Option<Markup> {
 /// What a message changed in its session, in words.
 fn changes_of(room: &LiveRecording, number: usize, text: &str) -> Vec<String> {
     let (channel, time, is_translated) = {
-        let trace = room.trace();
-        let Some(row) = trace.rows().get(number) else { return Vec::new() };
-        (row.channel, row.time, trace.is_translated())
+        let log = room.log();
+        let Some(row) = log.rows().get(number) else { return Vec::new() };
+        (row.channel, row.time, log.is_translated())
     };
     let Some((side, false)) = sender(channel) else { return Vec::new() };
     if is_translated {

@@ -1,6 +1,7 @@
 // The page: talks to the server, puts what it sends into place, and sends what the user does.
 
 import { Composer } from "./composer.js";
+import { comeIn, isKnown, socketProtocols } from "./door.js";
 import { Inspector } from "./inspector.js";
 import { Press } from "./press.js";
 import { Questions } from "./questions.js";
@@ -18,7 +19,7 @@ let pendingRow = null;
 // --- the server
 
 function connect() {
-  socket = new WebSocket(`ws://${location.host}/socket`);
+  socket = new WebSocket(`ws://${location.host}/in/socket`, socketProtocols());
   socket.addEventListener("open", () => {
     retry = 250;
     linkState("");
@@ -30,10 +31,7 @@ function connect() {
     for (const { fail } of waiting.values()) fail("The connection to Switchboard is gone.");
     waiting.clear();
     linkState("Connecting…");
-    const answer = await fetch("/", { method: "HEAD" }).catch(() => null);
-    if (answer?.status === 403) {
-      return linkState("Switchboard was started anew: open the link that it printed.");
-    }
+    if ((await isKnown()) === false) return linkState("Switchboard was started anew: open a link that it printed.");
     setTimeout(connect, retry);
     retry = Math.min(retry * 2, 5000);
   });
@@ -105,6 +103,9 @@ function panel(name, html) {
     case "takes":
       composer.takes = html;
       return;
+    case "folder":
+      document.body.dataset.folder = html;
+      return;
     case "activity":
       activity(html);
       return;
@@ -166,7 +167,7 @@ function look(recording, session) {
 
 // Links such as #e12 and #m340 lead to an entry and to a message.
 function followHash() {
-  const match = /^#([em])(\d+)$/.exec(location.hash);
+  const match = /^#([em])(\d{1,9})$/.exec(location.hash);
   if (!match) return;
   if (match[1] === "e") transcript.goTo(Number(match[2]));
   else if (now.rows > Number(match[2])) {
@@ -256,6 +257,15 @@ const actions = {
     const html = await attempt({ type: "withdraw", place: Number(place), since: Number(when) });
     if (html !== undefined) dialog(`<h2 id="dialog-title">Choices for always</h2>${html}`);
   },
+  link: async () => {
+    const link = await attempt({ type: "link" });
+    if (link === undefined) return;
+    dialog(`<h2 id="dialog-title">Open in another browser</h2>
+      <p>This link lets one browser of this machine in, once and within a minute.</p>
+      <p><code id="new-link"></code></p><p><button type="button" data-action="copy-link">Copy</button></p>`);
+    at("new-link").textContent = link;
+  },
+  "copy-link": () => copy(at("new-link").textContent),
   "cancel-turn": () => attempt({ type: "cancel", session: now.session }),
   cancel: ({ toolCall, terminal }) =>
     toolCall
@@ -321,7 +331,9 @@ document.addEventListener("change", (event) => {
 
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !at("dialog").open) {
-    if (document.body.dataset.activity === "running" && !event.defaultPrevented) actions["cancel-turn"]();
+    const { activity } = document.body.dataset;
+    const isBusy = activity === "running" || activity === "requires-action";
+    if (isBusy && !event.defaultPrevented) actions["cancel-turn"]();
     return;
   }
   if (!event.altKey || event.ctrlKey || event.metaKey) return;
@@ -370,5 +382,7 @@ const composer = new Composer((text, files) => {
   return true;
 }, toast);
 const inspector = new Inspector({ send, ask, attempt, transcript, setHash, copy, elementOf, look });
-connect();
-followHash();
+if (await comeIn()) {
+  connect();
+  followHash();
+}

@@ -2,7 +2,7 @@
 
 import { keepOpen } from "./transcript.js";
 
-const INERT = 500; // milliseconds after which a question can be answered
+const INERT = 500; // milliseconds after which a question can be answered, from when it appeared or changed
 
 export class Questions {
   constructor(page) {
@@ -28,38 +28,68 @@ export class Questions {
   add(made) {
     made.sources = new Map([...made.children].map((part) => [part.dataset.part, part.outerHTML]));
     made.setAttribute("role", "group");
-    made.setAttribute("aria-label", made.querySelector("h3")?.textContent ?? "Question");
+    this.name(made);
     this.since.set(made.dataset.question, performance.now());
     this.box.append(made);
     this.arm(made);
     this.page.announce(`The agent asks: ${made.getAttribute("aria-label")}`);
   }
 
-  // Only parts that are different are replaced: what is pressed, focused or filled in stays the same element.
+  name(question) {
+    question.setAttribute("aria-label", question.querySelector("h3")?.textContent ?? "Question");
+  }
+
+  // Only parts that are different are replaced: what is pressed, focused or filled in stays the same element. Where
+  // something else is asked than before, what is new is marked, and the time to read it begins anew.
   renew(old, made) {
+    const hasChanged = old.dataset.revision !== made.dataset.revision;
+    old.dataset.revision = made.dataset.revision;
     old.toggleAttribute("data-open", made.hasAttribute("data-open"));
     const parts = new Map([...old.children].map((part) => [part.dataset.part, part]));
+    const note = parts.get("changed");
+    parts.delete("changed");
     const sources = new Map();
-    let previous = null;
+    let previous = note ?? null;
     for (const part of [...made.children]) {
       const key = part.dataset.part;
       const source = part.outerHTML;
       let element = parts.get(key);
       parts.delete(key);
       sources.set(key, source);
-      if (!element) element = part;
-      else if (old.sources.get(key) !== source) {
-        keepOpen(element, part);
-        element.replaceWith(part);
+      if (!element || old.sources.get(key) !== source) {
+        part.classList.toggle("is-changed", hasChanged || (element?.classList.contains("is-changed") ?? false));
+        if (element) {
+          keepOpen(element, part);
+          element.replaceWith(part);
+        }
         element = part;
       }
       const place = previous ? previous.nextSibling : old.firstChild;
       if (element !== place) old.insertBefore(element, place);
       previous = element;
     }
+    const isShorter = parts.size > 0;
     for (const gone of parts.values()) gone.remove();
     old.sources = sources;
+    if (hasChanged) this.mark(old, isShorter);
     this.arm(old);
+  }
+
+  mark(question, isShorter) {
+    this.since.set(question.dataset.question, performance.now());
+    this.name(question);
+    let note = question.querySelector("[data-part=changed]");
+    if (!note) {
+      note = document.createElement("p");
+      note.className = "p changed-note";
+      note.dataset.part = "changed";
+      question.prepend(note);
+    }
+    note.dataset.shorter = note.dataset.shorter === "true" || isShorter;
+    note.textContent =
+      "The agent has changed this question since it appeared. What is marked is new." +
+      (note.dataset.shorter === "true" ? " Something that was here before is gone." : "");
+    this.page.announce(`The agent has changed its question: ${question.getAttribute("aria-label")}`);
   }
 
   remove(id, element) {
@@ -74,23 +104,34 @@ export class Questions {
     const now = performance.now();
     const left = INERT - (now - (this.since.get(question.dataset.question) ?? now));
     const isReady = left <= 0 && question.hasAttribute("data-open");
+    // A button that is disabled loses the focus, which comes back to it, or to its like.
+    const active = document.activeElement;
+    if (!isReady && question.contains(active)) question.focused = active.dataset.option ?? active.dataset.answer;
     question.classList.toggle("is-inert", !isReady);
-    question.querySelectorAll("[data-option], [data-answer]").forEach((it) => (it.disabled = !isReady));
+    const buttons = [...question.querySelectorAll("[data-option], [data-answer]")];
+    buttons.forEach((it) => (it.disabled = !isReady));
     question.querySelectorAll("[data-option]").forEach((it, place) => {
       if (place < 9) it.title = `Alt+${place + 1}`;
     });
-    if (left > 0) setTimeout(() => question.isConnected && this.arm(question), left + 1);
+    if (isReady && question.focused !== undefined) {
+      const like = buttons.find((it) => (it.dataset.option ?? it.dataset.answer) === question.focused);
+      question.focused = undefined;
+      if (document.activeElement === document.body) like?.focus();
+    }
+    clearTimeout(question.waking);
+    if (left > 0) question.waking = setTimeout(() => question.isConnected && this.arm(question), left + 1);
   }
 
   async choose(question, option) {
     const buttons = [...question.querySelectorAll("[data-option]")];
     if (buttons.some((it) => it.disabled)) return;
     buttons.forEach((it) => (it.disabled = true));
+    const { question: id, revision } = question.dataset;
     try {
-      await this.page.ask({ type: "choose", id: question.dataset.question, option });
+      await this.page.ask({ type: "choose", id, revision, option });
     } catch (reason) {
       this.page.toast(reason);
-      buttons.forEach((it) => (it.disabled = false));
+      this.arm(question);
     }
   }
 
@@ -104,7 +145,8 @@ export class Questions {
       }
     }
     try {
-      await this.page.ask({ type: "give", id: form.dataset.elicitation, action, content });
+      const { revision } = form.closest("[data-question]").dataset;
+      await this.page.ask({ type: "give", id: form.dataset.elicitation, revision, action, content });
     } catch (reason) {
       this.page.toast(reason);
     }

@@ -172,6 +172,23 @@ fn options(permission: &Permission) -> Markup {
     }
 }
 
+/// What a choice for always means here, where one is offered. `asked_again`: why it means nothing.
+pub(crate) fn always(permission: &Permission, asked_again: Option<&str>) -> Option<Part> {
+    use v2::PermissionOptionKind as Kind;
+    let is_for_always = |kind: &Kind| matches!(kind, Kind::AllowAlways | Kind::RejectAlways);
+    permission.options().iter().any(|option| is_for_always(&option.kind)).then(|| {
+        let html = html! {
+            p.p.note data-part="always" {
+                @match asked_again {
+                    None => "“Always” goes to the agent; Switchboard too answers exactly this again by itself, in this session.",
+                    Some(reason) => { "“Always” goes to the agent; Switchboard will ask you again, because " (reason) "." },
+                }
+            }
+        };
+        Part::new("always", html)
+    })
+}
+
 /// The options of a permission that is settled.
 fn offered(permission: &Permission) -> Markup {
     let chosen = permission.chosen().map(|option| &*option.option_id);

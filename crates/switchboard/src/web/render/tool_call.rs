@@ -7,7 +7,7 @@ use switchboard_session::{Snapshot, ToolCall};
 use super::message::earlier_part;
 use super::pages::{Pages, Run, last_pages};
 use super::text::{survives, visible, visible_line};
-use super::{Part, RenderCache, content, diff, icons, json, markdown, terminal};
+use super::{Part, RenderCache, Waits, content, diff, icons, json, markdown, terminal};
 
 /// More locations than this are not listed.
 const MOST_LOCATIONS: usize = 50;
@@ -17,8 +17,13 @@ pub(super) fn title(call: &ToolCall) -> &str {
     call.title().or_else(|| call.name()).unwrap_or("A tool call without a title")
 }
 
-pub(super) fn tool_call(snapshot: &Snapshot, call: &ToolCall, cache: &RenderCache) -> Vec<Part> {
-    let mut parts = vec![Part::new("head", head(call))];
+pub(super) fn tool_call(
+    snapshot: &Snapshot,
+    call: &ToolCall,
+    waits: Option<Waits>,
+    cache: &RenderCache,
+) -> Vec<Part> {
+    let mut parts = vec![Part::new("head", head(call, waits))];
     parts.extend(body(snapshot, call, cache));
     for (key, label, value) in
         [("input", "Raw input", call.raw_input()), ("output", "Raw output", call.raw_output())]
@@ -79,7 +84,7 @@ fn item(snapshot: &Snapshot, key: &str, item: &v2::ToolCallContent<'static>, cac
     }
 }
 
-fn head(call: &ToolCall) -> Markup {
+fn head(call: &ToolCall, waits: Option<Waits>) -> Markup {
     let (icon, word) = icons::of_kind(call.kind());
     let can_cancel = call.capabilities().is_some_and(|capabilities| capabilities.cancel.is_some());
     html! {
@@ -89,7 +94,7 @@ fn head(call: &ToolCall) -> Markup {
             @if let (Some(name), true) = (call.name(), call.title().is_some()) {
                 code.dim { (visible_line(name)) }
             }
-            (status(call.status()))
+            (status(call.status(), waits))
             span.took {}
             @if can_cancel && !call.status().is_final() && survives(call.id()) {
                 button type="button" data-action="cancel" data-tool-call=(call.id()) { "Cancel" }
@@ -99,8 +104,10 @@ fn head(call: &ToolCall) -> Markup {
 }
 
 /// How far a call is, in words as well as in colour.
-pub(super) fn status(status: &v2::ToolCallStatus) -> Markup {
+fn status(status: &v2::ToolCallStatus, waits: Option<Waits>) -> Markup {
     let (class, mark, words) = match status {
+        _ if !status.is_final() && waits == Some(Waits::ForYou) => ("st st-wait", "!", "waiting for you"),
+        _ if !status.is_final() && waits.is_some() => ("st st-wait", "!", "waiting for an answer"),
         v2::ToolCallStatus::Pending => ("st st-wait", "○", "pending"),
         v2::ToolCallStatus::InProgress => ("st st-run", "◐", "running"),
         v2::ToolCallStatus::Paused => ("st st-wait", "‖", "paused"),

@@ -1,5 +1,12 @@
 //! Everything that must not work.
 
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 use switchboard_browser::{Browser, serve};
 
@@ -22,88 +29,290 @@ fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value)
 }
 
-/// The cookie that the link gives.
-fn cookie(opened: &Opened) -> String {
-    let path = format!("GET /?token={} HTTP/1.1", opened.token());
-    let answer = opened.ask(&[&path, &format!("host: {}", opened.host()), "connection: close"]);
-    assert_eq!(status(&answer), 303, "{answer}");
+/// What a browser has that was let in: the lines of its cookie and of its other half of the key.
+struct Key {
+    cookie: String,
+    page: String,
+    protocol: String,
+}
+
+/// Comes in by a code.
+fn enter(opened: &Opened, code: &str) -> String {
+    let (host, origin) = (format!("host: {}", opened.host()), format!("origin: http://{}", opened.host()));
+    let code = format!("x-switchboard-code: {code}");
+    opened.ask(&["POST /in/enter HTTP/1.1", &host, &origin, &code, "content-length: 0", "connection: close"])
+}
+
+fn key(opened: &Opened) -> Key {
+    let answer = enter(opened, opened.code());
+    assert_eq!(status(&answer), 200, "{answer}");
     let cookie = header(&answer, "set-cookie").unwrap();
-    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
-    assert!(!header(&answer, "location").unwrap().contains("token"), "{answer}");
-    format!("cookie: {}", cookie.split(';').next().unwrap())
+    for part in ["HttpOnly", "SameSite=Strict", "Path=/in"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    let page = answer.split("\r\n\r\n").nth(1).unwrap();
+    assert!(page.len() == 32 && !cookie.contains(page), "{answer}");
+    Key {
+        cookie: format!("cookie: {}", cookie.split(';').next().unwrap()),
+        page: format!("x-switchboard-key: {page}"),
+        protocol: format!("sec-websocket-protocol: switchboard, key-{page}"),
+    }
+}
+
+/// A line without its last character.
+fn almost(line: &str) -> String {
+    format!("{}{}", &line[..line.len() - 1], if line.ends_with('0') { '1' } else { '0' })
 }
 
 #[test]
-fn nobody_comes_in_without_the_token() {
+fn nobody_comes_in_without_a_code_and_each_lets_in_once() {
     let place = Place::new();
     let opened = Opened::start(&place, &[]);
-    let host = format!("host: {}", opened.host());
-    let token = opened.token();
-    let almost = format!("{}{}", &token[..token.len() - 1], if token.ends_with('0') { '1' } else { '0' });
-    for path in [
-        "/".to_owned(),
-        "/?token=".to_owned(),
-        format!("/?token={almost}"),
-        format!("/?token={token}0"),
-        format!("/?other={token}"),
-        "/socket".to_owned(),
-    ] {
-        let answer = opened.ask(&[&format!("GET {path} HTTP/1.1"), &host, "connection: close"]);
-        assert_eq!(status(&answer), 403, "{path}: {answer}");
-        assert!(!answer.contains("set-cookie"), "{path}: {answer}");
+    for wrong in ["", &almost(opened.code()), &format!("{}0", opened.code())] {
+        let answer = enter(&opened, wrong);
+        assert_eq!(status(&answer), 403, "{answer}");
+        assert!(!answer.contains("set-cookie") && answer.contains("not one of this launch"), "{answer}");
     }
-    let name = cookie(&opened).split('=').next().unwrap().to_owned();
-    let wrong = format!("{name}={almost}");
-    assert_eq!(status(&opened.ask(&["GET / HTTP/1.1", &host, &wrong, "connection: close"])), 403);
+    let key = key(&opened);
+    let again = enter(&opened, opened.code());
+    assert_eq!(status(&again), 403, "{again}");
+    assert!(!again.contains("set-cookie") && again.contains("used already"), "{again}");
+    let host = format!("host: {}", opened.host());
+    let known = |lines: &[&str]| {
+        status(&opened.ask(&[&["GET /in/known HTTP/1.1", &*host, "connection: close"], lines].concat()))
+    };
+    assert_eq!(known(&[&key.cookie, &key.page]), 204);
+    assert_eq!(known(&[]), 403);
+    assert_eq!(known(&[&key.cookie]), 403);
+    assert_eq!(known(&[&key.page]), 403);
+    assert_eq!(known(&[&almost(&key.cookie), &key.page]), 403);
+    assert_eq!(known(&[&key.cookie, &almost(&key.page)]), 403);
+    // The page is the same for everybody.
+    let page =
+        |lines: &[&str]| opened.ask(&[&["GET / HTTP/1.1", &*host, "connection: close"], lines].concat());
+    let body = |answer: String| answer.split_once("\r\n\r\n").unwrap().1.to_owned();
+    assert_eq!(body(page(&[])), body(page(&[&key.cookie, &key.page])));
+    assert!(!page(&[]).contains(place.work().to_str().unwrap()));
 }
 
 #[test]
 fn other_names_and_other_origins_are_refused() {
     let place = Place::new();
     let opened = Opened::start(&place, &[]);
-    let (cookie, host) = (cookie(&opened), format!("host: {}", opened.host()));
+    let (key, host) = (key(&opened), format!("host: {}", opened.host()));
     let port = opened.host().split(':').nth(1).unwrap();
-    let get = |more: &[&str]| {
-        let lines = [&["GET / HTTP/1.1", &*cookie, "connection: close"], more].concat();
+    let get = |path: &str, more: &[&str]| {
+        let first = format!("GET {path} HTTP/1.1");
+        let lines = [&[&*first, &*key.cookie, &*key.page, "connection: close"], more].concat();
         status(&opened.ask(&lines))
     };
-    assert_eq!(get(&[&host]), 200);
-    // A domain that was bent to this machine.
-    assert_eq!(get(&[&format!("host: elsewhere.invalid:{port}")]), 403);
-    assert_eq!(get(&["host: 127.0.0.1:1"]), 403);
-    for origin in ["http://elsewhere.invalid", "http://127.0.0.1:1", "https://127.0.0.1", "null"] {
-        assert_eq!(get(&[&host, &format!("origin: {origin}")]), 403, "{origin}");
+    for (path, fine) in [("/", 200), ("/in/known", 204)] {
+        assert_eq!(get(path, &[&host]), fine);
+        // A domain that was bent to this machine.
+        assert_eq!(get(path, &[&format!("host: elsewhere.invalid:{port}")]), 403);
+        assert_eq!(get(path, &["host: 127.0.0.1:1"]), 403);
+        assert_eq!(get(path, &[]), 403);
+        for origin in ["http://elsewhere.invalid", "http://127.0.0.1:1", "https://127.0.0.1", "null"] {
+            assert_eq!(get(path, &[&host, &format!("origin: {origin}")]), 403, "{origin}");
+        }
     }
-    let upgrade = |more: &[&str]| {
-        let lines = [
-            &[
-                "GET /socket HTTP/1.1",
-                &*host,
-                "connection: upgrade",
-                "upgrade: websocket",
-                "sec-websocket-version: 13",
-                "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
-            ],
-            more,
-        ]
-        .concat();
-        status(&opened.ask(&lines))
-    };
+    for site in ["cross-site", "same-site", "none"] {
+        assert_eq!(get("/in/known", &[&host, &format!("sec-fetch-site: {site}")]), 403, "{site}");
+    }
+    let upgrade = |more: &[&str]| status(&upgrade(&opened, more));
     let own = format!("origin: http://{}", opened.host());
-    assert_eq!(upgrade(&[&cookie, &own]), 101);
+    assert_eq!(upgrade(&[&key.cookie, &key.protocol, &own]), 101);
     assert_eq!(upgrade(&[&own]), 403);
-    assert_eq!(upgrade(&[&cookie]), 403);
+    assert_eq!(upgrade(&[&key.cookie, &own]), 403);
+    assert_eq!(upgrade(&[&key.protocol, &own]), 403);
+    assert_eq!(upgrade(&[&key.cookie, &almost(&key.protocol), &own]), 403);
+    assert_eq!(upgrade(&[&key.cookie, &key.protocol]), 403);
     for origin in ["http://elsewhere.invalid", "http://127.0.0.1:1", "null"] {
-        assert_eq!(upgrade(&[&cookie, &format!("origin: {origin}")]), 403, "{origin}");
+        let origin = format!("origin: {origin}");
+        assert_eq!(upgrade(&[&key.cookie, &key.protocol, &origin]), 403, "{origin}");
     }
+}
+
+/// Asks for a socket.
+fn upgrade(opened: &Opened, more: &[&str]) -> String {
+    let host = format!("host: {}", opened.host());
+    let lines = [
+        "GET /in/socket HTTP/1.1",
+        &host,
+        "connection: upgrade",
+        "upgrade: websocket",
+        "sec-websocket-version: 13",
+        "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
+    ];
+    opened.ask(&[&lines, more].concat())
+}
+
+/// Another server of this machine, which writes down what is asked of it.
+fn collecting_server() -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (sender, receiver) = sync_channel(100);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = String::new();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while reader.read_line(&mut head).is_ok_and(|length| length > 2) {}
+            let _ = sender.try_send(head);
+            let body = "<!doctype html><title>Elsewhere</title>";
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    (address, receiver)
+}
+
+#[test]
+fn the_cookie_that_another_server_of_this_machine_gets_opens_nothing() {
+    let (elsewhere, collected) = collecting_server();
+    let place = Place::new();
+    let link = format!("[look](http://{elsewhere}/in/socket)");
+    let said = update(json!({
+        "sessionUpdate": "agent_message", "messageId": "m", "content": [{ "type": "text", "text": link }],
+    }));
+    let ask = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "session/request_permission",
+        "params": {
+            "sessionId": SESSION, "title": "Question?",
+            "options": [{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }],
+        },
+    });
+    let agent = scripted_agent(&place.work(), &json!({}), &json!({}), &[said, ask]);
+    let talk = Talk::with(place, &["--", "sh", agent.to_str().unwrap()]);
+    let page = &talk.page;
+    page.type_into("#prompt", "go");
+    page.press("Enter");
+    page.wait_until("find('[data-option=yes]:not(:disabled)').length === 1");
+    page.click("article.e-agent a :: look");
+    let head = collected.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(head.starts_with("GET /in/socket "), "{head}");
+    // A browser does send it, but nothing tells where it comes from or what is asked there.
+    assert!(!head.to_lowercase().contains("referer:"), "{head}");
+    let line =
+        |name: &str| head.lines().find(|line| line.to_lowercase().starts_with(name)).map(str::to_owned);
+    let cookie = line("cookie:").expect("cookies know no ports");
+    assert!(cookie.contains("switchboard-"), "{cookie}");
+    // With that, neither is anything read nor answered, whatever else is made up.
+    let (host, own) =
+        (format!("host: {}", talk.opened.host()), format!("origin: http://{}", talk.opened.host()));
+    let value = cookie.split_once('=').unwrap().1.trim().to_owned();
+    for other in [
+        "x: y".to_owned(),
+        "sec-websocket-protocol: switchboard".to_owned(),
+        format!("sec-websocket-protocol: switchboard, key-{value}"),
+        "sec-websocket-protocol: switchboard, key-".to_owned(),
+    ] {
+        let answer = upgrade(&talk.opened, &[&cookie, &other, &own]);
+        assert_eq!(status(&answer), 403, "{other}: {answer}");
+    }
+    let key = format!("x-switchboard-key: {value}");
+    for path in ["/in/known", "/in/socket", "/in/", "/in"] {
+        let first = format!("GET {path} HTTP/1.1");
+        let answer = talk.opened.ask(&[&first, &host, &own, &cookie, &key, "connection: close"]);
+        assert_eq!(status(&answer), 403, "{path}: {answer}");
+    }
+    // The browser that has both halves still answers.
+    page.click("[data-option=yes]");
+    page.wait_for("article.e-agent :: given yes,");
+}
+
+#[test]
+fn a_link_works_in_one_browser_and_another_is_had_from_the_page() {
+    let talk = Talk::with_demo();
+    talk.ask("hello");
+    // A reload, and another tab, need no new link.
+    talk.page.reload();
+    talk.page.wait_for("article.e-agent :: Hello!");
+    let tab = talk.visitor.open(&talk.opened.link);
+    tab.wait_for("article.e-agent :: Hello!");
+    assert_eq!(tab.eval("location.hash"), "");
+    // Nothing of it is in the address, which is what a history shows.
+    assert_eq!(talk.page.eval("location.href.includes('code')"), false);
+
+    let stranger = Browser::shared().visitor();
+    let page = stranger.open(&talk.opened.link);
+    page.wait_for("#door :: used already");
+    page.wait_for("#door :: press Enter in the terminal");
+    page.screenshot("door-used");
+    assert_eq!(page.count("#prompt"), 0);
+    let page = stranger.open(&format!("http://{}/", talk.opened.host()));
+    page.wait_for("#door :: no key of this launch");
+
+    talk.page.click("#show-sessions");
+    talk.page.click("[data-action=link]");
+    talk.page.wait_for("dialog :: once and within a minute");
+    talk.page.screenshot("another-browser");
+    let link = talk.page.text("#new-link");
+    // The tab is at the same address already: only what stands behind the `#` is new.
+    page.eval(&format!("location.href = {}", json!(link)));
+    page.wait_for("article.e-agent :: Hello!");
+    assert_eq!(page.count("#door"), 0);
+    talk.all_is_well();
+}
+
+#[test]
+fn enter_prints_another_link() {
+    let place = Place::new();
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let path = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+    let mut command = place.command(&["open", "--no-browser"]);
+    command.stdin(OpenOptions::new().read(true).write(true).open(path).unwrap());
+    let opened = Opened::run(command);
+    assert_eq!(status(&enter(&opened, opened.code())), 200);
+    let mut terminal = std::fs::File::from(terminal);
+    terminal.write_all(b"\n").unwrap();
+    let another = opened.next_link();
+    assert_ne!(another, opened.link);
+    assert_eq!(status(&enter(&opened, another.split_once("#code=").unwrap().1)), 200);
+}
+
+#[test]
+fn the_desktop_is_given_a_link_of_its_own_that_works_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.write(
+        "bin/xdg-open",
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" >\"$OPENED_LINK.new\"; mv \"$OPENED_LINK.new\" \"$OPENED_LINK\"\n",
+    );
+    let tools = place.home().parent().unwrap().join("bin");
+    std::fs::set_permissions(tools.join("xdg-open"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let given = place.home().join("given");
+    let mut command = place.command(&["open"]);
+    command
+        .env("PATH", format!("{}:{}", tools.display(), std::env::var("PATH").unwrap()))
+        .env("OPENED_LINK", &given)
+        .env("DISPLAY", ":0");
+    let opened = Opened::run(command);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !given.exists() {
+        assert!(Instant::now() < deadline, "nothing was opened");
+        std::thread::yield_now();
+    }
+    let arguments = std::fs::read_to_string(given).unwrap();
+    assert!(!arguments.contains(opened.code()), "{arguments}");
+    let code = arguments.trim().split_once("#code=").unwrap().1.to_owned();
+    assert_eq!(status(&enter(&opened, &code)), 200);
+    assert_eq!(status(&enter(&opened, &code)), 403);
+    assert_eq!(status(&enter(&opened, opened.code())), 200);
 }
 
 #[test]
 fn every_answer_keeps_the_page_to_itself() {
     let place = Place::new();
     let opened = Opened::start(&place, &[]);
-    let (cookie, host) = (cookie(&opened), format!("host: {}", opened.host()));
-    for (path, cookie) in [("/", &*cookie), ("/no-such-thing", &cookie), ("/", "x: y")] {
+    let (key, host) = (key(&opened), format!("host: {}", opened.host()));
+    for (path, cookie) in
+        [("/", &*key.cookie), ("/no-such-thing", &key.cookie), ("/in/known", "x: y"), ("/", "x: y")]
+    {
         let answer = opened.ask(&[&format!("GET {path} HTTP/1.1"), &host, cookie, "connection: close"]);
         let policy = header(&answer, "content-security-policy").unwrap_or_default();
         for directive in [
@@ -127,7 +336,7 @@ fn every_answer_keeps_the_page_to_itself() {
 fn paths_do_not_lead_to_the_disk() {
     let place = Place::new();
     let opened = Opened::start(&place, &[]);
-    let (cookie, host) = (cookie(&opened), format!("host: {}", opened.host()));
+    let (key, host) = (key(&opened), format!("host: {}", opened.host()));
     let up = ["../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..%c0%af", ".%00./", "....//"];
     let mut paths: Vec<String> =
         ["/etc/passwd", "//etc/passwd", "/%2fetc/passwd", "/file:///etc/passwd"].map(str::to_owned).into();
@@ -135,7 +344,13 @@ fn paths_do_not_lead_to_the_disk() {
         paths.extend(up.iter().map(|up| format!("{root}{}etc/passwd", up.repeat(12))));
     }
     for path in paths {
-        let answer = opened.ask(&[&format!("GET {path} HTTP/1.1"), &host, &cookie, "connection: close"]);
+        let answer = opened.ask(&[
+            &format!("GET {path} HTTP/1.1"),
+            &host,
+            &key.cookie,
+            &key.page,
+            "connection: close",
+        ]);
         assert!(!answer.contains("root:"), "{path}: {answer}");
         assert!(
             (400..500).contains(&status(&answer)) || answer.contains("<!DOCTYPE html"),
@@ -170,7 +385,7 @@ fn another_site_in_the_same_browser_gets_nothing() {
     // Another port of the same machine: a browser sends the cookie along even so.
     let other = visitor.open(&serve("<!doctype html><title>Elsewhere</title><body>"));
     let base = format!("http://{}", opened.host());
-    let socket = format!("ws://{}/socket", opened.host());
+    let socket = format!("ws://{}/in/socket", opened.host());
     let script = format!(
         "Promise.all([
             fetch({0}, {{ credentials: 'include' }}).then(answer => answer.text(), () => 'refused'),
@@ -202,6 +417,9 @@ fn another_site_in_the_same_browser_gets_nothing() {
     assert_eq!(other.eval(&script), json!(["refused", "refused", "refused", "refused", "refused"]));
     assert_eq!(own.complaints(), [""; 0]);
 }
+
+/// A socket of its own, for messages that the page itself would never send.
+const SOCKET: &str = "new WebSocket(`ws://${location.host}/in/socket`, ['switchboard', `key-${localStorage.getItem('switchboard-key')}`])";
 
 /// Opens everything that can be opened, and clicks on every link.
 const OPEN_AND_CLICK: &str = "(async () => {
@@ -332,7 +550,7 @@ fn only_files_that_a_session_names_in_its_folder_are_shown() {
     let script = format!(
         "new Promise(resolve => {{
             const paths = {};
-            const socket = new WebSocket(`ws://${{location.host}}/socket`);
+            const socket = {SOCKET};
             const answers = [];
             socket.onopen = () => paths.forEach((path, place) =>
                 socket.send(JSON.stringify({{ type: 'file', session: {}, path, number: place + 1 }})));
@@ -350,6 +568,97 @@ fn only_files_that_a_session_names_in_its_folder_are_shown() {
     for place in 1..6 {
         assert_eq!(answers[place], "refused", "{answers}");
     }
+    talk.all_is_well();
+}
+
+/// Numbers that are too large, too small, or none.
+fn extremes() -> Vec<Value> {
+    let large = [1 << 31, 1 << 32, 1 << 53, 99_999_999_999, u64::MAX - 1, u64::MAX].map(Value::from);
+    let odd = [
+        json!(-1),
+        json!(i64::MIN),
+        json!(0.5),
+        json!(1e308),
+        json!("7"),
+        json!(null),
+        json!([]),
+        json!(0),
+        json!(1),
+    ];
+    large.into_iter().chain(odd).collect()
+}
+
+/// Every message that has a number, with every extreme in its place.
+fn extreme_messages() -> Vec<Value> {
+    let templates = [
+        json!({ "type": "at", "rows": "N" }),
+        json!({ "type": "window", "from": "N", "to": "N" }),
+        json!({ "type": "window", "from": 0, "to": "N" }),
+        json!({ "type": "earlier", "position": "N", "before": 1 }),
+        json!({ "type": "earlier", "position": 0, "before": "N" }),
+        json!({ "type": "wire", "window": ["N", "N"], "follows": false }),
+        json!({ "type": "wire", "window": [0, "N"], "follows": true }),
+        json!({ "type": "wire", "window": ["N", 0], "follows": true }),
+        json!({ "type": "wire", "window": [0, 10], "filter": { "entry": "N" } }),
+        json!({ "type": "wire", "window": [0, "N"], "filter": { "text": "e", "entry": "N" } }),
+        json!({ "type": "message", "row": "N" }),
+        json!({ "type": "messages-of", "position": "N" }),
+        json!({ "type": "find", "row": "N" }),
+        json!({ "type": "file", "session": "demo-1", "path": "/", "line": "N" }),
+        json!({ "type": "withdraw", "place": "N", "since": 0 }),
+        json!({ "type": "withdraw", "place": 0, "since": "N" }),
+        json!({ "type": "choices", "number": "N" }),
+    ];
+    let fill = |template: &Value, number: &Value| -> Value {
+        let text = template.to_string().replace("\"N\"", &number.to_string());
+        serde_json::from_str(&text).unwrap()
+    };
+    templates
+        .iter()
+        .flat_map(|template| extremes().iter().map(|number| fill(template, number)).collect::<Vec<_>>())
+        .collect()
+}
+
+#[test]
+fn no_number_of_a_tab_is_too_large_for_the_server() {
+    let talk = Talk::with_demo();
+    talk.ask("hello");
+    // One after the other, each with a frame after it: what is asked for is then also drawn.
+    let script = format!(
+        "new Promise((resolve, reject) => {{
+            const messages = {};
+            const socket = {SOCKET};
+            const send = it => socket.send(JSON.stringify(it));
+            let isBegun = false;
+            const next = () => {{
+                const message = messages.shift();
+                if (message === undefined) return resolve('still there');
+                send({{ number: 7, ...message }});
+                send({{ type: 'choices', number: 99 }});
+            }};
+            socket.onmessage = event => {{
+                const message = JSON.parse(event.data);
+                if (message.type === 'frame') {{
+                    send({{ type: 'shown' }});
+                    if (!isBegun && message.rows > 0) {{ isBegun = true; next(); }}
+                }}
+                if (message.number === 99) next();
+            }};
+            socket.onclose = () => resolve(`closed before ${{JSON.stringify(messages[0])}}`);
+        }})",
+        json!(extreme_messages())
+    );
+    assert_eq!(talk.page.eval(&script), "still there");
+    // Links are numbers from outside too.
+    for hash in
+        ["#e99999999999", "#m99999999999", "#e1e308", "#m18446744073709551616", "#e99999999999999999999999"]
+    {
+        talk.page.eval(&format!("location.hash = {}", json!(hash)));
+    }
+    talk.page.eval("location.hash = ''");
+    talk.ask("hello");
+    talk.page.wait_for("article.e-agent :: Hello!");
+    assert_eq!(talk.page.count("#toasts p"), 0);
     talk.all_is_well();
 }
 
@@ -376,7 +685,7 @@ fn a_tab_that_talks_nonsense_harms_nobody() {
     let script = format!(
         "new Promise(resolve => {{
             const nonsense = {};
-            const socket = new WebSocket(`ws://${{location.host}}/socket`);
+            const socket = {SOCKET};
             socket.onopen = () => {{
                 socket.send('{{');
                 socket.send(new Uint8Array([0, 255]));

@@ -2,19 +2,22 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Child;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::agent_program::Place;
 
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The program while it serves. It ends with this value.
 pub(crate) struct Opened {
     child: Child,
-    /// The link that it printed.
+    /// The link that it printed first.
     pub(crate) link: String,
+    links: Receiver<String>,
 }
 
 impl Opened {
@@ -24,9 +27,15 @@ impl Opened {
         for name in ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "XDG_DATA_HOME", "SWITCHBOARD_STORE"] {
             command.env_remove(name);
         }
-        let mut child = command.stderr(std::process::Stdio::inherit()).spawn().unwrap();
+        command.stderr(std::process::Stdio::inherit());
+        Opened::run(command)
+    }
+
+    /// Runs a command that prints a link.
+    pub(crate) fn run(mut command: Command) -> Opened {
+        let mut child = command.spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
-        let (sender, receiver) = sync_channel(1);
+        let (sender, links) = sync_channel(8);
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if let Some(start) = line.find("http://127.0.0.1:") {
@@ -35,11 +44,11 @@ impl Opened {
                 }
             }
         });
-        let Ok(link) = receiver.recv_timeout(Duration::from_secs(60)) else {
+        let Ok(link) = links.recv_timeout(PATIENCE) else {
             let _ = child.kill();
             panic!("switchboard open printed no link: {:?}", child.wait());
         };
-        Opened { child, link }
+        Opened { child, link, links }
     }
 
     /// `127.0.0.1:PORT`.
@@ -47,8 +56,14 @@ impl Opened {
         self.link["http://".len()..].split('/').next().unwrap()
     }
 
-    pub(crate) fn token(&self) -> &str {
-        self.link.split_once("token=").unwrap().1
+    /// The next link that it prints.
+    pub(crate) fn next_link(&self) -> String {
+        self.links.recv_timeout(PATIENCE).expect("one more link")
+    }
+
+    /// What lets one browser in by the link.
+    pub(crate) fn code(&self) -> &str {
+        self.link.split_once("#code=").unwrap().1
     }
 
     /// Sends the lines of a request, and gives the answer; only its head where the connection stays open.

@@ -92,20 +92,23 @@ fn the_server_itself_refuses_an_early_answer() {
     page.eval(
         "new Promise(resolve => {
             globalThis.heard = [];
-            const socket = new WebSocket(`ws://${location.host}/socket`);
+            const socket = new WebSocket(`ws://${location.host}/in/socket`, ['switchboard', `key-${localStorage.getItem('switchboard-key')}`]);
             socket.onopen = () => { socket.send(JSON.stringify({ type: 'look' })); resolve(0); };
             socket.onmessage = event => {
                 const message = JSON.parse(event.data);
                 if (message.type === 'frame') socket.send(JSON.stringify({ type: 'shown' }));
-                const id = /data-question=\"([^\"]*)\"/.exec(message.panels?.questions ?? '');
-                if (id) socket.send(JSON.stringify({ type: 'choose', id: id[1].replaceAll('&quot;', '\"'), option: 'yes', number: 1 }));
+                const asked = /data-question=\"([^\"]*)\" data-revision=\"([^\"]*)\"/.exec(message.panels?.questions ?? '');
+                if (asked) socket.send(JSON.stringify({ type: 'choose', id: asked[1].replaceAll('&quot;', '\"'), revision: asked[2], option: 'yes', number: 1 }));
                 if (message.number === 1) heard.push([message.type, message.reason]);
             };
         })",
     );
     talk.say("ask");
     let heard = page.wait_until("heard.length && heard");
-    assert_eq!(heard[0][0], "failure", "{heard}");
+    assert_eq!(
+        heard[0],
+        json!(["failure", "this question has only just appeared or changed; read it first"])
+    );
     page.click("[data-question] button :: No, stop");
     page.wait_for("article.e-agent :: Then I stop.");
     talk.all_is_well();
@@ -234,17 +237,21 @@ fn go_on(other: &Page) {
 }
 
 #[test]
-fn a_press_ends_as_a_click_whatever_changes_meanwhile() {
+fn a_press_that_began_before_a_change_does_not_answer_what_is_asked_now() {
     let (talk, other) = asked_twice();
     let page = &talk.page;
     let held = page.hold("[data-option=yes-1]");
     go_on(&other);
     held.release();
-    page.wait_for("article.e-agent :: given yes-1,");
-    page.wait_gone("[data-question] :: Question 1?");
+    // The press was meant for what was there before, and counts for nothing.
+    page.wait_for("#toasts :: the question has changed since it was read");
     // What was held back is shown now.
     page.wait_for("[data-question] :: Question 2?");
     page.wait_for("article.e-tool :: After");
+    assert_eq!(page.count("article.e-agent"), 0);
+    page.click("[data-option=yes-1]");
+    page.wait_for("article.e-agent :: given yes-1,");
+    page.wait_gone("[data-question] :: Question 1?");
     talk.all_is_well();
 }
 
@@ -257,6 +264,8 @@ fn a_question_that_has_the_focus_shows_what_changes() {
     page.wait_for("[data-question] :: After");
     page.wait_for("[data-question] :: much");
     page.wait_for("[data-question] :: Question 2?");
+    // It can be read first; then the focus is where it was.
+    page.wait_until("document.activeElement.dataset.option === 'yes-1'");
     page.press("Space");
     page.wait_for("article.e-agent :: given yes-1,");
     talk.all_is_well();
@@ -274,6 +283,7 @@ fn several_questions_wait_at_once_and_are_answered_in_any_order() {
     page.type_into("#prompt", "go");
     page.press("Enter");
     page.wait_until("find('[data-question] [data-option]:not(:disabled)').length === 6");
+    page.wait_for("#state :: 3 questions wait for you");
     page.screenshot("several-questions");
     page.click("[data-question] [data-option=no-2]");
     page.wait_for("article.e-agent :: given no-2,");
@@ -321,6 +331,12 @@ fn a_choice_for_always_is_remembered_and_can_be_withdrawn() {
     talk.ask("command");
     assert_eq!(page.count("[data-question]"), 0);
     assert_eq!(page.count("article.e-agent :: You chose"), 2);
+    // The transcript and the inspector tell why.
+    page.screenshot("remembered");
+    page.click("#show-inspector");
+    page.type_into("#wire-text", "without asking");
+    page.wait_for("#wire-rows [data-row] :: Run a command?");
+    page.click("#show-inspector");
     page.click("#show-sessions");
     page.click("[data-action=choices]");
     page.wait_for("dialog :: Always allow: Run a command?");

@@ -97,7 +97,7 @@ fn a_tab_that_lost_the_server_says_so() {
     // What was there can still be read, and a new launch on the same port has another key.
     page.wait_for("article.e-agent :: Hello!");
     let opened = Opened::start(&place, &["--port", &port]);
-    page.wait_for("#link-state :: open the link that it printed");
+    page.wait_for("#link-state :: open a link that it printed");
     page.visit(&opened.link);
     page.wait_until("document.body.dataset.activity === 'idle'");
     drop((page, visitor));

@@ -37,7 +37,7 @@ pub(super) fn permission(id: Value, mut fields: Value) -> Value {
 
 /// The HTML of every entry and every question.
 pub(super) fn everything(session: &Session, cache: &RenderCache) -> Vec<Part> {
-    let entries = session.entries().flat_map(|entry| render::entry(session, entry, cache));
+    let entries = session.entries().flat_map(|entry| render::entry(session, entry, None, cache));
     let permissions =
         session.permissions().flat_map(|permission| render::permission(session, permission, cache));
     let elicitations = session.elicitations().flat_map(render::elicitation);
@@ -279,7 +279,7 @@ fn the_sample_makes_a_page() {
             @for entry in session.entries() {
                 @let frame = render::frame(entry);
                 article class=(frame.class) aria-label=(frame.label) {
-                    @for part in render::entry(&session, entry, &cache) { (PreEscaped(&*part.html)) }
+                    @for part in render::entry(&session, entry, None, &cache) { (PreEscaped(&*part.html)) }
                 }
             }
             @for permission in session.permissions() { (question(render::permission(&session, permission, &cache))) }

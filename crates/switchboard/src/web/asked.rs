@@ -1,0 +1,362 @@
+//! What a question asks, exactly: what somebody has read who answers it, and what an answer that is remembered is for.
+
+use std::fmt::Write;
+
+use switchboard_diff::PARTIAL_KEY;
+use switchboard_protocol::{Extra, Meta, Wire, WireFormat, v2};
+use switchboard_session::{EntryKind, Permission, Snapshot, ToolCall};
+
+use super::view::hash;
+
+/// Everything that a question asks, as one text. Two that are equal ask the same.
+///
+/// Of a tool call it is the call as it stands after all its updates, not as the question itself has it: a question may
+/// say nothing of a call but its id. Left out are ids, which differ each time, and how far the call is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asked {
+    text: String,
+    /// Why nobody can know from the text what would be done, where that is so.
+    unclear: Option<&'static str>,
+}
+
+const NO_SUBJECT: &str = "it does not tell what it is about";
+const UNKNOWN_SUBJECT: &str = "it is about something of an unknown kind";
+const NOTHING_TOLD: &str = "the call tells neither its input nor a command nor a change";
+const UNKNOWN_PART: &str = "a part of it is of an unknown kind";
+const CUT_OFF: &str = "it does not show all changed lines";
+
+impl Asked {
+    /// What a permission asks.
+    pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission) -> Self {
+        let mut asked = Asked { text: String::new(), unclear: None };
+        asked.add("title", permission.title());
+        asked.add_some("description", permission.description());
+        asked.add_meta(permission.meta());
+        asked.need_none(permission.extra());
+        for option in permission.options() {
+            asked.add("option", &option.encode(WireFormat::Any));
+        }
+        match permission.subject() {
+            None => asked.fault(NO_SUBJECT),
+            Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
+                asked.add("subject", "tool_call");
+                asked.add_meta(subject.meta.as_ref());
+                asked.need_none(&subject.extra);
+                asked.need_none(&subject.tool_call.extra);
+                match asked.add_call(snapshot, &subject.tool_call.tool_call_id) {
+                    Some(call) if tells_something(call) => {}
+                    _ => asked.fault(NOTHING_TOLD),
+                }
+            }
+            Some(v2::RequestPermissionSubject::Command(subject)) => {
+                let v2::CommandPermissionSubject { command, cwd, tool_call_id, terminal_id, meta, extra } =
+                    subject;
+                asked.add("subject", "command");
+                asked.add("command", command);
+                asked.add("cwd", cwd);
+                asked.add_meta(meta.as_ref());
+                asked.need_none(extra);
+                if let Some(id) = tool_call_id {
+                    asked.add_call(snapshot, id);
+                }
+                if let Some(id) = terminal_id {
+                    asked.add_terminal(snapshot, id);
+                }
+            }
+            Some(subject @ v2::RequestPermissionSubject::Unknown(_)) => {
+                asked.add("subject", &subject.encode(WireFormat::Any));
+                asked.fault(UNKNOWN_SUBJECT);
+            }
+        }
+        asked
+    }
+
+    /// What a request for data asks.
+    pub(crate) fn elicitation(request: &v2::CreateElicitationRequest<'_>) -> Self {
+        Asked { text: request.encode(WireFormat::Any), unclear: Some(NO_SUBJECT) }
+    }
+
+    /// A short name for exactly this. Nobody outside this process can foresee it, so nobody can make two texts that
+    /// share one.
+    pub(crate) fn revision(&self) -> String {
+        format!("{:016x}", hash(&self.text))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Why an answer to it must not be taken for an answer to its like, where that is so.
+    pub(crate) fn unclear(&self) -> Option<&'static str> {
+        self.unclear
+    }
+
+    /// The length keeps what is said in one place from looking like what is said in the next.
+    fn add(&mut self, name: &str, text: &str) {
+        let _ = writeln!(self.text, "{name} {}", text.len());
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn add_some(&mut self, name: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.add(name, text);
+        }
+    }
+
+    /// Metadata may mean anything, so it must be the same too.
+    fn add_meta(&mut self, meta: Option<&Meta<'_>>) {
+        self.add_some("_meta", meta.map(|meta| meta.encode(WireFormat::Any)).as_deref());
+    }
+
+    fn fault(&mut self, reason: &'static str) {
+        self.unclear.get_or_insert(reason);
+    }
+
+    fn need_none(&mut self, extra: &Extra<'_>) {
+        for (key, value) in extra.iter() {
+            self.add("unknown key", key);
+            self.add("value", value.as_str());
+            self.fault(UNKNOWN_PART);
+        }
+    }
+
+    /// A tool call as it stands.
+    fn add_call<'s>(&mut self, snapshot: &'s Snapshot, id: &str) -> Option<&'s ToolCall> {
+        let entry = snapshot.find(EntryKind::ToolCall, id)?;
+        let call = entry.as_tool_call()?;
+        self.add_some("call title", call.title());
+        self.add_some("call name", call.name());
+        self.add("kind", call.kind().as_str());
+        for location in call.locations() {
+            self.add("location", &location.encode(WireFormat::Any));
+        }
+        for (name, value) in [("input", call.raw_input()), ("output", call.raw_output())] {
+            self.add_some(name, value.map(switchboard_protocol::Raw::as_str));
+        }
+        self.add_some("can", call.capabilities().map(|can| can.encode(WireFormat::Any)).as_deref());
+        self.add_meta(entry.meta());
+        self.need_none(entry.extra());
+        for item in call.content().items() {
+            match item.structured() {
+                // Its id differs each time; what counts is what runs there.
+                Some(v2::ToolCallContent::Terminal(terminal)) => {
+                    self.add_terminal(snapshot, &terminal.terminal_id);
+                    self.add_meta(terminal.meta.as_ref());
+                    self.need_none(&terminal.extra);
+                }
+                block => {
+                    self.add("content", &item.block().encode(WireFormat::Any));
+                    if let Some(reason) = block.and_then(doubt) {
+                        self.fault(reason);
+                    }
+                }
+            }
+            self.add_meta(item.chunk_meta());
+            if let Some(extra) = item.chunk_extra() {
+                self.need_none(extra);
+            }
+        }
+        Some(call)
+    }
+
+    fn add_terminal(&mut self, snapshot: &Snapshot, id: &str) {
+        match snapshot.terminal(id) {
+            Some(terminal) => {
+                self.add_some("terminal command", terminal.command());
+                self.add_some("terminal cwd", terminal.cwd());
+                self.add_meta(terminal.meta());
+            }
+            None => self.add("terminal", "not known"),
+        }
+    }
+}
+
+/// Whether a call tells what it will do.
+fn tells_something(call: &ToolCall) -> bool {
+    let has_input = call.raw_input().is_some_and(|input| {
+        let text = input.as_str().trim();
+        !matches!(text, "null" | "\"\"" | "true" | "false")
+            && text.bytes().any(|byte| byte.is_ascii_alphanumeric())
+    });
+    let is_diff = |block: &v2::ToolCallContent<'_>| matches!(block, v2::ToolCallContent::Diff(_));
+    has_input || call.content().items().filter_map(switchboard_session::Item::structured).any(is_diff)
+}
+
+/// Why a piece of content does not tell everything.
+fn doubt(block: &v2::ToolCallContent<'static>) -> Option<&'static str> {
+    match block {
+        v2::ToolCallContent::Content(content) => {
+            let is_unknown =
+                matches!(content.content, v2::ContentBlock::Unknown(_)) || !content.extra.is_empty();
+            is_unknown.then_some(UNKNOWN_PART)
+        }
+        v2::ToolCallContent::Diff(diff) => {
+            let v2::Diff { changes, patch, meta, extra } = &**diff;
+            let is_unknown_change =
+                |change: &v2::DiffChange<'_>| matches!(change, v2::DiffChange::Unknown(_));
+            if changes.iter().any(is_unknown_change) || !extra.is_empty() {
+                return Some(UNKNOWN_PART);
+            }
+            let is_partial = meta.as_ref().is_some_and(|meta| meta.get(PARTIAL_KEY).is_some());
+            match patch {
+                Some(patch) if patch.format == v2::DiffPatchFormat::GitPatch => is_partial.then_some(CUT_OFF),
+                Some(_) => Some(UNKNOWN_PART),
+                None => Some(CUT_OFF),
+            }
+        }
+        v2::ToolCallContent::Terminal(_) => None,
+        v2::ToolCallContent::Unknown(_) => Some(UNKNOWN_PART),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use switchboard_session::{Conversation, Moment, Side};
+
+    use super::*;
+
+    /// The state after messages of the agent, the last of which asks for a permission.
+    fn asked(updates: &[Value], request: &Value) -> Asked {
+        let mut conversation = Conversation::new(WireFormat::Any);
+        let mut read = |message: Value| {
+            conversation.read(&message.to_string(), Some(Side::Agent), Moment(0)).unwrap();
+        };
+        for update in updates {
+            let params = json!({ "sessionId": "s", "update": update });
+            read(json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }));
+        }
+        let mut params = json!({
+            "sessionId": "s", "title": "Write a file",
+            "options": [{ "optionId": "a", "name": "Always", "kind": "allow_always" }],
+        });
+        for (key, value) in request.as_object().unwrap() {
+            params[key] = value.clone();
+        }
+        read(json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params }));
+        let session = conversation.session(Some("s")).unwrap();
+        Asked::permission(session, session.pending_permissions().next().unwrap())
+    }
+
+    fn reference(id: &str) -> Value {
+        json!({ "subject": { "type": "tool_call", "toolCall": { "toolCallId": id } } })
+    }
+
+    fn diff(patch: Option<&str>, meta: Value) -> Value {
+        let mut diff = json!({
+            "type": "diff", "changes": [{ "operation": "modify", "path": "/w/a" }], "_meta": meta,
+        });
+        if let Some(text) = patch {
+            diff["patch"] = json!({ "format": "git_patch", "text": text });
+        }
+        diff
+    }
+
+    /// A call with everything that a call can have.
+    fn call(id: &str) -> Value {
+        json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": id, "title": "Write", "name": "write",
+            "kind": "edit", "status": "pending", "locations": [{ "path": "/w/a", "line": 3 }],
+            "rawInput": { "path": "/w/a" }, "rawOutput": { "size": 1 },
+            "content": [
+                { "type": "content", "content": { "type": "text", "text": "one" } },
+                diff(Some("diff --git a/w/a b/w/a\n"), json!({ "x": 1 })),
+            ],
+            "_meta": { "of": "call" },
+        })
+    }
+
+    #[test]
+    fn the_same_call_under_another_id_and_further_on_asks_the_same() {
+        let mut later = call("c-2");
+        later["status"] = "in_progress".into();
+        let (first, second) = (asked(&[call("c-1")], &reference("c-1")), asked(&[later], &reference("c-2")));
+        assert_eq!(first, second);
+        assert_eq!(first.revision(), second.revision());
+        assert_eq!(first.unclear(), None);
+    }
+
+    #[test]
+    fn whatever_differs_in_the_call_is_another_question() {
+        let known = asked(&[call("c")], &reference("c"));
+        let mut changes = Vec::new();
+        for (pointer, value) in [
+            ("/title", json!("Write.")),
+            ("/name", json!("writes")),
+            ("/kind", json!("delete")),
+            ("/locations/0/path", json!("/w/b")),
+            ("/locations/0/line", json!(4)),
+            ("/rawInput/path", json!("/home/me/.ssh/authorized_keys")),
+            ("/rawOutput/size", json!(2)),
+            ("/content/0/content/text", json!("two")),
+            ("/content/1/changes/0/path", json!("/w/b")),
+            ("/content/1/patch/text", json!("diff --git a/w/b b/w/b\n")),
+            ("/content/1/_meta/x", json!(2)),
+            ("/_meta/of", json!("another")),
+        ] {
+            let mut other = call("c");
+            *other.pointer_mut(pointer).unwrap() = value;
+            changes.push((pointer, asked(&[other], &reference("c"))));
+        }
+        let more = json!({
+            "sessionUpdate": "tool_call_content_chunk", "toolCallId": "c",
+            "content": { "type": "content", "content": { "type": "text", "text": "and more" } },
+        });
+        changes.push(("a chunk", asked(&[call("c"), more], &reference("c"))));
+        for (name, value) in [
+            ("title", json!("Write two files")),
+            ("description", json!("really")),
+            ("_meta", json!({ "a": 1 })),
+            ("options", json!([{ "optionId": "a", "name": "Always!", "kind": "allow_always" }])),
+        ] {
+            let mut request = reference("c");
+            request[name] = value;
+            changes.push((name, asked(&[call("c")], &request)));
+        }
+        for (what, other) in changes {
+            assert_ne!(other, known, "{what}");
+            assert_ne!(other.revision(), known.revision(), "{what}");
+        }
+    }
+
+    #[test]
+    fn text_cannot_move_from_one_place_to_the_next() {
+        let question = |title: &str, description: &str| {
+            asked(&[], &json!({ "title": title, "description": description })).text
+        };
+        assert_ne!(question("a", "b\noption 1\nx"), question("a\ndescription 1\nb", "option 1\nx"));
+    }
+
+    #[test]
+    fn what_does_not_tell_everything_is_unclear() {
+        let with = |content: Value| {
+            let mut call = call("c");
+            call["content"] = json!([content]);
+            asked(&[call], &reference("c")).unclear()
+        };
+        let bare = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Write" });
+        for input in [json!(null), json!({}), json!([]), json!(""), json!({ "": "" })] {
+            let mut bare = bare.clone();
+            bare["rawInput"] = input.clone();
+            assert_eq!(asked(&[bare], &reference("c")).unclear(), Some(NOTHING_TOLD), "{input}");
+        }
+        assert_eq!(asked(&[], &reference("c")).unclear(), Some(NOTHING_TOLD));
+        assert_eq!(asked(&[], &json!({})).unclear(), Some(NO_SUBJECT));
+        let spell = json!({ "subject": { "type": "_spell", "words": "x" } });
+        assert_eq!(asked(&[], &spell).unclear(), Some(UNKNOWN_SUBJECT));
+        assert_eq!(with(json!({ "type": "_map" })), Some(UNKNOWN_PART));
+        assert_eq!(with(json!({ "type": "content", "content": { "type": "_map" } })), Some(UNKNOWN_PART));
+        assert_eq!(with(diff(None, json!({}))), Some(CUT_OFF));
+        assert_eq!(with(diff(Some("diff"), json!({ PARTIAL_KEY: true }))), Some(CUT_OFF));
+        assert_eq!(with(diff(Some("diff"), json!({}))), None);
+        let mut odd = diff(Some("diff"), json!({}));
+        odd["changes"][0]["operation"] = "_melt".into();
+        assert_eq!(with(odd), Some(UNKNOWN_PART));
+        let mut unknown_key = call("c");
+        unknown_key["more"] = true.into();
+        assert_eq!(asked(&[unknown_key], &reference("c")).unclear(), Some(UNKNOWN_PART));
+        let command = json!({ "subject": { "type": "command", "command": "make", "cwd": "/w" } });
+        assert_eq!(asked(&[], &command).unclear(), None);
+    }
+}
