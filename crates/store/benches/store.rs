@@ -85,7 +85,7 @@ fn sizes(folder: &Path) {
         for record in text.lines().filter_map(|line| parse_line(line, Time(0)).unwrap()) {
             let _ = recorder.append(record).unwrap();
         }
-        recorder.close().unwrap();
+        recorder.complete().unwrap();
     }
     if raw == 0 {
         return;
@@ -130,7 +130,7 @@ fn large(folder: &Path) {
         bytes += line.len();
         let _ = recorder.append(Record::new(Channel::ToClient, line.into_bytes())).unwrap();
     }
-    recorder.close().unwrap();
+    recorder.complete().unwrap();
     let sizes = store.sizes().unwrap();
     println!(
         "\na session of {count} updates, {bytes} bytes, written in {:.1} s",

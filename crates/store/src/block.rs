@@ -125,7 +125,7 @@ pub(crate) fn decompress(data: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::decompress(data, usize::try_from(size).unwrap_or(0))
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -133,18 +133,18 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-fn zigzag(number: i64) -> u64 {
+pub(crate) fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
 
-fn unzigzag(number: u64) -> i64 {
+pub(crate) fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-struct Input<'a>(&'a [u8]);
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {
-    fn number(&mut self) -> Option<u64> {
+    pub(crate) fn number(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let (byte, rest) = self.0.split_first()?;
@@ -157,7 +157,7 @@ impl<'a> Input<'a> {
         None
     }
 
-    fn take(&mut self, length: u64) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, length: u64) -> Option<&'a [u8]> {
         let (part, rest) = self.0.split_at_checked(usize::try_from(length).ok()?)?;
         self.0 = rest;
         Some(part)

@@ -29,6 +29,30 @@ pub enum StoreError {
         /// The store's file.
         path: PathBuf,
     },
+    /// The system could not write.
+    #[error("cannot write: {reason}")]
+    Disk {
+        /// Its words.
+        reason: String,
+    },
+    /// The file is not there any more, or another one has its name.
+    #[error("the store {} was deleted or replaced while it was in use: what is recorded from here on is not in it; end this program and start it again", path.display())]
+    Replaced {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// The file has nothing in it, and what was written last is in another one that is not there.
+    #[error("the store {} was not closed, and its log {}-wal is missing: put the log back beside it, or remove the file to begin anew", path.display(), path.display())]
+    LogMissing {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// Others used the store all the time.
+    #[error("the store {} is in use: other programs write to it all the time; try again", path.display())]
+    Busy {
+        /// The store's file.
+        path: PathBuf,
+    },
     /// The file is not a store, or was made by a later program.
     #[error("{} is not a store that this program can read: {reason}", path.display())]
     NotAStore {
@@ -104,6 +128,7 @@ pub(crate) fn database(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     let reason = error.to_string();
     match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { path },
         Some(ErrorCode::DiskFull) => StoreError::Full { path },
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { path },
         Some(ErrorCode::CannotOpen) => StoreError::Open { path, reason },

@@ -28,19 +28,26 @@
 //! ```
 
 mod block;
+mod catalog;
 mod contents;
 mod error;
 mod exchange;
+mod indexing;
 mod journal;
+mod live;
 mod lock;
 mod observe;
+mod private;
+mod progress;
 mod queue;
 mod read;
 mod record;
 mod recorder;
 mod redact;
+mod removal;
 mod schema;
 mod search;
+mod segment;
 mod signal;
 mod statistics;
 mod store;
@@ -48,15 +55,17 @@ mod text;
 mod window;
 mod writer;
 
+pub use catalog::Sizes;
 pub use error::{Result, StoreError};
 pub use exchange::{LineError, began, parse_line, to_first_line, to_line};
 pub use journal::{Append, Journal};
+pub use private::Exposed;
 pub use read::{Records, Tail};
 pub use record::{About, Channel, Filter, Item, MAX_MESSAGE, Record, Summary, Time};
 pub use recorder::{Receipt, Recorder};
 pub use redact::{Redaction, Secret};
 pub use search::{Hit, Search};
 pub use statistics::{Share, Statistics};
-pub use store::{Repair, Settings, Sizes, Store};
+pub use store::{Repair, Settings, Store};
 pub use text::{Text, TextKind, texts};
 pub use window::State;

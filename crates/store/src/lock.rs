@@ -1,10 +1,12 @@
 //! One writer a session, over all processes: a lock that the system takes back when the process ends, however
 //! it ends.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Result, StoreError};
+use crate::private::{self, Identity};
+use crate::segment::Folder;
 
 #[derive(Debug)]
 pub(crate) struct SessionLock {
@@ -15,17 +17,16 @@ pub(crate) struct SessionLock {
 impl SessionLock {
     /// Takes the lock of a session.
     pub(crate) fn take(store: &Path, session: &str) -> Result<Self> {
-        let mut folder = store.as_os_str().to_owned();
-        folder.push("-writers");
-        let path = Path::new(&folder).join(session);
+        let folder = Folder::beside(store);
+        let path = folder.path().join(session);
         let fail = |error: std::io::Error| StoreError::Open {
             path: store.to_owned(),
             reason: format!("cannot lock {}: {error}", path.display()),
         };
-        std::fs::create_dir_all(&folder).map_err(fail)?;
+        private::create_folder(folder.path()).map_err(fail)?;
         loop {
             let file =
-                OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(fail)?;
+                private::options().create(true).truncate(false).write(true).open(&path).map_err(fail)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -39,6 +40,13 @@ impl SessionLock {
             }
         }
     }
+
+    /// Whether somebody has the lock of a session.
+    pub(crate) fn is_taken(store: &Path, session: &str) -> bool {
+        let path = Folder::beside(store).path().join(session);
+        // One that is not there, or that we may not look at, is at least none of ours.
+        File::open(&path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    }
 }
 
 impl Drop for SessionLock {
@@ -49,16 +57,6 @@ impl Drop for SessionLock {
     }
 }
 
-#[cfg(unix)]
 fn is_same(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    match (file.metadata(), path.metadata()) {
-        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
-        _ => false,
-    }
-}
-
-#[cfg(not(unix))]
-fn is_same(_: &File, path: &Path) -> bool {
-    path.exists()
+    matches!((Identity::of_file(file), Identity::of(path)), (Ok(open), Ok(named)) if open == named)
 }

@@ -1,10 +1,8 @@
-//! What waits for the writer. Bounded in number and bytes: a full queue holds up who wants to add to it.
+//! What the writer is asked to do. Records are not among it: they wait in the journals of their sessions.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
-const MAX_WAITING: usize = 8192;
-const MAX_BYTES: usize = 32 * 1024 * 1024;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
@@ -15,8 +13,17 @@ pub(crate) struct Queue<T> {
 #[derive(Debug)]
 struct Inner<T> {
     waiting: VecDeque<T>,
-    bytes: usize,
+    /// Somebody has written to a journal.
+    woken: bool,
     open: bool,
+}
+
+/// What the writer finds when it comes round.
+pub(crate) enum Taken<T> {
+    /// Something to do; nothing when only journals have grown, or the time is over.
+    Work(VecDeque<T>),
+    /// Nobody is there any more.
+    Closed,
 }
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -26,47 +33,72 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<T> Queue<T> {
     pub(crate) fn new() -> Self {
-        let inner = Inner { waiting: VecDeque::new(), bytes: 0, open: true };
+        let inner = Inner { waiting: VecDeque::new(), woken: false, open: true };
         Queue { inner: Mutex::new(inner), changed: Condvar::new() }
     }
 
-    /// Adds something, when there is room. Says whether anybody will still take it.
-    pub(crate) fn push(&self, item: T, bytes: usize) -> bool {
+    /// Adds something. Says whether anybody will still take it.
+    pub(crate) fn push(&self, item: T) -> bool {
         let mut inner = locked(&self.inner);
-        while inner.open
-            && !inner.waiting.is_empty()
-            && (inner.waiting.len() >= MAX_WAITING || inner.bytes + bytes > MAX_BYTES)
-        {
-            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
         if !inner.open {
             return false;
         }
         inner.waiting.push_back(item);
-        inner.bytes += bytes;
         drop(inner);
-        self.changed.notify_all();
+        self.changed.notify_one();
         true
     }
 
-    /// Everything that waits, once there is something; `None` when it is closed and empty.
-    pub(crate) fn take(&self) -> Option<VecDeque<T>> {
+    /// Tells that a journal has grown.
+    pub(crate) fn wake(&self) {
         let mut inner = locked(&self.inner);
-        while inner.waiting.is_empty() {
-            if !inner.open {
-                return None;
-            }
-            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut inner.woken, true) {
+            drop(inner);
+            self.changed.notify_one();
         }
-        inner.bytes = 0;
-        let taken = std::mem::take(&mut inner.waiting);
-        drop(inner);
-        self.changed.notify_all();
-        Some(taken)
+    }
+
+    /// Everything that waits, once there is something or a time is over.
+    pub(crate) fn take(&self, timeout: Option<Duration>) -> Taken<T> {
+        let mut inner = locked(&self.inner);
+        while inner.waiting.is_empty() && !inner.woken {
+            if !inner.open {
+                return Taken::Closed;
+            }
+            inner = match timeout {
+                None => self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner),
+                Some(timeout) => {
+                    let waited =
+                        self.changed.wait_timeout(inner, timeout).unwrap_or_else(PoisonError::into_inner);
+                    if waited.1.timed_out() {
+                        inner = waited.0;
+                        break;
+                    }
+                    waited.0
+                }
+            };
+        }
+        inner.woken = false;
+        Taken::Work(std::mem::take(&mut inner.waiting))
+    }
+
+    /// Whether somebody waits for something.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let inner = locked(&self.inner);
+        !inner.waiting.is_empty() || !inner.open
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        locked(&self.inner).open
     }
 
     pub(crate) fn close(&self) {
         locked(&self.inner).open = false;
         self.changed.notify_all();
+    }
+
+    /// What will not be done any more.
+    pub(crate) fn clear(&self) {
+        locked(&self.inner).waiting.clear();
     }
 }

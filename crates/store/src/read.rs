@@ -4,58 +4,21 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
 
 use crate::block;
 use crate::contents;
 use crate::error::{Result, StoreError};
-use crate::record::{Channel, Item, Record, Time};
+use crate::live::failure;
+use crate::record::{Item, Record};
+use crate::segment::{Cursor, Found};
 use crate::store::Store;
 
-/// How many rows are read at once.
-const ROWS: u64 = 1024;
+/// How many bytes of a journal are read at once.
+const PORTION: usize = 256 * 1024;
+const MISSING: &str = "records are missing";
 /// How often a tail looks for what other processes wrote.
 const POLL: Duration = Duration::from_millis(20);
-
-/// A short check of the bytes of a row, since SQLite has none.
-pub(crate) fn digest(bytes: &[u8]) -> i64 {
-    let mut start = [0; 8];
-    start.copy_from_slice(&blake3::hash(bytes).as_bytes()[..8]);
-    i64::from_le_bytes(start)
-}
-
-/// Rows of a session from a number on, or what is wrong with them.
-pub(crate) fn recent(
-    connection: &Connection,
-    session: i64,
-    from: u64,
-    limit: u64,
-) -> rusqlite::Result<std::result::Result<Vec<Record>, String>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT sequence, time, channel, peer, protocol, digest, bytes FROM recent
-         WHERE session = ?1 AND sequence >= ?2 ORDER BY sequence LIMIT ?3",
-    )?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![session, from as i64, limit])?;
-    let mut records = Vec::new();
-    while let Some(row) = rows.next()? {
-        let sequence = row.get::<_, i64>(0)?.unsigned_abs();
-        let bytes: Vec<u8> = row.get(6)?;
-        let channel = row.get::<_, u8>(2).ok().and_then(Channel::from_code);
-        let Some(channel) = channel.filter(|_| row.get(5) == Ok(digest(&bytes))) else {
-            return Ok(Err(format!("message {sequence} is not what was written")));
-        };
-        records.push(Record {
-            sequence,
-            time: Time(row.get(1)?),
-            channel,
-            peer: row.get::<_, String>(3)?.into(),
-            protocol: row.get(4)?,
-            bytes,
-        });
-    }
-    Ok(Ok(records))
-}
 
 /// What stands at a place in a session.
 pub(crate) enum Batch {
@@ -64,25 +27,60 @@ pub(crate) enum Batch {
     End,
 }
 
-/// The records that stand at a place, as many as are read in one go.
-pub(crate) fn batch(connection: &Connection, session: i64, from: u64, end: u64) -> rusqlite::Result<Batch> {
-    // One snapshot, so that records cannot move from rows to a block between two looks.
-    let _snapshot = if connection.is_autocommit() { Some(connection.unchecked_transaction()?) } else { None };
-    let snapshot = connection;
-    let length = snapshot
+/// The records that stand at a place, as many as are read in one go: in a block, or in the journal.
+pub(crate) fn batch(
+    connection: &Connection,
+    session: i64,
+    journal: &mut Cursor,
+    from: u64,
+    end: u64,
+) -> rusqlite::Result<Batch> {
+    // Records move from the journal into the store, so what is in neither may have been on its way.
+    let mut looked_again = false;
+    loop {
+        match stored(connection, session, from, end)? {
+            Batch::End if from >= end => return Ok(Batch::End),
+            Batch::End => {}
+            found => return Ok(found),
+        }
+        if journal.next() != from {
+            journal.skip_to(from);
+        }
+        match journal.read(PORTION).map_err(|error| failure(error.into()))? {
+            Found::Records(mut records) => {
+                records.retain(|record| record.sequence < end);
+                return Ok(Batch::Records(records));
+            }
+            Found::End if looked_again => return Ok(Batch::End),
+            Found::Missing { to } if looked_again => {
+                return Ok(Batch::Gap { to: to.min(end), reason: MISSING.to_owned() });
+            }
+            Found::End | Found::Missing { .. } => looked_again = true,
+        }
+    }
+}
+
+/// How many records are in blocks.
+pub(crate) fn stored_length(connection: &Connection, session: i64) -> rusqlite::Result<u64> {
+    let length = connection
         .prepare_cached("SELECT length FROM sessions WHERE number = ?1")?
         .query_row([session], |row| row.get::<_, i64>(0))
-        .optional()?
-        .unwrap_or(0)
-        .unsigned_abs();
-    let end = end.min(length);
+        .optional()?;
+    Ok(length.unwrap_or(0).unsigned_abs())
+}
+
+/// The records that stand at a place, as far as they are in blocks.
+pub(crate) fn stored(connection: &Connection, session: i64, from: u64, end: u64) -> rusqlite::Result<Batch> {
+    // One snapshot, so that nothing changes between two looks.
+    let _snapshot = if connection.is_autocommit() { Some(connection.unchecked_transaction()?) } else { None };
+    let end = end.min(stored_length(connection, session)?);
     if from >= end {
         return Ok(Batch::End);
     }
-    if let Some((first, count)) = covering(snapshot, session, from)? {
+    if let Some((first, count)) = covering(connection, session, from)? {
         let to = (first + count).min(end);
-        let records = match Block::load(snapshot, session, first, count) {
-            Ok(Ok(block)) => block.records(snapshot, from..to),
+        let records = match Block::load(connection, session, first, count) {
+            Ok(Ok(block)) => block.records(connection, from..to),
             Ok(Err(reason)) => Ok(Err(reason)),
             Err(error) => Err(error),
         };
@@ -93,39 +91,11 @@ pub(crate) fn batch(connection: &Connection, session: i64, from: u64, end: u64) 
             Err(error) => Err(error),
         };
     }
-    let rows = match recent(snapshot, session, from, ROWS.min(end - from)) {
-        Ok(rows) => rows,
-        Err(error) if is_damage(&error) => Err(error.to_string()),
-        Err(error) => return Err(error),
-    };
-    let rows = match rows {
-        Ok(rows) => rows,
-        Err(reason) => {
-            // One by one, so that only what is damaged is missing.
-            let one = recent(snapshot, session, from, 1).ok().and_then(std::result::Result::ok);
-            match one.filter(|rows| rows.first().is_some_and(|record| record.sequence == from)) {
-                Some(rows) => return Ok(Batch::Records(rows)),
-                None => return Ok(Batch::Gap { to: from + 1, reason }),
-            }
-        }
-    };
-    let contiguous: Vec<_> = rows
-        .into_iter()
-        .zip(from..)
-        .take_while(|(record, place)| record.sequence == *place)
-        .map(|(record, _)| record)
-        .collect();
-    if !contiguous.is_empty() {
-        return Ok(Batch::Records(contiguous));
-    }
-    let next: Option<i64> = snapshot
-        .prepare_cached(
-            "SELECT min(place) FROM (SELECT min(first) AS place FROM blocks WHERE session = ?1 AND first > ?2
-             UNION ALL SELECT min(sequence) FROM recent WHERE session = ?1 AND sequence > ?2)",
-        )?
+    let next: Option<i64> = connection
+        .prepare_cached("SELECT min(first) FROM blocks WHERE session = ?1 AND first > ?2")?
         .query_row([session, from as i64], |row| row.get(0))?;
     let to = next.map_or(end, i64::unsigned_abs).min(end);
-    let reason = if to == end { "the session is cut off here" } else { "records are missing" };
+    let reason = if to == end { "the session is cut off here" } else { MISSING };
     Ok(Batch::Gap { to, reason: reason.to_owned() })
 }
 
@@ -221,6 +191,7 @@ pub struct Records<'s> {
     pub(crate) next: u64,
     pub(crate) end: u64,
     pub(crate) ready: VecDeque<Record>,
+    pub(crate) journal: Cursor,
 }
 
 impl Records<'_> {
@@ -234,7 +205,8 @@ impl Records<'_> {
                 return Ok(None);
             }
             let (session, next, end) = (self.session, self.next, self.end);
-            match self.store.with_reader(|connection| batch(connection, session, next, end))? {
+            let journal = &mut self.journal;
+            match self.store.with_reader(|connection| batch(connection, session, journal, next, end))? {
                 Batch::Records(records) => self.ready = records.into(),
                 Batch::Gap { to, reason } => {
                     self.next = to.max(next + 1);
@@ -269,25 +241,17 @@ impl Tail<'_> {
         let store = self.records.store;
         loop {
             let seen = store.signal().count();
-            let version = store.data_version()?;
             if let Some(item) = self.records.step()? {
                 return Ok(Some(item));
             }
             if !store.has(self.records.session)? {
                 return Err(StoreError::UnknownSession { session: self.id.clone() });
             }
-            // The database is asked again only when somebody wrote to it.
-            loop {
-                let left =
-                    deadline.map_or(POLL, |deadline| deadline.saturating_duration_since(Instant::now()));
-                if left.is_zero() {
-                    return Ok(None);
-                }
-                store.signal().wait(seen, left.min(POLL));
-                if store.signal().count() != seen || store.data_version()? != version {
-                    break;
-                }
+            let left = deadline.map_or(POLL, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(None);
             }
+            store.signal().wait(seen, left.min(POLL));
         }
     }
 }

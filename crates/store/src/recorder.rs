@@ -1,168 +1,245 @@
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
 
 use crate::error::{Result, StoreError};
 use crate::lock::SessionLock;
-use crate::queue::locked;
-use crate::record::{MAX_MESSAGE, Record};
+use crate::progress::Progress;
+use crate::record::{About, MAX_MESSAGE, Record, Time};
+use crate::segment::{FRAME, Folder, Frame, Head, Note, SEGMENT};
 use crate::store::Shared;
 use crate::writer::Command;
 
-/// How far the records of one session are on the disk.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    state: Mutex<State>,
-    changed: Condvar,
-}
+/// How long the end of a recording may take. What is not in the store's file by then is in its journal, and the next
+/// program moves it.
+const CLOSE: Duration = Duration::from_millis(1500);
 
-#[derive(Debug, Default)]
-struct State {
-    /// All before this one are durable.
-    durable: u64,
-    failed: Option<StoreError>,
-}
-
-impl Progress {
-    pub(crate) fn from(durable: u64) -> Self {
-        Progress { state: Mutex::new(State { durable, failed: None }), changed: Condvar::new() }
-    }
-
-    pub(crate) fn reach(&self, durable: u64) {
-        locked(&self.state).durable = durable;
-        self.changed.notify_all();
-    }
-
-    pub(crate) fn fail(&self, error: StoreError) {
-        locked(&self.state).failed.get_or_insert(error);
-        self.changed.notify_all();
-    }
-
-    pub(crate) fn failure(&self) -> Option<(u64, StoreError)> {
-        let state = locked(&self.state);
-        state.failed.clone().map(|error| (state.durable, error))
-    }
-
-    fn wait(&self, sequence: u64) -> Result<u64> {
-        let mut state = locked(&self.state);
-        loop {
-            if state.durable > sequence {
-                return Ok(sequence);
-            }
-            if let Some(error) = &state.failed {
-                return Err(error.clone());
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-/// A record on its way to the disk.
+/// A record that is written.
 #[derive(Debug, Clone)]
-#[must_use = "a record is safe only when this says so"]
 pub struct Receipt {
-    pub(crate) sequence: u64,
-    pub(crate) progress: Arc<Progress>,
+    sequence: u64,
+    progress: Arc<Progress>,
 }
 
 impl Receipt {
-    /// The number that the record gets.
+    /// The number that the record has.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Whether it is durable already.
+    /// Whether it is on the disk already, which takes a tenth of a second at most.
     pub fn is_durable(&self) -> bool {
-        locked(&self.progress.state).durable > self.sequence
+        self.progress.is_durable(self.sequence)
     }
 
-    /// Waits until the record is durable: it then survives the end of the process and of the power.
+    /// Waits until the record is on the disk: it then survives the end of the power, too.
     pub fn wait(&self) -> Result<u64> {
-        self.progress.wait(self.sequence)
+        if !self.is_durable() {
+            self.progress.sync()?;
+        }
+        Ok(self.sequence)
     }
 }
 
 /// Writes one session. No other recorder, in any process, can write it at the same time.
 ///
-/// Records are numbered in the order of [`append`](Recorder::append). Those that wait at the same moment, also of
-/// other sessions, become durable together in one transaction.
+/// Records are numbered in the order in which they come. They go into a journal of the session, which costs one call of
+/// the system and waits for nobody: not for the disk, not for other processes that use the store. From there they are
+/// compressed, folded and made searchable in the background.
 #[derive(Debug)]
 pub struct Recorder {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) session: i64,
-    pub(crate) id: String,
-    pub(crate) next: u64,
-    pub(crate) progress: Arc<Progress>,
-    pub(crate) lock: Option<SessionLock>,
+    shared: Arc<Shared>,
+    id: Arc<str>,
+    next: u64,
+    progress: Arc<Progress>,
+    lock: Option<SessionLock>,
+    folder: Folder,
+    head: Head,
+    frame: Frame,
+    /// The segment that is written, and its size.
+    segment: Option<(Arc<File>, u64)>,
 }
 
 impl Recorder {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        lock: SessionLock,
+        id: &str,
+        about: &About,
+        began: Time,
+        (next, bytes): (u64, u64),
+    ) -> Self {
+        let progress = shared.progress(next);
+        Recorder {
+            folder: Folder::beside(shared.path()),
+            shared,
+            id: id.into(),
+            next,
+            progress,
+            lock: Some(lock),
+            head: Head::new(about, began, bytes),
+            frame: Frame::default(),
+            segment: None,
+        }
+    }
+
+    pub(crate) fn progress_handle(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
     /// The session's id in the store.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// How many records were appended, durable or not.
+    /// How many records it has, with those that were only put.
     pub fn length(&self) -> u64 {
-        self.next
+        self.next + self.frame.count()
     }
 
-    /// Appends a record. It waits only when too much is waiting already; the receipt tells when it is durable.
+    /// Appends a record, with all that were [`put`](Recorder::put) before it. When this returns it survives the end of
+    /// the process, however that comes; the receipt tells when it survives a power cut, too.
     ///
     /// After a failure all further records are refused, since they would leave a gap; the session can be
     /// continued with [`Store::resume`](crate::Store::resume) once the reason is gone.
-    pub fn append(&mut self, mut record: Record) -> Result<Receipt> {
+    pub fn append(&mut self, record: Record) -> Result<Receipt> {
+        self.put(record)?;
+        self.write()?;
+        Ok(Receipt { sequence: self.next.saturating_sub(1), progress: Arc::clone(&self.progress) })
+    }
+
+    /// Takes a record that need not be safe before [`write`](Recorder::write) is called, so that many can be written at
+    /// once. Nobody may get to see it before that.
+    // By value like `append`, which it is the first half of.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn put(&mut self, record: Record) -> Result<()> {
         if record.bytes.len() > MAX_MESSAGE {
             return Err(StoreError::TooLarge { length: record.bytes.len(), limit: MAX_MESSAGE });
         }
         self.still_recording()?;
-        let sequence = self.next;
-        record.sequence = sequence;
-        let bytes = record.bytes.len();
-        let progress = Arc::clone(&self.progress);
-        let command = Command::Append { session: self.session, record, progress };
-        if !self.shared.push(command, bytes) {
-            return Err(self.stopped(sequence, "the store was closed"));
-        }
-        self.next += 1;
-        Ok(Receipt { sequence, progress: Arc::clone(&self.progress) })
+        self.frame.push(&record);
+        self.head.bytes += record.bytes.len() as u64;
+        if self.frame.len() >= FRAME { self.write() } else { Ok(()) }
     }
 
-    /// Waits until everything appended is durable.
-    pub fn sync(&self) -> Result<()> {
-        match self.next.checked_sub(1) {
-            Some(last) => self.progress.wait(last).map(|_| ()),
-            None => Ok(()),
+    /// Writes everything that was put: it survives the end of the process when this returns.
+    pub fn write(&mut self) -> Result<()> {
+        self.still_recording()?;
+        if self.frame.count() == 0 {
+            return Ok(());
         }
+        let count = self.frame.count();
+        if let Err(error) = self.write_frame() {
+            let error = self.disk(&error);
+            self.frame.clear();
+            self.progress.fail(error.clone());
+            return Err(error);
+        }
+        self.next += count;
+        let bytes = self.frame.len();
+        self.frame.clear();
+        if let Some((file, _)) = &self.segment {
+            self.progress.wrote(file, self.next, bytes);
+        }
+        self.shared.wake();
+        Ok(())
     }
 
-    /// Ends the recording: all records are durable, compressed and searchable afterwards.
+    fn write_frame(&mut self) -> std::io::Result<()> {
+        if self.segment.as_ref().is_none_or(|(_, size)| *size >= SEGMENT) {
+            let file = Arc::new(self.folder.create(&self.id, self.next)?);
+            // The bytes of this frame are counted already, and stand in this segment.
+            let mut head = self.head.clone();
+            head.bytes -= self.frame.wire();
+            let note = Frame::note(&Note::Head(head), self.next);
+            (&*file).write_all(&note)?;
+            // So that the name survives a power cut, too.
+            if let Ok(folder) = File::open(self.folder.path()) {
+                self.progress.wrote(&Arc::new(folder), self.next, 0);
+            }
+            self.segment = Some((file, note.len() as u64));
+        }
+        let frame = self.frame.finish(self.next);
+        let Some((file, size)) = &mut self.segment else { return Ok(()) };
+        if let Err(error) = (&**file).write_all(frame) {
+            // Half a frame would hide what is written behind it later.
+            drop(file.set_len(*size));
+            return Err(error);
+        }
+        *size += frame.len() as u64;
+        Ok(())
+    }
+
+    /// Waits until everything that was appended or put survives a power cut.
+    pub fn sync(&mut self) -> Result<()> {
+        self.write()?;
+        self.progress.sync()
+    }
+
+    /// Ends the recording, within two seconds however long it is: all records are on the disk afterwards. What could
+    /// not be compressed or made searchable by then is done by whoever opens the store next.
     pub fn close(mut self) -> Result<()> {
-        self.sync()?;
-        self.finish()
+        self.end(Some(Instant::now() + CLOSE))
     }
 
-    fn finish(&mut self) -> Result<()> {
+    /// Ends the recording, and waits until all of it is compressed and searchable.
+    pub fn complete(mut self) -> Result<()> {
+        self.end(None)?;
+        self.shared.ask(|reply| Command::CatchUp { reply })
+    }
+
+    fn end(&mut self, deadline: Option<Instant>) -> Result<()> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
-        let session = self.session;
-        let result = self.shared.ask(|reply| Command::Close { session, reply });
-        drop(lock);
-        result
+        let written = self.write().and_then(|()| self.progress.sync());
+        if let (Ok(()), Some((file, _))) = (&written, &self.segment) {
+            // Should this fail, the session counts as cut off, and nothing is missing.
+            drop((&**file).write_all(&Frame::note(&Note::Closed, self.next)));
+        }
+        let (reply, answer) = sync_channel(1);
+        let close = Command::Close { id: Arc::clone(&self.id), lock, deadline, reply };
+        let closed = if !self.shared.push(close) {
+            Ok(())
+        } else if let Some(deadline) = deadline {
+            match answer.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(result) => result,
+                // It is in the journal.
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(()),
+            }
+        } else {
+            answer.recv().unwrap_or(Ok(()))
+        };
+        written.and(closed)
     }
 
     fn still_recording(&self) -> Result<()> {
         match self.progress.failure() {
-            Some((sequence, error)) => Err(self.stopped(sequence, &error.to_string())),
+            Some((sequence, error)) => Err(StoreError::RecordingStopped {
+                session: self.id.to_string(),
+                sequence,
+                reason: error.to_string(),
+            }),
             None => Ok(()),
         }
     }
 
-    fn stopped(&self, sequence: u64, reason: &str) -> StoreError {
-        StoreError::RecordingStopped { session: self.id.clone(), sequence, reason: reason.to_owned() }
+    fn disk(&self, error: &std::io::Error) -> StoreError {
+        use std::io::ErrorKind;
+        let path = self.shared.path().to_owned();
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                StoreError::Full { path }
+            }
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { path },
+            _ => StoreError::Disk { reason: error.to_string() },
+        }
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
         // What was appended is written; whoever wants to know whether it was calls `close`.
-        drop(self.finish());
+        drop(self.end(Some(Instant::now() + CLOSE)));
     }
 }

@@ -1,17 +1,25 @@
 //! The tables, and how a connection to them is opened.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::error::{Result, StoreError, database};
+use crate::live;
+use crate::lock::SessionLock;
+use crate::private::{self, Exposed, Identity};
+use crate::record::{Channel, Record, Time};
+use crate::removal;
+use crate::segment::Folder;
+use crate::store::Settings;
+use crate::writer::ATTEMPT;
 
 /// "SwBd": tells a store from any other database.
 const APPLICATION: i32 = 0x5377_4264;
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
-/// Another process may hold the file for one group of messages, a compaction or the removal of a long session.
+/// How long a reader waits, and who opens the store: another process may hold the file for a transaction.
 const BUSY: Duration = Duration::from_secs(30);
 
 const TABLES: &str = "
@@ -24,7 +32,11 @@ const TABLES: &str = "
         began INTEGER NOT NULL, changed INTEGER NOT NULL,
         length INTEGER NOT NULL DEFAULT 0,
         bytes INTEGER NOT NULL DEFAULT 0,
-        closed INTEGER NOT NULL DEFAULT 0
+        -- 0: being written, 1: closed, 2: cut off, 3: being deleted
+        closed INTEGER NOT NULL DEFAULT 0,
+        -- How much of it can be searched and is folded.
+        indexed INTEGER NOT NULL DEFAULT 0,
+        indexed_bytes INTEGER NOT NULL DEFAULT 0
     );
     CREATE INDEX sessions_by_change ON sessions (changed);
 
@@ -33,14 +45,6 @@ const TABLES: &str = "
         PRIMARY KEY (session, id)
     ) WITHOUT ROWID;
     CREATE INDEX wire_ids_by_id ON wire_ids (id);
-
-    -- Records that are durable but not yet in a block.
-    CREATE TABLE recent (
-        session INTEGER NOT NULL, sequence INTEGER NOT NULL,
-        time INTEGER NOT NULL, channel INTEGER NOT NULL, peer TEXT NOT NULL, protocol INTEGER NOT NULL,
-        digest INTEGER NOT NULL, bytes BLOB NOT NULL,
-        PRIMARY KEY (session, sequence)
-    ) WITHOUT ROWID;
 
     -- Runs of records, compressed together.
     CREATE TABLE blocks (
@@ -81,22 +85,55 @@ const TABLES: &str = "
     );
     CREATE INDEX texts_by_session ON texts (session);
     CREATE INDEX texts_by_time ON texts (time);
+    -- Where the text of something was last given as a whole, so that what was there before is not in it any more.
+    CREATE TABLE replaced (
+        session INTEGER NOT NULL, run TEXT NOT NULL, sequence INTEGER NOT NULL,
+        PRIMARY KEY (session, run)
+    ) WITHOUT ROWID;
     CREATE VIRTUAL TABLE words USING fts5 (
         text, scope, content='', contentless_delete=1, tokenize=\"unicode61 remove_diacritics 2\"
     );
 ";
 
+/// A store that can be written.
+pub(crate) struct Opened {
+    pub(crate) connection: Connection,
+    /// What others could read of it.
+    pub(crate) exposed: Vec<Exposed>,
+    /// What its name stood for.
+    pub(crate) identity: Option<Identity>,
+}
+
+/// A file of SQLite beside the store.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
 /// The connection that writes.
 ///
 /// `synchronous=FULL` makes SQLite wait for the disk at the end of each transaction: in WAL mode `NORMAL` would
-/// keep the file whole after a power cut, but could lose the last transactions, which were acknowledged.
-pub(crate) fn open_writer(path: &Path, max_bytes: Option<u64>) -> Result<Connection> {
+/// keep the file whole after a power cut, but could lose the last transactions, whose journals are gone by then.
+pub(crate) fn open_writer(path: &Path, settings: &Settings) -> Result<Opened> {
+    let Settings { max_bytes, owns_folder } = settings;
     let fail = |error: rusqlite::Error| database(path, &error);
+    let cannot =
+        |error: std::io::Error| StoreError::Open { path: path.to_owned(), reason: error.to_string() };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder
-        && let Err(error) = std::fs::create_dir_all(folder)
-    {
-        return Err(StoreError::Open { path: path.to_owned(), reason: error.to_string() });
+    if let Some(folder) = folder {
+        private::create_folder(folder).map_err(cannot)?;
+    }
+    let mut ours = vec![
+        path.to_owned(),
+        beside(path, "-wal"),
+        beside(path, "-shm"),
+        Folder::beside(path).path().to_owned(),
+    ];
+    ours.extend(folder.filter(|_| *owns_folder).map(Path::to_owned));
+    let exposed = ours.iter().filter_map(|path| private::tighten(path)).collect();
+    if path.metadata().map_or(true, |file| file.len() == 0) {
+        create(path)?;
     }
     let mut connection = Connection::open(path).map_err(fail)?;
     connection.busy_timeout(BUSY).map_err(fail)?;
@@ -104,14 +141,7 @@ pub(crate) fn open_writer(path: &Path, max_bytes: Option<u64>) -> Result<Connect
     if connection.is_readonly("main").map_err(fail)? {
         return Err(StoreError::ReadOnly { path: path.to_owned() });
     }
-    let application: i32 =
-        connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(fail)?;
-    let version: i32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
-    let tables: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(fail)?;
-    if tables > 0 {
-        judge(path, application, version)?;
-    }
+    let version = judge(path, &connection)?;
     let mode: String =
         connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(fail)?;
     if mode != "wal" {
@@ -120,31 +150,118 @@ pub(crate) fn open_writer(path: &Path, max_bytes: Option<u64>) -> Result<Connect
     }
     connection
         .execute_batch(
-            "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 2000; PRAGMA cache_size = -32768;",
+            "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 2000; PRAGMA cache_size = -16384;",
         )
         .map_err(fail)?;
-    if tables == 0 {
-        let transaction =
-            connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(fail)?;
-        let made: i64 = transaction
-            .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-            .map_err(fail)?;
-        if made == 0 {
-            transaction.execute_batch(TABLES).map_err(fail)?;
-            transaction
-                .execute_batch(&format!(
-                    "PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
-                ))
-                .map_err(fail)?;
-        }
-        transaction.commit().map_err(fail)?;
+    if version < VERSION {
+        migrate(path, &mut connection)?;
     }
     if let Some(limit) = max_bytes {
         let page: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(fail)?;
         let pages = (limit / page.unsigned_abs().max(1)).max(1);
         connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(())).map_err(fail)?;
     }
-    Ok(connection)
+    // From here on the writer asks again itself, and does other things in between.
+    connection.busy_timeout(ATTEMPT).map_err(fail)?;
+    removal::keep_reserve(path);
+    Ok(Opened { connection, exposed, identity: Identity::of(path).ok() })
+}
+
+/// Makes a store under another name and gives it its own when it is complete, so that nobody ever sees half of one.
+fn create(path: &Path) -> Result<()> {
+    let fail = |error: rusqlite::Error| database(path, &error);
+    let cannot =
+        |error: std::io::Error| StoreError::Open { path: path.to_owned(), reason: error.to_string() };
+    let draft = beside(path, &format!("-new-{}", std::process::id()));
+    drop(std::fs::remove_file(&draft));
+    private::options().write(true).create(true).truncate(true).open(&draft).map_err(cannot)?;
+    let made = || -> Result<()> {
+        let connection = Connection::open(&draft).map_err(fail)?;
+        connection
+            .execute_batch(&format!(
+                "PRAGMA auto_vacuum = INCREMENTAL; BEGIN; {TABLES}
+                 PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+            ))
+            .map_err(fail)?;
+        connection.close().map_err(|(_, error)| fail(error))?;
+        if path.metadata().is_ok_and(|file| file.len() == 0) {
+            return std::fs::rename(&draft, path).map_err(cannot);
+        }
+        match std::fs::hard_link(&draft, path) {
+            Ok(()) => Ok(()),
+            // Somebody else was faster.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            // Not every file system has links.
+            Err(_) => std::fs::rename(&draft, path).map_err(cannot),
+        }
+    };
+    let result = made();
+    drop(std::fs::remove_file(&draft));
+    result
+}
+
+/// Makes a store of the first version one of this version.
+fn migrate(path: &Path, connection: &mut Connection) -> Result<()> {
+    let fail = |error: rusqlite::Error| database(path, &error);
+    let open: Vec<String> = {
+        let mut statement = connection.prepare("SELECT id FROM sessions WHERE closed = 0").map_err(fail)?;
+        let rows = statement.query_map([], |row| row.get(0)).map_err(fail)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(fail)?
+    };
+    let _locks =
+        open.iter().map(|id| SessionLock::take(path, id)).collect::<Result<Vec<_>>>().map_err(|_| {
+            let reason = "an earlier version of this program records into it; end that first".to_owned();
+            StoreError::Open { path: path.to_owned(), reason }
+        })?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
+    let version: i32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
+    // Another process may have been faster.
+    if version < VERSION {
+        migrate_tables(&transaction).map_err(fail)?;
+    }
+    transaction.commit().map_err(fail)
+}
+
+fn migrate_tables(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    transaction.execute_batch(
+        "ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE sessions ADD COLUMN indexed_bytes INTEGER NOT NULL DEFAULT 0;
+         CREATE TABLE replaced (
+             session INTEGER NOT NULL, run TEXT NOT NULL, sequence INTEGER NOT NULL,
+             PRIMARY KEY (session, run)
+         ) WITHOUT ROWID;
+         UPDATE sessions SET
+             indexed = (SELECT coalesce(max(first + count), 0) FROM blocks WHERE session = sessions.number),
+             indexed_bytes = bytes -
+                 (SELECT coalesce(sum(length(bytes)), 0) FROM recent WHERE session = sessions.number);",
+    )?;
+    // Records that waited for a block.
+    let sessions = transaction
+        .prepare("SELECT DISTINCT session FROM recent")?
+        .query_map([], |row| row.get::<_, i64>(0))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    for session in sessions {
+        let mut statement = transaction.prepare(
+            "SELECT sequence, time, channel, peer, protocol, bytes FROM recent WHERE session = ?1 ORDER BY sequence",
+        )?;
+        let records = statement
+            .query_map([session], |row| {
+                let channel = Channel::from_code(row.get(2)?).unwrap_or(Channel::Diagnostic);
+                Ok(Record {
+                    sequence: row.get::<_, i64>(0)?.unsigned_abs(),
+                    time: Time(row.get(1)?),
+                    channel,
+                    peer: row.get::<_, String>(3)?.into(),
+                    protocol: row.get(4)?,
+                    bytes: row.get(5)?,
+                })
+            })?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
+        for run in records.chunk_by(|one, next| one.sequence + 1 == next.sequence) {
+            live::pack(transaction, session, run)?;
+        }
+    }
+    transaction.execute_batch(&format!("DROP TABLE recent; PRAGMA user_version = {VERSION};"))
 }
 
 /// A connection that only reads. In a folder that cannot be written it needs a store that was closed well.
@@ -158,19 +275,21 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let usable = |connection: Connection| -> Result<Connection> {
         connection.busy_timeout(BUSY).map_err(fail)?;
-        let application =
-            connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(fail)?;
-        let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
-        judge(path, application, version)?;
+        let version = judge(path, &connection)?;
+        if version < VERSION {
+            drop(connection);
+            // It only has to be opened once by who may write.
+            drop(open_writer(path, &Settings::default())?);
+            return Connection::open_with_flags(path, flags).map_err(fail);
+        }
         connection.execute_batch("PRAGMA cache_size = -16384;").map_err(fail)?;
         Ok(connection)
     };
     let first = Connection::open_with_flags(path, flags).map_err(fail).and_then(usable);
     match first {
         Err(StoreError::Open { .. } | StoreError::ReadOnly { .. }) => {
-            let mut log = path.as_os_str().to_owned();
-            log.push("-wal");
-            if Path::new(&log).metadata().is_ok_and(|log| log.len() > 0) {
+            let log = beside(path, "-wal");
+            if log.metadata().is_ok_and(|log| log.len() > 0) {
                 return first;
             }
             let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
@@ -182,13 +301,28 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     }
 }
 
-fn judge(path: &Path, application: i32, version: i32) -> Result<()> {
+/// The version of a store, which this program knows.
+fn judge(path: &Path, connection: &Connection) -> Result<i32> {
+    let number = |query: &str| {
+        connection.query_row(query, [], |row| row.get::<_, i32>(0)).map_err(|error| database(path, &error))
+    };
+    let (application, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
     let reason = if application != APPLICATION {
+        if number("SELECT count(*) FROM sqlite_schema")? == 0 && keeps_log(path) {
+            return Err(StoreError::LogMissing { path: path.to_owned() });
+        }
         "it is a database of something else".to_owned()
-    } else if version != VERSION {
-        format!("it has version {version}, and this program knows version {VERSION}")
+    } else if (1..=VERSION).contains(&version) {
+        return Ok(version);
     } else {
-        return Ok(());
+        format!("it has version {version}, and this program knows version {VERSION}")
     };
     Err(StoreError::NotAStore { path: path.to_owned(), reason })
+}
+
+/// Whether a database says of itself that what is written goes into a log first.
+fn keeps_log(path: &Path) -> bool {
+    use std::io::Read;
+    let mut head = [0; 20];
+    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head[18] == 2
 }

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use rusqlite::{Connection, Transaction, params, params_from_iter};
 
 use crate::error::{Result, StoreError};
-use crate::read::{self, Block};
+use crate::read::{self, Batch, Block};
 use crate::record::{Filter, Record, Time};
+use crate::segment::{Cursor, Folder};
 use crate::store::Store;
 use crate::text::{Text, TextKind, texts};
 
@@ -53,7 +54,7 @@ pub struct Hit {
 }
 
 /// A text that is made of the chunks in one block.
-struct Gathered {
+pub(crate) struct Gathered {
     first: u64,
     last: u64,
     time: Time,
@@ -61,7 +62,7 @@ struct Gathered {
 }
 
 /// The texts of records, chunks of one thing put together.
-fn gather(records: &[Record]) -> Vec<Gathered> {
+pub(crate) fn gather(records: &[Record]) -> Vec<Gathered> {
     let mut gathered: Vec<Gathered> = Vec::new();
     let mut runs: HashMap<(TextKind, String), usize> = HashMap::new();
     for record in records {
@@ -87,9 +88,13 @@ fn gather(records: &[Record]) -> Vec<Gathered> {
     gathered
 }
 
-/// Makes records searchable.
-pub(crate) fn index(transaction: &Transaction<'_>, session: i64, records: &[Record]) -> rusqlite::Result<()> {
-    for found in gather(records) {
+/// Makes texts searchable.
+pub(crate) fn index(
+    transaction: &Transaction<'_>,
+    session: i64,
+    gathered: &[Gathered],
+) -> rusqlite::Result<()> {
+    for found in gathered {
         transaction
             .prepare_cached(
                 "INSERT INTO texts (session, first, last, kind, time) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -114,14 +119,25 @@ fn put_words(connection: &Connection, number: i64, session: i64, text: &Text) ->
     Ok(())
 }
 
-/// Makes a session's texts unsearchable.
-pub(crate) fn forget(transaction: &Transaction<'_>, session: i64) -> rusqlite::Result<()> {
-    transaction.execute(
-        "DELETE FROM words WHERE rowid IN (SELECT number FROM texts WHERE session = ?1)",
-        [session],
-    )?;
-    transaction.execute("DELETE FROM texts WHERE session = ?1", [session])?;
-    Ok(())
+/// Makes some of a session's texts unsearchable. Says whether there were any.
+pub(crate) fn forget_some(transaction: &Transaction<'_>, session: i64, limit: i64) -> rusqlite::Result<bool> {
+    let numbers = transaction
+        .prepare_cached("SELECT number FROM texts WHERE session = ?1 LIMIT ?2")?
+        .query_map([session, limit], |row| row.get::<_, i64>(0))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    for number in &numbers {
+        transaction.prepare_cached("DELETE FROM words WHERE rowid = ?1")?.execute([number])?;
+        transaction.prepare_cached("DELETE FROM texts WHERE number = ?1")?.execute([number])?;
+    }
+    Ok(!numbers.is_empty())
+}
+
+/// Puts some parts of the index together, where much of them is of deleted texts. Says whether there were any.
+pub(crate) fn merge_some(transaction: &Transaction<'_>) -> rusqlite::Result<bool> {
+    let before = transaction.total_changes();
+    transaction.execute("INSERT INTO words (words, rank) VALUES ('merge', 200)", [])?;
+    // The statement itself counts as one change.
+    Ok(transaction.total_changes() - before >= 2)
 }
 
 /// The words and phrases of a query.
@@ -200,7 +216,7 @@ impl Store {
         };
         let words: Vec<String> = terms.into_iter().map(|(term, _)| term).collect();
         self.with_reader(|connection| {
-            let mut hits = unindexed(connection, &plan, &words)?;
+            let mut hits = unindexed(connection, self.folder(), &plan, &words)?;
             hits.sort_by_key(|hit| std::cmp::Reverse((hit.time, hit.first)));
             hits.truncate(plan.limit);
             let left = plan.limit - hits.len();
@@ -269,49 +285,91 @@ fn indexed(
     Ok(hits)
 }
 
-/// Looks through the records that wait for a block, with an index made for the occasion.
-fn unindexed(connection: &Connection, plan: &Plan, words: &[String]) -> rusqlite::Result<Vec<Hit>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT DISTINCT recent.session, sessions.id FROM recent JOIN sessions ON sessions.number = recent.session",
-    )?;
-    let live = statement
-        .query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+/// Looks through what is not in the index yet, with an index made for the occasion.
+fn unindexed(
+    connection: &Connection,
+    folder: &Folder,
+    plan: &Plan,
+    words: &[String],
+) -> rusqlite::Result<Vec<Hit>> {
+    let journals = folder.journals().unwrap_or_default();
+    let mut statement = connection
+        .prepare_cached("SELECT number, id, indexed, indexed < length FROM sessions WHERE closed < 3")?;
+    let mut rows = statement.query([])?;
     let mut hits = Vec::new();
-    for (session, id) in live {
-        if plan.sessions.as_ref().is_some_and(|sessions| !sessions.contains(&session)) {
+    while let Some(row) = rows.next()? {
+        let (session, id): (i64, String) = (row.get(0)?, row.get(1)?);
+        let is_behind = row.get(3)? || journals.iter().any(|(journal, _)| *journal == id);
+        if !is_behind || plan.sessions.as_ref().is_some_and(|sessions| !sessions.contains(&session)) {
             continue;
         }
-        let Ok(records) = read::recent(connection, session, 0, u64::MAX)? else { continue };
-        let gathered = gather(&records);
-        let memory = Connection::open_in_memory()?;
-        memory.execute_batch(
-            "CREATE VIRTUAL TABLE words USING fts5 (text, scope, content='', tokenize=\"unicode61 remove_diacritics 2\")",
-        )?;
-        for (number, found) in gathered.iter().enumerate() {
-            put_words(&memory, number as i64, session, &found.text)?;
-        }
-        let mut statement = memory.prepare("SELECT rowid FROM words WHERE words MATCH ?1")?;
-        let numbers = statement
-            .query_map(params_from_iter([&plan.expression]), |row| row.get::<_, i64>(0))?
-            .collect::<rusqlite::Result<Vec<_>>>()?;
-        for found in numbers.into_iter().filter_map(|number| gathered.get(usize::try_from(number).ok()?)) {
-            let kind = found.text.kind;
-            if (plan.since..plan.until).contains(&found.time.0)
-                && (plan.kinds.is_empty() || plan.kinds.contains(&kind))
-            {
-                hits.push(Hit {
-                    session: id.clone(),
-                    first: found.first,
-                    last: found.last,
-                    time: found.time,
-                    kind,
-                    excerpt: excerpt(&found.text.text, words),
-                });
+        let mut at = row.get::<_, i64>(2)?.unsigned_abs();
+        let mut journal = Cursor::new(folder, &id, at);
+        loop {
+            match read::batch(connection, session, &mut journal, at, u64::MAX)? {
+                Batch::Records(records) => {
+                    at = records.last().map_or(at + 1, |record| record.sequence + 1);
+                    look_through(plan, words, (session, &id), &gather(&records), &mut hits)?;
+                }
+                Batch::Gap { to, .. } => at = to.max(at + 1),
+                Batch::End => break,
             }
         }
     }
     Ok(hits)
+}
+
+fn look_through(
+    plan: &Plan,
+    words: &[String],
+    (session, id): (i64, &str),
+    gathered: &[Gathered],
+    hits: &mut Vec<Hit>,
+) -> rusqlite::Result<()> {
+    let fits = |found: &Gathered| {
+        (plan.since..plan.until).contains(&found.time.0)
+            && (plan.kinds.is_empty() || plan.kinds.contains(&found.text.kind))
+            && may_have(&found.text.text, words)
+    };
+    let gathered: Vec<&Gathered> = gathered.iter().filter(|found| fits(found)).collect();
+    if gathered.is_empty() {
+        return Ok(());
+    }
+    let memory = Connection::open_in_memory()?;
+    memory.execute_batch(
+        "CREATE VIRTUAL TABLE words USING fts5 (text, scope, content='', tokenize=\"unicode61 remove_diacritics 2\")",
+    )?;
+    for (number, found) in gathered.iter().enumerate() {
+        put_words(&memory, number as i64, session, &found.text)?;
+    }
+    let mut statement = memory.prepare("SELECT rowid FROM words WHERE words MATCH ?1")?;
+    let numbers = statement
+        .query_map(params_from_iter([&plan.expression]), |row| row.get::<_, i64>(0))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    for found in numbers.into_iter().filter_map(|number| gathered.get(usize::try_from(number).ok()?)) {
+        hits.push(Hit {
+            session: id.to_owned(),
+            first: found.first,
+            last: found.last,
+            time: found.time,
+            kind: found.text.kind,
+            excerpt: excerpt(&found.text.text, words),
+        });
+    }
+    Ok(())
+}
+
+/// Whether a text can have all words, as far as that is seen without the tokenizer: only of plain letters it is known
+/// that they stand for nothing but themselves.
+fn may_have(text: &str, words: &[String]) -> bool {
+    if !text.is_ascii() {
+        return true;
+    }
+    let lower = text.to_ascii_lowercase();
+    let parts = words.iter().flat_map(|word| word.split(|letter: char| !letter.is_ascii_alphanumeric()));
+    parts
+        .filter(|part| !part.is_empty())
+        .all(|part| words.iter().any(|word| !word.is_ascii()) || lower.contains(&part.to_ascii_lowercase()))
 }
 
 /// Where the first of the words stands, as far as that can be told without the tokenizer.

@@ -1,27 +1,38 @@
-use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::{Result, StoreError, database};
 use crate::lock::SessionLock;
+use crate::private::Exposed;
+use crate::progress::{Progress, Ticker};
 use crate::queue::{Queue, locked};
-use crate::read::{Records, Tail};
-use crate::record::{About, Filter, Summary, Time};
-use crate::recorder::{Progress, Recorder};
+use crate::record::{About, Time};
+use crate::recorder::Recorder;
 use crate::schema;
+use crate::segment::Folder;
 use crate::signal::Signal;
 use crate::writer::{Command, Reply, Writer};
+
+/// How long the beginning of a recording waits for other processes that use the store. What is recorded then is in the
+/// journal, and is seen in the store as soon as they let it in.
+const BEGIN: Duration = Duration::from_millis(500);
+/// Journals of so many segments are put in order in the background when a store is opened.
+const LONG_JOURNAL: usize = 3;
 
 /// What can be set about a store.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// The file may not grow beyond this; appends then fail with [`StoreError::Full`].
     pub max_bytes: Option<u64>,
+    /// Whether the folder of the file is the store's own, so that it may be closed to others, too.
+    pub owns_folder: bool,
 }
 
 /// What opening a store put in order.
@@ -43,11 +54,17 @@ pub struct Store {
 
 pub(crate) struct Shared {
     path: PathBuf,
-    reader: Mutex<Connection>,
+    folder: Folder,
+    /// It goes before the writer's connection does: the last one of a store clears up, if it may write.
+    reader: Mutex<Option<Connection>>,
     signal: Arc<Signal>,
     queue: Arc<Queue<Command>>,
     thread: Option<JoinHandle<()>>,
+    ticker: Arc<Ticker>,
+    ticking: Mutex<Option<JoinHandle<()>>>,
+    traffic: Arc<AtomicU64>,
     repairs: Vec<Repair>,
+    exposed: Vec<Exposed>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -57,8 +74,55 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn push(&self, command: Command, bytes: usize) -> bool {
-        self.queue.push(command, bytes)
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the writer something to do. Says whether it will.
+    pub(crate) fn push(&self, command: Command) -> bool {
+        self.queue.push(command)
+    }
+
+    /// Tells that a journal has grown.
+    pub(crate) fn wake(&self) {
+        self.queue.wake();
+        self.signal.raise();
+    }
+
+    /// The progress of a session that is about to be recorded.
+    pub(crate) fn progress(&self, next: u64) -> Arc<Progress> {
+        let mut ticking = locked(&self.ticking);
+        if ticking.is_none() {
+            let ticker = Arc::clone(&self.ticker);
+            // Without it records get to the disk when the system thinks fit, and at the end.
+            *ticking =
+                std::thread::Builder::new().name("store-sync".to_owned()).spawn(move || ticker.run()).ok();
+        }
+        Progress::new(next, &self.traffic, &self.ticker)
+    }
+
+    pub(crate) fn with_reader<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        match &*locked(&self.reader) {
+            Some(connection) => work(connection).map_err(|error| database(&self.path, &error)),
+            None => Err(self.gone()),
+        }
+    }
+
+    /// How a session was closed, if there is one.
+    fn closed(&self, id: &str) -> Result<Option<i64>> {
+        self.with_reader(|connection| {
+            connection
+                .query_row("SELECT closed FROM sessions WHERE id = ?1", [id], |row| row.get(0))
+                .optional()
+        })
+    }
+
+    fn has_no_journal(&self, id: &str) -> bool {
+        self.folder.segments(id).is_ok_and(|segments| segments.is_empty())
+    }
+
+    fn gone(&self) -> StoreError {
+        StoreError::Database { path: self.path.clone(), reason: "its writer has stopped".to_owned() }
     }
 
     /// Asks the writer for something and waits for its answer.
@@ -67,20 +131,20 @@ impl Shared {
             return Err(StoreError::ReadOnly { path: self.path.clone() });
         }
         let (reply, answer) = sync_channel(1);
-        let gone =
-            || StoreError::Database { path: self.path.clone(), reason: "its writer has stopped".to_owned() };
-        if !self.push(command(reply), 0) {
-            return Err(gone());
+        if !self.push(command(reply)) {
+            return Err(self.gone());
         }
-        answer.recv().map_err(|_| gone())?
+        answer.recv().map_err(|_| self.gone())?
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        drop(locked(&self.reader).take());
         self.queue.close();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the writer has been reported to whoever waited for it.
+        self.ticker.stop();
+        // A panic of a thread has been reported to whoever waited for it.
+        for thread in [self.thread.take(), locked(&self.ticking).take()].into_iter().flatten() {
             drop(thread.join());
         }
     }
@@ -97,11 +161,19 @@ impl Store {
     /// Opens a store with settings.
     pub fn open_with(path: impl Into<PathBuf>, settings: &Settings) -> Result<Self> {
         let path = path.into();
-        let connection = schema::open_writer(&path, settings.max_bytes)?;
+        let schema::Opened { connection, exposed, identity } = schema::open_writer(&path, settings)?;
         let reader = schema::open_reader(&path)?;
         let signal = Arc::new(Signal::default());
         let queue = Arc::new(Queue::new());
-        let mut writer = Writer::new(connection, path.clone(), Arc::clone(&signal));
+        let ticker = Ticker::new(path.clone(), identity);
+        let traffic = Arc::new(AtomicU64::new(0));
+        let mut writer = Writer::new(
+            connection,
+            path.clone(),
+            Arc::clone(&signal),
+            Arc::clone(&ticker),
+            Arc::clone(&traffic),
+        );
         let waiting = Arc::clone(&queue);
         let run = move || {
             /// However the thread ends, nobody may wait for it.
@@ -109,20 +181,29 @@ impl Store {
             impl Drop for Close {
                 fn drop(&mut self) {
                     self.0.close();
-                    self.0.take();
+                    self.0.clear();
                 }
             }
             let close = Close(waiting);
-            while let Some(commands) = close.0.take() {
-                writer.work(commands);
-            }
+            writer.run(&close.0);
         };
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(run)
             .map_err(|error| StoreError::Open { path: path.clone(), reason: error.to_string() })?;
-        let reader = Mutex::new(reader);
-        let mut shared = Shared { path, reader, signal, queue, thread: Some(thread), repairs: Vec::new() };
+        let mut shared = Shared {
+            folder: Folder::beside(&path),
+            path,
+            reader: Mutex::new(Some(reader)),
+            signal,
+            queue,
+            thread: Some(thread),
+            ticker,
+            ticking: Mutex::new(None),
+            traffic,
+            repairs: Vec::new(),
+            exposed,
+        };
         shared.repairs = repair(&shared)?;
         Ok(Store { shared: Arc::new(shared) })
     }
@@ -130,9 +211,19 @@ impl Store {
     /// Opens a store that is there already, only to read it.
     pub fn open_read_only(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let reader = Mutex::new(schema::open_reader(&path)?);
-        let (signal, queue) = (Arc::new(Signal::default()), Arc::new(Queue::new()));
-        let shared = Shared { path, reader, signal, queue, thread: None, repairs: Vec::new() };
+        let shared = Shared {
+            reader: Mutex::new(Some(schema::open_reader(&path)?)),
+            folder: Folder::beside(&path),
+            signal: Arc::new(Signal::default()),
+            queue: Arc::new(Queue::new()),
+            thread: None,
+            ticker: Ticker::new(path.clone(), None),
+            ticking: Mutex::new(None),
+            traffic: Arc::default(),
+            path,
+            repairs: Vec::new(),
+            exposed: Vec::new(),
+        };
         Ok(Store { shared: Arc::new(shared) })
     }
 
@@ -146,18 +237,21 @@ impl Store {
         &self.shared.repairs
     }
 
+    /// What others could read of it when it was opened, and why they still can, if so.
+    pub fn exposed(&self) -> &[Exposed] {
+        &self.shared.exposed
+    }
+
     pub(crate) fn signal(&self) -> &Signal {
         &self.shared.signal
     }
 
-    pub(crate) fn with_reader<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-        let connection = locked(&self.shared.reader);
-        work(&connection).map_err(|error| database(&self.shared.path, &error))
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.shared.folder
     }
 
-    /// A number that changes whenever another connection has written.
-    pub(crate) fn data_version(&self) -> Result<i64> {
-        self.with_reader(|connection| connection.query_row("PRAGMA data_version", [], |row| row.get(0)))
+    pub(crate) fn with_reader<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        self.shared.with_reader(work)
     }
 
     // ----- writing
@@ -169,239 +263,116 @@ impl Store {
 
     /// Begins a session that began at another time, as for imports.
     pub fn begin_at(&self, about: &About, began: Time) -> Result<Recorder> {
+        if self.shared.thread.is_none() {
+            return Err(StoreError::ReadOnly { path: self.shared.path.clone() });
+        }
         let id = new_id(began);
         let lock = SessionLock::take(&self.shared.path, &id)?;
-        let about = about.clone();
-        let session = self.shared.ask(|reply| Command::Begin { id: id.clone(), about, began, reply })?;
-        let progress = Arc::new(Progress::default());
-        Ok(Recorder { shared: Arc::clone(&self.shared), session, id, next: 0, progress, lock: Some(lock) })
+        let recorder = Recorder::new(Arc::clone(&self.shared), lock, &id, about, began, (0, 0));
+        let (reply, answer) = sync_channel(1);
+        let begin = Command::Begin {
+            id: id.into(),
+            about: about.clone(),
+            began,
+            progress: recorder.progress_handle(),
+            reply,
+        };
+        if !self.shared.push(begin) {
+            return Err(self.shared.gone());
+        }
+        match answer.recv_timeout(BEGIN) {
+            Ok(Err(error)) if !matches!(error, StoreError::Busy { .. }) => Err(error),
+            // The journal waits for nobody.
+            Ok(_) | Err(RecvTimeoutError::Timeout) => Ok(recorder),
+            Err(RecvTimeoutError::Disconnected) => Err(self.shared.gone()),
+        }
     }
 
     /// Goes on with a session that nobody else records at the moment.
     pub fn resume(&self, id: &str) -> Result<Recorder> {
-        let (session, id) = self.number(id)?;
-        let lock = SessionLock::take(&self.shared.path, &id)?;
-        let next = self.shared.ask(|reply| Command::Resume { session, reply })?;
-        let progress = Arc::new(Progress::from(next));
-        Ok(Recorder { shared: Arc::clone(&self.shared), session, id, next, progress, lock: Some(lock) })
+        let summary = self.session(id)?;
+        let lock = SessionLock::take(&self.shared.path, &summary.id)?;
+        let id: Arc<str> = summary.id.as_str().into();
+        let known = self.shared.ask(|reply| Command::Resume { id: Arc::clone(&id), reply })?;
+        let shared = Arc::clone(&self.shared);
+        let recorder = Recorder::new(shared, lock, &id, &summary.about, summary.began, known);
+        self.shared.push(Command::Attach { id, progress: recorder.progress_handle() });
+        Ok(recorder)
     }
 
     /// Whether somebody records a session at the moment, in this process or another.
     pub fn is_recording(&self, id: &str) -> Result<bool> {
         let (_, id) = self.number(id)?;
-        match SessionLock::take(&self.shared.path, &id) {
-            Ok(_) => Ok(false),
-            Err(StoreError::SessionInUse { .. }) => Ok(true),
-            Err(error) => Err(error),
-        }
+        Ok(SessionLock::is_taken(&self.shared.path, &id))
     }
 
-    /// Removes a session that nobody records.
+    /// Removes a session that nobody records. It takes time in proportion to what is removed, and others can use the
+    /// store meanwhile.
     pub fn delete(&self, id: &str) -> Result<()> {
         let (session, id) = self.number(id)?;
         let lock = SessionLock::take(&self.shared.path, &id)?;
-        let result = self.shared.ask(|reply| Command::Delete { session, reply });
-        drop(lock);
-        result
+        let id = id.into();
+        self.shared.ask(|reply| Command::Delete { session, id, lock, reply })
+    }
+
+    /// Waits until everything can be found in the index, also what others have left to do.
+    pub fn catch_up(&self) -> Result<()> {
+        self.shared.ask(|reply| Command::CatchUp { reply })
     }
 
     /// Gives the room of deleted sessions back to the file system.
     pub fn shrink(&self) -> Result<()> {
         self.shared.ask(|reply| Command::Shrink { reply })
     }
-
-    // ----- reading
-
-    /// The sessions that fit, the latest first.
-    pub fn sessions(&self, filter: &Filter) -> Result<Vec<Summary>> {
-        let pattern = |part: &Option<String>| part.as_ref().map(|part| format!("%{}%", escaped(part)));
-        let project = filter.project.as_ref().map(|project| project.trim_end_matches('/').to_owned());
-        let below = project.as_ref().map(|project| format!("{}/%", escaped(project)));
-        let limit = filter.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1);
-        self.with_reader(|connection| {
-            let mut statement = connection.prepare_cached(&format!(
-                "{SUMMARY} WHERE (?1 IS NULL OR agent LIKE ?1 ESCAPE '\\')
-                 AND (?2 IS NULL OR project = ?2 OR project LIKE ?3 ESCAPE '\\')
-                 AND (?4 IS NULL OR title LIKE ?4 ESCAPE '\\')
-                 AND (?5 IS NULL OR changed >= ?5) AND (?6 IS NULL OR began < ?6)
-                 ORDER BY changed DESC, number DESC LIMIT ?7"
-            ))?;
-            let rows = statement.query_map(
-                params![
-                    pattern(&filter.agent),
-                    project,
-                    below,
-                    pattern(&filter.title),
-                    filter.since.map(|time| time.0),
-                    filter.until.map(|time| time.0),
-                    limit
-                ],
-                |row| summary(connection, row),
-            )?;
-            rows.collect()
-        })
-    }
-
-    /// One session, by its id, the beginning of its id, or an id on the wire; of several that have that, the
-    /// latest.
-    pub fn session(&self, id: &str) -> Result<Summary> {
-        let (number, _) = self.number(id)?;
-        self.with_reader(|connection| {
-            connection
-                .prepare_cached(&format!("{SUMMARY} WHERE number = ?1"))?
-                .query_row([number], |row| summary(connection, row))
-        })
-    }
-
-    /// The records of a session from a sequence number on.
-    pub fn read(&self, id: &str, from: u64) -> Result<Records<'_>> {
-        let (session, _) = self.number(id)?;
-        let end = self.with_reader(|connection| {
-            connection.query_row("SELECT length FROM sessions WHERE number = ?1", [session], |row| {
-                row.get::<_, i64>(0)
-            })
-        })?;
-        Ok(Records { store: self, session, next: from, end: end.unsigned_abs(), ready: VecDeque::new() })
-    }
-
-    /// The records of a session from a sequence number on, and those still to come.
-    pub fn follow(&self, id: &str, from: u64) -> Result<Tail<'_>> {
-        let (_, id) = self.number(id)?;
-        Ok(Tail { records: self.read(&id, from)?, id })
-    }
-
-    pub(crate) fn has(&self, session: i64) -> Result<bool> {
-        self.with_reader(|connection| {
-            connection.prepare_cached("SELECT 1 FROM sessions WHERE number = ?1")?.exists([session])
-        })
-    }
-
-    /// The row of a session and its full id.
-    pub(crate) fn number(&self, id: &str) -> Result<(i64, String)> {
-        let found = self.with_reader(|connection| {
-            let pair = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
-            let exact = connection
-                .prepare_cached("SELECT number, id FROM sessions WHERE id = ?1")?
-                .query_row([id], pair)
-                .optional()?;
-            if let Some(exact) = exact {
-                return Ok(vec![exact]);
-            }
-            let latest = connection
-                .prepare_cached(
-                    "SELECT number, id FROM sessions WHERE number IN (SELECT session FROM wire_ids WHERE id = ?1)
-                     ORDER BY changed DESC, number DESC LIMIT 1",
-                )?
-                .query_row([id], pair)
-                .optional()?;
-            if let Some(latest) = latest {
-                return Ok(vec![latest]);
-            }
-            let mut statement = connection.prepare_cached(
-                "SELECT number, id FROM sessions WHERE ?1 <> '' AND id LIKE ?2 ESCAPE '\\'
-                 ORDER BY number DESC LIMIT 20",
-            )?;
-            let beginning = format!("{}%", escaped(id));
-            statement.query_map(params![id, beginning], pair)?.collect::<rusqlite::Result<Vec<_>>>()
-        })?;
-        match found.len() {
-            0 => Err(StoreError::UnknownSession { session: id.to_owned() }),
-            1 => {
-                found.into_iter().next().ok_or_else(|| StoreError::UnknownSession { session: id.to_owned() })
-            }
-            _ => Err(StoreError::AmbiguousSession {
-                prefix: id.to_owned(),
-                candidates: found.into_iter().map(|(_, id)| id).collect(),
-            }),
-        }
-    }
-
-    /// What the store takes up on the disk.
-    pub fn sizes(&self) -> Result<Sizes> {
-        self.with_reader(|connection| {
-            let sum = |query: &str| {
-                connection.query_row(query, [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
-            };
-            Ok(Sizes {
-                wire: sum("SELECT coalesce(sum(bytes), 0) FROM sessions")?,
-                journal: sum("SELECT coalesce(sum(length(data)), 0) FROM blocks")?
-                    + sum("SELECT coalesce(sum(length(data) + 40), 0) FROM contents")?
-                    + sum("SELECT coalesce(sum(length(bytes) + 30), 0) FROM recent")?,
-                checkpoints: sum("SELECT coalesce(sum(length(data)), 0) FROM checkpoints")?
-                    + sum("SELECT coalesce(sum(length(data)), 0) FROM entries")?,
-                used: sum("SELECT (page_count - freelist_count) * page_size
-                     FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()")?,
-                file: sum("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")?,
-            })
-        })
-    }
 }
 
-/// Bytes on the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
-    /// What the records had on the wire.
-    pub wire: u64,
-    /// What the journal of them takes: compressed blocks, contents, and rows that wait for a block.
-    pub journal: u64,
-    /// What the checkpoints take.
-    pub checkpoints: u64,
-    /// What is in use of the file, with the index for searching.
-    pub used: u64,
-    /// The whole file, with the room that deleted sessions left.
-    pub file: u64,
-}
-
-const SUMMARY: &str = "SELECT number, id, agent, client, project, title, protocol, began, changed, length, bytes, closed FROM sessions";
-
-fn summary(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Summary> {
-    let number: i64 = row.get(0)?;
-    let mut ids = connection.prepare_cached("SELECT id FROM wire_ids WHERE session = ?1 ORDER BY place")?;
-    let wire_ids = ids.query_map([number], |row| row.get(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(Summary {
-        id: row.get(1)?,
-        wire_ids,
-        about: About { agent: row.get(2)?, client: row.get(3)?, project: row.get(4)?, title: row.get(5)? },
-        protocol: row.get(6)?,
-        began: Time(row.get(7)?),
-        changed: Time(row.get(8)?),
-        length: row.get::<_, i64>(9)?.unsigned_abs(),
-        bytes: row.get::<_, i64>(10)?.unsigned_abs(),
-        closed: row.get::<_, i64>(11)? == 1,
-    })
-}
-
-/// A part of a LIKE pattern that stands for itself.
-fn escaped(part: &str) -> String {
-    part.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")
-}
-
-/// Puts in order the sessions that were not closed and that nobody writes.
+/// Puts in order the sessions that were not closed, or not moved out of their journals, and that nobody writes.
 fn repair(shared: &Shared) -> Result<Vec<Repair>> {
-    let open: Vec<(i64, String)> = {
-        let connection = locked(&shared.reader);
-        let find = || {
-            let mut statement = connection.prepare("SELECT number, id FROM sessions WHERE closed = 0")?;
-            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()
-        };
-        find().map_err(|error| database(&shared.path, &error))?
-    };
+    let journals = shared.folder.journals().map_err(|error| StoreError::Open {
+        path: shared.path.clone(),
+        reason: format!("cannot read {}: {error}", shared.folder.path().display()),
+    })?;
+    let mut open: Vec<String> = shared.with_reader(|connection| {
+        let mut statement = connection.prepare("SELECT id FROM sessions WHERE closed = 0")?;
+        statement.query_map([], |row| row.get(0))?.collect()
+    })?;
+    let is_long =
+        |id: &str| journals.iter().any(|(journal, segments)| journal == id && segments.len() >= LONG_JOURNAL);
+    let unknown: Vec<_> =
+        journals.iter().map(|(id, _)| id).filter(|id| !open.contains(id)).cloned().collect();
+    open.extend(unknown);
     let mut repairs = Vec::new();
-    for (session, id) in open {
-        let Ok(lock) = SessionLock::take(&shared.path, &id) else { continue };
+    for session in open {
+        let Ok(lock) = SessionLock::take(&shared.path, &session) else { continue };
+        let before = shared.closed(&session)?;
         // It may have been closed between our look and our lock.
-        let still_open = locked(&shared.reader)
-            .query_row("SELECT closed = 0 FROM sessions WHERE number = ?1", [session], |row| row.get(0))
-            .optional()
-            .map_err(|error| database(&shared.path, &error))?;
-        if still_open == Some(true) {
-            let (records, problem) = match shared.ask(|reply| Command::Recover { session, reply }) {
-                Ok(records) => (records, None),
-                Err(error) => (0, Some(error.to_string())),
-            };
-            repairs.push(Repair { session: id, records, problem });
+        if before.is_some_and(|closed| closed != 0) && shared.has_no_journal(&session) {
+            continue;
         }
-        drop(lock);
+        let id: Arc<str> = session.as_str().into();
+        if is_long(&session) {
+            shared.push(Command::Recover { id, lock, reply: None });
+            continue;
+        }
+        let (records, problem) = match shared.ask(|reply| Command::Recover { id, lock, reply: Some(reply) }) {
+            Ok(records) => (records, None),
+            Err(error) => (0, Some(error.to_string())),
+        };
+        // One that ended well, and was only not moved, is nothing to tell of.
+        if problem.is_some() || shared.closed(&session)? == Some(2) && before.is_none_or(|closed| closed == 0)
+        {
+            repairs.push(Repair { session, records, problem });
+        }
+    }
+    let deleted: Vec<(i64, String)> = shared.with_reader(|connection| {
+        let mut statement = connection.prepare("SELECT number, id FROM sessions WHERE closed = 3")?;
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    })?;
+    for (session, id) in deleted {
+        if let Ok(lock) = SessionLock::take(&shared.path, &id) {
+            let (reply, _) = sync_channel(1);
+            shared.push(Command::Delete { session, id: id.into(), lock, reply });
+        }
     }
     Ok(repairs)
 }

@@ -16,9 +16,12 @@ use switchboard_protocol::{Field, Wire, WireFormat, v2};
 use switchboard_session::{Conversation, Entry, EntryKind, Moment, Session, Side};
 
 use crate::block::{compress, decompress};
+use crate::catalog::length;
 use crate::error::Result;
+use crate::live::failure;
 use crate::read::{self, Batch};
 use crate::record::{Channel, Record};
+use crate::segment::Cursor;
 use crate::store::Store;
 
 /// The fewest bytes of messages between two checkpoints.
@@ -74,10 +77,11 @@ struct Folded {
 impl Store {
     /// The state after the first `at` records, or after all of them, in full.
     pub fn state(&self, id: &str, at: Option<u64>) -> Result<State> {
-        let (session, _) = self.number(id)?;
+        let (session, id) = self.number(id)?;
         self.with_reader(|connection| {
-            let at = at.unwrap_or(u64::MAX).min(length(connection, session)?);
-            let (tail, gaps) = tail(connection, session, 0, at)?;
+            let at = at.unwrap_or(u64::MAX).min(length(connection, self.folder(), session, &id)?);
+            let mut journal = Cursor::new(self.folder(), &id, 0);
+            let (tail, gaps) = tail(connection, session, Some(&mut journal), 0, at)?;
             let folded = fold(connection, session, None, &tail, gaps, &[])?;
             Ok(state(folded, at, usize::MAX))
         })
@@ -88,10 +92,11 @@ impl Store {
     ///
     /// Questions that were settled long ago are not in it, and of notices and unknown updates only the last ones.
     pub fn window(&self, id: &str, at: Option<u64>, entries: usize) -> Result<State> {
-        let (session, _) = self.number(id)?;
+        let (session, id) = self.number(id)?;
         self.with_reader(|connection| {
-            let at = at.unwrap_or(u64::MAX).min(length(connection, session)?);
-            let folded = fold_from_checkpoint(connection, session, at, entries)?;
+            let at = at.unwrap_or(u64::MAX).min(length(connection, self.folder(), session, &id)?);
+            let mut journal = Cursor::new(self.folder(), &id, 0);
+            let folded = fold_from_checkpoint(connection, session, Some(&mut journal), at, entries)?;
             Ok(state(folded, at, entries))
         })
     }
@@ -107,21 +112,24 @@ fn state(folded: Folded, at: u64, entries: usize) -> State {
     State { conversation: folded.conversation, at, gaps: folded.gaps, refused: folded.refused, hidden }
 }
 
-fn length(connection: &Connection, session: i64) -> rusqlite::Result<u64> {
-    connection
-        .prepare_cached("SELECT length FROM sessions WHERE number = ?1")?
-        .query_row([session], |row| row.get::<_, i64>(0))
-        .map(i64::unsigned_abs)
-}
-
 type Gaps = Vec<(u64, u64, String)>;
 
-/// The messages in a range.
-fn tail(connection: &Connection, session: i64, from: u64, to: u64) -> rusqlite::Result<(Vec<Record>, Gaps)> {
+/// The messages in a range, in the store and, if it is given, in the journal.
+fn tail(
+    connection: &Connection,
+    session: i64,
+    mut journal: Option<&mut Cursor>,
+    from: u64,
+    to: u64,
+) -> rusqlite::Result<(Vec<Record>, Gaps)> {
     let (mut records, mut gaps) = (Vec::new(), Vec::new());
     let mut at = from;
     while at < to {
-        match read::batch(connection, session, at, to)? {
+        let batch = match &mut journal {
+            Some(journal) => read::batch(connection, session, journal, at, to)?,
+            None => read::stored(connection, session, at, to)?,
+        };
+        match batch {
             Batch::Records(batch) => {
                 at = batch.last().map_or(to, |record| record.sequence + 1);
                 records.extend(batch.into_iter().filter(|record| record.channel.is_message()));
@@ -139,17 +147,18 @@ fn tail(connection: &Connection, session: i64, from: u64, to: u64) -> rusqlite::
 fn fold_from_checkpoint(
     connection: &Connection,
     session: i64,
+    mut journal: Option<&mut Cursor>,
     at: u64,
     entries: usize,
 ) -> rusqlite::Result<Folded> {
     let Some((sequence, checkpoint)) = last_checkpoint(connection, session, at)? else {
-        let (records, gaps) = tail(connection, session, 0, at)?;
+        let (records, gaps) = tail(connection, session, journal, 0, at)?;
         return fold(connection, session, None, &records, gaps, &[]);
     };
-    let (records, gaps) = tail(connection, session, sequence, at)?;
+    let (records, gaps) = tail(connection, session, journal.as_deref_mut(), sequence, at)?;
     // History that is replayed takes the place of what was there.
     if records.iter().any(|record| memmem::find(&record.bytes, b"\"session/resume\"").is_some()) {
-        let (records, gaps) = tail(connection, session, 0, at)?;
+        let (records, gaps) = tail(connection, session, journal.as_deref_mut(), 0, at)?;
         return fold(connection, session, None, &records, gaps, &[]);
     }
     // A fold without what was there before shows which of it the new messages touch.
@@ -267,7 +276,7 @@ fn fold(
         }
         let mut subjects = Vec::new();
         for &number in &checkpoint.open {
-            let (open, _) = tail(connection, session, number, number + 1)?;
+            let (open, _) = tail(connection, session, None, number, number + 1)?;
             for record in &open {
                 read_into(&mut conversation, record);
                 requests.see(record);
@@ -361,15 +370,16 @@ impl Requests {
     }
 }
 
-/// Makes a checkpoint after the first `at` records, if enough has come since the last one.
+/// Makes a checkpoint after the first `at` records, which have so many bytes, if enough has come since the last one.
 pub(crate) fn checkpoint_if_due(
     transaction: &Transaction<'_>,
     session: i64,
     at: u64,
+    bytes: u64,
 ) -> rusqlite::Result<()> {
-    let (protocol, bytes): (u16, i64) = transaction
-        .prepare_cached("SELECT protocol, bytes FROM sessions WHERE number = ?1")?
-        .query_row([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let protocol: u16 = transaction
+        .prepare_cached("SELECT protocol FROM sessions WHERE number = ?1")?
+        .query_row([session], |row| row.get(0))?;
     // Only version 2 can be folded here.
     if protocol == 1 {
         return Ok(());
@@ -379,10 +389,10 @@ pub(crate) fn checkpoint_if_due(
         .query_row([session], |row| row.get(0))
         .optional()?;
     // `size` holds the number of bytes on the wire from which on the next one is due.
-    if bytes.unsigned_abs() < last.map_or(INTERVAL, i64::unsigned_abs) {
+    if bytes < last.map_or(INTERVAL, i64::unsigned_abs) {
         return Ok(());
     }
-    let folded = fold_from_checkpoint(transaction, session, at, 0)?;
+    let folded = fold_from_checkpoint(transaction, session, None, at, 0)?;
     if !folded.gaps.is_empty() || folded.conversation.sessions().any(|(_, folded)| folded.is_replaying()) {
         return Ok(());
     }
@@ -406,17 +416,13 @@ pub(crate) fn checkpoint_if_due(
     }
     let plain = serde_json::to_vec(&checkpoint).map_err(|error| failure(error.into()))?;
     let data = compress(&plain).map_err(|error| failure(error.into()))?;
-    let due = bytes.unsigned_abs() + INTERVAL.max(size + plain.len() as u64);
+    let due = bytes + INTERVAL.max(size + plain.len() as u64);
     transaction
         .prepare_cached(
             "INSERT OR REPLACE INTO checkpoints (session, sequence, size, data) VALUES (?1, ?2, ?3, ?4)",
         )?
         .execute(params![session, at as i64, due as i64, data])?;
     Ok(())
-}
-
-fn failure(error: Box<dyn std::error::Error + Send + Sync>) -> rusqlite::Error {
-    rusqlite::Error::ToSqlConversionFailure(error)
 }
 
 /// Saves an entry. Gives its size.

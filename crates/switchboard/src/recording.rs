@@ -151,8 +151,8 @@ impl Recording {
 
     /// Waits until everything is in the store, for who wants to read it there.
     pub(crate) fn sync(&self) {
-        self.with_sink(|sink| match &sink.target {
-            Target::Store(recorder) => recorder.sync().map_err(|error| error.to_string()),
+        self.with_sink(|sink| match &mut sink.target {
+            Target::Store(recorder) => recorder.write().map_err(|error| error.to_string()),
             Target::File { .. } | Target::Failed => Ok(()),
         });
     }

@@ -1,8 +1,8 @@
 //! Which file the store is, and how it is opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use switchboard_store::{Filter, Settings, Store, StoreError, Time};
+use switchboard_store::{Exposed, Filter, Settings, Store, StoreError, Time};
 
 use crate::configuration;
 use crate::outcome::CommandError;
@@ -102,7 +102,21 @@ pub(crate) fn open(place: PathBuf) -> Result<Store, CommandError> {
 }
 
 fn open_within(place: PathBuf, limits: &Limits) -> Result<Store, CommandError> {
-    let store = Store::open_with(place, &Settings { max_bytes: limits.max_bytes }).map_err(store_error)?;
+    // Only a folder of our own name is ours: the store may be in one that others use, too.
+    let owns_folder = place.parent().and_then(Path::file_name).is_some_and(|name| name == "switchboard");
+    let settings = Settings { max_bytes: limits.max_bytes, owns_folder };
+    let store = Store::open_with(place, &settings).map_err(store_error)?;
+    for Exposed { path, mode, problem } in store.exposed() {
+        let path = path.display();
+        match problem {
+            None => eprintln!(
+                "switchboard: others could read {path} (its permissions were {mode:03o}); now only you can"
+            ),
+            Some(problem) => eprintln!(
+                "switchboard: others can read {path} (its permissions are {mode:03o}), and that cannot be changed: {problem}"
+            ),
+        }
+    }
     for repair in store.repairs() {
         match &repair.problem {
             None => eprintln!(

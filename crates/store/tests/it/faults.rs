@@ -14,7 +14,7 @@ use crate::support::{chunk, records, scratch};
 fn a_full_disk_is_reported_and_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.sqlite3");
-    let settings = Settings { max_bytes: Some(400_000) };
+    let settings = Settings { max_bytes: Some(400_000), ..Settings::default() };
     let store = Store::open_with(&path, &settings).unwrap();
     let mut recorder = store.begin(&About::default()).unwrap();
     let id = recorder.id().to_owned();
@@ -29,7 +29,7 @@ fn a_full_disk_is_reported_and_loses_nothing_acknowledged() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, StoreError::Full { .. }), "{error}");
+    assert!(error.to_string().contains("no room in the store"), "{error}");
     assert!(acknowledged > 10);
     let refused = recorder.append(chunk("m", "x")).unwrap_err();
     assert!(
@@ -106,7 +106,7 @@ fn a_store_in_a_folder_that_cannot_be_written_is_read() {
         let text = if number == 7 { "needle".to_owned() } else { format!("{number}") };
         let _ = recorder.append(chunk(&format!("m{number}"), &text)).unwrap();
     }
-    recorder.close().unwrap();
+    recorder.complete().unwrap();
     drop((store, named));
     let set = |mode| std::fs::set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
     for entry in std::fs::read_dir(folder.path()).unwrap() {
@@ -157,24 +157,35 @@ fn damaged_and_missing_records_are_gaps() {
     for number in 0..3000 {
         let _ = recorder.append(chunk("m", &format!("{} {number}", blake(number)))).unwrap();
     }
-    recorder.sync().unwrap();
+    recorder.complete().unwrap();
+    let mut recorder = scratch.store.resume(&id).unwrap();
+    for number in 3000..3010 {
+        let _ = recorder.append(chunk("m", &format!("{} {number}", blake(number)))).unwrap();
+    }
     let database = rusqlite::Connection::open(&path).unwrap();
-    let first: i64 = database
-        .query_row("SELECT first FROM blocks ORDER BY first LIMIT 1 OFFSET 1", [], |row| row.get(0))
-        .unwrap();
-    let count: i64 =
-        database.query_row("SELECT count FROM blocks WHERE first = ?1", [first], |row| row.get(0)).unwrap();
-    let rows: i64 = database.query_row("SELECT count(*) FROM recent", [], |row| row.get(0)).unwrap();
-    assert!(rows > 10, "{rows}");
-    // One block is changed in a few bytes, one row in its bytes, one row is gone.
+    let places: Vec<(i64, i64)> = database
+        .prepare("SELECT first, count FROM blocks ORDER BY first")
+        .unwrap()
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    // One block is changed in a few bytes, and the last one is gone.
+    let ((first, count), (last, rest)) = (places[1], *places.last().unwrap());
     database
         .execute("UPDATE blocks SET data = CAST(substr(data, 1, 50) || x'0000' || substr(data, 53) AS BLOB) WHERE first = ?1", [first])
         .unwrap();
-    database.execute("UPDATE recent SET bytes = CAST('{}' AS BLOB) WHERE sequence = 2995", []).unwrap();
-    database.execute("DELETE FROM recent WHERE sequence = 2997", []).unwrap();
+    database.execute("DELETE FROM blocks WHERE first = ?1", [last]).unwrap();
+    // The journal is damaged in its fifth message, and what is behind that cannot be told from noise.
+    let journal = folder_of_journals(&path).join(format!("{id}.3000"));
+    let mut bytes = std::fs::read(&journal).unwrap();
+    let fifth = chunk("m", &format!("{} {}", blake(3004), 3004)).bytes;
+    let place = bytes.windows(fifth.len()).position(|window| window == fifth).unwrap();
+    bytes[place + 70] ^= 1;
+    std::fs::write(&journal, &bytes).unwrap();
     let mut expected = 0;
     let mut gaps = Vec::new();
-    for item in scratch.store.read(&id, 0).unwrap() {
+    for item in scratch.other_reader().read(&id, 0).unwrap() {
         match item.unwrap() {
             Item::Record(record) => {
                 assert_eq!(record.sequence, expected);
@@ -187,14 +198,15 @@ fn damaged_and_missing_records_are_gaps() {
             }
         }
     }
-    assert_eq!(expected, 3000);
-    assert_eq!(gaps, [(first, first + count), (2995, 2996), (2997, 2998)]);
-    // A session that is cut off at its end.
-    database.execute("DELETE FROM recent WHERE sequence >= 2990", []).unwrap();
-    let last = scratch.store.read(&id, 2980).unwrap().last().unwrap().unwrap();
-    assert!(matches!(last, Item::Gap { from: 2990, to: 3000, .. }), "{last:?}");
-    let state = scratch.store.state(&id, None).unwrap();
-    assert_eq!(state.gaps.len(), 2);
+    assert_eq!(expected, 3004);
+    assert_eq!(gaps, [(first, first + count), (last, last + rest)]);
+    assert_eq!(scratch.other_reader().state(&id, None).unwrap().gaps.len(), 2);
+}
+
+fn folder_of_journals(store: &std::path::Path) -> std::path::PathBuf {
+    let mut folder = store.as_os_str().to_owned();
+    folder.push("-writers");
+    folder.into()
 }
 
 #[test]
@@ -206,7 +218,7 @@ fn a_corrupted_page_is_an_error_or_a_gap_and_never_other_bytes() {
     for number in 0..4000 {
         let _ = recorder.append(chunk("m", &format!("{} {number}", blake(number)))).unwrap();
     }
-    recorder.close().unwrap();
+    recorder.complete().unwrap();
     let expected = records(&scratch.store, &id);
     scratch.store.shrink().unwrap();
     let crate::support::Scratch { folder, store } = scratch;

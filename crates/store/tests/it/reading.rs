@@ -37,7 +37,7 @@ fn a_tail_sees_what_this_and_other_stores_append() {
         }
         recorder.sync().unwrap();
     });
-    recorder.close().unwrap();
+    recorder.complete().unwrap();
     let mut tail = same.follow(&id, 2000).unwrap();
     same.delete(&id).unwrap();
     assert!(matches!(tail.next(SOON), Err(StoreError::UnknownSession { .. })));

@@ -24,7 +24,7 @@ fn recordings_come_back_smaller_and_whole() {
             expected.push(record.clone());
             let _ = recorder.append(record).unwrap();
         }
-        recorder.close().unwrap();
+        recorder.complete().unwrap();
         let found = records(&scratch.store, &id);
         assert_eq!(found.len(), expected.len());
         for (found, expected) in found.iter().zip(&expected) {

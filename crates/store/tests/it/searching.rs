@@ -58,7 +58,7 @@ fn texts_are_found_while_they_are_written_and_afterwards() {
         }
     };
     check();
-    recorder.close().unwrap();
+    recorder.complete().unwrap();
     check();
     scratch.store.delete(&id).unwrap();
     assert_eq!(scratch.store.search(&search("main")).unwrap(), []);
@@ -97,7 +97,7 @@ fn the_other_side_of_a_translation_is_kept_but_neither_folded_nor_found_nor_coun
         assert_eq!(records(&scratch.store, &id).len(), 4);
         if !closed {
             recorder = {
-                recorder.close().unwrap();
+                recorder.complete().unwrap();
                 scratch.store.resume(&id).unwrap()
             };
         }

@@ -25,6 +25,13 @@ impl Scratch {
     }
 }
 
+impl Scratch {
+    /// A handle that only reads.
+    pub(crate) fn other_reader(&self) -> Store {
+        Store::open_read_only(self.folder.path().join("store.sqlite3")).unwrap()
+    }
+}
+
 pub(crate) fn update(text: &str) -> Record {
     Record::new(Channel::ToClient, text)
 }

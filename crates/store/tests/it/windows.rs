@@ -64,7 +64,7 @@ fn the_end_of_a_session_is_the_same_with_and_without_checkpoints() {
                 .unwrap();
         }
     }
-    recorder.close().unwrap();
+    recorder.complete().unwrap();
     assert!(scratch.store.sizes().unwrap().checkpoints > 0);
     let length = scratch.store.session(&id).unwrap().length;
     for at in (0..=length).step_by(977).skip(1).chain([length]) {

@@ -31,7 +31,7 @@ fn records_come_back_as_they_were() {
     }
     recorder.sync().unwrap();
     assert_eq!(records(&scratch.store, &id), expected);
-    recorder.close().unwrap();
+    recorder.complete().unwrap();
     assert_eq!(records(&scratch.store, &id), expected);
     let from: Vec<_> = scratch.store.read(&id, 2990).unwrap().map(|item| item.unwrap()).collect();
     assert_eq!(from, expected[2990..].iter().cloned().map(Item::Record).collect::<Vec<_>>());
@@ -46,7 +46,7 @@ fn a_session_can_be_continued() {
     let mut recorder = scratch.begin();
     let id = recorder.id().to_owned();
     let _ = recorder.append(chunk("m", "one")).unwrap();
-    recorder.close().unwrap();
+    recorder.complete().unwrap();
     let mut recorder = scratch.store.resume(&id).unwrap();
     assert_eq!(recorder.append(chunk("m", "two")).unwrap().wait().unwrap(), 1);
     drop(recorder);
@@ -64,7 +64,7 @@ fn a_second_writer_of_a_session_is_refused() {
         assert!(matches!(store.resume(&id), Err(StoreError::SessionInUse { session }) if session == id));
         assert!(matches!(store.delete(&id), Err(StoreError::SessionInUse { .. })));
     }
-    recorder.close().unwrap();
+    recorder.complete().unwrap();
     other.resume(&id).unwrap();
 }
 
@@ -84,7 +84,7 @@ fn several_stores_write_into_one_file_at_once() {
                         }
                     }
                     let id = recorder.id().to_owned();
-                    recorder.close().unwrap();
+                    recorder.complete().unwrap();
                     id
                 })
             })
@@ -115,7 +115,7 @@ fn a_clock_that_jumps_back_changes_no_order() {
         assert_eq!(found, times);
         drop(scratch.store.resume(&id));
     }
-    recorder.close().unwrap();
+    recorder.complete().unwrap();
     let found: Vec<_> = records(&scratch.store, &id).iter().map(|record| record.time.0).collect();
     assert_eq!(found, times);
 }
@@ -157,7 +157,7 @@ fn what_a_session_is_about_is_read_from_its_messages() {
     let _ = recorder
         .append(update(r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"wire-1","update":{"title":"Better","sessionUpdate":"session_info_update"}}}"#))
         .unwrap();
-    recorder.close().unwrap();
+    recorder.complete().unwrap();
     let list = |filter: Filter| scratch.store.sessions(&filter).unwrap().len();
     assert_eq!(scratch.store.session("wire-1").unwrap().about.title.as_deref(), Some("Better"));
     assert_eq!(
@@ -181,7 +181,7 @@ fn a_deleted_session_leaves_nothing_behind() {
             let _ = recorder.append(chunk("m", &text)).unwrap();
         }
         ids.push(recorder.id().to_owned());
-        recorder.close().unwrap();
+        recorder.complete().unwrap();
     }
     scratch.store.delete(&ids[0]).unwrap();
     assert_eq!(records(&scratch.store, &ids[1]).len(), 2);

@@ -134,7 +134,7 @@ pub(super) fn import(store: &Store, arguments: &ImportArguments) -> Result<Outco
         return Err(CommandError::failed(format!("{} has no recorded messages", arguments.input.name())));
     };
     let (id, length) = (recorder.id().to_owned(), recorder.length());
-    recorder.close().map_err(store_error)?;
+    recorder.complete().map_err(store_error)?;
     if length == 0 {
         store.delete(&id).map_err(store_error)?;
         return Err(CommandError::failed(format!("{} has no recorded messages", arguments.input.name())));

@@ -1,0 +1,381 @@
+//! A session on its way from its journal into the store.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use crate::block;
+use crate::contents;
+use crate::error::{StoreError, database};
+use crate::lock::SessionLock;
+use crate::observe::{Observed, Observer};
+use crate::progress::Progress;
+use crate::record::{About, Record, Time};
+use crate::segment::{Cursor, Folder, Found};
+use crate::writer::{Reply, insert_session, transact};
+
+/// A block is made of so many records or bytes, whichever comes first.
+const BLOCK_RECORDS: usize = 1024;
+const BLOCK_BYTES: usize = 256 * 1024;
+/// How much is moved in one transaction.
+const TRANSFER: usize = 1024 * 1024;
+
+pub(crate) struct Live {
+    id: Arc<str>,
+    folder: Folder,
+    /// Its row, once it is known.
+    number: Option<i64>,
+    about: About,
+    began: Time,
+    /// How many records are in blocks.
+    moved: u64,
+    /// How many of them this has moved.
+    moved_here: u64,
+    cursor: Cursor,
+    /// Records that were read, and wait for a block.
+    pending: Vec<Record>,
+    pending_bytes: usize,
+    observer: Observer,
+    /// What came to light, and is not written down yet.
+    observed: Observed,
+    pub(crate) progress: Option<Arc<Progress>>,
+    closing: Option<Closing>,
+}
+
+struct Closing {
+    // It goes with the rest, which is after the session has been closed.
+    _lock: SessionLock,
+    deadline: Option<Instant>,
+    end: Ending,
+}
+
+enum Ending {
+    Closed(Reply<()>),
+    Recovered(Option<Reply<u64>>),
+}
+
+/// What moving has come to.
+pub(crate) enum Outcome {
+    /// Something was moved, and there may be more.
+    Moved,
+    /// There is nothing to do.
+    Rest,
+    /// Others have the database.
+    Busy,
+    /// Its time is over.
+    Overdue,
+    /// All of the session with this row is in the store.
+    Closed(i64),
+    /// It goes no further.
+    Failed(StoreError),
+}
+
+impl Live {
+    pub(crate) fn new(
+        folder: &Folder,
+        id: &Arc<str>,
+        about: About,
+        began: Time,
+        progress: Option<Arc<Progress>>,
+    ) -> Self {
+        Live {
+            id: Arc::clone(id),
+            folder: folder.clone(),
+            number: None,
+            about,
+            began,
+            moved: 0,
+            moved_here: 0,
+            cursor: Cursor::new(folder, id, 0),
+            pending: Vec::new(),
+            pending_bytes: 0,
+            observer: Observer::default(),
+            observed: Observed::default(),
+            progress,
+            closing: None,
+        }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn close(&mut self, lock: SessionLock, deadline: Option<Instant>, reply: Reply<()>) {
+        self.closing = Some(Closing { _lock: lock, deadline, end: Ending::Closed(reply) });
+    }
+
+    pub(crate) fn recover(&mut self, lock: SessionLock, reply: Option<Reply<u64>>) {
+        self.closing = Some(Closing { _lock: lock, deadline: None, end: Ending::Recovered(reply) });
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    pub(crate) fn is_overdue(&self) -> bool {
+        let deadline = self.closing.as_ref().and_then(|closing| closing.deadline);
+        deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Gives it a time by which it must be done.
+    pub(crate) fn hurry(&mut self, deadline: Instant) {
+        if let Some(closing) = &mut self.closing {
+            closing.deadline = Some(closing.deadline.map_or(deadline, |known| known.min(deadline)));
+        }
+    }
+
+    /// It is done.
+    pub(crate) fn done(self) {
+        match self.closing.map(|closing| closing.end) {
+            Some(Ending::Closed(reply)) => drop(reply.send(Ok(()))),
+            Some(Ending::Recovered(Some(reply))) => drop(reply.send(Ok(self.moved_here))),
+            Some(Ending::Recovered(None)) | None => {}
+        }
+    }
+
+    /// The rest of it stays in its journal, where the next program finds it.
+    pub(crate) fn leave(self) {
+        self.done();
+    }
+
+    pub(crate) fn fail(self, error: &StoreError) {
+        if let Some(progress) = &self.progress {
+            progress.fail(error.clone());
+        }
+        match self.closing.map(|closing| closing.end) {
+            Some(Ending::Closed(reply)) => drop(reply.send(Err(error.clone()))),
+            Some(Ending::Recovered(Some(reply))) => drop(reply.send(Err(error.clone()))),
+            Some(Ending::Recovered(None)) | None => {}
+        }
+    }
+
+    /// Finds the row of the session, or makes it.
+    pub(crate) fn find_or_begin(&mut self, connection: &mut Connection) -> rusqlite::Result<()> {
+        if self.number.is_some() {
+            return Ok(());
+        }
+        let found = connection
+            .prepare_cached("SELECT number, length FROM sessions WHERE id = ?1")?
+            .query_row([&*self.id], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))
+            .optional()?;
+        let (number, length) = match found {
+            Some(found) => found,
+            None => {
+                let (about, began) = self.what_is_known();
+                let number =
+                    transact(connection, |transaction| insert_session(transaction, &self.id, &about, began))?;
+                (number, 0)
+            }
+        };
+        self.number = Some(number);
+        if length > 0 {
+            self.moved = length;
+            self.cursor = Cursor::new(&self.folder, &self.id, length);
+        }
+        Ok(())
+    }
+
+    /// Who takes part and since when: as the recorder said, or the journal that it left.
+    fn what_is_known(&mut self) -> (About, Time) {
+        if self.progress.is_none() {
+            let first = self.folder.segments(&self.id).ok().and_then(|segments| segments.first().copied());
+            let mut cursor = Cursor::new(&self.folder, &self.id, first.unwrap_or(0));
+            if cursor.read(1).is_ok()
+                && let Some(head) = cursor.head
+            {
+                return (head.about(), Time(head.began));
+            }
+        }
+        (self.about.clone(), self.began)
+    }
+
+    /// Puts everything in order so that a recorder can go on. Gives the length and the bytes.
+    pub(crate) fn resume(&mut self, connection: &mut Connection) -> rusqlite::Result<(u64, u64)> {
+        self.find_or_begin(connection)?;
+        while self.transfer(connection, true)? {}
+        let Some(number) = self.number else { return Err(rusqlite::Error::QueryReturnedNoRows) };
+        let bytes = transact(connection, |transaction| {
+            transaction.execute("UPDATE sessions SET closed = 0 WHERE number = ?1", [number])?;
+            transaction.query_row("SELECT bytes FROM sessions WHERE number = ?1", [number], |row| {
+                row.get::<_, i64>(0)
+            })
+        })?;
+        // Should one stay, then its records are passed over.
+        drop(self.folder.remove(&self.id, None));
+        self.cursor = Cursor::new(&self.folder, &self.id, self.moved);
+        Ok((self.moved, bytes.unsigned_abs()))
+    }
+
+    /// Moves a part of what the journal has.
+    pub(crate) fn advance(&mut self, connection: &mut Connection, path: &Path) -> Outcome {
+        if self.is_overdue() {
+            return Outcome::Overdue;
+        }
+        let work = |live: &mut Self, connection: &mut Connection| {
+            live.find_or_begin(connection)?;
+            let is_closing = live.closing.is_some();
+            if live.transfer(connection, is_closing)? {
+                return Ok(Outcome::Moved);
+            }
+            let (Some(number), Some(closing)) = (live.number, &live.closing) else {
+                return Ok(Outcome::Rest);
+            };
+            // One that said goodbye, and could not be moved then, was not cut off.
+            let closed = match closing.end {
+                Ending::Closed(_) => 1,
+                Ending::Recovered(_) if live.cursor.closed => 1,
+                Ending::Recovered(_) => 2,
+            };
+            transact(connection, |transaction| {
+                transaction.execute(
+                    "UPDATE sessions SET closed = ?2 WHERE number = ?1 AND closed = 0",
+                    [number, closed],
+                )
+            })?;
+            Ok(Outcome::Closed(number))
+        };
+        match work(self, connection).map_err(|error| database(path, &error)) {
+            Ok(outcome) => outcome,
+            Err(StoreError::Busy { .. }) => Outcome::Busy,
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    /// Reads the journal on, and moves what is enough for a block; with `all`, everything. Says whether it did
+    /// anything.
+    fn transfer(&mut self, connection: &mut Connection, all: bool) -> rusqlite::Result<bool> {
+        let mut gap = None;
+        while self.pending_bytes < TRANSFER && self.pending.len() < 4 * BLOCK_RECORDS {
+            match self.cursor.read(BLOCK_BYTES).map_err(|error| failure(error.into()))? {
+                Found::Records(records) => {
+                    for record in &records {
+                        self.observer.observe(record, &mut self.observed);
+                        self.pending_bytes += record.bytes.len();
+                    }
+                    self.pending.extend(records);
+                }
+                Found::End => break,
+                Found::Missing { to } => {
+                    gap = Some(to);
+                    break;
+                }
+            }
+        }
+        let mut cuts = block_ends(&self.pending);
+        let packed = cuts.last().copied().unwrap_or(0);
+        if (all || gap.is_some()) && packed < self.pending.len() {
+            cuts.push(self.pending.len());
+        }
+        let has_news = self.observed != Observed::default();
+        if cuts.is_empty() && !has_news && gap.is_none() {
+            return Ok(false);
+        }
+        let Some(number) = self.number else { return Ok(false) };
+        let (moved, pending, observed) = (self.moved, &self.pending, &self.observed);
+        let end = transact(connection, |transaction| {
+            if length(transaction, number)? != Some(moved) {
+                return Ok(None);
+            }
+            let mut start = 0;
+            for end in &cuts {
+                pack(transaction, number, &pending[start..*end])?;
+                start = *end;
+            }
+            let records = &pending[..start];
+            let bytes: usize = records.iter().map(|record| record.bytes.len()).sum();
+            let latest = records.iter().map(|record| record.time.0).max().unwrap_or(i64::MIN);
+            let end = gap.unwrap_or(moved + start as u64);
+            transaction
+                .prepare_cached(
+                    "UPDATE sessions SET length = ?2, bytes = bytes + ?3, changed = max(changed, ?4)
+                     WHERE number = ?1",
+                )?
+                .execute(params![number, end as i64, bytes as i64, latest])?;
+            if has_news {
+                note(transaction, number, observed)?;
+            }
+            Ok(Some((end, start, bytes)))
+        })?;
+        let Some((end, taken, bytes)) = end else {
+            // Somebody else writes this session, or has deleted it.
+            return Err(failure("somebody else has written or deleted this session".into()));
+        };
+        self.moved = end;
+        self.moved_here += taken as u64;
+        self.pending.drain(..taken);
+        self.pending_bytes -= bytes;
+        self.observed = Observed::default();
+        if let Some(to) = gap {
+            self.cursor.skip_to(to);
+        }
+        // What is left over is only looked at once more.
+        drop(self.folder.remove(&self.id, Some(self.moved)));
+        Ok(taken > 0 || gap.is_some())
+    }
+}
+
+pub(crate) fn failure(error: Box<dyn std::error::Error + Send + Sync>) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(error)
+}
+
+fn length(connection: &Connection, session: i64) -> rusqlite::Result<Option<u64>> {
+    connection
+        .prepare_cached("SELECT length FROM sessions WHERE number = ?1")?
+        .query_row([session], |row| row.get::<_, i64>(0))
+        .map(i64::unsigned_abs)
+        .optional()
+}
+
+/// Where full blocks end among the records; what is behind the last end is not enough for one.
+fn block_ends(records: &[Record]) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (index, record) in records.iter().enumerate() {
+        bytes += record.bytes.len();
+        if index + 1 - start >= BLOCK_RECORDS || bytes >= BLOCK_BYTES {
+            ends.push(index + 1);
+            start = index + 1;
+            bytes = 0;
+        }
+    }
+    ends
+}
+
+/// Writes a block.
+pub(crate) fn pack(transaction: &Transaction<'_>, session: i64, records: &[Record]) -> rusqlite::Result<()> {
+    let Some(first) = records.first() else { return Ok(()) };
+    let pieces = records
+        .iter()
+        .map(|record| contents::cut(transaction, session, &record.bytes))
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let data = block::pack(records, &pieces).map_err(|error| failure(error.into()))?;
+    transaction
+        .prepare_cached("INSERT INTO blocks (session, first, count, data) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![session, first.sequence as i64, records.len() as i64, data])?;
+    Ok(())
+}
+
+/// Writes down what came to light about a session. What the recorder was told at the beginning stays.
+fn note(transaction: &Transaction<'_>, session: i64, observed: &Observed) -> rusqlite::Result<()> {
+    let Observed { about, titled, protocol, wire_ids } = observed;
+    transaction
+        .prepare_cached(
+            "UPDATE sessions SET agent = coalesce(agent, ?2), client = coalesce(client, ?3),
+                 project = coalesce(project, ?4),
+                 title = CASE WHEN ?6 THEN ?5 ELSE coalesce(title, ?5) END, titled = titled OR ?6,
+                 protocol = coalesce(?7, protocol)
+             WHERE number = ?1",
+        )?
+        .execute(params![session, about.agent, about.client, about.project, about.title, titled, protocol])?;
+    for id in wire_ids {
+        transaction
+            .prepare_cached(
+                "INSERT OR IGNORE INTO wire_ids (session, place, id)
+                 VALUES (?1, (SELECT count(*) FROM wire_ids WHERE session = ?1), ?2)",
+            )?
+            .execute(params![session, id])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Recordings hold everything that was said, so their files are for nobody but their owner.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+/// A file or folder of the store that others could read when it was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exposed {
+    /// What it is.
+    pub path: PathBuf,
+    /// The permissions that it had.
+    pub mode: u32,
+    /// Why it still is, where it could not be closed to others.
+    pub problem: Option<String>,
+}
+
+/// Options that make files which only their owner can read.
+pub(crate) fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Makes a folder and those above it, as far as they are missing, for their owner alone.
+pub(crate) fn create_folder(path: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Takes away what others may do with a file or folder. Tells when there was anything.
+#[cfg(unix)]
+pub(crate) fn tighten(path: &Path) -> Option<Exposed> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = path.metadata().ok()?.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return None;
+    }
+    let private = std::fs::Permissions::from_mode(mode & 0o700);
+    let problem = std::fs::set_permissions(path, private).err().map(|error| error.to_string());
+    Some(Exposed { path: path.to_owned(), mode, problem })
+}
+
+#[cfg(not(unix))]
+pub(crate) fn tighten(_: &Path) -> Option<Exposed> {
+    None
+}
+
+/// What a file is, wherever its name points by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity(#[cfg(unix)] (u64, u64));
+
+#[cfg(unix)]
+impl Identity {
+    fn from(metadata: &std::fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        Identity((metadata.dev(), metadata.ino()))
+    }
+
+    pub(crate) fn of(path: &Path) -> std::io::Result<Self> {
+        path.metadata().map(|metadata| Identity::from(&metadata))
+    }
+
+    pub(crate) fn of_file(file: &File) -> std::io::Result<Self> {
+        file.metadata().map(|metadata| Identity::from(&metadata))
+    }
+}
+
+#[cfg(not(unix))]
+impl Identity {
+    pub(crate) fn of(path: &Path) -> std::io::Result<Self> {
+        path.metadata().map(|_| Identity())
+    }
+
+    pub(crate) fn of_file(file: &File) -> std::io::Result<Self> {
+        file.metadata().map(|_| Identity())
+    }
+}

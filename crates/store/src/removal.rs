@@ -1,0 +1,184 @@
+//! Deleting sessions and giving their room back: in small transactions, so that it takes time in proportion to what is
+//! deleted, others are not held up, and a full disk does not prevent it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, Transaction, params};
+
+use crate::error::{Result, StoreError, database};
+use crate::private;
+use crate::queue::Queue;
+use crate::search;
+use crate::writer::{Command, Writer, transact};
+
+/// How many rows of each kind go in one transaction.
+const TEXTS: i64 = 200;
+const BLOCKS: i64 = 16;
+const CONTENTS: i64 = 32;
+const ENTRIES: i64 = 64;
+/// How many pages are given back in one transaction.
+const PAGES: i64 = 256;
+/// A store of an earlier version that is no larger than this is written anew as a whole.
+const SMALL: u64 = 64 * 1024 * 1024;
+/// What is kept free, so that something can be deleted when the disk is full.
+const RESERVE: usize = 1024 * 1024;
+
+/// The file that keeps some room.
+fn reserve(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-reserve");
+    name.into()
+}
+
+/// Keeps some room on the disk, as far as there is any.
+pub(crate) fn keep_reserve(path: &Path) {
+    let path = reserve(path);
+    if path.metadata().is_ok_and(|file| file.len() >= RESERVE as u64) {
+        return;
+    }
+    let written = private::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)
+        // Not nothing, which some file systems do not store.
+        .and_then(|mut file| file.write_all(&vec![0x5a; RESERVE]));
+    if written.is_err() {
+        drop(std::fs::remove_file(&path));
+    }
+}
+
+/// Does something in small transactions until it says that there is no more, on a full disk in the room that was kept.
+fn in_steps(
+    writer: &mut Writer,
+    queue: &Queue<Command>,
+    mut step: impl FnMut(&mut Connection) -> rusqlite::Result<bool>,
+) -> Result<()> {
+    let mut is_full = false;
+    loop {
+        let done = writer.patiently(queue, |writer| {
+            step(&mut writer.connection).map_err(|error| database(&writer.path, &error))
+        });
+        match done {
+            Ok(true) => {
+                if is_full {
+                    // The log's room is used again by the next step.
+                    writer.checkpoint();
+                }
+                writer.pump(queue);
+            }
+            Ok(false) => return Ok(()),
+            Err(StoreError::Full { .. }) if !is_full => {
+                is_full = true;
+                drop(std::fs::remove_file(reserve(&writer.path)));
+                writer.checkpoint();
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Deletes a session. From the first transaction on it is not seen any more; if the rest does not succeed, the next
+/// program that opens the store goes on with it.
+pub(crate) fn delete(writer: &mut Writer, queue: &Queue<Command>, session: i64, id: &str) -> Result<()> {
+    let mut is_marked = false;
+    in_steps(writer, queue, |connection| {
+        if !is_marked {
+            transact(connection, |transaction| {
+                transaction.execute("UPDATE sessions SET closed = 3 WHERE number = ?1", [session])
+            })?;
+        }
+        Ok(!std::mem::replace(&mut is_marked, true))
+    })?;
+    writer.folder.remove(id, None).map_err(|error| StoreError::Disk { reason: error.to_string() })?;
+    in_steps(writer, queue, |connection| {
+        transact(connection, |transaction| delete_some(transaction, session))
+    })
+}
+
+/// Deletes a part of a session. Says whether there was anything.
+fn delete_some(transaction: &Transaction<'_>, session: i64) -> rusqlite::Result<bool> {
+    if search::forget_some(transaction, session, TEXTS)? {
+        return Ok(true);
+    }
+    let mut deleted = 0;
+    for (table, key, limit) in
+        [("blocks", "number", BLOCKS), ("checkpoints", "sequence", BLOCKS), ("replaced", "run", ENTRIES)]
+    {
+        deleted += transaction
+            .prepare_cached(&format!(
+                "DELETE FROM {table} WHERE session = ?1 AND {key} IN
+                 (SELECT {key} FROM {table} WHERE session = ?1 LIMIT ?2)"
+            ))?
+            .execute([session, limit])?;
+    }
+    deleted += transaction
+        .prepare_cached(
+            "DELETE FROM entries WHERE session = ?1 AND (place, position, sequence) IN
+             (SELECT place, position, sequence FROM entries WHERE session = ?1 LIMIT ?2)",
+        )?
+        .execute([session, ENTRIES])?;
+    let used = transaction
+        .prepare_cached("SELECT content FROM content_uses WHERE session = ?1 LIMIT ?2")?
+        .query_map([session, CONTENTS], |row| row.get::<_, i64>(0))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    for content in &used {
+        transaction
+            .prepare_cached("DELETE FROM content_uses WHERE content = ?1 AND session = ?2")?
+            .execute(params![content, session])?;
+        transaction
+            .prepare_cached(
+                "DELETE FROM contents WHERE number = ?1
+                 AND NOT EXISTS (SELECT 1 FROM content_uses WHERE content = ?1)",
+            )?
+            .execute([content])?;
+    }
+    if deleted > 0 || !used.is_empty() {
+        return Ok(true);
+    }
+    transaction.execute("DELETE FROM wire_ids WHERE session = ?1", [session])?;
+    transaction.execute("DELETE FROM sessions WHERE number = ?1", [session])?;
+    Ok(false)
+}
+
+/// Gives the room of what was deleted back to the file system.
+pub(crate) fn shrink(writer: &mut Writer, queue: &Queue<Command>) -> Result<()> {
+    // What is left of deleted words goes when parts of the index are put together.
+    let mut merges = 0;
+    in_steps(writer, queue, |connection| {
+        merges += 1;
+        Ok(merges < 1000 && transact(connection, search::merge_some)?)
+    })?;
+    let number = |connection: &Connection, pragma: &str| {
+        connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0))
+    };
+    let is_incremental = writer.patiently(queue, |writer| {
+        number(&writer.connection, "auto_vacuum").map_err(|error| database(&writer.path, &error))
+    })?;
+    if is_incremental == 0 {
+        // Made by an earlier version. One that is large stays as it is, since everybody would have to wait: its room is
+        // used for what is recorded later.
+        let size = writer.path.metadata().map_or(u64::MAX, |file| file.len());
+        if size <= SMALL {
+            writer.patiently(queue, |writer| {
+                writer
+                    .connection
+                    .execute_batch("PRAGMA auto_vacuum = INCREMENTAL; VACUUM;")
+                    .map_err(|error| database(&writer.path, &error))
+            })?;
+        }
+    } else {
+        in_steps(writer, queue, |connection| {
+            let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
+            let mut rows = statement.query([])?;
+            while rows.next()?.is_some() {}
+            drop(rows);
+            drop(statement);
+            Ok(number(connection, "freelist_count")? > 0)
+        })?;
+    }
+    writer.checkpoint();
+    keep_reserve(&writer.path);
+    Ok(())
+}
