@@ -32,15 +32,20 @@ impl Running {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
-    Text { length: usize, hash: Running },
-    Other(u64),
+/// What was delivered: a hash of it all, and how much that is. Runs of text count as one piece however they were cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ContentFingerprint {
+    hash: Running,
+    pieces: usize,
+    /// Bytes of the last piece, where that is text.
+    text: Option<usize>,
 }
 
-/// What was delivered.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ContentFingerprint(Vec<Piece>);
+impl Default for ContentFingerprint {
+    fn default() -> Self {
+        ContentFingerprint { hash: Running::START, pieces: 0, text: None }
+    }
+}
 
 /// Where new content goes beyond what was delivered: from this unit on, without so many bytes of its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,74 +54,86 @@ pub(crate) struct Remainder {
     pub(crate) skip: usize,
 }
 
+/// What stands before a piece in the hash: no text has this byte.
+const MARK: u8 = 0xff;
+
 impl ContentFingerprint {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.pieces == 0
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        *self = ContentFingerprint::default();
     }
 
     pub(crate) fn push(&mut self, unit: FingerprintPart<'_>) {
-        match (unit, self.0.last_mut()) {
-            (FingerprintPart::Text(""), _) => {}
-            (FingerprintPart::Text(text), Some(Piece::Text { length, hash })) => {
-                *length += text.len();
-                hash.add(text.as_bytes());
+        match unit {
+            FingerprintPart::Text(text) => self.push_text(text.as_bytes()),
+            FingerprintPart::Other(hash) => {
+                self.pieces += 1;
+                self.text = None;
+                self.hash.add(&[MARK, b'o']);
+                self.hash.add(&hash.to_le_bytes());
             }
-            (FingerprintPart::Text(text), _) => {
-                let mut hash = Running::START;
-                hash.add(text.as_bytes());
-                self.0.push(Piece::Text { length: text.len(), hash });
-            }
-            (FingerprintPart::Other(hash), _) => self.0.push(Piece::Other(hash)),
         }
+    }
+
+    fn push_text(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if self.text.is_none() {
+            self.pieces += 1;
+            self.hash.add(&[MARK, b't']);
+        }
+        self.hash.add(bytes);
+        self.text = Some(self.text.unwrap_or(0) + bytes.len());
     }
 
     /// Where `units` goes on after what was delivered; `None` when it does not begin with that.
     pub(crate) fn rest<'u>(&self, units: impl Iterator<Item = FingerprintPart<'u>>) -> Option<Remainder> {
-        let mut pieces = self.0.iter();
-        let mut current = pieces.next();
-        let (mut taken, mut running) = (0, Running::START);
-        let mut rest = None;
+        let mut seen = ContentFingerprint::default();
+        let mut is_seen = self.is_empty();
         let mut count = 0;
         for (index, unit) in units.enumerate() {
             count = index + 1;
-            match (unit, current) {
-                (FingerprintPart::Text(""), _) => {}
-                (_, None) => {
-                    rest.get_or_insert(Remainder { first: index, skip: 0 });
-                }
-                (FingerprintPart::Text(text), Some(Piece::Text { length, hash })) => {
-                    let part = text.len().min(length - taken);
-                    running.add(&text.as_bytes()[..part]);
-                    taken += part;
-                    if taken < *length {
-                        continue;
-                    }
-                    if running != *hash {
-                        return None;
-                    }
-                    current = pieces.next();
-                    (taken, running) = (0, Running::START);
+            if unit == FingerprintPart::Text("") {
+                continue;
+            }
+            if is_seen {
+                return Some(Remainder { first: index, skip: 0 });
+            }
+            let mut skip = 0;
+            match unit {
+                FingerprintPart::Text(text) => {
+                    let piece = seen.pieces + usize::from(seen.text.is_none());
+                    let last = self.text.filter(|_| piece == self.pieces);
+                    let wanted = last.map_or(usize::MAX, |length| length - seen.text.unwrap_or(0));
+                    let part = text.len().min(wanted);
+                    seen.push_text(&text.as_bytes()[..part]);
                     if part < text.len() {
-                        if current.is_some() || !text.is_char_boundary(part) {
+                        if !text.is_char_boundary(part) {
                             return None;
                         }
-                        rest = Some(Remainder { first: index, skip: part });
+                        skip = part;
                     }
                 }
-                (FingerprintPart::Other(new), Some(Piece::Other(old))) if new == *old => {
-                    current = pieces.next();
+                FingerprintPart::Other(_) => seen.push(unit),
+            }
+            if seen.pieces > self.pieces {
+                return None;
+            }
+            if seen.pieces == self.pieces && seen.text == self.text {
+                if seen != *self {
+                    return None;
                 }
-                _ => return None,
+                is_seen = true;
+                if skip > 0 {
+                    return Some(Remainder { first: index, skip });
+                }
             }
         }
-        if current.is_some() {
-            return None;
-        }
-        Some(rest.unwrap_or(Remainder { first: count, skip: 0 }))
+        is_seen.then_some(Remainder { first: count, skip: 0 })
     }
 }
 
@@ -148,5 +165,10 @@ mod tests {
         assert_eq!(rest(&[Text("Hello")], &[Text("Hel")]), None);
         assert_eq!(rest(&[Text("wrong")], &[Text("right")]), None);
         assert_eq!(rest(&[Text("\u{e9}")], &[Text("\u{e9}t\u{e9}")]), Some((0, 2)));
+        assert_eq!(rest(&[Text("a"), Other(1)], &[Text("a"), Text("b")]), None);
+        assert_eq!(rest(&[Other(1)], &[Other(1), Text(""), Text("a"), Text("")]), Some((2, 0)));
+        assert_eq!(rest(&[Other(1)], &[Other(1), Text("")]), Some((2, 0)));
+        assert_eq!(rest(&[Other(1), Text("a"), Other(1)], &[Other(1), Other(1), Text("a")]), None);
+        assert_eq!(rest(&[Text("ab"), Text("c")], &[Text("abd")]), None);
     }
 }
