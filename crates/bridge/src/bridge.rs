@@ -1,7 +1,9 @@
 //! The bridge: finds out which versions the sides speak, then translates or lets pass.
 
-use serde_json::value::RawValue;
-use switchboard_protocol::rpc::{Message, RequestId, Response, RpcError, codes};
+use switchboard_protocol::detect::Handshake;
+use switchboard_protocol::rpc::{
+    BATCH_LIMIT, BatchFault, Message, RequestId, Response, RpcError, batch_entries, codes,
+};
 use switchboard_protocol::{DecodeError, Raw, Wire, WireFormat};
 
 use crate::host::{Host, NoHost};
@@ -57,9 +59,6 @@ pub enum Handled {
     /// Everything there is to send is given by [`Bridge::drain`].
     Done,
 }
-
-/// How many messages may come in one array.
-const MAX_BATCH: usize = 1024;
 
 /// How many messages of a client that does not wait for the handshake are kept.
 const MAX_HELD: usize = 1024;
@@ -159,18 +158,17 @@ impl Bridge {
 
     /// Messages that came in an array are taken one by one; their answers go back one by one.
     fn batch(&mut self, from: Side, line: &str) {
-        let entries = match serde_json::from_str::<Vec<&RawValue>>(line) {
-            Ok(entries) if !entries.is_empty() && entries.len() <= MAX_BATCH => entries,
-            Ok(_) => {
-                let message = format!("a batch of 1 to {MAX_BATCH} messages");
+        let entries = match batch_entries(line, BATCH_LIMIT) {
+            Ok(entries) if !entries.is_empty() => entries,
+            Ok(_) | Err(BatchFault::TooMany { .. }) => {
+                let message = format!("a batch of 1 to {BATCH_LIMIT} messages");
                 return self.shared.refuse(from, &RequestId::Null, codes::INVALID_REQUEST, message);
             }
-            Err(error) => {
+            Err(BatchFault::NotJson(error)) => {
                 return self.shared.refuse(from, &RequestId::Null, codes::PARSE_ERROR, error.to_string());
             }
         };
-        for entry in entries {
-            let text = entry.get();
+        for text in entries {
             if Message::decode(text, WireFormat::Any).is_err() {
                 let reason = "no message in a batch";
                 self.shared.refuse(from, &RequestId::Null, codes::INVALID_REQUEST, reason);
@@ -192,8 +190,11 @@ impl Bridge {
             self.mode = Mode::Opening(None);
             return Handled::Forward;
         };
-        let client =
-            self.shared.options.client_version.unwrap_or_else(|| version_of_request(request.params.as_ref()));
+        let client = self
+            .shared
+            .options
+            .client_version
+            .unwrap_or_else(|| Handshake::of_request(request.params.as_ref()).version);
         if client == Version::V2 {
             self.shared.peers.learn_from_client(&request);
         }
@@ -240,18 +241,15 @@ impl Bridge {
             return Handled::Forward;
         };
         match (&response.outcome, opening.client) {
-            (Ok(result), client) => {
-                let agent = version_of_answer(result);
-                match (client, agent) {
-                    (Version::V1, Version::V2) => self.opened_for_v1(opening, &response),
-                    (Version::V2, Version::V1) => self.opened_for_v2(opening, &response),
-                    _ => {
-                        let early = std::mem::take(&mut self.early);
-                        self.mode = Mode::Same(Box::new(Passthrough::new(client, early)));
-                        Handled::Forward
-                    }
+            (Ok(result), client) => match (client, Handshake::of_answer(result).version) {
+                (Version::V1, Version::V2) => self.opened_for_v1(opening, &response),
+                (Version::V2, Version::V1) => self.opened_for_v2(opening, &response),
+                _ => {
+                    let early = std::mem::take(&mut self.early);
+                    self.mode = Mode::Same(Box::new(Passthrough::new(client, early)));
+                    Handled::Forward
                 }
-            }
+            },
             // The agent does not speak the client's version; perhaps it speaks the other one.
             (Err(error), Version::V1) if refuses_version(error.code) => self.translate_for_v1(&opening.line),
             (Err(error), Version::V2) if refuses_version(error.code) => self.translate_for_v2(&opening.line),
@@ -448,24 +446,6 @@ fn hold(opening: &mut Opening, line: &str, shared: &mut Shared) -> Handled {
         shared.lose(None, "message", "line", reason, Severity::Major, Side::Agent);
     }
     Handled::Done
-}
-
-/// The version by the shape of a handshake: the number alone says little.
-fn version_of_request(params: Option<&Raw<'_>>) -> Version {
-    let has = |key: &str| params.is_some_and(|params| params.get(key).is_some());
-    if has("info") && !has("clientCapabilities") && !has("clientInfo") {
-        return Version::V2;
-    }
-    let number = params.and_then(|params| params.get("protocolVersion")?.as_str().parse::<u64>().ok());
-    if has("info") && number.is_some_and(|number| number > 1) { Version::V2 } else { Version::V1 }
-}
-
-/// The version by the shape of an answer: some agents of version 1 repeat any number that they are asked for.
-pub(crate) fn version_of_answer(result: &Raw<'_>) -> Version {
-    let has = |key: &str| result.get(key).is_some();
-    let number = result.get("protocolVersion").and_then(|number| number.as_str().parse::<u64>().ok());
-    let looks_new = (has("info") || has("capabilities")) && !has("agentCapabilities");
-    if looks_new && number.is_none_or(|number| number > 1) { Version::V2 } else { Version::V1 }
 }
 
 fn refuses_version(code: i32) -> bool {

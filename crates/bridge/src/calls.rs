@@ -83,6 +83,7 @@ impl<P> Calls<P> {
             RequestId::Number(number) => (*number, String::new()),
             RequestId::Text(text) => (i64::MAX, text.to_string()),
             RequestId::Null => (i64::MAX, String::new()),
+            RequestId::Irregular(number) => (i64::MAX, number.to_string()),
         });
         ids.into_iter().filter_map(|id| self.open.remove(&id).map(|purpose| (id, purpose))).collect()
     }

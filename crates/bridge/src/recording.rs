@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use switchboard_protocol::detect::Handshake;
 use switchboard_protocol::rpc::{Message, RequestId};
 use switchboard_protocol::{Wire, WireFormat};
 
-use crate::bridge::{Handled, version_of_answer};
+use crate::bridge::Handled;
 use crate::shared::Output;
 use crate::{Bridge, BridgeOptions, Loss, Moment, Policy, Side, Version};
 
@@ -97,7 +98,7 @@ impl RecordingBridge {
         match Message::decode(line, WireFormat::Any) {
             Ok(Message::Response(response)) if from == Side::Agent => match &response.outcome {
                 Ok(result) if result.get("protocolVersion").is_some() => {
-                    self.decide(Some(version_of_answer(result)));
+                    self.decide(Some(Handshake::of_answer(result).version));
                 }
                 Ok(_) => self.decide(None),
                 // Refused: whatever was said is said in either version.

@@ -9,14 +9,16 @@
 //! assert_eq!(verdict.errors[0].message, r#"expected the key "sessionId", found an object without it"#);
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use crate::error::{DecodeError, Diagnostic, Read};
-use crate::json::reader::Reader;
+use crate::error::{DecodeError, Diagnostic};
+use crate::recorded::LineForm;
 use crate::registry::{Caller, Judgement, Judging, WireType, method};
-use crate::rpc::{Message, Request, RequestId, Response, batch_entries};
+use crate::rpc::{BATCH_LIMIT, BatchFault, Message, Request, RequestId, Response, batch_entries, is_batch};
 use crate::wire::Wire;
-use crate::{Extra, Field, Raw, Side, WireFormat, registry, v2, wire_type};
+use crate::{
+    Correlator, Extra, Field, Raw, Recorded, RecordedLine, Side, WireFormat, registry, v2, wire_type,
+};
 
 /// How many open requests and tool calls are remembered. Input that has more is judged without memory of them.
 const MAX_REMEMBERED: usize = 100_000;
@@ -104,70 +106,18 @@ impl From<&DecodeError> for Verdict {
     }
 }
 
-/// A line of a recording taken apart: who sent the message, where known, and the message's text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Recorded<'a> {
-    /// The side that sent it.
-    pub sender: Option<Side>,
-    /// The message.
-    pub message: &'a str,
-    /// Whether it stood under the key `msg` of a recorded line.
-    pub wrapped: bool,
-}
-
-impl<'a> Recorded<'a> {
-    /// Takes a line apart. A line that is no recorded one is the message itself.
-    pub fn parse(line: &'a str) -> Result<Self, DecodeError> {
-        let plain = Recorded { sender: None, message: line, wrapped: false };
-        if !line.trim_start().starts_with('{') {
-            return Ok(plain);
-        }
-        let mut reader = Reader::new(line, WireFormat::Any);
-        let mut read = || -> Read<(Option<Raw<'a>>, Option<Raw<'a>>, bool)> {
-            let (mut direction, mut message, mut envelope) = (None, None, false);
-            reader.begin_object()?;
-            let mut first = true;
-            while let Some(key) = reader.next_key(&mut first)? {
-                let value = reader.read_raw()?;
-                match &*key {
-                    "dir" => direction = Some(value),
-                    "msg" => message = Some(value),
-                    "jsonrpc" => envelope = true,
-                    _ => {}
-                }
-            }
-            reader.finish()?;
-            Ok((direction, message, envelope))
-        };
-        let (direction, message, envelope) = read().map_err(|fault| DecodeError::new(&fault, line))?;
-        let Some(message) = message.as_ref().and_then(Raw::as_source).filter(|_| !envelope) else {
-            return Ok(plain);
-        };
-        let sender = match direction.as_ref().map(Raw::as_str) {
-            Some("\"client->agent\"") => Some(Side::Client),
-            Some("\"agent->client\"") => Some(Side::Agent),
-            Some(other) => {
-                let found = format!("\"dir\" with {other}");
-                return Err(DecodeError::whole_text("\"client->agent\" or \"agent->client\"", found));
-            }
-            None => None,
-        };
-        Ok(Recorded { sender, message, wrapped: true })
-    }
-}
-
 /// Judges the lines of a conversation one after the other.
 #[derive(Debug)]
 pub struct Checker {
     rules: Rules,
-    open_requests: HashMap<(Side, RequestId<'static>), String>,
+    open_requests: Correlator<String>,
     known_calls: HashSet<(String, String)>,
 }
 
 impl Checker {
     /// A checker that has seen nothing yet.
     pub fn new(rules: Rules) -> Self {
-        Checker { rules, open_requests: HashMap::new(), known_calls: HashSet::new() }
+        Checker { rules, open_requests: Correlator::new(MAX_REMEMBERED), known_calls: HashSet::new() }
     }
 
     /// Judges one line.
@@ -188,15 +138,30 @@ impl Checker {
         if let Some(wire_type) = self.rules.wire_type {
             return self.check_value(wire_type, text);
         }
-        match Recorded::parse(text) {
-            Ok(recorded) if recorded.wrapped => {
-                let part = self.check_frame(recorded.message, recorded.sender);
+        let line = match RecordedLine::parse(text) {
+            Ok(line) => line,
+            Err(error) => return (&error).into(),
+        };
+        match &line.recorded {
+            Recorded::Message { from, other_side: false, text } if line.form == LineForm::Bare => {
+                self.check_frame(text, *from)
+            }
+            Recorded::Message { from, other_side: false, text } => {
+                let part = self.check_frame(text, *from);
                 let mut verdict = Verdict { value: part.value.clone(), ..Verdict::default() };
                 verdict.add("/msg", part);
                 verdict
             }
-            Ok(recorded) => self.check_frame(recorded.message, recorded.sender),
-            Err(error) => (&error).into(),
+            Recorded::Noise { other_side: false, .. } => {
+                Verdict::error("expected a message, found something that is no JSON")
+            }
+            // What was recorded beside the messages says nothing about them.
+            Recorded::Message { .. }
+            | Recorded::Noise { .. }
+            | Recorded::StandardError(_)
+            | Recorded::Process(_)
+            | Recorded::Diagnostic(_)
+            | Recorded::Elsewhere => Verdict::default(),
         }
     }
 
@@ -228,15 +193,16 @@ impl Checker {
 
     /// One message, or several in an array.
     fn check_frame(&mut self, text: &str, sender: Option<Side>) -> Verdict {
-        if !text.trim_start().starts_with('[') {
+        if !is_batch(text) {
             return self.check_message(text, sender);
         }
-        let entries = match batch_entries(text) {
+        let entries = match batch_entries(text, BATCH_LIMIT) {
             Ok(entries) if entries.is_empty() => {
                 return Verdict::error("expected at least one message in a batch, found an empty array");
             }
             Ok(entries) => entries,
-            Err(error) => return (&error).into(),
+            Err(BatchFault::NotJson(error)) => return (&error).into(),
+            Err(fault) => return Verdict::error(fault.to_string()),
         };
         let mut verdict = Verdict::default();
         verdict.warn("", "a batch, which newest peers refuse");
@@ -258,7 +224,8 @@ impl Checker {
         if !verdict.is_valid() {
             return verdict;
         }
-        let message = match Message::decode(text, self.rules.revision) {
+        // It has been judged, so that it need only be read now.
+        let message = match Message::decode(text, WireFormat::Any) {
             Ok(message) => message,
             Err(error) => return (&error).into(),
         };
@@ -287,13 +254,9 @@ impl Checker {
         }
         let sides = sender.map_or(vec![Side::Client, Side::Agent], |sender| vec![sender]);
         for side in sides {
-            if self.open_requests.len() < MAX_REMEMBERED {
-                let id = Wire::into_owned(request.id.clone());
-                let open = self.open_requests.insert((side, id), request.method.clone().into_owned());
-                if sender.is_some() && open.is_some() {
-                    verdict
-                        .warn("/id", format!("request id {} is in use by a request still open", request.id));
-                }
+            let open = self.open_requests.open(side, &request.id, request.method.clone().into_owned());
+            if sender.is_some() && matches!(open, Ok(Some(_))) {
+                verdict.warn("/id", format!("request id {} is in use by a request still open", request.id));
             }
         }
         self.check_call(&request.method, request.params_text(), sender, true, verdict)
@@ -351,16 +314,16 @@ impl Checker {
         sender: Option<Side>,
         verdict: &mut Verdict,
     ) -> Option<String> {
-        let id = Wire::into_owned(response.id.clone());
         // The asker is the other side; when nobody says who speaks, either may have asked.
         let askers = sender.map_or(vec![Side::Client, Side::Agent], |sender| vec![sender.other()]);
         let mut asked = None;
         for asker in askers {
-            asked = self.open_requests.remove(&(asker, id.clone())).or(asked);
+            asked = self.open_requests.close(asker, &response.id).or(asked);
         }
         let Some(name) = asked else {
             if response.id != RequestId::Null {
-                verdict.warn("/id", format!("an answer to request {id}, which is not in the input"));
+                verdict
+                    .warn("/id", format!("an answer to request {}, which is not in the input", response.id));
             }
             return None;
         };

@@ -7,7 +7,9 @@
 //! - [`Wire`] is what all of them can do: [`Wire::decode`] (strict), [`Wire::decode_tolerant`] (for peers),
 //!   [`Wire::encode`].
 //! - [`Field`] is a field of an update: keep, clear or set.
-//! - [`rpc`] is the JSON-RPC envelope, [`check`] judges whole conversations, [`json_schema`] describes the types.
+//! - [`rpc`] is the JSON-RPC envelope, [`Correlator`] knows which request an answer belongs to, and [`detect`] which
+//!   version and dialect a peer speaks. [`RecordedLine`] is a line of a recording.
+//! - [`check`] judges whole conversations, [`json_schema`] describes the types.
 //!
 //! ```
 //! use switchboard_protocol::{Field, WireFormat, Wire, v2};
@@ -26,11 +28,13 @@
 //! # Ok::<(), switchboard_protocol::DecodeError>(())
 //! ```
 
+mod correlator;
 mod error;
 mod field;
 mod interop;
 mod json;
 mod macros;
+mod recorded;
 mod schema;
 mod shared;
 mod side;
@@ -39,13 +43,16 @@ mod wire;
 mod wire_format;
 
 pub mod check;
+pub mod detect;
 pub mod rpc;
 pub mod v1;
 pub mod v2;
 
+pub use correlator::{Correlator, OpenRequest, TooManyOpen};
 pub use error::{DecodeError, Diagnostic};
 pub use field::Field;
 pub use json::raw::{Extra, Raw};
+pub use recorded::{LineForm, Recorded, RecordedLine};
 pub use registry::{WireType, json_schema, wire_type, wire_types};
 pub use side::{Moment, Side, Version};
 pub use values::{

@@ -12,6 +12,12 @@
 //! # Ok::<(), switchboard_protocol::DecodeError>(())
 //! ```
 
+mod batch;
+mod glimpse;
+
+pub use batch::{BATCH_LIMIT, BatchFault, batch_entries, is_batch};
+pub use glimpse::Glimpse;
+
 use std::fmt;
 
 use serde_json::{Value, json};
@@ -22,7 +28,7 @@ use crate::json::writer::Writer;
 use crate::macros::object;
 use crate::schema::Schemas;
 use crate::wire::{Body, Wire, own};
-use crate::{DecodeError, Diagnostic, Extra, Meta, Raw, Text, WireFormat};
+use crate::{DecodeError, Diagnostic, Extra, Meta, Number, Raw, Text, WireFormat};
 
 /// Error codes that the protocol gives a meaning.
 pub mod codes {
@@ -55,6 +61,27 @@ pub enum RequestId<'a> {
     Text(Text<'a>),
     /// `null`: allowed by older peers, and in an error whose request could not be read.
     Null,
+    /// A number that is no integer of 64 bits, spelled as it came. It is against the rules, so who judges refuses it;
+    /// but who asked with it waits for an answer, so it is read where a peer's dialect is unknown or it is tolerated.
+    Irregular(Number<'a>),
+}
+
+impl RequestId<'_> {
+    /// Whether the protocol allows it.
+    ///
+    /// ```
+    /// use switchboard_protocol::rpc::RequestId;
+    /// use switchboard_protocol::{Wire, WireFormat};
+    ///
+    /// let id = RequestId::decode("1.50", WireFormat::Any)?;
+    /// assert!(!id.is_regular());
+    /// assert_eq!(id.encode(WireFormat::Any), "1.50");
+    /// assert!(RequestId::decode("1.50", WireFormat::Newest).is_err());
+    /// # Ok::<(), switchboard_protocol::DecodeError>(())
+    /// ```
+    pub fn is_regular(&self) -> bool {
+        !matches!(self, RequestId::Irregular(_))
+    }
 }
 
 impl fmt::Display for RequestId<'_> {
@@ -63,6 +90,7 @@ impl fmt::Display for RequestId<'_> {
             RequestId::Number(number) => write!(formatter, "{number}"),
             RequestId::Text(text) => write!(formatter, "{text:?}"),
             RequestId::Null => formatter.write_str("null"),
+            RequestId::Irregular(number) => number.fmt(formatter),
         }
     }
 }
@@ -81,6 +109,7 @@ impl<'a> Wire<'a> for RequestId<'a> {
             RequestId::Number(number) => RequestId::Number(number),
             RequestId::Text(text) => RequestId::Text(own(text)),
             RequestId::Null => RequestId::Null,
+            RequestId::Irregular(number) => RequestId::Irregular(Wire::into_owned(number)),
         }
     }
 
@@ -93,10 +122,17 @@ impl<'a> Wire<'a> for RequestId<'a> {
                 reader.take_null()?;
                 Ok(RequestId::Null)
             }
-            _ => match reader.read_number(what)?.parse() {
-                Ok(number) => Ok(RequestId::Number(number)),
-                Err(_) => reader.fault(offset, Problem::Expected(what.into())),
-            },
+            _ => {
+                let number = reader.read_number(what)?;
+                if let Ok(number) = number.parse() {
+                    return Ok(RequestId::Number(number));
+                }
+                let passes = reader.revision() == WireFormat::Any && !reader.is_judging();
+                if !passes {
+                    reader.broken_expectation(offset, what)?;
+                }
+                Ok(RequestId::Irregular(Number::from_checked(number)))
+            }
         }
     }
 
@@ -105,6 +141,7 @@ impl<'a> Wire<'a> for RequestId<'a> {
             RequestId::Number(number) => writer.display(number),
             RequestId::Text(text) => writer.string(text),
             RequestId::Null => writer.literal("null"),
+            RequestId::Irregular(number) => number.write(writer),
         }
     }
 
@@ -612,44 +649,4 @@ fn write_call(writer: &mut Writer<'_>, method: &str, params: Option<&Raw<'_>>) {
         writer.key("params");
         writer.raw(params);
     }
-}
-
-/// What a line holds: one message, or several in an array.
-#[derive(Debug)]
-pub enum Frame<'a> {
-    /// One message.
-    Single(Message<'a>),
-    /// A batch. Each entry is judged by itself.
-    Batch(Vec<Result<Message<'a>, DecodeError>>),
-}
-
-impl<'a> Frame<'a> {
-    /// Reads a line. An empty batch is an error, as JSON-RPC says.
-    pub fn decode(text: &'a str, revision: WireFormat) -> Result<Self, DecodeError> {
-        if !text.trim_start().starts_with('[') {
-            return Message::decode(text, revision).map(Frame::Single);
-        }
-        let entries = batch_entries(text)?;
-        if entries.is_empty() {
-            return Err(DecodeError::whole_text("at least one message in a batch", "an empty array"));
-        }
-        Ok(Frame::Batch(entries.iter().map(|entry| Message::decode(entry, revision)).collect()))
-    }
-}
-
-/// The texts of the items of an array.
-pub(crate) fn batch_entries(text: &str) -> Result<Vec<&str>, DecodeError> {
-    let mut reader = Reader::new(text, WireFormat::Any);
-    let mut read = || -> Read<Vec<&str>> {
-        reader.begin_array()?;
-        let mut entries = Vec::new();
-        while reader.next_item(entries.is_empty())? {
-            let start = reader.position();
-            reader.skip_value()?;
-            entries.push(&text[start..reader.position()]);
-        }
-        reader.finish()?;
-        Ok(entries)
-    };
-    read().map_err(|fault| DecodeError::new(&fault, text))
 }

@@ -230,6 +230,10 @@ impl<'a> Number<'a> {
         }
     }
 
+    pub(crate) fn from_checked(text: &'a str) -> Self {
+        Number(Cow::Borrowed(text))
+    }
+
     /// The spelling.
     pub fn as_str(&self) -> &str {
         &self.0

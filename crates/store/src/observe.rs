@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use switchboard_protocol::Raw;
+use switchboard_protocol::detect::Handshake;
 
 use crate::record::{About, Channel, Record};
 use crate::text::{TextKind, texts};
@@ -62,17 +64,11 @@ struct Fields<'a> {
     #[serde(borrow)]
     cwd: Part<'a>,
     #[serde(borrow)]
-    protocol_version: Part<'a>,
-    #[serde(borrow)]
     info: Part<'a>,
     #[serde(borrow)]
     agent_info: Part<'a>,
     #[serde(borrow)]
     client_info: Part<'a>,
-    #[serde(borrow)]
-    agent_capabilities: Part<'a>,
-    #[serde(borrow)]
-    capabilities: Part<'a>,
     #[serde(borrow)]
     name: Part<'a>,
     #[serde(borrow)]
@@ -177,14 +173,9 @@ impl Observer {
         let Some(result) = fields(envelope.result) else { return };
         match call {
             Call::Initialize => {
-                let number = string_number(result.protocol_version);
                 // Some agents repeat whatever number they were asked for: the shape of the answer decides.
-                observed.protocol = match number {
-                    Some(2) if result.agent_capabilities.is_some() && result.capabilities.is_none() => {
-                        Some(1)
-                    }
-                    number => number,
-                };
+                let answer = envelope.result.and_then(|result| Raw::parse(result.get()).ok());
+                observed.protocol = answer.map(|answer| Handshake::of_answer(&answer).version.number());
                 let info = fields(result.info).or_else(|| fields(result.agent_info));
                 observed.about.agent = info.and_then(|info| string(info.name));
             }
@@ -202,8 +193,4 @@ impl Observer {
             observed.wire_ids.push(id);
         }
     }
-}
-
-fn string_number(part: Part<'_>) -> Option<u16> {
-    part?.get().parse().ok()
 }

@@ -6,12 +6,11 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::{memchr, memchr_iter, memrchr};
 use switchboard_protocol::Raw;
 
-use switchboard_protocol::rpc::codes;
+use switchboard_protocol::rpc::{Glimpse, codes};
 
 use crate::SharedText;
 use crate::connection::{error_line, failure};
 use crate::decoration::{BYTE_ORDER_MARK, leading_decoration};
-use crate::envelope::Glimpse;
 
 /// The longest message that is read unless somebody says otherwise.
 pub const DEFAULT_MESSAGE_LIMIT: usize = 32 * 1024 * 1024;

@@ -6,13 +6,15 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_protocol::rpc::{CancelRequestNotification, RequestId, RpcError, codes};
+use switchboard_protocol::rpc::{
+    BatchFault, CancelRequestNotification, RequestId, RpcError, batch_entries, codes, is_batch,
+};
 use switchboard_protocol::{Wire, WireFormat};
 use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
 use crate::connection::{CANCEL_REQUEST, Shared, Waiter, error_line, failure, method_not_found};
-use crate::envelope::{BatchFault, Envelope, Unreadable, batch_entries};
+use crate::envelope::{Envelope, Unreadable};
 use crate::incoming::{BatchAnswers, Cancellation};
 use crate::{
     Anomaly, Answer, ClosureCause, Direction, Error, Event, Frame, IncomingNotification, IncomingRequest,
@@ -239,7 +241,7 @@ impl Inbox {
 
     fn take_frame(&mut self, frame: Frame) -> Option<Event> {
         match frame {
-            Frame::Message(line) if !line.starts_with('[') => match Envelope::read(&line) {
+            Frame::Message(line) if !is_batch(&line) => match Envelope::read(&line) {
                 Ok(envelope) => self.take_message(line, envelope, None),
                 Err(unreadable) => self.take_unreadable(line, unreadable),
             },
@@ -334,7 +336,7 @@ impl Inbox {
         let entries = match batch_entries(line, limit) {
             Ok(entries) if entries.is_empty() => return refuse(self, "an empty batch".into()),
             Ok(entries) => entries,
-            Err(BatchFault::TooMany) => {
+            Err(BatchFault::TooMany { limit }) => {
                 return refuse(self, format!("a batch of more than {limit} messages"));
             }
             // A line that begins with a bracket is more often a log line than a broken batch.

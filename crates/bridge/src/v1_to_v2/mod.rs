@@ -176,7 +176,7 @@ impl V1ToV2 {
                     Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
                 }
             }
-            Side::Client => match Message::decode(line, WireFormat::V1) {
+            Side::Client => match Message::decode(line, WireFormat::Any) {
                 Ok(Message::Request(request)) => self.client_request(&request, shared),
                 Ok(Message::Notification(notification)) => self.client_notification(&notification, shared),
                 Ok(Message::Response(response)) => self.client_response(response, shared),

@@ -181,7 +181,7 @@ impl V2ToV1 {
                     Ok((Expected::Params(params), left_out)) => self.take_update(params, &left_out, shared),
                     Ok((Expected::Other(message), _)) => self.agent_message(message, shared),
                     // Where only the parameters are at fault, it is told whose they are.
-                    Err(_) => match Message::decode(line, WireFormat::V1) {
+                    Err(_) => match Message::decode(line, WireFormat::Any) {
                         Ok(message) => self.agent_message(message, shared),
                         Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
                     },

@@ -18,7 +18,6 @@ fn lines_that_are_no_messages_are_answered_or_reported() {
                 "null",
                 "\"x\"",
                 r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#,
-                r#"{"jsonrpc":"2.0","id":1.5,"method":"x"}"#,
                 r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#,
                 r#"{"jsonrpc":"2.0","id":99,"result":{}}"#,
                 r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#,
@@ -33,6 +32,24 @@ fn lines_that_are_no_messages_are_answered_or_reported() {
             assert!(answer["error"]["code"].is_i64(), "{answer}");
         }
         assert!(bench.lost().iter().any(|lost| lost.starts_with("session/update")), "{:?}", bench.lost());
+    }
+}
+
+#[test]
+fn a_request_with_an_id_against_the_rules_is_passed_and_answered_under_that_id() {
+    for mut bench in [Bench::v1_client(), Bench::v2_client()] {
+        for id in ["1.50", "123456789012345678901234567890"] {
+            bench
+                .line(Side::Client, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"_x","params":{{}}}}"#));
+            let asked = bench.take_agent().pop().unwrap();
+            assert_eq!(asked["method"], "_x");
+            bench.line(
+                Side::Agent,
+                &json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"a": 1}}).to_string(),
+            );
+            let id: Value = serde_json::from_str(id).unwrap();
+            assert_eq!(bench.take_client(), [json!({"jsonrpc": "2.0", "id": id, "result": {"a": 1}})]);
+        }
     }
 }
 

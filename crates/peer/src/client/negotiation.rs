@@ -1,6 +1,7 @@
 //! The handshake: which version the agent speaks, and what it can do.
 
 use switchboard_bridge::{Side, Stateless, Version};
+use switchboard_protocol::detect::Handshake;
 use switchboard_protocol::rpc::{Message, RpcError, codes};
 use switchboard_protocol::{Raw, Wire, WireFormat, v1, v2};
 use switchboard_transport::{Answer, Connection, Deadline, Json, SharedText};
@@ -113,14 +114,10 @@ async fn ask(
 fn read(text: &SharedText) -> Result<AgentDescription, Error> {
     let bad = |reason| Error::BadAnswer { method: INITIALIZE, reason };
     let raw = Raw::parse(text.as_str()).map_err(bad)?;
-    let number = raw.get("protocolVersion").and_then(|number| number.as_str().parse::<u64>().ok());
-    // Only version 2 has these keys, and only version 1 those. The number alone says little: several agents of
-    // version 1 echo whatever they are asked for.
-    let of_version_two = raw.get("info").is_some();
-    let of_version_one = raw.get("agentCapabilities").is_some() || raw.get("agentInfo").is_some();
-    match number {
-        Some(number) if number > 2 => Err(Error::UnknownVersion(number)),
-        Some(2) if of_version_two && !of_version_one => {
+    let handshake = Handshake::of_answer(&raw);
+    match (handshake.version, handshake.number) {
+        (_, Some(number)) if number > 2 => Err(Error::UnknownVersion(number)),
+        (Version::V2, _) => {
             let (answer, _) = v2::InitializeResponse::decode_tolerant(text, WireFormat::Any).map_err(bad)?;
             let answer = answer.into_owned();
             Ok(AgentDescription {
@@ -131,7 +128,7 @@ fn read(text: &SharedText) -> Result<AgentDescription, Error> {
                 answer: text.as_str().to_owned(),
             })
         }
-        _ => {
+        (Version::V1, _) => {
             let (answer, _) = v1::InitializeResponse::decode_tolerant(text, WireFormat::V1).map_err(bad)?;
             Ok(AgentDescription {
                 version: 1,

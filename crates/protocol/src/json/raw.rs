@@ -120,6 +120,24 @@ impl<'a> Raw<'a> {
         })
     }
 
+    /// The items, where this is an array.
+    pub fn items(&self) -> impl Iterator<Item = Raw<'_>> {
+        let mut reader = Reader::new(self.as_str(), WireFormat::Any);
+        let mut first = true;
+        let mut open = reader.begin_array().is_ok();
+        std::iter::from_fn(move || {
+            if !open {
+                return None;
+            }
+            let mut next = || -> Read<_> {
+                if reader.next_item(first)? { Ok(Some(reader.read_raw()?)) } else { Ok(None) }
+            };
+            let item = next().ok().flatten();
+            (first, open) = (false, item.is_some());
+            item
+        })
+    }
+
     /// Whether the value is an object.
     pub fn is_object(&self) -> bool {
         self.as_str().trim_start().starts_with('{')

@@ -91,6 +91,12 @@ impl<'a> Reader<'a> {
         self.revision
     }
 
+    /// Whether the text is read to be judged, and not to be used.
+    #[inline]
+    pub(crate) fn is_judging(&self) -> bool {
+        self.remarks.is_some()
+    }
+
     #[inline]
     pub(crate) fn is_tolerant(&self) -> bool {
         self.tolerant
@@ -129,6 +135,19 @@ impl<'a> Reader<'a> {
             Ok(())
         } else {
             self.fault(offset, Problem::Rule(rule.into()))
+        }
+    }
+
+    /// A value of another shape than the protocol wants that can be kept all the same: an error when reading strictly,
+    /// noted when reading tolerantly.
+    #[cold]
+    pub(crate) fn broken_expectation(&mut self, offset: usize, what: &'static str) -> Read<()> {
+        let fault = Fault { offset, problem: Problem::Expected(what.into()) };
+        if self.tolerant {
+            self.tolerated.push(fault);
+            Ok(())
+        } else {
+            Err(Box::new(fault))
         }
     }
 

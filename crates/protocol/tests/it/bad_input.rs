@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use switchboard_protocol::check::{Checker, Rules};
+use switchboard_protocol::rpc::Message;
 use switchboard_protocol::{Field, Wire, WireFormat, v2, wire_type};
 
 /// The error that a text gives when read strictly as a type of the newest dialect.
@@ -304,5 +305,27 @@ fn keys_are_known_in_any_order_spelled_with_escapes_and_between_spaces() {
         r#"{"tool\u0043allId":"c","titl\u0065":"T","kind":"read","rawInput":{},"status":"failed"}"#,
     ] {
         assert_eq!(v2::ToolCallUpdate::decode(text, WireFormat::Any), expected, "{text}");
+    }
+}
+
+#[test]
+fn an_id_against_the_rules_is_read_and_judged_wrong() {
+    for id in ["1.5", "1.0", "-0.0", "1e3", "9223372036854775808", "123456789012345678901234567890"] {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"_x"}}"#);
+        let read = Message::decode(&text, WireFormat::Any).unwrap();
+        assert_eq!(read.encode(WireFormat::Any), text);
+        for format in [WireFormat::V1, WireFormat::Spec, WireFormat::Newest] {
+            assert!(Message::decode(&text, format).is_err(), "{text} in {format:?}");
+            let (tolerated, faults) = <Message<'_> as Wire>::decode_tolerant(&text, format).unwrap();
+            assert_eq!((tolerated, faults[0].pointer.as_str()), (read.clone(), "/id"));
+        }
+        for revision in [WireFormat::V1, WireFormat::Spec, WireFormat::Newest, WireFormat::Any] {
+            let verdict = Checker::new(Rules { revision, ..Rules::default() }).check(text.as_bytes());
+            assert_eq!(verdict.errors[0].pointer, "/id", "{text}");
+        }
+    }
+    for id in ["true", "[]", "{}"] {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"_x"}}"#);
+        assert!(Message::decode(&text, WireFormat::Any).is_err(), "{text}");
     }
 }

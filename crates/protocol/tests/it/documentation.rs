@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use switchboard_protocol::check::{Checker, Recorded, Rules};
-use switchboard_protocol::{Wire, WireFormat, WireType, v2, wire_type};
+use switchboard_protocol::check::{Checker, Rules};
+use switchboard_protocol::{Recorded, RecordedLine, Wire, WireFormat, WireType, v2, wire_type};
 
 use crate::vectors::fixtures;
 
@@ -174,8 +174,9 @@ fn run_messages(example: &Example) -> Result<(), String> {
         match (example.valid, verdict.is_valid()) {
             (true, _) if !findings.is_empty() => return Err(format!("{} in {line}", findings.join("; "))),
             (true, _) => {
-                let recorded = Recorded::parse(line).map_err(|error| error.to_string())?;
-                nothing_lost(recorded.message, &verdict.value.unwrap_or_default())?;
+                let recorded = RecordedLine::parse(line).map_err(|error| error.to_string())?.recorded;
+                let Recorded::Message { text, .. } = recorded else { return Err("no message".to_owned()) };
+                nothing_lost(&text, &verdict.value.unwrap_or_default())?;
             }
             (false, true) => return Err(format!("should be refused: {line}")),
             (false, false) => {}

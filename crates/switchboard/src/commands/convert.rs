@@ -2,12 +2,11 @@
 
 use std::io::{BufWriter, Write};
 
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::Serialize;
 use switchboard_bridge::{
     Error, Loss, Moment, Note, Policy, RecordingBridge, Severity, Side, Stateless, Version,
 };
-use switchboard_protocol::check::Recorded;
+use switchboard_protocol::{LineForm, Recorded, RecordedLine};
 
 use crate::arguments::{InputArgument, Protocol};
 use crate::lines::{Line, Lines, MAX_LINE};
@@ -79,22 +78,6 @@ struct Report<'l> {
     severity: Severity,
 }
 
-/// The keys of a recorded line beside the message.
-#[derive(Deserialize)]
-struct Envelope<'l> {
-    #[serde(borrow, default)]
-    t: Option<&'l RawValue>,
-}
-
-/// One line of the output.
-#[derive(Serialize)]
-struct Written<'l> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    t: Option<&'l RawValue>,
-    dir: &'static str,
-    msg: &'l RawValue,
-}
-
 struct Writer<W> {
     output: W,
     lost: bool,
@@ -102,15 +85,10 @@ struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     fn line(&mut self, from: Option<Side>, text: &str, form: &Form<'_>) -> std::io::Result<()> {
-        if form.wrapped
-            && let Some(from) = from
-        {
-            let dir = match from {
-                Side::Client => "client->agent",
-                Side::Agent => "agent->client",
-            };
-            let msg = serde_json::from_str(text)?;
-            serde_json::to_writer(&mut self.output, &Written { t: form.time, dir, msg })?;
+        if form.wrapped && from.is_some() {
+            let recorded = Recorded::Message { from, other_side: false, text: text.into() };
+            let line = RecordedLine { time: form.time.map(Into::into), ..RecordedLine::new(recorded) };
+            write!(self.output, "{line}")?;
         } else {
             self.output.write_all(text.as_bytes())?;
         }
@@ -149,7 +127,7 @@ impl<W: Write> Writer<W> {
 #[derive(Clone, Copy, Default)]
 struct Form<'l> {
     wrapped: bool,
-    time: Option<&'l RawValue>,
+    time: Option<&'l str>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
@@ -197,21 +175,21 @@ enum Converter {
 
 impl Converter {
     fn line(&mut self, text: &str, number: u64, writer: &mut Writer<impl Write>) -> std::io::Result<()> {
-        let recorded = match Recorded::parse(text) {
-            Ok(recorded) => recorded,
+        let line = match RecordedLine::parse(text) {
+            Ok(line) => line,
             Err(error) => {
                 writer.fault(number, &error.to_string());
                 return Ok(());
             }
         };
-        let from = recorded.sender;
-        let time = recorded
-            .wrapped
-            .then(|| serde_json::from_str::<Envelope<'_>>(text).ok().and_then(|envelope| envelope.t))
-            .flatten();
-        let form = Form { wrapped: recorded.wrapped, time };
+        let form = Form { wrapped: line.form != LineForm::Bare, time: line.time.as_deref() };
+        let Recorded::Message { from, other_side: false, text: message } = &line.recorded else {
+            // What was recorded beside the messages is the same in each version.
+            return writer.line(None, text, &form);
+        };
+        let from = *from;
         match self {
-            Converter::Stateless(stateless) => match stateless.convert(recorded.message, from) {
+            Converter::Stateless(stateless) => match stateless.convert(message, from) {
                 Ok(converted) => {
                     for line in &converted.value {
                         writer.line(from, line, &form)?;
@@ -243,8 +221,9 @@ impl Converter {
             },
             Converter::Stateful { recording, clock, wrapped } => {
                 *wrapped = form.wrapped;
-                *clock = milliseconds(time).unwrap_or(*clock + 10);
-                recording.take(from, recorded.message, Moment(*clock));
+                let time = line.milliseconds().and_then(|time| u64::try_from(time).ok());
+                *clock = time.unwrap_or(*clock + 10);
+                recording.take(from, message, Moment(*clock));
                 write_out(recording, number, &form, writer)?;
             }
         }
@@ -274,11 +253,4 @@ fn write_out(
         writer.loss(number, &loss);
     }
     Ok(())
-}
-
-/// The time of a recorded line, which is in seconds.
-fn milliseconds(time: Option<&RawValue>) -> Option<u64> {
-    let seconds: f64 = time?.get().parse().ok()?;
-    let milliseconds = seconds * 1000.0;
-    (milliseconds.is_finite() && milliseconds >= 0.0).then_some(milliseconds as u64)
 }

@@ -5,9 +5,9 @@ pub(crate) mod text;
 
 use std::io::{BufWriter, Write};
 
-use switchboard_protocol::check::Recorded;
-use switchboard_protocol::rpc::Frame;
-use switchboard_protocol::{DecodeError, Raw, Wire, WireFormat, v2};
+use switchboard_protocol::detect::Handshake;
+use switchboard_protocol::rpc::{BATCH_LIMIT, batch_entries, is_batch};
+use switchboard_protocol::{Raw, Recorded, RecordedLine, Version, Wire, WireFormat, v2};
 use switchboard_session::{Conversation, ConversationError, Moment, Side, Step};
 
 use crate::arguments::{Dialect, InputArgument};
@@ -116,45 +116,49 @@ impl Fold {
         if text.trim_ascii().is_empty() {
             return Ok(Vec::new());
         }
-        self.message(text).map_err(|error| error.to_string())
+        let line = RecordedLine::parse(text).map_err(|error| error.to_string())?;
+        let Recorded::Message { from, other_side: false, text: message } = &line.recorded else {
+            return Ok(Vec::new());
+        };
+        // A time before the beginning is the beginning.
+        let at = Moment(line.milliseconds().and_then(|time| u64::try_from(time).ok()).unwrap_or_default());
+        if is_batch(message) {
+            return self.batch(message, *from, at);
+        }
+        self.message(message, *from, at)
+            .map(|step| step.into_iter().collect())
+            .map_err(|error| error.to_string())
     }
 
-    fn message(&mut self, text: &str) -> Result<Vec<Step>, ConversationError> {
-        let recorded = Recorded::parse(text)?;
-        let from = recorded.sender;
-        let at = if recorded.wrapped { recorded_time(text)? } else { Moment::default() };
-        if recorded.message.trim_start().starts_with('[') {
-            return self.batch(recorded.message, from, at);
-        }
-        let raw = Raw::parse(recorded.message)?;
-        let step = match Shape::of(&raw) {
+    fn message(
+        &mut self,
+        message: &str,
+        from: Option<Side>,
+        at: Moment,
+    ) -> Result<Option<Step>, ConversationError> {
+        let raw = Raw::parse(message)?;
+        Ok(match Shape::of(&raw) {
             Shape::Message => {
                 self.is_version_1 |= is_version_1(&raw);
-                self.conversation.read(recorded.message, from, at)?
+                self.conversation.read(message, from, at)?
             }
             Shape::Update => {
-                let update = v2::SessionUpdate::decode(recorded.message, self.dialect)?;
+                let update = v2::SessionUpdate::decode(message, self.dialect)?;
                 Some(self.conversation.apply_update(None, &update))
             }
             Shape::Parameters => {
-                let params = v2::UpdateSessionNotification::decode(recorded.message, self.dialect)?;
+                let params = v2::UpdateSessionNotification::decode(message, self.dialect)?;
                 Some(self.conversation.apply_update(Some(&params.session_id), &params.update))
             }
             Shape::Other => None,
-        };
-        Ok(step.into_iter().collect())
+        })
     }
 
     /// The messages of a batch apply one after the other, up to the first that cannot be read.
-    fn batch(&mut self, text: &str, from: Option<Side>, at: Moment) -> Result<Vec<Step>, ConversationError> {
+    fn batch(&mut self, text: &str, from: Option<Side>, at: Moment) -> Result<Vec<Step>, String> {
         let mut steps = Vec::new();
-        match Frame::decode(text, self.dialect)? {
-            Frame::Single(message) => steps.extend(self.conversation.apply_message(&message, from, at)?),
-            Frame::Batch(messages) => {
-                for message in messages {
-                    steps.extend(self.conversation.apply_message(&message?, from, at)?);
-                }
-            }
+        for entry in batch_entries(text, BATCH_LIMIT).map_err(|fault| fault.to_string())? {
+            steps.extend(self.conversation.read(entry, from, at).map_err(|error| error.to_string())?);
         }
         Ok(steps)
     }
@@ -187,16 +191,8 @@ impl Shape {
     }
 }
 
-/// The recorded time in seconds, where there is one.
-fn recorded_time(line: &str) -> Result<Moment, DecodeError> {
-    let line = Raw::parse(line)?;
-    let seconds = line.get("t").and_then(|time| time.as_str().parse::<f64>().ok());
-    // A time that makes no sense saturates.
-    Ok(Moment((seconds.unwrap_or_default() * 1000.0).round() as u64))
-}
-
+/// Whether an agent introduces itself as one of version 1.
 fn is_version_1(message: &Raw<'_>) -> bool {
-    let result = message.get("result");
-    let version = result.as_ref().and_then(|result| result.get("protocolVersion"));
-    version.is_some_and(|version| version.as_str() == "1")
+    let result = message.get("result").filter(|result| result.get("protocolVersion").is_some());
+    result.is_some_and(|result| Handshake::of_answer(&result).version == Version::V1)
 }

@@ -190,7 +190,9 @@ async fn what_is_no_message_is_answered_as_json_rpc_says() {
     check(r#"{"jsonrpc":"2.0","method":"foobar","params":"bar","baz]"#, "null", -32700).await;
     check(r#"{"jsonrpc":"2.0","method":1,"params":"bar"}"#, "null", -32600).await;
     check(r#"{"jsonrpc":"2.0","id":4,"method":1}"#, "4", -32600).await;
-    check(r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#, "null", -32600).await;
+    check(r#"{"jsonrpc":"2.0","id":[1],"method":"m"}"#, "null", -32600).await;
+    // Against the rules, but who asks waits for an answer.
+    check(r#"{"jsonrpc":"2.0","id":1.50,"method":"m"}"#, "1.50", -32603).await;
     check(r#"{"jsonrpc":"1.0","id":"x","method":"m"}"#, "\"x\"", -32600).await;
     check(r#"{"id":"x","method":"m"}"#, "\"x\"", -32600).await;
     check(r#"{"jsonrpc":"2.0"}"#, "null", -32600).await;

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 
 use memchr::memmem;
 use serde_json::{Value, json};
+use switchboard_protocol::detect::Handshake;
 use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_protocol::{Raw, Version, Wire, WireFormat};
 use switchboard_store::{Channel, Filter, Item, Store, Summary};
 
 use crate::recording::Recording;
@@ -267,10 +268,9 @@ impl History {
         };
         let of_sessions =
             capabilities.as_ref().and_then(|own| Some(own.get("sessionCapabilities")?.into_owned()));
-        let number = result.get("protocolVersion");
         self.agent = Agent {
             name: text(info.as_ref(), "name"),
-            is_version_1: capabilities.is_some() || number.is_some_and(|number| number.as_str() == "1"),
+            is_version_1: Handshake::of_answer(result).version == Version::V1,
             loads: has(capabilities.as_ref(), "loadSession"),
             resumes: has(of_sessions.as_ref(), "resume"),
             lists: has(of_sessions.as_ref(), "list"),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side};
+use switchboard_protocol::detect::Handshake;
 use switchboard_store::{Item, Record, Store, Time, parse_line};
 use switchboard_transport::{DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions};
 
@@ -171,13 +172,7 @@ impl Recording {
     /// The version that the recorded agent speaks, by the shape of its answer: numbers alone say little.
     fn version(&self) -> u16 {
         match self.script().introduction {
-            Some(Ok(answer)) if answer.get("agentCapabilities").is_some() => 1,
-            Some(Ok(answer))
-                if answer.get("protocolVersion").is_some_and(|number| number.as_str() == "1") =>
-            {
-                1
-            }
-            Some(Ok(_)) => 2,
+            Some(Ok(answer)) => Handshake::of_answer(&answer).version.number(),
             _ if self.protocol == 1 => 1,
             _ => 2,
         }

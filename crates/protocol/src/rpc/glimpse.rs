@@ -1,0 +1,154 @@
+//! What can be told of a text that is no message.
+
+use super::RequestId;
+use crate::{Raw, Wire, WireFormat};
+
+/// What the top-level keys tell of an object that cannot be read, or of which only the beginning is there.
+///
+/// ```
+/// use switchboard_protocol::rpc::Glimpse;
+///
+/// let glimpse = Glimpse::of(r#"{"jsonrpc":"2.0","id":7,"result":{"text":"and here it was cut o"#);
+/// assert_eq!((glimpse.id, glimpse.has_outcome), (Some(7.into()), true));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Glimpse {
+    /// The id, where it is one.
+    pub id: Option<RequestId<'static>>,
+    /// Whether it names the version of JSON-RPC.
+    pub has_version: bool,
+    /// Whether it has a method: it is a call.
+    pub has_method: bool,
+    /// Whether it has a result or an error: it is an answer.
+    pub has_outcome: bool,
+}
+
+impl Glimpse {
+    /// Looks at a text; at its end or at the first thing that is not understood, it stops.
+    pub fn of(text: &str) -> Self {
+        let mut glimpse = Glimpse::default();
+        // What follows the first thing that is not understood is not looked at.
+        let _ = glimpse.look(text);
+        glimpse
+    }
+
+    /// Adds what the end of an object tells whose middle is not there.
+    ///
+    /// ```
+    /// use switchboard_protocol::rpc::Glimpse;
+    ///
+    /// let mut glimpse = Glimpse::of(r#"{"jsonrpc":"2.0","result":{"text":"and here it was cut"#);
+    /// glimpse.add_ending(r#" off, to go on here"},"id":7}"#);
+    /// assert_eq!(glimpse.id, Some(7.into()));
+    /// ```
+    pub fn add_ending(&mut self, text: &str) {
+        let ending = text.trim_end();
+        for (place, _) in ending.match_indices('"').rev() {
+            // The last members of the object itself: those of an object in it leave braces that open nowhere.
+            let Ok(members) = Raw::parse(format!("{{{}", &ending[place..])) else { continue };
+            let has = |key: &str| members.get(key).is_some();
+            self.has_method |= has("method");
+            self.has_outcome |= has("result") || has("error");
+            let id =
+                || RequestId::decode(members.get("id")?.as_str(), WireFormat::Any).ok().map(Wire::into_owned);
+            self.id = self.id.take().or_else(id);
+        }
+    }
+
+    fn look(&mut self, text: &str) -> Option<()> {
+        let mut rest = text.trim_start().strip_prefix('{')?.trim_start();
+        loop {
+            let key_length = string_length(rest)?;
+            let key = &rest[1..key_length - 1];
+            rest = rest[key_length..].trim_start().strip_prefix(':')?.trim_start();
+            match key {
+                "jsonrpc" => self.has_version = true,
+                "method" => self.has_method = true,
+                "result" | "error" => self.has_outcome = true,
+                _ => {}
+            }
+            let length = value_length(rest)?;
+            if key == "id" {
+                self.id = RequestId::decode(&rest[..length], WireFormat::Any).ok().map(Wire::into_owned);
+            }
+            rest = rest[length..].trim_start().strip_prefix(',')?.trim_start();
+        }
+    }
+}
+
+/// The length of the string at the start, with its quotes.
+fn string_length(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    if bytes.first() != Some(&b'"') {
+        return None;
+    }
+    let mut at = 1;
+    loop {
+        at += bytes.get(at..)?.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        if bytes[at] == b'"' {
+            return Some(at + 1);
+        }
+        at += 2;
+    }
+}
+
+/// The length of the value at the start; `None` when its end is not there.
+fn value_length(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut depth = 0_usize;
+    let mut at = 0;
+    loop {
+        match bytes.get(at)? {
+            b'"' => at += string_length(&text[at..])?,
+            b'{' | b'[' => {
+                depth += 1;
+                at += 1;
+            }
+            b'}' | b']' => {
+                // The end of the object around a number or word.
+                depth = match depth.checked_sub(1) {
+                    Some(depth) => depth,
+                    None => return Some(at),
+                };
+                at += 1;
+            }
+            b',' if depth == 0 => return Some(at),
+            _ => {
+                at += 1;
+                continue;
+            }
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_glimpse_sees_the_keys_before_the_cut() {
+        let check = |text: &str, id: Option<i64>, method: bool, outcome: bool| {
+            let glimpse = Glimpse::of(text);
+            assert_eq!(glimpse.id, id.map(RequestId::Number), "{text}");
+            assert_eq!((glimpse.has_method, glimpse.has_outcome), (method, outcome), "{text}");
+        };
+        check(r#"{"jsonrpc":"2.0","id":7,"result":{"text":"aaaa"#, Some(7), false, true);
+        check(r#"{"id" : 7 , "method":"x","params":["#, Some(7), true, false);
+        check(r#"{"result":{"id":9,"a":"\"}"},"id":8}"#, Some(8), false, true);
+        check(r#"{"params":[{"id":1}],"method":"m","id":"#, None, true, false);
+        check(r#"{"id":7"#, None, false, false);
+        check(r#"{"a\"#, None, false, false);
+        check("[1]", None, false, false);
+        check("", None, false, false);
+    }
+
+    #[test]
+    fn a_glimpse_sees_ids_that_are_against_the_rules_because_they_can_be_answered() {
+        let seen = Glimpse::of(r#"{"id":7.50,"method":1}"#).id.map(|id| id.encode(WireFormat::Any));
+        assert_eq!(seen.as_deref(), Some("7.50"));
+        assert_eq!(Glimpse::of(r#"{"id":[7],"method":1}"#).id, None);
+    }
+}
