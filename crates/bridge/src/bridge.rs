@@ -81,13 +81,15 @@ impl Bridge {
             minted: 0,
             strict_failure: None,
         };
+        let requests = shared.options.limits.requests;
+        let open_work = || OpenWork::new(requests);
         let mode = match (shared.options.client_version, shared.options.agent_version) {
             (Some(Version::V1), Some(Version::V2)) => Mode::V1ToV2(Box::new(V1ToV2::new(&shared))),
             (Some(Version::V2), Some(Version::V1)) => Mode::V2ToV1(Box::new(V2ToV1::new(&shared))),
-            (Some(version), Some(_)) => Mode::Same(Box::new(Passthrough::new(version, OpenWork::default()))),
+            (Some(version), Some(_)) => Mode::Same(Box::new(Passthrough::new(version, open_work()))),
             _ => Mode::Opening(None),
         };
-        Bridge { shared, mode, early: OpenWork::default(), ended: None }
+        Bridge { shared, mode, early: open_work(), ended: None }
     }
 
     /// Takes one line from one side.
@@ -245,7 +247,8 @@ impl Bridge {
                 (Version::V1, Version::V2) => self.opened_for_v1(opening, &response),
                 (Version::V2, Version::V1) => self.opened_for_v2(opening, &response),
                 _ => {
-                    let early = std::mem::take(&mut self.early);
+                    let limit = self.shared.options.limits.requests;
+                    let early = std::mem::replace(&mut self.early, OpenWork::new(limit));
                     self.mode = Mode::Same(Box::new(Passthrough::new(client, early)));
                     Handled::Forward
                 }

@@ -1,20 +1,21 @@
 //! What a client waits for where lines pass as they came: answers to its requests, and rest in sessions at work.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use memchr::memmem::Finder;
-use serde_json::value::RawValue;
-use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError};
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_protocol::rpc::{
+    BATCH_LIMIT, Message, Request, RequestId, Response, RpcError, batch_entries, is_batch,
+};
+use switchboard_protocol::{Correlator, Raw, WireFormat};
 
 use crate::loss::Severity;
 use crate::shared::{Shared, session_of};
 use crate::{Side, Version};
 
 /// Requests of the client without an answer, and sessions in which an agent of version 2 is at work.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct OpenWork {
-    requests: HashMap<RequestId<'static>, Asked>,
+    requests: Correlator<Asked>,
     /// Whether sessions have states, as in version 2.
     has_states: bool,
     at_work: HashSet<String>,
@@ -42,21 +43,22 @@ pub(crate) fn may_answer(line: &str, id: &Finder<'_>) -> bool {
 
 /// The messages of a line: one, or those of an array.
 pub(crate) fn messages(line: &str) -> Vec<&str> {
-    if !line.trim_start().starts_with('[') {
-        return vec![line];
-    }
-    let entries = serde_json::from_str::<Vec<&RawValue>>(line).unwrap_or_default();
-    entries.into_iter().map(RawValue::get).collect()
+    if is_batch(line) { batch_entries(line, BATCH_LIMIT).unwrap_or_default() } else { vec![line] }
 }
 
 impl OpenWork {
+    /// Nobody waits for anything. So many requests, and sessions at work, are remembered.
+    pub(crate) fn new(limit: usize) -> Self {
+        OpenWork { requests: Correlator::new(limit), has_states: false, at_work: HashSet::new() }
+    }
+
     /// Whether anybody waits for an answer.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.requests.is_empty()
     }
 
     pub(crate) fn has_prompts(&self) -> bool {
-        self.requests.values().any(|asked| matches!(asked, Asked::Prompt { .. }))
+        self.requests.iter().any(|(_, _, asked)| matches!(asked, Asked::Prompt { .. }))
     }
 
     /// The version is known from now on.
@@ -69,7 +71,7 @@ impl OpenWork {
         for text in messages(line) {
             match (from, Message::decode(text, WireFormat::Any)) {
                 (Side::Client, Ok(Message::Request(request))) => {
-                    self.ask(&request, shared.options.limits.requests);
+                    self.ask(&request);
                 }
                 (Side::Agent, Ok(Message::Response(response))) => {
                     self.answered(&response);
@@ -81,7 +83,7 @@ impl OpenWork {
     }
 
     /// The client asks. Whether that can be remembered.
-    pub(crate) fn ask(&mut self, request: &Request<'_>, limit: usize) -> bool {
+    pub(crate) fn ask(&mut self, request: &Request<'_>) -> bool {
         let session = || session_of(request.params.as_ref());
         let asked = match &*request.method {
             "session/prompt" => session().map(|session| Asked::Prompt { session, over: false }),
@@ -89,16 +91,15 @@ impl OpenWork {
             _ => None,
         };
         let is_prompt = matches!(asked, Some(Asked::Prompt { .. }));
-        if self.requests.len() >= limit || (is_prompt && self.at_work.len() >= limit) {
+        if is_prompt && self.at_work.len() >= self.requests.limit() {
             return false;
         }
-        self.requests.insert(request.id.clone().into_owned(), asked.unwrap_or(Asked::Other));
-        true
+        self.requests.open(Side::Client, &request.id, asked.unwrap_or(Asked::Other)).is_ok()
     }
 
     /// The agent answers. Gives what was asked.
     pub(crate) fn answered(&mut self, response: &Response<'_>) -> Option<Asked> {
-        let asked = self.requests.remove(&response.id.clone().into_owned())?;
+        let asked = self.requests.answered(Side::Agent, &response.id)?;
         match (&asked, &response.outcome) {
             (Asked::Prompt { session, over: false }, Ok(_)) if self.has_states => {
                 self.at_work.insert(session.clone());
@@ -127,15 +128,11 @@ impl OpenWork {
             Some("idle") => {
                 let was_at_work = self.at_work.remove(&session);
                 if was_at_work || has_stop_reason(&update) {
-                    for asked in self.requests.values_mut() {
-                        if let Asked::Prompt { session: about, over } = asked {
-                            *over |= *about == session;
-                        }
-                    }
+                    self.prompts_are_over(&session);
                 }
             }
             Some("running" | "requires_action") => {
-                let limit = shared.options.limits.requests;
+                let limit = self.requests.limit();
                 if self.at_work.len() < limit || self.at_work.contains(&session) {
                     self.at_work.insert(session);
                 } else {
@@ -150,10 +147,23 @@ impl OpenWork {
         }
     }
 
+    /// The agent rests after work: what it has not answered yet is done.
+    fn prompts_are_over(&mut self, session: &str) {
+        let is_about =
+            |asked: &Asked| matches!(asked, Asked::Prompt { session: about, .. } if about == session);
+        let prompts = self.requests.iter().filter(|(_, _, asked)| is_about(asked));
+        let ids: Vec<RequestId<'static>> = prompts.map(|(_, id, _)| id.clone()).collect();
+        for id in ids {
+            if let Some(Asked::Prompt { over, .. }) = self.requests.get_mut(Side::Client, &id) {
+                *over = true;
+            }
+        }
+    }
+
     /// The agent is gone: requests fail, and sessions at work come to rest.
     pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>, shared: &mut Shared) {
-        for (id, _) in self.requests.drain() {
-            shared.fail(Side::Client, &id, error.clone());
+        for request in self.requests.drain_of(Side::Client) {
+            shared.fail(Side::Client, &request.id, error.clone());
         }
         for session in self.at_work.drain() {
             shared.rest_with_error(&session, error);

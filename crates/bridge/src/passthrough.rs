@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use memchr::memmem::Finder;
 use serde_json::Value;
-use switchboard_protocol::rpc::{Message, Response, RpcError};
+use switchboard_protocol::rpc::{Message, Response, RpcError, is_batch};
 use switchboard_protocol::{Meta, Text, Wire, WireFormat, v2};
 
 use self::terminals::TerminalsAsText;
@@ -101,7 +101,7 @@ impl Passthrough {
     }
 
     pub(crate) fn handle(&mut self, from: Side, line: &str, shared: &mut Shared) -> Handled {
-        if line.trim_start().starts_with('[') {
+        if is_batch(line) {
             // Messages in an array pass together.
             self.work.look(from, line, shared);
             return Handled::Forward;
@@ -183,7 +183,7 @@ impl Passthrough {
             return Handled::Forward;
         };
         shared.peers.learn_from_client(&request);
-        if !self.work.ask(&request, shared.options.limits.requests) {
+        if !self.work.ask(&request) {
             refuse_full(shared, Side::Client, &request.id);
             return Handled::Done;
         }

@@ -1,12 +1,13 @@
 //! Recordings: both sides of a conversation in one version, translated into the other.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{Message, RequestId};
-use switchboard_protocol::{Wire, WireFormat};
+use switchboard_protocol::rpc::{BATCH_LIMIT, Message, RequestId, batch_entries};
+use switchboard_protocol::{Correlator, DecodeError, Wire, WireFormat};
 
 use crate::bridge::Handled;
+use crate::loss::Severity;
 use crate::shared::Output;
 use crate::{Bridge, BridgeOptions, Loss, Moment, Policy, Side, Version};
 
@@ -36,12 +37,18 @@ pub struct RecordingBridge {
     far: Bridge,
     /// Whether what comes is in the wanted version already.
     passes: bool,
-    /// Lines since a handshake whose answer will tell the version.
-    undecided: Option<Vec<(Side, String, Moment)>>,
+    undecided: Option<Undecided>,
     speakers: Speakers,
     lines: VecDeque<RecordedLine>,
     losses: Vec<Loss>,
     back: Vec<RecordedLine>,
+}
+
+/// Lines since a handshake whose answer will tell the version.
+#[derive(Debug)]
+struct Undecided {
+    handshake: RequestId<'static>,
+    lines: Vec<(Side, String, Moment)>,
 }
 
 /// One message of a recording.
@@ -55,6 +62,9 @@ pub struct RecordedLine {
 
 /// How many lines a handshake may wait for its answer.
 const UNDECIDED: usize = 1000;
+
+/// Of how many requests it is known who made them.
+const OPEN: usize = 100_000;
 
 impl RecordingBridge {
     /// A translation into a version.
@@ -79,41 +89,55 @@ impl RecordingBridge {
         }
     }
 
-    /// Takes the next message of the recording. Who said it is guessed where it is not known.
+    /// Takes the next message of the recording. Who said it is guessed where it is not known. A line that is no message
+    /// has no place in the translation: it is a loss, and the recording goes on.
     pub fn take(&mut self, from: Option<Side>, line: &str, now: Moment) {
-        let from = self.speakers.speaker(from, line);
-        let starts = from == Side::Client
-            && memchr::memmem::find(line.as_bytes(), b"\"initialize\"").is_some()
-            && Message::decode(line, WireFormat::Any)
-                .is_ok_and(|message| message.method() == Some("initialize"));
-        if starts {
-            self.decide(None);
-            self.end_connection();
-            self.undecided = Some(vec![(from, line.to_owned(), now)]);
-            return;
+        let message = Message::decode(line, WireFormat::Any);
+        let from = from.unwrap_or_else(|| self.speakers.speaker(message.as_ref().ok()));
+        match &message {
+            Err(error) if batch_entries(line, BATCH_LIMIT).is_err() => return self.lose(from, error),
+            Ok(Message::Request(request)) if from == Side::Client && request.method == "initialize" => {
+                self.decide(None);
+                self.end_connection();
+                let handshake = request.id.clone().into_owned();
+                let lines = vec![(from, line.to_owned(), now)];
+                self.undecided = Some(Undecided { handshake, lines });
+                return;
+            }
+            _ => {}
         }
         let Some(undecided) = &mut self.undecided else { return self.convert(from, line, now) };
-        undecided.push((from, line.to_owned(), now));
-        let full = undecided.len() >= UNDECIDED;
-        match Message::decode(line, WireFormat::Any) {
-            Ok(Message::Response(response)) if from == Side::Agent => match &response.outcome {
-                Ok(result) if result.get("protocolVersion").is_some() => {
-                    self.decide(Some(Handshake::of_answer(result).version));
-                }
-                Ok(_) => self.decide(None),
+        undecided.lines.push((from, line.to_owned(), now));
+        let full = undecided.lines.len() >= UNDECIDED;
+        match &message {
+            Ok(Message::Response(response)) if from == Side::Agent && response.id == undecided.handshake => {
                 // Refused: whatever was said is said in either version.
-                Err(_) => self.decide(None),
-            },
+                let version = response.outcome.as_ref().ok();
+                let version = version.filter(|result| result.get("protocolVersion").is_some());
+                self.decide(version.map(|result| Handshake::of_answer(result).version));
+            }
             _ if full => self.decide(None),
             _ => {}
         }
     }
 
+    /// A line is no message.
+    fn lose(&mut self, from: Side, error: &DecodeError) {
+        self.losses.push(Loss {
+            session: None,
+            message: "line".to_owned(),
+            element: String::new(),
+            reason: format!("no message, left out: {error}"),
+            severity: Severity::Major,
+            toward: from.other(),
+        });
+    }
+
     /// The version is known, or must be assumed.
     fn decide(&mut self, version: Option<Version>) {
-        let Some(lines) = self.undecided.take() else { return };
+        let Some(undecided) = self.undecided.take() else { return };
         self.passes = version == Some(self.to);
-        for (from, line, now) in lines {
+        for (from, line, now) in undecided.lines {
             self.convert(from, &line, now);
         }
     }
@@ -225,33 +249,38 @@ fn halves(to: Version, policy: Policy) -> (Bridge, Bridge) {
 }
 
 /// Finds out who says something in a recording that does not tell.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Speakers {
-    open: HashMap<RequestId<'static>, Side>,
+    open: Correlator<()>,
+}
+
+impl Default for Speakers {
+    fn default() -> Self {
+        Speakers { open: Correlator::new(OPEN) }
+    }
 }
 
 impl Speakers {
-    fn speaker(&mut self, told: Option<Side>, line: &str) -> Side {
-        if let Some(side) = told {
-            return side;
-        }
-        match Message::decode(line, WireFormat::Any) {
-            Ok(Message::Request(request)) => {
+    fn speaker(&mut self, message: Option<&Message<'_>>) -> Side {
+        match message {
+            Some(Message::Request(request)) => {
                 let side = crate::stateless::sender_of(&request.method);
-                if self.open.len() < UNDECIDED * 100 {
-                    self.open.insert(request.id.into_owned(), side);
-                }
+                self.open.open_or_evict(side, &request.id, ());
                 side
             }
-            Ok(Message::Notification(notification)) => match &*notification.method {
+            Some(Message::Notification(notification)) => match &*notification.method {
                 "session/update" | "elicitation/complete" => Side::Agent,
                 method if method.starts_with('_') => Side::Agent,
                 _ => Side::Client,
             },
-            Ok(Message::Response(response)) => {
-                self.open.remove(&response.id.into_owned()).map_or(Side::Agent, Side::other)
+            Some(Message::Response(response)) => {
+                // Of two with the same id that of the agent: it is asked, and answered, while a prompt is open.
+                let agent_asked = self.open.contains(Side::Agent, &response.id);
+                let asker = if agent_asked { Side::Agent } else { Side::Client };
+                self.open.close(asker, &response.id);
+                asker.other()
             }
-            Err(_) => Side::Agent,
+            None => Side::Agent,
         }
     }
 }

@@ -215,3 +215,44 @@ fn version_1_recordings_say_the_same_in_version_2() {
     }
     println!("{compared} things are the same");
 }
+
+/// A recording in which something else than messages stands between the handshake and its answer, into a version.
+fn with_noise(to: Version, told: bool) -> (Vec<String>, Vec<Loss>) {
+    let mut bridge = RecordingBridge::new(to);
+    let lines = [
+        (
+            Side::Client,
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}"#,
+        ),
+        (Side::Agent, "Listening on stdio {"),
+        (Side::Agent, "[12:30] \"a string\""),
+        // An answer to something else tells nothing of the version.
+        (Side::Agent, r#"{"jsonrpc":"2.0","id":77,"result":{}}"#),
+        (Side::Agent, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{}}}"#),
+        (
+            Side::Agent,
+            r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"c","title":"Read"}}}"#,
+        ),
+        (Side::Agent, "and so on"),
+    ];
+    for (number, (from, line)) in lines.into_iter().enumerate() {
+        bridge.take(told.then_some(from), line, Moment(number as u64));
+    }
+    bridge.finish();
+    (bridge.drain().map(|line| line.text).collect(), bridge.take_losses())
+}
+
+#[test]
+fn noise_before_the_handshake_is_answered_is_left_out_and_reported() {
+    for told in [true, false] {
+        let (lines, losses) = with_noise(Version::V1, told);
+        assert_eq!(lines.len(), 4, "as they are: {lines:?}");
+        assert!(lines.iter().all(|line| line.starts_with('{')), "{lines:?}");
+        assert_eq!(losses.iter().filter(|loss| loss.message == "line").count(), 3, "{losses:?}");
+
+        let (lines, losses) = with_noise(Version::V2, told);
+        let last: Value = serde_json::from_str(lines.last().unwrap()).unwrap();
+        assert_eq!(last["params"]["update"]["sessionUpdate"], "tool_call_update", "{lines:?}");
+        assert_eq!(losses.iter().filter(|loss| loss.message == "line").count(), 3, "{losses:?}");
+    }
+}
