@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
+use switchboard_protocol::{WireFormat, json_schema};
+
 const HELP: &str = "\
 cargo xtask test          install what the tests need, then run formatting, lints, tests, docs and fuzzing
 cargo xtask fuzz SECONDS  run each fuzz target for so long
@@ -55,19 +57,14 @@ fn test() -> Result<(), String> {
 }
 
 fn write_schemas() -> Result<(), String> {
-    for (file, option, value) in [
-        ("v1.json", "--protocol", "v1"),
-        ("v2-spec.json", "--dialect", "spec"),
-        ("v2-newest.json", "--dialect", "newest"),
-        ("v2.json", "--dialect", "any"),
+    for (file, format) in [
+        ("v1.json", WireFormat::V1),
+        ("v2-spec.json", WireFormat::Spec),
+        ("v2-newest.json", WireFormat::Newest),
+        ("v2.json", WireFormat::Any),
     ] {
-        let output = Command::new("cargo")
-            .current_dir(root())
-            .args(["run", "--quiet", "--", "schema", option, value])
-            .output()
-            .map_err(|error| format!("cannot start cargo: {error}"))?;
         let path = root().join("schema").join(file);
-        std::fs::write(&path, output.stdout)
+        std::fs::write(&path, format!("{:#}\n", json_schema(format)))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     Ok(())

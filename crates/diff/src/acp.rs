@@ -4,7 +4,7 @@
 //! a diff on keeps the wire value beside it.
 
 use serde_json::Value;
-use switchboard_protocol::{Extra, Meta, Raw, Text, UnknownVariant, v2};
+use switchboard_protocol::{AbsolutePath, Extra, Meta, Raw, Text, UnknownVariant, v2};
 
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat, PatchText};
 
@@ -81,17 +81,17 @@ impl From<&Change> for v2::DiffChange<'static> {
     fn from(change: &Change) -> Self {
         let file_type = change.file_type.as_ref().map(|file_type| v2::DiffFileType::from(file_type.as_str()));
         let mime_type = change.mime_type.clone().map(Text::Owned);
-        let path = change.path.clone();
-        let one = |path: String| {
+        let path = AbsolutePath::as_sent(change.path.clone());
+        let one = |path: AbsolutePath<'static>| {
             let mut wire = v2::DiffPathChange::new(path);
             wire.file_type.clone_from(&file_type);
             wire.mime_type.clone_from(&mime_type);
             wire
         };
-        let two = |path: String| {
+        let two = |path: AbsolutePath<'static>| {
             // A source is required here; without one, the best that can be said is the path itself.
-            let mut wire =
-                v2::DiffPathPairChange::new(change.old_path.clone().unwrap_or_else(|| path.clone()), path);
+            let old_path = change.old_path.clone().map_or_else(|| path.clone(), AbsolutePath::as_sent);
+            let mut wire = v2::DiffPathPairChange::new(old_path, path);
             wire.file_type.clone_from(&file_type);
             wire.mime_type.clone_from(&mime_type);
             wire

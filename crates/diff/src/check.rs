@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
-use crate::location::{Location, is_absolute};
+use switchboard_protocol::AbsolutePath;
+
+use crate::location::Location;
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat};
 use crate::patch::{FilePatch, PatchFault, parse_patch};
 
@@ -145,7 +147,7 @@ pub fn check(diff: &Diff) -> Vec<Disagreement> {
     let mut named = HashSet::new();
     for file in &parsed.files {
         for path in [&file.old_path, &file.new_path].into_iter().flatten() {
-            if !is_absolute(path) && named.insert(&**path) {
+            if !AbsolutePath::is_absolute(path) && named.insert(&**path) {
                 let path = String::from_utf8_lossy(path).into_owned();
                 found.push(Disagreement::PatchPathNotAbsolute { path });
             }
@@ -164,7 +166,7 @@ fn check_list(changes: &[Change]) -> Vec<Disagreement> {
     let mut seen: HashMap<&str, &Operation> = HashMap::new();
     for change in changes {
         for path in [Some(&change.path), change.old_path.as_ref()].into_iter().flatten() {
-            if !is_absolute(path.as_bytes()) {
+            if !AbsolutePath::is_absolute(path.as_bytes()) {
                 found.push(Disagreement::ListedPathNotAbsolute { path: path.clone() });
             }
         }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use switchboard_protocol::AbsolutePath;
+
 use crate::model::Diff;
 use crate::patch::FilePatch;
 
@@ -16,7 +18,7 @@ impl<'a> Location<'a> {
         if let Some(root) = &diff.root {
             return Location { root: Some(root.trim_end_matches('/')) };
         }
-        let relative = || files.iter().map(FilePatch::path).filter(|path| !is_absolute(path));
+        let relative = || files.iter().map(FilePatch::path).filter(|path| !AbsolutePath::is_absolute(path));
         if relative().next().is_none() {
             return Location { root: None };
         }
@@ -40,18 +42,8 @@ impl<'a> Location<'a> {
     pub(crate) fn place(&self, path: &[u8]) -> String {
         let path = String::from_utf8_lossy(path);
         match self.root {
-            Some(root) if !is_absolute(path.as_bytes()) => format!("{root}/{path}"),
+            Some(root) if !AbsolutePath::is_absolute(path.as_bytes()) => format!("{root}/{path}"),
             _ => path.into_owned(),
         }
-    }
-}
-
-/// Whether a path is absolute, here or on Windows.
-pub(crate) fn is_absolute(path: &[u8]) -> bool {
-    match path {
-        [b'/', ..] => true,
-        [b'\\', b'\\', ..] => true,
-        [letter, b':', b'/' | b'\\', ..] => letter.is_ascii_alphabetic(),
-        _ => false,
     }
 }

@@ -46,6 +46,13 @@ pub enum Error {
     BrokenRule(String),
 }
 
+impl Error {
+    /// A value that breaks the rule of its type.
+    pub(crate) fn rule(error: DecodeError) -> Self {
+        Error::BrokenRule(error.to_string())
+    }
+}
+
 impl From<SessionError> for Error {
     fn from(error: SessionError) -> Self {
         match error {

@@ -112,6 +112,14 @@ impl DecodeError {
         DecodeError { diagnostic: Box::new(diagnostic), syntax: true }
     }
 
+    /// A text that breaks the rule of its type; a long one is not shown to its end.
+    pub(crate) fn rule(expected: &'static str, found: &str) -> Self {
+        let found = describe(&format!("{:?}", found.chars().take(100).collect::<String>()), 0);
+        let diagnostic =
+            Diagnostic { pointer: String::new(), expected: Cow::Borrowed(expected), found, kept: false };
+        DecodeError { diagnostic: Box::new(diagnostic), syntax: false }
+    }
+
     /// What is wrong and where.
     pub fn diagnostic(&self) -> &Diagnostic {
         &self.diagnostic

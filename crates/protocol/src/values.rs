@@ -47,6 +47,15 @@ macro_rules! text_type {
         pub struct $name<'a>(Text<'a>);
 
         impl<'a> $name<'a> {
+            /// Takes a text that keeps the rule of this type.
+            pub fn parse(text: impl Into<Text<'a>>) -> Result<Self, DecodeError> {
+                let text = text.into();
+                match Self::judge(&text, WireFormat::Any) {
+                    None => Ok($name(text)),
+                    Some(rule) => Err(DecodeError::rule(rule, &text)),
+                }
+            }
+
             /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -79,9 +88,27 @@ macro_rules! text_type {
             }
         }
 
-        impl<'a, T: Into<Text<'a>>> From<T> for $name<'a> {
-            fn from(text: T) -> Self {
-                $name(text.into())
+        impl<'a> TryFrom<&'a str> for $name<'a> {
+            type Error = DecodeError;
+
+            fn try_from(text: &'a str) -> Result<Self, DecodeError> {
+                Self::parse(text)
+            }
+        }
+
+        impl<'a> TryFrom<String> for $name<'a> {
+            type Error = DecodeError;
+
+            fn try_from(text: String) -> Result<Self, DecodeError> {
+                Self::parse(text)
+            }
+        }
+
+        impl<'a> TryFrom<Text<'a>> for $name<'a> {
+            type Error = DecodeError;
+
+            fn try_from(text: Text<'a>) -> Result<Self, DecodeError> {
+                Self::parse(text)
             }
         }
 
@@ -122,15 +149,35 @@ text_type! {
     /// A path that is absolute on POSIX (`/w/a`) or on Windows (`C:\w\a`, `\\server\share`), judged alike on
     /// every host.
     ///
-    /// Reading tolerantly, a path that is not absolute is kept and reported, because leaving it out would hide
-    /// a file; so whoever touches the disk asks [`AbsolutePath::broken_rule`] first.
+    /// Reading tolerantly, a path of a peer that is not absolute is kept and reported, because leaving it out would
+    /// hide a file; so whoever touches the disk asks [`AbsolutePath::broken_rule`] first. One of our own is made by
+    /// [`AbsolutePath::parse`], which refuses it.
+    ///
+    /// ```
+    /// use switchboard_protocol::AbsolutePath;
+    ///
+    /// assert!(AbsolutePath::parse("/w/a.txt").is_ok());
+    /// assert!(AbsolutePath::parse(r"C:\w\a.txt").is_ok());
+    /// assert_eq!(AbsolutePath::parse("x").unwrap_err().to_string(), r#"expected an absolute path, found the string "x""#);
+    /// ```
     AbsolutePath kept yes
-    rule(path, _) { (!is_absolute(path)).then_some("an absolute path") }
+    rule(path, _) { (!is_absolute(path.as_bytes())).then_some("an absolute path") }
     schema(_) { json!({"type": "string", "description": "An absolute path."}) }
 }
 
-fn is_absolute(path: &str) -> bool {
-    let bytes = path.as_bytes();
+impl<'a> AbsolutePath<'a> {
+    /// A path as a peer sent it, which may break the rule: for those who pass on what others say.
+    pub fn as_sent(path: impl Into<Text<'a>>) -> Self {
+        AbsolutePath(path.into())
+    }
+
+    /// Whether a path is absolute, here or on Windows.
+    pub fn is_absolute(path: impl AsRef<[u8]>) -> bool {
+        is_absolute(path.as_ref())
+    }
+}
+
+fn is_absolute(bytes: &[u8]) -> bool {
     let is_separator = |byte: &u8| matches!(byte, b'/' | b'\\');
     let drive = || {
         bytes.first().is_some_and(u8::is_ascii_alphabetic)
@@ -212,6 +259,12 @@ text_type! {
     ObjectKeyword
     rule(text, _) { (text != "object").then_some("the string \"object\"") }
     schema(_) { json!({"const": "object"}) }
+}
+
+impl Default for ObjectKeyword<'_> {
+    fn default() -> Self {
+        ObjectKeyword(Cow::Borrowed("object"))
+    }
 }
 
 /// A number, spelled as it came.

@@ -1,6 +1,6 @@
 //! An entry as the update that makes it.
 
-use switchboard_protocol::{Field, v2};
+use switchboard_protocol::{AbsolutePath, Field, v2};
 
 use crate::content::{Block, Content};
 use crate::entry::{Entry, EntryKind};
@@ -43,7 +43,7 @@ impl Entry {
                 let output = (!terminal.has_no_output()).then(|| terminal.wire_output());
                 v2::SessionUpdate::from(v2::TerminalUpdate {
                     command: set(terminal.command().map(Into::into)),
-                    cwd: set(terminal.cwd().map(Into::into)),
+                    cwd: set(terminal.cwd().map(AbsolutePath::as_sent)),
                     output: set(output),
                     exit_status: set(terminal.exit_status().cloned()),
                     size: set(terminal.size().cloned()),

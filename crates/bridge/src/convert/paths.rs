@@ -1,6 +1,6 @@
 //! Paths and line numbers that an agent should not send, made into what a client can use.
 
-use switchboard_protocol::{AbsolutePath, LineNumber, Meta, WireFormat, v1, v2};
+use switchboard_protocol::{AbsolutePath, LineNumber, Meta, v1, v2};
 
 use crate::convert::meta;
 use crate::loss::{At, Notes, Severity};
@@ -8,17 +8,12 @@ use crate::loss::{At, Notes, Severity};
 /// A path that is not absolute, as one below a directory. `None`: it is fine as it is, or means something that is
 /// not known here, such as somebody's home.
 pub(crate) fn resolve(path: &str, directory: &str) -> Option<String> {
-    if is_absolute(path) || path.is_empty() || path.starts_with('~') {
+    if AbsolutePath::is_absolute(path) || path.is_empty() || path.starts_with('~') {
         return None;
     }
     let separator = if directory.contains('\\') && !directory.starts_with('/') { '\\' } else { '/' };
     let path = path.strip_prefix("./").or_else(|| path.strip_prefix(".\\")).unwrap_or(path);
     Some(format!("{}{separator}{path}", directory.trim_end_matches(['/', '\\'])))
-}
-
-/// Whether a path is absolute, on whatever system.
-pub(crate) fn is_absolute(path: &str) -> bool {
-    AbsolutePath::from(path).broken_rule(WireFormat::Any).is_none()
 }
 
 /// Makes paths of a session absolute and takes out lines that are none.
@@ -66,13 +61,13 @@ impl Places<'_> {
         at: &At<'_>,
         notes: &mut Notes,
     ) {
-        if is_absolute(path) {
+        if AbsolutePath::is_absolute(path.as_str()) {
             return;
         }
         match self.directory.and_then(|directory| resolve(path, directory)) {
             Some(resolved) => {
                 *metadata = Some(meta::with_entry(metadata.take(), self.key, &meta::text(path)));
-                *path = AbsolutePath::from(resolved);
+                *path = AbsolutePath::as_sent(resolved);
                 let reason = "a path that is not absolute counts from the session's working directory";
                 notes.omit(Severity::Guess, at, reason);
             }

@@ -13,7 +13,7 @@ pub(crate) fn to_v2<'a>(
     let convert = |(index, server): (usize, v1::McpServer<'a>)| match server {
         v1::McpServer::Stdio(server) => Ok(v2::McpServer::Stdio(v2::McpServerStdio {
             name: server.name,
-            command: AbsolutePath::from(server.command),
+            command: AbsolutePath::as_sent(server.command),
             args: Some(server.args),
             env: Some(server.env),
             meta: server.meta,

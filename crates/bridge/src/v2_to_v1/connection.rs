@@ -134,9 +134,7 @@ fn complete_schema(params: &str) -> Result<String, Error> {
     let mut request = v1::CreateElicitationRequest::decode(params, WireFormat::V1)?;
     if let v1::CreateElicitationRequest::Form(form) = &mut request {
         let schema = &mut form.requested_schema;
-        if schema.type_name.is_none() {
-            schema.type_name = Some("object".into());
-        }
+        schema.type_name.get_or_insert_default();
         schema.properties.get_or_insert_default();
     }
     Ok(request.encode(WireFormat::Any))

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use switchboard_protocol::rpc::{Request, RequestId, codes};
-use switchboard_protocol::{Base64, Field, Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{AbsolutePath, Base64, Field, Text, Wire, WireFormat, v1, v2};
 
 use super::{Session, V2ToV1, session_of, tell};
 use crate::convert::paths::resolve;
@@ -194,7 +194,7 @@ impl V2ToV1 {
             line.extend(start.args);
             let mut update = v2::TerminalUpdate::new(terminal_id.clone());
             update.command = Field::Set(Text::Owned(line.join(" ")));
-            update.cwd = Field::Set(cwd.into());
+            update.cwd = Field::Set(AbsolutePath::as_sent(cwd));
             let mut capabilities = v2::CancelCapabilities::new();
             capabilities.cancel = Some(v2::EmptyObject::new());
             update.capabilities = Field::Set(capabilities);

@@ -1,7 +1,7 @@
 //! Opening, finding and closing sessions, and their configuration.
 
 use switchboard_protocol::rpc::{Request, RequestId, Response};
-use switchboard_protocol::{Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{AbsolutePath, Text, Wire, WireFormat, v1, v2};
 
 use super::{Session, ToAgent, V2ToV1, missing, tell};
 use crate::convert::{config, servers};
@@ -136,7 +136,7 @@ impl V2ToV1 {
         for id in self.sessions.ids() {
             let Some(cwd) = self.sessions.get(id).and_then(|session| session.roots.first()) else { continue };
             if wanted(cwd) {
-                known.push(v2::SessionInfo::new(id.clone(), cwd.clone()));
+                known.push(v2::SessionInfo::new(id.clone(), AbsolutePath::as_sent(cwd.clone())));
             }
         }
         let wire = v2::ListSessionsResponse::new(known).encode(WireFormat::Any);

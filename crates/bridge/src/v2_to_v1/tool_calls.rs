@@ -6,7 +6,7 @@ use crate::map::HashMap;
 
 use switchboard_diff as diff;
 use switchboard_diff::FileAtHand;
-use switchboard_protocol::{Base64, Field, Meta, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{AbsolutePath, Base64, Field, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::served::Terminals;
 use super::{Session, tell};
@@ -298,8 +298,8 @@ impl Session {
             let directory = self.roots.first();
             let cwd =
                 cwd.map(|cwd| directory.and_then(|directory| paths::resolve(&cwd, directory)).unwrap_or(cwd));
-            if let Some(cwd) = cwd.filter(|cwd| paths::is_absolute(cwd)) {
-                update.cwd = Field::Set(cwd.into());
+            if let Some(cwd) = cwd.and_then(|cwd| AbsolutePath::parse(cwd).ok()) {
+                update.cwd = Field::Set(cwd);
             }
             if !self.terminals.contains(&terminal_id) {
                 self.terminals.push(terminal_id);

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::fault::FaultKind;
 use super::quote::{read_name, read_quoted};
-use crate::location::is_absolute;
 use crate::model::Operation;
+use switchboard_protocol::AbsolutePath;
 
 type Name<'a> = Cow<'a, [u8]>;
 
@@ -202,7 +202,7 @@ fn split_quoted(header: &[u8]) -> Option<(Name<'_>, Name<'_>)> {
 
 /// How long the prefixes of two names are that belong to one section.
 fn prefix_lengths(old: &[u8], new: &[u8]) -> (usize, usize) {
-    if is_absolute(old) || is_absolute(new) {
+    if AbsolutePath::is_absolute(old) || AbsolutePath::is_absolute(new) {
         return (0, 0);
     }
     let known = PREFIXES.iter().find(|(first, second)| {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use switchboard_protocol::{Meta, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{AbsolutePath, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::{CHANGES_KEY, Carried, FileAtHand, OPERATION_KEY, PATCH_KEY};
 use crate::apply::{Direction, apply_to_bytes};
@@ -113,7 +113,7 @@ fn wire(item: Item, mut carried: Carried<'_>) -> v1::ToolCallContent<'static> {
             }
             let (meta, extra) = carried.finish("v2", &["path", "oldText", "newText"]);
             v1::ToolCallContent::Diff(v1::Diff {
-                path: path.into(),
+                path: AbsolutePath::as_sent(path),
                 old_text: old_text.map(Text::Owned),
                 new_text: Text::Owned(new_text),
                 meta,

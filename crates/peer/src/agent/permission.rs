@@ -1,6 +1,6 @@
 //! Questions for permission.
 
-use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_protocol::{AbsolutePath, Wire, WireFormat, v2};
 use switchboard_transport::{Answer, Deadline, Json};
 
 use super::tool_call::ToolCall;
@@ -59,8 +59,8 @@ impl<'t> Ask<'t> {
     }
 
     /// The question is about a command.
-    pub fn about_command(self, command: &str, cwd: &str) -> Self {
-        let subject = v2::CommandPermissionSubject::new(command.to_owned(), cwd.to_owned());
+    pub fn about_command(self, command: &str, cwd: AbsolutePath<'static>) -> Self {
+        let subject = v2::CommandPermissionSubject::new(command.to_owned(), cwd);
         self.subject(v2::RequestPermissionSubject::Command(subject))
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
 use switchboard_protocol::rpc::{Message, RpcError, codes};
-use switchboard_protocol::{Raw, Wire, WireFormat, v2};
+use switchboard_protocol::{AbsolutePath, Raw, Wire, WireFormat, v2};
 use switchboard_transport::{
     Caller, Connection, Event, IncomingNotification, IncomingRequest, Json, Received, SharedText,
 };
@@ -173,11 +173,17 @@ impl<A: Agent> Service<A> {
                 let params = params!(ListSessionsRequest, request).map(Wire::into_owned);
                 self.answer(request, async move { list(&sessions, &params?).await });
             }
-            "session/close" | "session/delete" => {
-                let params = params!(SessionReference, request).map(Wire::into_owned);
-                let delete = request.method() == "session/delete";
+            "session/close" => {
+                let id = params!(CloseSessionRequest, request).map(|params| params.session_id.into_owned());
                 self.answer(request, async move {
-                    close(&sessions, &params?.session_id, delete).await;
+                    close(&sessions, &id?, false).await;
+                    Ok(Json::default())
+                });
+            }
+            "session/delete" => {
+                let id = params!(DeleteSessionRequest, request).map(|params| params.session_id.into_owned());
+                self.answer(request, async move {
+                    close(&sessions, &id?, true).await;
                     Ok(Json::default())
                 });
             }
@@ -217,7 +223,7 @@ impl<A: Agent> Service<A> {
 
     fn take_notification(&self, notification: &IncomingNotification) {
         if notification.method() == "session/cancel"
-            && let Ok(params) = params!(SessionReference, notification)
+            && let Ok(params) = params!(CancelSessionNotification, notification)
             && let Some(core) = find(&self.sessions, &params.session_id)
         {
             core.cancel.send_modify(|count| *count += 1);
@@ -400,7 +406,10 @@ async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answ
     let mut infos = Vec::new();
     for core in cores {
         let title = core.voice().await.history.title().map(|title| title.to_owned().into());
-        infos.push(v2::SessionInfo { title, ..v2::SessionInfo::new(core.id.to_string(), core.cwd.clone()) });
+        infos.push(v2::SessionInfo {
+            title,
+            ..v2::SessionInfo::new(core.id.to_string(), AbsolutePath::as_sent(core.cwd.clone()))
+        });
     }
     Ok(json(&v2::ListSessionsResponse::new(infos)))
 }

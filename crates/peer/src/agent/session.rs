@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::{Field, v2};
+use switchboard_protocol::{Field, NonEmptyText, v2};
 
 use super::history;
 use super::sending::SessionInner;
@@ -63,7 +63,7 @@ impl AgentSession {
 
     /// Shows something once. It is no part of the history.
     pub async fn notice(&self, severity: v2::NoticeSeverity, title: &str) -> Result<(), Error> {
-        let update = v2::Notice::new(severity, title);
+        let update = v2::Notice::new(severity, NonEmptyText::parse(title).map_err(Error::rule)?);
         self.update(v2::SessionUpdate::Notice(Box::new(update))).await
     }
 

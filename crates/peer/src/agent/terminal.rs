@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::{Base64, v2};
+use switchboard_protocol::{AbsolutePath, Base64, v2};
 
 use super::sending::Line;
 use crate::Error;
@@ -18,7 +18,9 @@ pub struct Terminal {
 impl Terminal {
     pub(super) async fn open(line: Line, command: &str, cwd: &str) -> Result<Self, Error> {
         let id = line.core.make_id("terminal");
-        let update = v2::TerminalUpdate::new(&*id).command(command).cwd(cwd);
+        let update = v2::TerminalUpdate::new(&*id)
+            .command(command)
+            .cwd(AbsolutePath::parse(cwd).map_err(Error::rule)?);
         line.say(update).await?;
         Ok(Terminal { line, id })
     }

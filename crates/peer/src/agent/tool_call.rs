@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use switchboard_protocol::{Field, Raw, v2};
+use switchboard_protocol::{AbsolutePath, Field, Raw, v2};
 use tokio::sync::watch;
 
 use super::sending::Line;
@@ -38,7 +38,7 @@ impl ToolCallStart {
     }
 
     /// The files that it works on.
-    pub fn locations(mut self, paths: impl IntoIterator<Item = String>) -> Self {
+    pub fn locations(mut self, paths: impl IntoIterator<Item = AbsolutePath<'static>>) -> Self {
         self.update.locations = Field::Set(paths.into_iter().map(v2::ToolCallLocation::new).collect());
         self
     }

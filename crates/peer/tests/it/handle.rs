@@ -9,7 +9,7 @@ use switchboard_protocol::v2::{self, StopReason};
 use switchboard_session::{Activity, EntryKind, Session};
 use tokio::sync::Notify;
 
-use crate::support::{Test, bounded};
+use crate::support::{Test, bounded, path};
 
 #[tokio::test]
 async fn cancel_ends_the_work_and_its_questions() {
@@ -119,7 +119,7 @@ async fn sessions_are_listed_resumed_with_history_closed_and_deleted() {
         assert_eq!(refused.code, codes::RESOURCE_NOT_FOUND);
         feed.sessions().remove(&test.session);
 
-        let mut resume = v2::ResumeSessionRequest::new(test.session.as_str(), "/w");
+        let mut resume = v2::ResumeSessionRequest::new(test.session.as_str(), path("/w"));
         resume.replay_from = Some(v2::ReplayFrom::Start(v2::EmptyObject::new()));
         feed.until(agent.resume_session(&resume), drop).await.unwrap().unwrap();
         feed.sessions()
@@ -133,11 +133,11 @@ async fn sessions_are_listed_resumed_with_history_closed_and_deleted() {
             })
             .unwrap();
 
-        resume.cwd = "/elsewhere".into();
+        resume.cwd = path("/elsewhere");
         let refused = feed.until(agent.resume_session(&resume), drop).await.unwrap().unwrap_err();
         assert_eq!(refused.code, codes::INVALID_PARAMS);
         feed.until(agent.delete_session(&test.session), drop).await.unwrap().unwrap();
-        resume.cwd = "/w".into();
+        resume.cwd = path("/w");
         let refused = feed.until(agent.resume_session(&resume), drop).await.unwrap().unwrap_err();
         assert_eq!(refused.code, codes::RESOURCE_NOT_FOUND);
     })

@@ -7,7 +7,7 @@ use switchboard_protocol::v2::{self, StopReason};
 use switchboard_session::Activity;
 use switchboard_transport::{Connection, ConnectionOptions, Event as Incoming, SharedText};
 
-use crate::support::bounded;
+use crate::support::{bounded, path};
 
 const INITIALIZED: &str =
     r#"{"protocolVersion":2,"info":{"name":"hostile","version":"1"},"capabilities":{"session":{}}}"#;
@@ -39,7 +39,7 @@ async fn hostile(lines: Vec<String>) -> Client {
         }
     });
     let mut client = Client::connect(near, ClientOptions::new("test", "1")).await.unwrap();
-    let request = v2::NewSessionRequest::new("/w");
+    let request = v2::NewSessionRequest::new(path("/w"));
     client.feed.until(client.agent.new_session(&request), drop).await.unwrap().unwrap();
     client
 }

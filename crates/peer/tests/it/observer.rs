@@ -9,7 +9,7 @@ use switchboard_peer::{
 use switchboard_protocol::v2;
 use switchboard_transport::{Connection, Direction};
 
-use crate::support::{Scripted, Work, bounded};
+use crate::support::{Scripted, Work, bounded, path};
 
 /// Every message that an agent of these versions and its client exchange over one prompt.
 async fn observe(versions: Versions) -> Vec<String> {
@@ -40,7 +40,7 @@ async fn observe(versions: Versions) -> Vec<String> {
     }
     tokio::spawn(serve_versions(Scripted(greet), far, versions));
     let Client { agent, mut feed } = Client::connect(near, options).await.unwrap();
-    let request = v2::NewSessionRequest::new("/w");
+    let request = v2::NewSessionRequest::new(path("/w"));
     let session = feed.until(agent.new_session(&request), drop).await.unwrap().unwrap().session_id;
     let content = vec![v2::ContentBlock::text("hi")];
     let mut turn = feed.until(agent.prompt(&session, content), drop).await.unwrap().unwrap();

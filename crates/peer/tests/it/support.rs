@@ -9,7 +9,7 @@ use switchboard_peer::{
     agent_connection_options, serve,
 };
 use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::v2;
+use switchboard_protocol::{AbsolutePath, v2};
 use switchboard_session::Session;
 use switchboard_transport::Connection;
 
@@ -47,7 +47,7 @@ impl Test {
         let (near, far) = Connection::pair(Client::connection_options(), agent_connection_options());
         tokio::spawn(serve(agent, far));
         let mut client = Client::connect(near, ClientOptions::new("test", "1.0")).await.unwrap();
-        let request = v2::NewSessionRequest::new("/w");
+        let request = v2::NewSessionRequest::new(path("/w"));
         let opened = client.feed.until(client.agent.new_session(&request), drop).await.unwrap().unwrap();
         Test { client, session: opened.session_id.into_owned() }
     }
@@ -78,4 +78,9 @@ impl Test {
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Session) -> T) -> T {
         self.client.feed.sessions().get(&self.session, look).unwrap()
     }
+}
+
+/// A path that is known to be absolute.
+pub(crate) fn path(text: &'static str) -> AbsolutePath<'static> {
+    AbsolutePath::parse(text).unwrap()
 }

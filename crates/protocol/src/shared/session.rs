@@ -24,8 +24,18 @@ open_enum! {
 }
 
 object! {
-    /// Names a session.
-    SessionReference {
+    /// Closes a session.
+    CloseSessionRequest {
+        /// The session to close.
+        required session_id: Text<'a> = "sessionId",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
+
+object! {
+    /// Deletes a session; one that is not there counts as deleted.
+    DeleteSessionRequest {
+        /// The session to delete.
         required session_id: Text<'a> = "sessionId",
         optional meta: Meta<'a> = "_meta",
     }

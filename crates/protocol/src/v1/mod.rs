@@ -25,10 +25,11 @@ pub use crate::shared::permission::{
     SelectedPermissionOutcome,
 };
 pub use crate::shared::session::{
-    CompactionStatus, CompactionSummaryChunk, CompactionUpdate, Cost, ListSessionsRequest,
-    ListSessionsResponse, Notice, NoticeSeverity, PlanEntry, PlanEntryPriority, PlanEntryStatus, SelectGroup,
-    SelectOptions, SessionConfigOptionCategory, SessionConfigSelectOption, SessionInfo, SessionInfoUpdate,
-    SessionReference, SetConfigBoolean, SetConfigId, StopReason, UsageUpdate,
+    CloseSessionRequest, CompactionStatus, CompactionSummaryChunk, CompactionUpdate, Cost,
+    DeleteSessionRequest, ListSessionsRequest, ListSessionsResponse, Notice, NoticeSeverity, PlanEntry,
+    PlanEntryPriority, PlanEntryStatus, SelectGroup, SelectOptions, SessionConfigOptionCategory,
+    SessionConfigSelectOption, SessionInfo, SessionInfoUpdate, SetConfigBoolean, SetConfigId, StopReason,
+    UsageUpdate,
 };
 pub use crate::shared::tool::{Content, Terminal, ToolCallLocation, ToolCallStatus, ToolKind};
 
@@ -40,12 +41,11 @@ pub use initialize::{
 };
 pub use permission::RequestPermissionRequest;
 pub use session::{
-    CancelNotification, CloseSessionRequest, DeleteSessionRequest, LoadSessionRequest, LoadSessionResponse,
-    McpServer, McpServerHttp, McpServerSse, McpServerStdio, NewSessionRequest, NewSessionResponse,
-    PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse, SessionConfigBoolean,
-    SessionConfigOption, SessionConfigSelect, SessionConfigSelectGroup, SessionConfigSelectOptions,
-    SessionMode, SessionModeState, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
-    SetSessionModeRequest,
+    CancelNotification, LoadSessionRequest, LoadSessionResponse, McpServer, McpServerHttp, McpServerSse,
+    McpServerStdio, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
+    ResumeSessionRequest, ResumeSessionResponse, SessionConfigBoolean, SessionConfigOption,
+    SessionConfigSelect, SessionConfigSelectGroup, SessionConfigSelectOptions, SessionMode, SessionModeState,
+    SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
 };
 pub use terminal::{
     CreateTerminalRequest, CreateTerminalResponse, ReadTextFileRequest, ReadTextFileResponse,

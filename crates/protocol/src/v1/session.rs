@@ -3,17 +3,18 @@
 use crate::macros::{object, union};
 use crate::shared::session::{SelectGroup, SelectOptions, SetConfigBoolean, SetConfigId};
 use crate::v1::{
-    ContentBlock, EnvVariable, HttpHeader, SessionConfigOptionCategory, SessionConfigSelectOption,
-    SessionReference, StopReason,
+    ContentBlock, EnvVariable, HttpHeader, SessionConfigOptionCategory, SessionConfigSelectOption, StopReason,
 };
 use crate::{AbsolutePath, Meta, Text};
 
-/// Closes a session.
-pub type CloseSessionRequest<'a> = SessionReference<'a>;
-/// Deletes a session.
-pub type DeleteSessionRequest<'a> = SessionReference<'a>;
-/// Cancels the turn that a session is in.
-pub type CancelNotification<'a> = SessionReference<'a>;
+object! {
+    /// Cancels the turn that a session is in.
+    CancelNotification {
+        /// The session whose turn is to end.
+        required session_id: Text<'a> = "sessionId",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
 
 object! {
     /// Opens a new session.

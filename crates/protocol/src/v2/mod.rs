@@ -14,6 +14,13 @@
 //!     r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-7","title":"Patch config","kind":"edit","content":null}"#,
 //! );
 //! ```
+//!
+//! Each request has a type of its own, so that one is never sent for another:
+//!
+//! ```compile_fail
+//! # use switchboard_protocol::v2;
+//! let request: v2::DeleteSessionRequest<'_> = v2::CancelSessionNotification::new("s-1");
+//! ```
 
 mod config;
 mod diff;
@@ -46,10 +53,11 @@ pub use crate::shared::permission::{
     SelectedPermissionOutcome,
 };
 pub use crate::shared::session::{
-    CompactionStatus, CompactionSummaryChunk, CompactionUpdate, Cost, ListSessionsRequest,
-    ListSessionsResponse, Notice, NoticeSeverity, PlanEntry, PlanEntryPriority, PlanEntryStatus, SelectGroup,
-    SelectOptions, SessionConfigOptionCategory, SessionConfigSelectOption, SessionInfo, SessionInfoUpdate,
-    SessionReference, SetConfigBoolean, SetConfigId, StopReason, UsageUpdate,
+    CloseSessionRequest, CompactionStatus, CompactionSummaryChunk, CompactionUpdate, Cost,
+    DeleteSessionRequest, ListSessionsRequest, ListSessionsResponse, Notice, NoticeSeverity, PlanEntry,
+    PlanEntryPriority, PlanEntryStatus, SelectGroup, SelectOptions, SessionConfigOptionCategory,
+    SessionConfigSelectOption, SessionInfo, SessionInfoUpdate, SetConfigBoolean, SetConfigId, StopReason,
+    UsageUpdate,
 };
 pub use crate::shared::tool::{Content, Terminal, ToolCallLocation, ToolCallStatus, ToolKind};
 
@@ -73,9 +81,9 @@ pub use permission::{
     CommandPermissionSubject, RequestPermissionRequest, RequestPermissionSubject, ToolCallPermissionSubject,
 };
 pub use session::{
-    CancelSessionNotification, CancelTerminalRequest, CancelToolCallRequest, CloseSessionRequest,
-    DeleteSessionRequest, McpServer, McpServerHttp, McpServerStdio, NewSessionRequest, NewSessionResponse,
-    PromptRequest, PromptResponse, ReplayFrom, ResumeSessionRequest, ResumeSessionResponse,
+    CancelSessionNotification, CancelTerminalRequest, CancelToolCallRequest, McpServer, McpServerHttp,
+    McpServerStdio, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse, ReplayFrom,
+    ResumeSessionRequest, ResumeSessionResponse,
 };
 pub use state::{
     ActiveState, BackgroundTerminal, BackgroundToolCall, BackgroundWork, IdleState, StateUpdate,

@@ -5,18 +5,17 @@ use serde_json::{Value, json};
 use crate::error::{Problem, Read};
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
-use crate::v2::{
-    AvailableCommand, ContentBlock, EmptyObject, EnvVariable, HttpHeader, SessionConfigOption,
-    SessionReference,
-};
+use crate::v2::{AvailableCommand, ContentBlock, EmptyObject, EnvVariable, HttpHeader, SessionConfigOption};
 use crate::{AbsolutePath, Meta, Text, WireFormat};
 
-/// Closes a session.
-pub type CloseSessionRequest<'a> = SessionReference<'a>;
-/// Deletes a session; one that is not there counts as deleted.
-pub type DeleteSessionRequest<'a> = SessionReference<'a>;
-/// Cancels what a session is doing.
-pub type CancelSessionNotification<'a> = SessionReference<'a>;
+object! {
+    /// Cancels what a session is doing.
+    CancelSessionNotification {
+        /// The session whose work is to stop.
+        required session_id: Text<'a> = "sessionId",
+        optional meta: Meta<'a> = "_meta",
+    }
+}
 
 object! {
     /// Opens a new session.

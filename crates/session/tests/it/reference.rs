@@ -77,7 +77,7 @@ impl Reference {
                 let new = json!({"type": "terminal", "terminalId": id, "output": {"data": ""}});
                 let entry = self.entry(new, "terminalId");
                 if tag == "terminal_output_chunk" {
-                    let bytes = |value: &Value| Base64::from(value.as_str().unwrap().to_owned()).to_bytes();
+                    let bytes = |value: &Value| Base64::parse(value.as_str().unwrap()).unwrap().to_bytes();
                     let all = [bytes(&entry["output"]["data"]), bytes(&update["data"])].concat();
                     entry["output"]["data"] = json!(Base64::from_bytes(&all).as_str());
                     return;

@@ -30,7 +30,7 @@ fn in_their_words(session: &Session, rejected: usize) -> Map<String, Value> {
                 );
             }
             "terminal" => {
-                let data = Base64::from(entry["output"]["data"].as_str().unwrap().to_owned()).to_bytes();
+                let data = Base64::parse(entry["output"]["data"].as_str().unwrap()).unwrap().to_bytes();
                 let hex: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
                 let id = entry["terminalId"].as_str().unwrap();
                 put("terminals", id, serde_json::json!({"outputHex": hex}), &[]);

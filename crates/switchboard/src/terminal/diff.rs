@@ -47,10 +47,11 @@ pub(crate) fn render(diff: &v2::Diff<'_>, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use switchboard_protocol::AbsolutePath;
 
     #[test]
     fn paths_and_lines_are_shown_and_harmless() {
-        let path = v2::DiffPathChange::new("/w/a\u{202E}b");
+        let path = v2::DiffPathChange::new(AbsolutePath::parse("/w/a\u{202E}b").unwrap());
         let mut diff = v2::Diff::new(vec![v2::DiffChange::Add(path)]);
         diff.patch = Some(v2::DiffPatch::git("diff --git /w/a /w/a\n@@ -0,0 +1 @@\n+\u{1B}[2Jx\n"));
         assert_eq!(

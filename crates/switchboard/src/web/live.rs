@@ -9,7 +9,7 @@ use switchboard_peer::{
     AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, PermissionQuestion, Sessions,
 };
 use switchboard_protocol::rpc::RpcError;
-use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_protocol::{AbsolutePath, Wire, WireFormat, v2};
 use switchboard_store::{About, Channel, Store};
 use switchboard_transport::{Child, Program};
 use tokio::sync::watch;
@@ -217,7 +217,7 @@ impl Live {
 
     /// Opens a session in a folder, and gives its id.
     pub(crate) async fn new_session(&self, folder: &Path) -> Result<String, Failure> {
-        let request = v2::NewSessionRequest::new(folder.display().to_string());
+        let request = v2::NewSessionRequest::new(absolute(folder)?);
         let response = self.agent.new_session(&request).await;
         let opened = response
             .map_err(|error| error.to_string())
@@ -238,7 +238,7 @@ impl Live {
 
     /// Goes on with a session of earlier, with its history.
     pub(crate) async fn resume(&self, session: &str, folder: &Path) -> Result<(), Failure> {
-        let mut request = v2::ResumeSessionRequest::new(session, folder.display().to_string());
+        let mut request = v2::ResumeSessionRequest::new(session, absolute(folder)?);
         request.replay_from = Some(v2::ReplayFrom::Start(v2::EmptyObject::new()));
         // Before it answers, the agent may ask for something in it already.
         locked(&self.folders).insert(session.to_owned(), folder.to_owned());
@@ -356,4 +356,8 @@ fn answered_by_itself(question: &PermissionQuestion, choice: &Choice) -> String 
 /// An answer of the agent that is an error.
 pub(crate) fn refused(error: &RpcError<'_>) -> Failure {
     format!("the agent refuses: {} ({})", error.message, error.code)
+}
+
+fn absolute(folder: &Path) -> Result<AbsolutePath<'static>, Failure> {
+    AbsolutePath::parse(folder.display().to_string()).map_err(|error| error.to_string())
 }

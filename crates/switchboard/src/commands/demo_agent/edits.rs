@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use switchboard_diff::{BuildOptions, Built, Detect, Renames, build_from_trees};
 use switchboard_peer::Turn;
-use switchboard_protocol::v2;
+use switchboard_protocol::{AbsolutePath, v2};
 
 use super::{END, Failure, Played};
 
@@ -73,7 +73,8 @@ async fn edit_with(turn: &Turn, title: &str, edit: impl FnOnce(&Folder) -> Resul
     edit(&folder)?;
     let built = folder.diff()?;
     let paths: Vec<String> = built.diff.changes.iter().map(|change| change.path.clone()).collect();
-    let locations = paths.iter().map(|path| v2::ToolCallLocation::new(path.clone())).collect::<Vec<_>>();
+    let location = |path: &String| AbsolutePath::parse(path.clone()).map(v2::ToolCallLocation::new);
+    let locations = paths.iter().map(location).collect::<Result<Vec<_>, _>>()?;
     call.update(|update| update.locations(locations)).await?;
     call.diff(&built.diff).await?;
     call.complete().await?;

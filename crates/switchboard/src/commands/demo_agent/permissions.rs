@@ -2,7 +2,7 @@
 
 use switchboard_diff::{BuildOptions, build_from_bytes};
 use switchboard_peer::{Decision, Turn};
-use switchboard_protocol::{Extra, Field, Raw, UnknownVariant, Wire, WireFormat, v2};
+use switchboard_protocol::{AbsolutePath, Extra, Field, Raw, UnknownVariant, Wire, WireFormat, v2};
 
 use super::edits::Folder;
 use super::{END, Failure, Played};
@@ -17,7 +17,7 @@ pub(super) async fn with_tool_call(turn: &Turn) -> Played {
     let call = turn
         .tool_call("Edit config.json")
         .kind(v2::ToolKind::Edit)
-        .locations([shown.clone()])
+        .locations([AbsolutePath::parse(shown.clone())?])
         .announce()
         .await?;
     let update = v2::ToolCallUpdate {
@@ -44,7 +44,8 @@ pub(super) async fn with_tool_call(turn: &Turn) -> Played {
 
 pub(super) async fn with_command(turn: &Turn) -> Played {
     let (command, cwd) = ("rm -rf build && make", turn.session().cwd());
-    let decision = turn.ask("Run a command?").about_command(command, cwd).ask().await?;
+    let place = AbsolutePath::parse(cwd.to_owned())?;
+    let decision = turn.ask("Run a command?").about_command(command, place).ask().await?;
     match decision {
         Decision::Allowed(option) => {
             let call = turn.tool_call(command).kind(v2::ToolKind::Execute).begin().await?;

@@ -1,7 +1,7 @@
 //! Scenarios about tool calls, terminals and plans.
 
 use switchboard_peer::Turn;
-use switchboard_protocol::{Field, v2};
+use switchboard_protocol::{AbsolutePath, Field, v2};
 
 use super::{Demo, END, Played};
 
@@ -44,7 +44,7 @@ pub(super) async fn clear(turn: &Turn) -> Played {
     let call = turn
         .tool_call("Fill and clear")
         .kind(v2::ToolKind::Search)
-        .locations([file])
+        .locations([AbsolutePath::parse(file)?])
         .raw_input(serde_json::json!({"what": "everything"}))
         .begin()
         .await?;

@@ -11,6 +11,7 @@ use switchboard_peer::{
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::{self, StopReason};
+use switchboard_protocol::{AbsolutePath, DecodeError};
 use switchboard_store::Channel;
 use switchboard_transport::{Anomaly, Child, Connection, Program};
 use tokio::signal::unix::{SignalKind, signal};
@@ -273,6 +274,8 @@ impl Runner {
         let (cwd, session) = (task.cwd.clone(), task.session.clone());
         let opened = self
             .drive(async move {
+                let broken = |error: DecodeError| Error::BrokenRule(error.to_string());
+                let cwd = AbsolutePath::parse(cwd).map_err(broken)?;
                 match session {
                     None => {
                         let request = v2::NewSessionRequest::new(cwd);
