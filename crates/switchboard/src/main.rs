@@ -5,9 +5,12 @@ mod arguments;
 mod commands;
 mod configuration;
 mod lines;
+mod oddities;
 mod outcome;
 mod recording;
 mod script;
+mod signals;
+mod standard_error;
 mod stdio;
 mod store_file;
 mod terminal;
@@ -15,8 +18,12 @@ mod units;
 mod web;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
+
+/// How long whoever reads standard error may take for the last lines.
+const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// Any ACP agent with any ACP client, every session seen, kept and replayed.
 #[derive(Debug, Parser)]
@@ -28,8 +35,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match commands::run(arguments.command) {
+    let code = match commands::run(arguments.command) {
         Ok(outcome) => outcome.into(),
         Err(error) => error.report(),
-    }
+    };
+    standard_error::flush(LAST_LINES);
+    code
 }

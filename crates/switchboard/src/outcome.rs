@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::signals::EndSignal;
+use crate::standard_error;
+
 /// The way a command that ran to its end came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -14,8 +17,8 @@ pub(crate) enum Outcome {
     Timeout,
     /// The agent asked for a permission that was denied: exit code 5.
     PermissionDenied,
-    /// The user interrupted it: exit code 130, as shells have it.
-    Interrupted,
+    /// A signal asked it to end: exit code 128 and the signal's number, as shells have it.
+    Signalled(EndSignal),
 }
 
 impl From<Outcome> for ExitCode {
@@ -25,7 +28,7 @@ impl From<Outcome> for ExitCode {
             Outcome::Problems => ExitCode::from(1),
             Outcome::Timeout => ExitCode::from(3),
             Outcome::PermissionDenied => ExitCode::from(5),
-            Outcome::Interrupted => ExitCode::from(130),
+            Outcome::Signalled(signal) => ExitCode::from(128 + signal.number()),
         }
     }
 }
@@ -78,9 +81,9 @@ impl CommandError {
 
     /// Prints the error on standard error and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
-        eprintln!("switchboard: {}", self.message);
+        standard_error::say(format!("switchboard: {}", self.message));
         for hint in &self.hints {
-            eprintln!("  hint: {hint}");
+            standard_error::say(format!("  hint: {hint}"));
         }
         ExitCode::from(self.exit_code)
     }

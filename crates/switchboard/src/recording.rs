@@ -1,24 +1,26 @@
 //! A conversation written down while it goes on, into the store or a file.
 
+mod file;
+mod observed;
+
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use switchboard_peer::{Observed, Observer, WireSide};
-use switchboard_store::{About, Channel, Record, Recorder, Store, Time, to_first_line, to_line};
-use switchboard_transport::{Child, Direction, Exit, StandardErrorLine};
+use switchboard_peer::Observer;
+use switchboard_protocol::Side;
+use switchboard_store::{About, Channel, Record, Recorder, Store};
+use switchboard_transport::{Child, Exit, StandardErrorLine};
 use tokio::task::JoinHandle;
 
+use self::file::RecordedFile;
+use self::observed::Sides;
 use crate::outcome::CommandError;
-use crate::store_file;
+use crate::{standard_error, store_file};
 
 /// How long the last lines of standard error may take once the process is gone.
-const LAST_LINES: Duration = Duration::from_secs(1);
-/// How many messages may pass before the version is agreed on, until it no longer matters.
-const MAX_UNDECIDED: usize = 1000;
+const LAST_LINES: Duration = Duration::from_millis(300);
 
 /// Whether and where a conversation is recorded.
 #[derive(Debug, clap::Args)]
@@ -42,7 +44,10 @@ impl RecordArguments {
                 let begun = store_file::place(self.store.as_ref())
                     .and_then(store_file::open_to_record)
                     .and_then(|store| Recording::into_store(&store, about));
-                Ok(begun.inspect_err(|error| eprintln!("switchboard: nothing is recorded: {error}")).ok())
+                let not_recorded = |error: &CommandError| {
+                    standard_error::say(format!("switchboard: nothing is recorded: {error}"));
+                };
+                Ok(begun.inspect_err(not_recorded).ok())
             }
         }
     }
@@ -55,6 +60,9 @@ impl RecordArguments {
 
 /// Records one conversation. It is never in the conversation's way: a failure is reported once, and ends the
 /// recording. Clones write into the same one.
+///
+/// What was recorded survives the end of this process, however that comes. So that this is also true of what the other
+/// side has got, a message is recorded before it is passed on.
 #[derive(Clone)]
 pub(crate) struct Recording {
     sink: Arc<Mutex<Option<Sink>>>,
@@ -68,10 +76,8 @@ struct Sink {
     listener: Option<Listener>,
     /// The versions of the messages and of those on the other side, once they are known.
     versions: (u16, u16),
-    /// What an observed client and its agent say until they have agreed on a version, which tells whose side it is.
-    undecided: Vec<Record>,
-    /// Whether the observed agent's own side is the other side of a translation, once that is known.
-    is_translated: Option<bool>,
+    /// On which side of a translation a client sees what it sees.
+    sides: Sides,
 }
 
 type Listener = Box<dyn FnMut(&Record) + Send>;
@@ -80,11 +86,7 @@ type Listener = Box<dyn FnMut(&Record) + Send>;
 enum Target {
     Store(Recorder),
     /// Only the messages.
-    File {
-        file: BufWriter<File>,
-        began: Time,
-        is_empty: bool,
-    },
+    File(RecordedFile),
     /// Nothing more can be kept.
     Failed,
 }
@@ -103,14 +105,11 @@ impl Recording {
 
     /// Records the messages into a file, as recorded lines.
     pub(crate) fn into_file(path: &Path) -> Result<Self, CommandError> {
-        let file = File::create(path)
-            .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))?;
-        Ok(Recording::new(Target::File { file: BufWriter::new(file), began: Time::now(), is_empty: true }))
+        RecordedFile::open(path).map(|file| Recording::new(Target::File(file)))
     }
 
     fn new(target: Target) -> Self {
-        let sink =
-            Sink { target, listener: None, versions: (0, 0), undecided: Vec::new(), is_translated: None };
+        let sink = Sink { target, listener: None, versions: (0, 0), sides: Sides::default() };
         Recording { sink: Arc::new(Mutex::new(Some(sink))), store: None }
     }
 
@@ -118,7 +117,7 @@ impl Recording {
     pub(crate) fn id(&self) -> Option<String> {
         match self.sink.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.target {
             Target::Store(ref recorder) => Some(recorder.id().to_owned()),
-            Target::File { .. } | Target::Failed => None,
+            Target::File(_) | Target::Failed => None,
         }
     }
 
@@ -133,7 +132,12 @@ impl Recording {
     /// Records what a client sees.
     pub(crate) fn observer(&self) -> Observer {
         let recording = self.clone();
-        Observer::new(move |observed| recording.with_sink(|sink| sink.see(observed)))
+        Observer::new(move |observed| {
+            recording.with_sink(|sink| {
+                sink.see(observed)?;
+                sink.commit()
+            });
+        })
     }
 
     /// Says which versions the messages have, and those on the other side of a translation.
@@ -146,22 +150,33 @@ impl Recording {
 
     /// Records something as it is now.
     pub(crate) fn record(&self, channel: Channel, text: &str) {
+        self.with_sink(|sink| {
+            sink.append(Record::new(channel, text))?;
+            sink.commit()
+        });
+    }
+
+    /// Takes a message that is safe after the next [`commit`](Recording::commit), before which nobody may get it: to
+    /// record many at once costs less.
+    pub(crate) fn put(&self, channel: Channel, text: &str) {
         self.with_sink(|sink| sink.append(Record::new(channel, text)));
     }
 
-    /// Waits until everything is in the store, for who wants to read it there.
-    pub(crate) fn sync(&self) {
-        self.with_sink(|sink| match &mut sink.target {
-            Target::Store(recorder) => recorder.write().map_err(|error| error.to_string()),
-            Target::File { .. } | Target::Failed => Ok(()),
-        });
+    /// Makes everything safe that was put.
+    pub(crate) fn commit(&self) {
+        self.with_sink(Sink::commit);
+    }
+
+    /// Records something that came and is no message.
+    pub(crate) fn set_aside(&self, from: Side, what: &str) {
+        self.record(Channel::Diagnostic, &noise(from, what));
     }
 
     fn with_sink(&self, work: impl FnOnce(&mut Sink) -> Result<(), String>) {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sink) = &mut *sink else { return };
         if let Err(reason) = work(sink) {
-            eprintln!("switchboard: the recording ends here: {reason}");
+            standard_error::say(format!("switchboard: the recording ends here: {reason}"));
             sink.target = Target::Failed;
         }
     }
@@ -187,6 +202,12 @@ impl Recording {
         })
     }
 
+    /// Ends the recording of an agent that could not be started.
+    pub(crate) fn not_started(&self, reason: &str) {
+        self.record(Channel::Process, reason);
+        self.close();
+    }
+
     /// Ends the recording after the agent's process has ended.
     pub(crate) async fn finish(&self, watch: JoinHandle<()>, exit: Option<Exit>) {
         // A grandchild may hold standard error open; what it says later is nobody's.
@@ -198,15 +219,14 @@ impl Recording {
 
     /// Ends the recording; everything is on the disk afterwards, or a problem is reported.
     pub(crate) fn close(&self) {
-        self.with_sink(|sink| sink.decide(false));
+        self.commit();
         let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).take();
         let result = match sink.map(|sink| sink.target) {
             Some(Target::Store(recorder)) => recorder.close().map_err(|error| error.to_string()),
-            Some(Target::File { mut file, .. }) => file.flush().map_err(|error| error.to_string()),
-            Some(Target::Failed) | None => Ok(()),
+            Some(Target::File(_) | Target::Failed) | None => Ok(()),
         };
         if let Err(reason) = result {
-            eprintln!("switchboard: the recording is incomplete: {reason}");
+            standard_error::say(format!("switchboard: the recording is incomplete: {reason}"));
         }
     }
 }
@@ -220,65 +240,23 @@ impl Sink {
         }
         match &mut self.target {
             Target::Failed => Ok(()),
-            Target::Store(recorder) => recorder.append(record).map(drop).map_err(|error| error.to_string()),
-            Target::File { file, began, is_empty } => {
-                let to_line = if *is_empty { to_first_line } else { to_line };
-                let Some(line) = to_line(&record, *began, false) else { return Ok(()) };
-                *is_empty = false;
-                writeln!(file, "{line}").map_err(|error| error.to_string())
-            }
+            Target::Store(recorder) => recorder.put(record).map_err(|error| error.to_string()),
+            Target::File(file) => file.append(&record).map_err(|error| error.to_string()),
         }
     }
 
-    fn see(&mut self, observed: Observed<'_>) -> Result<(), String> {
-        match observed {
-            Observed::Line { side, direction, line } => {
-                let channel = match direction {
-                    Direction::Sent => Channel::ToAgent,
-                    Direction::Received => Channel::ToClient,
-                };
-                let record = Record::new(channel, line);
-                match (side, self.is_translated) {
-                    (WireSide::Agent, None) => {
-                        self.undecided.push(record);
-                        if self.undecided.len() > MAX_UNDECIDED { self.decide(false) } else { Ok(()) }
-                    }
-                    (WireSide::Agent, Some(true)) => self.append(on_other_side(record)),
-                    (WireSide::Agent, Some(false)) | (WireSide::Canonical, _) => self.append(record),
-                }
-            }
-            Observed::Version(1) => {
-                self.versions = (2, 1);
-                self.decide(true)
-            }
-            Observed::Version(version) => {
-                self.versions = (version, version);
-                self.decide(false)
-            }
-            Observed::Loss(loss) => match serde_json::to_string(loss) {
-                Ok(loss) => self.append(Record::new(Channel::Diagnostic, loss)),
-                Err(error) => Err(error.to_string()),
-            },
-            _ => Ok(()),
+    fn commit(&mut self) -> Result<(), String> {
+        match &mut self.target {
+            Target::File(file) => file.commit().map_err(|error| error.to_string()),
+            Target::Store(recorder) => recorder.write().map_err(|error| error.to_string()),
+            Target::Failed => Ok(()),
         }
-    }
-
-    fn decide(&mut self, is_translated: bool) -> Result<(), String> {
-        self.is_translated = Some(is_translated);
-        for record in std::mem::take(&mut self.undecided) {
-            self.append(if is_translated { on_other_side(record) } else { record })?;
-        }
-        Ok(())
     }
 }
 
-fn on_other_side(mut record: Record) -> Record {
-    record.channel = match record.channel {
-        Channel::ToAgent => Channel::OtherToAgent,
-        Channel::ToClient => Channel::OtherToClient,
-        channel => channel,
-    };
-    record
+/// Something that came and is no message, as a diagnostic.
+fn noise(from: Side, what: &str) -> String {
+    serde_json::json!({"from": from, "noise": what}).to_string()
 }
 
 /// What to call an agent: as it is configured, or by the file of its program.

@@ -1,5 +1,7 @@
 //! Times and sizes as people write them.
 
+use std::time::Duration;
+
 use switchboard_store::Time;
 
 /// A moment on the command line: a date, or how long ago.
@@ -28,6 +30,23 @@ pub(crate) fn duration(text: &str) -> Result<i64, String> {
     Ok(i64::from(number) * seconds * 1000)
 }
 
+/// A length of time on the command line: seconds, or with a unit.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.find(|character: char| !character.is_ascii_digit() && character != '.') {
+        Some(place) => text.split_at(place),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("\"{unit}\" is no unit of time; use ms, s, m or h")),
+    };
+    let seconds: f64 = number.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds * factor).map_err(|_| "not a time".to_owned())
+}
+
 /// A number of bytes for people.
 pub(crate) fn size(bytes: u64) -> String {
     match bytes {
@@ -54,7 +73,17 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{duration, moment, parse_size, size};
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_time("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_time("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_time("20ms"), Ok(Duration::from_millis(20)));
+        assert!(parse_time("5 days").is_err());
+        assert!(parse_time("-1").is_err());
+        assert!(parse_time("").is_err());
+    }
 
     #[test]
     fn lengths_of_time_and_sizes_are_read() {

@@ -147,7 +147,7 @@ impl fmt::Display for Closure {
 /// How long a line of standard error is shown, in characters.
 const SHOWN_LINE: usize = 300;
 
-/// How it ended and the last lines of its standard error, without escapes and each of a bearable length.
+/// How it ended, and the last lines of its standard error as [`ProcessEnd::shown_lines`] has them.
 impl fmt::Display for ProcessEnd {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ProcessEnd { program, exit, last_lines } = self;
@@ -158,14 +158,24 @@ impl fmt::Display for ProcessEnd {
         if !last_lines.is_empty() {
             formatter.write_str("; the last lines of its standard error:")?;
         }
-        for line in last_lines {
-            let line = plain(line);
-            match line.char_indices().nth(SHOWN_LINE) {
-                Some((end, _)) => write!(formatter, "\n    {}...", &line[..end])?,
-                None => write!(formatter, "\n    {line}")?,
-            }
+        for line in self.shown_lines() {
+            write!(formatter, "\n    {line}")?;
         }
         Ok(())
+    }
+}
+
+impl ProcessEnd {
+    /// The last lines of standard error without escapes and control characters, each of a bearable length.
+    pub fn shown_lines(&self) -> Vec<String> {
+        let shown = |line: &String| {
+            let line = plain(line);
+            match line.char_indices().nth(SHOWN_LINE) {
+                Some((end, _)) => format!("{}...", &line[..end]),
+                None => line,
+            }
+        };
+        self.last_lines.iter().map(shown).collect()
     }
 }
 

@@ -19,6 +19,7 @@ use switchboard_transport::Program;
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::RecordArguments;
+use crate::units::parse_time;
 
 /// Send one prompt to an agent and show what it does.
 ///
@@ -94,22 +95,6 @@ pub(crate) enum Policy {
     ApproveReads,
     DenyAll,
     Ask,
-}
-
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.find(|character: char| !character.is_ascii_digit() && character != '.') {
-        Some(place) => text.split_at(place),
-        None => (text, "s"),
-    };
-    let factor = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("\"{unit}\" is no unit of time; use ms, s, m or h")),
-    };
-    let seconds: f64 = number.parse().map_err(|_| "not a number".to_owned())?;
-    Duration::try_from_secs_f64(seconds * factor).map_err(|_| "not a time".to_owned())
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {
@@ -231,16 +216,6 @@ fn prompt(arguments: &Arguments, argument: Option<String>) -> Result<String, Com
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(parse_time("90"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse_time("1.5m"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse_time("20ms"), Ok(Duration::from_millis(20)));
-        assert!(parse_time("5 days").is_err());
-        assert!(parse_time("-1").is_err());
-        assert!(parse_time("").is_err());
-    }
 
     #[test]
     fn settings_have_an_id_and_a_value() {

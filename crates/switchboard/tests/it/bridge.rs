@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::program::switchboard;
 
 /// A version 2 agent: refuses version 1, takes prompts, answers with a word and a diff, and crashes when told to.
-const AGENT: &str = r#"
+pub(crate) const AGENT: &str = r#"
 say() { printf '%s\n' "$1"; }
 update() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":'"$1"'}}'; }
 while read -r line; do
@@ -19,7 +19,27 @@ while read -r line; do
     *'"protocolVersion":1'*) say '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32022,"message":"only 2","data":{"requested":1,"supported":[2]}}}' ;;
     *'"initialize"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":2,"info":{"name":"script","version":"1"},"capabilities":{"session":{}}}}' ;;
     *'"session/new"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"s"}}' ;;
+    *accept-and-crash*)
+      say '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u"}}'
+      update '{"sessionUpdate":"state_update","state":"running"}'
+      printf '\033[31mout of luck\n' >&2; exit 7 ;;
     *crash*) echo 'out of luck' >&2; exit 7 ;;
+    *accept-and-close-input*)
+      say '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u"}}'
+      update '{"sessionUpdate":"state_update","state":"running"}'
+      echo 'no more for me' >&2
+      exec <&-; exec sleep 1000 ;;
+    *long-answer*)
+      printf '{"jsonrpc":"2.0","result":{"text":"'
+      head -c 40000000 /dev/zero | tr '\0' x
+      printf '"},"id":%s}\n' "$id" ;;
+    *noise*)
+      count=0
+      while [ $count -lt 5000 ]; do echo "log line $count"; count=$((count + 1)); done
+      say '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u"}}' ;;
+    *chatter*)
+      head -c 2000000 /dev/zero | tr '\0' x | fold -w 100 >&2
+      say '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u"}}' ;;
     *flood*)
       say '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u"}}'
       count=0
@@ -54,7 +74,7 @@ done
 "#;
 
 /// A version 1 agent that says a word and crashes.
-const OLD_AGENT: &str = r#"
+pub(crate) const OLD_AGENT: &str = r#"
 say() { printf '%s\n' "$1"; }
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -68,18 +88,18 @@ while read -r line; do
 done
 "#;
 
-struct Client {
-    process: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+pub(crate) struct Client {
+    pub(crate) process: Child,
+    pub(crate) input: ChildStdin,
+    pub(crate) output: BufReader<ChildStdout>,
 }
 
 impl Client {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         Client::with_agent(arguments, AGENT)
     }
 
-    fn with_agent(arguments: &[&str], script: &str) -> Self {
+    pub(crate) fn with_agent(arguments: &[&str], script: &str) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_switchboard"))
             .arg("bridge")
             .args(arguments)
@@ -94,24 +114,24 @@ impl Client {
         Client { process, input, output }
     }
 
-    fn say(&mut self, message: &Value) {
+    pub(crate) fn say(&mut self, message: &Value) {
         writeln!(self.input, "{message}").unwrap();
     }
 
-    fn hear(&mut self) -> Value {
+    pub(crate) fn hear(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line:?}"))
     }
 
-    fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
+    pub(crate) fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
         self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         let answer = self.hear();
         assert_eq!(answer["id"], id, "{answer}");
         answer
     }
 
-    fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         let answer = self.ask(1, "initialize", json!({"protocolVersion": 1}));
         assert_eq!(answer["result"]["protocolVersion"], 1);
         assert_eq!(answer["result"]["agentInfo"]["name"], "script");
@@ -119,11 +139,11 @@ impl Client {
         assert_eq!(answer["result"]["sessionId"], "s");
     }
 
-    fn prompt(&mut self, text: &str) {
+    pub(crate) fn prompt(&mut self, text: &str) {
         self.say(&json!({"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": text}]}}));
     }
 
-    fn end(mut self) -> (i32, String) {
+    pub(crate) fn end(mut self) -> (i32, String) {
         drop(self.input);
         let mut stderr = String::new();
         std::io::Read::read_to_string(&mut self.process.stderr.take().unwrap(), &mut stderr).unwrap();
@@ -244,7 +264,8 @@ fn lines_that_pass_in_runs_keep_their_order_and_are_recorded_one_by_one() {
         assert_eq!(client.hear()["params"]["update"]["state"], "idle");
         let (code, stderr) = client.end();
         assert_eq!(code, 0);
-        assert_eq!(stderr.matches("a log line").count(), 20, "{stderr}");
+        assert_eq!(stderr.matches("a log line").count(), 10, "{stderr}");
+        assert!(stderr.contains("from the agent: 20 odd lines, of which 10 were shown"), "{stderr}");
     }
     let recorded = std::fs::read_to_string(file).unwrap();
     assert_eq!(recorded.matches("agent_message_chunk").count(), 18_000);

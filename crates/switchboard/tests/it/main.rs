@@ -5,6 +5,7 @@
 mod agent_program;
 mod agents;
 mod bridge;
+mod bridge_ends;
 mod bridge_peers;
 mod check;
 mod convert;

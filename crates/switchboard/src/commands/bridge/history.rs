@@ -320,7 +320,7 @@ impl History {
     /// What was recorded last of a session.
     fn recorded(&self, id: &str) -> Option<SessionScript> {
         // The session may be of this conversation.
-        self.recording.sync();
+        self.recording.commit();
         let version = if self.agent.is_version_1 { 1 } else { 2 };
         let sessions =
             self.sessions().into_iter().filter(|session| session.wire_ids.iter().any(|own| own == id));

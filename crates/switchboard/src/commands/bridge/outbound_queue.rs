@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use switchboard_transport::{Outbox, OutboxOptions, SharedText};
+use switchboard_transport::{ChildInput, Outbox, OutboxOptions, SharedText};
 use tokio::io::AsyncWrite;
 
 /// How many bytes may wait for one side before no more is read for it: what a processor's cache holds, for they are soon
@@ -14,8 +14,12 @@ const UNREAD: usize = 1024;
 
 /// The lines on their way to one side.
 pub(super) struct OutboundQueue {
-    outbox: Outbox,
+    /// `None` once the side is to be told nothing more.
+    outbox: Option<Outbox>,
+    /// Lines are held until they may go: see [`OutboundQueue::holding`].
+    holds: bool,
     waiting: VecDeque<Line>,
+    waiting_bytes: usize,
     closed: bool,
 }
 
@@ -37,14 +41,30 @@ impl Line {
 }
 
 impl OutboundQueue {
-    pub(super) fn new(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
-        let options = OutboxOptions { queue: QUEUE, ..OutboxOptions::default() };
-        OutboundQueue { outbox: Outbox::new(writer, options), waiting: VecDeque::new(), closed: false }
+    /// Lines to the client.
+    pub(super) fn to_client(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self::over(Outbox::new(writer, options()))
     }
 
-    /// Whether more may be read for this side: not while something waits, for then the outbox is full.
+    /// Lines to the agent.
+    pub(super) fn to_agent(input: ChildInput) -> Self {
+        Self::over(Outbox::to_child(input, options()))
+    }
+
+    fn over(outbox: Outbox) -> Self {
+        let (waiting, waiting_bytes) = (VecDeque::new(), 0);
+        OutboundQueue { outbox: Some(outbox), holds: false, waiting, waiting_bytes, closed: false }
+    }
+
+    /// Lets no line go before [`OutboundQueue::send_ready`] is called: what is recorded must be safe first.
+    pub(super) fn holding(mut self, holds: bool) -> Self {
+        self.holds = holds;
+        self
+    }
+
+    /// Whether more may be read for this side: not while more waits than the outbox takes.
     pub(super) fn has_room(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() || (self.holds && self.waiting_bytes < self.room())
     }
 
     /// Whether the side reads what it is told, or has not been told much that it has not read.
@@ -54,24 +74,30 @@ impl OutboundQueue {
 
     /// Sends a line behind all that came before it, at once where that can be.
     pub(super) fn push(&mut self, line: Line) {
-        if !self.waiting.is_empty() || !self.takes(line.text()) {
+        if self.holds || !self.waiting.is_empty() || !self.takes(line.text()) {
+            self.waiting_bytes += line.text().len();
             self.waiting.push_back(line);
         }
     }
 
     /// Sends lines behind all that came before them, with their ends between them.
     pub(super) fn push_run(&mut self, lines: &str) {
-        if !self.waiting.is_empty() || !self.takes(lines) {
+        if self.holds || !self.waiting.is_empty() || !self.takes(lines) {
+            self.waiting_bytes += lines.len();
             self.waiting.push_back(Line::Made(lines.to_owned()));
         }
     }
 
     /// Whether the outbox took this. One that is closed takes everything, and nobody gets it.
     fn takes(&mut self, text: &str) -> bool {
-        self.outbox.try_send(text).unwrap_or_else(|_| {
-            self.closed = true;
-            true
-        })
+        let taken = self.outbox.as_ref().map(|outbox| outbox.try_send(text));
+        match taken {
+            Some(Ok(taken)) => taken,
+            Some(Err(_)) | None => {
+                self.closed = true;
+                true
+            }
+        }
     }
 
     /// Sends what can be sent at once.
@@ -81,25 +107,31 @@ impl OutboundQueue {
                 self.waiting.push_front(line);
                 return;
             }
+            self.waiting_bytes -= line.text().len();
         }
     }
 
-    /// Waits until the first line is sent; forever when there is none.
+    /// Waits until the first line is sent, or, when there is none, until the side takes nothing more.
     pub(super) async fn send_first(&mut self) {
-        match self.waiting.front() {
-            Some(line) => {
-                if self.outbox.send(line.text()).await.is_err() {
+        match (self.waiting.front(), &self.outbox) {
+            (Some(line), Some(outbox)) => {
+                if outbox.send(line.text()).await.is_err() {
                     self.closed = true;
                 }
+                self.waiting_bytes -= line.text().len();
                 self.waiting.pop_front();
             }
-            None => std::future::pending().await,
+            (None, Some(outbox)) if !self.closed => {
+                outbox.closed().await;
+                self.closed = true;
+            }
+            _ => std::future::pending().await,
         }
     }
 
     /// How many bytes can be sent at once.
     pub(super) fn room(&self) -> usize {
-        self.outbox.room()
+        self.outbox.as_ref().map_or(0, Outbox::room)
     }
 
     /// Whether the side takes nothing more.
@@ -107,9 +139,27 @@ impl OutboundQueue {
         self.closed
     }
 
-    /// Waits until all that was sent is written.
-    pub(super) async fn flush(&self) {
-        // One that is closed has nothing left to wait for.
-        let _ = self.outbox.flush().await;
+    /// Waits until all is sent and written.
+    pub(super) async fn flush(&mut self) {
+        self.send_ready();
+        while !self.waiting.is_empty() && !self.closed {
+            self.send_first().await;
+            self.send_ready();
+        }
+        if let Some(outbox) = &self.outbox {
+            // One that is closed has nothing left to wait for.
+            let _ = outbox.flush().await;
+        }
     }
+
+    /// Tells the side nothing more. What was sent is written behind this.
+    pub(super) fn close(&mut self) {
+        self.send_ready();
+        self.outbox = None;
+        self.closed = true;
+    }
+}
+
+fn options() -> OutboxOptions {
+    OutboxOptions { queue: QUEUE, ..OutboxOptions::default() }
 }

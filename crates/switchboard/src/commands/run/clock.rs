@@ -3,23 +3,24 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::outcome::{CommandError, Outcome, write_error};
+use crate::signals::{EndSignal, Signals};
 use crate::stdio;
 
 /// Why the work is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    Interrupted,
+    /// Somebody told us to end.
+    Told(EndSignal),
     Timeout,
 }
 
 impl From<Stop> for Outcome {
     fn from(stop: Stop) -> Self {
         match stop {
-            Stop::Interrupted => Outcome::Interrupted,
+            Stop::Told(signal) => Outcome::Signalled(signal),
             Stop::Timeout => Outcome::Timeout,
         }
     }
@@ -41,26 +42,23 @@ impl From<io::Error> for Halt {
     fn from(error: io::Error) -> Self {
         // A reader that has seen enough is no reason to complain, but the agent must be ended all the same.
         if error.kind() == io::ErrorKind::BrokenPipe {
-            Halt::Stop(Stop::Interrupted)
+            Halt::Stop(Stop::Told(EndSignal::Interrupt))
         } else {
             Halt::Failed(write_error(error))
         }
     }
 }
 
-/// Interruptions by the user, and the end of the time.
+/// Signals that tell us to end, and the end of the time.
 pub(super) struct Clock {
-    interrupt: Signal,
-    terminate: Signal,
+    signals: Signals,
     pub(super) deadline: Option<Instant>,
 }
 
 impl Clock {
     pub(super) fn start(timeout: Option<Duration>) -> Result<Self, CommandError> {
-        let failed = |error: io::Error| CommandError::failed(format!("cannot listen for signals: {error}"));
         Ok(Clock {
-            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
-            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+            signals: Signals::listen()?,
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
         })
     }
@@ -68,8 +66,7 @@ impl Clock {
     pub(super) async fn next(&mut self) -> Stop {
         let deadline = self.deadline;
         tokio::select! {
-            _ = self.interrupt.recv() => Stop::Interrupted,
-            _ = self.terminate.recv() => Stop::Interrupted,
+            signal = self.signals.next() => Stop::Told(signal),
             () = stdio::sleep_until(deadline) => Stop::Timeout,
         }
     }

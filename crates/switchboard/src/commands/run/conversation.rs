@@ -25,6 +25,7 @@ use super::view::{JsonView, QuietView, View};
 use super::{Format, Policy};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::recording::Recording;
+use crate::signals::EndSignal;
 use crate::terminal::text::{visible, visible_line};
 
 /// One prompt.
@@ -379,7 +380,8 @@ impl Runner {
             return Err(Halt::Stop(stop));
         };
         self.view.note(match stop {
-            Stop::Interrupted => "cancelling; interrupt again to end at once",
+            Stop::Told(EndSignal::Interrupt) => "cancelling; interrupt again to end at once",
+            Stop::Told(_) => "told to end; cancelling",
             Stop::Timeout => "the time is over; cancelling",
         })?;
         self.questions.clear();

@@ -1,0 +1,61 @@
+//! What the bridge records.
+
+use switchboard_bridge::{Side, Version};
+use switchboard_store::Channel;
+use switchboard_transport::{Child, Exit};
+use tokio::task::JoinHandle;
+
+use crate::recording::Recording;
+
+/// What is recorded: the side that speaks version 2, and the other one beside it. A file gets what the client
+/// sends and sees.
+pub(super) struct Recorded {
+    pub(super) recording: Recording,
+    watch: JoinHandle<()>,
+    /// The side whose messages are those of the session, where it is settled.
+    side: Option<Side>,
+}
+
+impl Recorded {
+    pub(super) fn new(recording: Recording, child: &Child, is_file: bool) -> Self {
+        Recorded {
+            watch: recording.watch(child),
+            recording,
+            side: if is_file { Some(Side::Client) } else { None },
+        }
+    }
+
+    /// Takes a line that one side sent or got. It is safe after the next commit.
+    pub(super) fn line(&mut self, at: Side, from: Side, line: &str, versions: Option<(Version, Version)>) {
+        if let (None, Some((client, agent))) = (self.side, versions) {
+            if client == Version::V1 && agent == Version::V2 {
+                self.side = Some(Side::Agent);
+                self.recording.versions(agent.number(), client.number());
+            } else {
+                self.side = Some(Side::Client);
+                self.recording.versions(client.number(), agent.number());
+            }
+        }
+        let channel = match (from, at == self.side()) {
+            (Side::Client, true) => Channel::ToAgent,
+            (Side::Agent, true) => Channel::ToClient,
+            (Side::Client, false) => Channel::OtherToAgent,
+            (Side::Agent, false) => Channel::OtherToClient,
+        };
+        self.recording.put(channel, line);
+    }
+
+    /// A line that is the same on both sides is recorded once.
+    pub(super) fn forwarded(&mut self, from: Side, line: &str, versions: Option<(Version, Version)>) {
+        self.line(self.side(), from, line, versions);
+    }
+
+    /// Before the versions are settled nothing is translated: both sides are the same.
+    fn side(&self) -> Side {
+        self.side.unwrap_or(Side::Client)
+    }
+
+    pub(super) async fn finish(self, exit: Option<Exit>) {
+        self.recording.finish(self.watch, exit).await;
+    }
+}

@@ -1,0 +1,528 @@
+//! The bridge at work: lines from both sides, until one of them or somebody else ends it.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use switchboard_bridge::{Bridge, Handled, Loss, Moment, Output, Severity, Side};
+use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_protocol::{Wire, WireFormat};
+use switchboard_store::Channel;
+use switchboard_transport::{
+    Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, Grace, LineReader, Spawned, Substitute, TooLong,
+};
+use tokio::io::AsyncRead;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::history::{History, Step};
+use super::host::TerminalEvent;
+use super::outbound_queue::{Line, OutboundQueue};
+use super::recorded::Recorded;
+use crate::oddities::Oddities;
+use crate::outcome::{CommandError, Outcome};
+use crate::signals::{EndSignal, Signals};
+use crate::{standard_error, stdio};
+
+/// How many lines, or runs of lines, of one side are handled before the other gets its turn.
+const TURN: usize = 128;
+
+/// How long the agent may take for answers after the client has said all that it has to say: it may be a script that
+/// still reads.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
+
+/// Of how many requests it is known that their answers are still to come.
+const UNANSWERED: usize = 10_000;
+
+/// How long an agent that reads no more must be silent until it counts as gone: one that ends closes its input a moment
+/// before its output.
+const LAST_OUTPUT: Duration = Duration::from_millis(300);
+
+/// How long a client may take to read that the agent has ended, before it sees that we have: some read nothing more
+/// then.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How long a client is waited for that reads nothing, and when we are in a hurry.
+const UNREAD: Duration = Duration::from_secs(2);
+const UNREAD_IN_HURRY: Duration = Duration::from_millis(500);
+
+/// How long the agent is given when we were told to end.
+const HURRY: Grace =
+    Grace { input_closed: Duration::from_millis(250), terminate: Duration::from_millis(350) };
+
+/// What the bridge is made of.
+pub(super) struct Parts {
+    pub(super) bridge: Bridge,
+    pub(super) losses: Option<File>,
+    pub(super) record: Option<Recorded>,
+    pub(super) history: Option<History>,
+    pub(super) terminal_events: mpsc::Receiver<TerminalEvent>,
+    pub(super) signals: Signals,
+    pub(super) handshake_timeout: Duration,
+}
+
+pub(super) struct Service {
+    bridge: Bridge,
+    start: Instant,
+    to_client: OutboundQueue,
+    to_agent: OutboundQueue,
+    losses: Option<File>,
+    record: Option<Recorded>,
+    history: Option<History>,
+    now: Moment,
+    /// The requests of the client that wait for an answer.
+    unanswered: HashSet<RequestId<'static>>,
+    handshake_timeout: Duration,
+    /// The client's handshake, until it is answered, and when that is too late.
+    handshake: Option<(RequestId<'static>, tokio::time::Instant)>,
+    of_client: Oddities,
+    of_agent: Oddities,
+}
+
+/// Why the service ends.
+enum End {
+    /// The client closed its side.
+    Client,
+    /// The agent is of no use any more, because it did this.
+    Agent(String),
+    /// The agent did not answer the handshake.
+    NoHandshake,
+    /// Somebody told us to.
+    Told(EndSignal),
+}
+
+impl Service {
+    pub(super) async fn run(parts: Parts, spawned: Spawned) -> Result<Outcome, CommandError> {
+        let Parts { bridge, losses, record, history, terminal_events, mut signals, handshake_timeout } =
+            parts;
+        let Spawned { child, input, output } = spawned;
+        let holds = record.is_some();
+        let mut service = Service {
+            bridge,
+            start: Instant::now(),
+            to_client: OutboundQueue::to_client(stdio::output()).holding(holds),
+            to_agent: OutboundQueue::to_agent(input).holding(holds),
+            losses,
+            record,
+            history,
+            now: Moment(0),
+            unanswered: HashSet::new(),
+            handshake_timeout,
+            handshake: None,
+            of_client: Oddities::default(),
+            of_agent: Oddities::default(),
+        };
+        let mut from_client = LineReader::new(stdio::input(), DEFAULT_MESSAGE_LIMIT);
+        let from_agent = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
+        let end = service.serve(&mut from_client, from_agent, terminal_events, &mut signals).await;
+        service.end(end, &child, from_client, signals).await
+    }
+
+    async fn serve(
+        &mut self,
+        from_client: &mut LineReader<impl AsyncRead + Unpin>,
+        mut from_agent: LineReader<impl AsyncRead + Unpin>,
+        mut terminal_events: mpsc::Receiver<TerminalEvent>,
+        signals: &mut Signals,
+    ) -> End {
+        let mut farewell = None;
+        // When an agent that reads no more counts as gone, unless it says something before.
+        let mut deaf = None;
+        loop {
+            self.release();
+            if self.to_client.is_closed() || (farewell.is_some() && self.unanswered.is_empty()) {
+                return End::Client;
+            }
+            if self.to_agent.is_closed() && deaf.is_none() {
+                deaf = Some(tokio::time::Instant::now() + LAST_OUTPUT);
+            }
+            let deadline = self.bridge.next_deadline().map(|due| self.instant(due));
+            let too_late = self.handshake.as_ref().map(|(_, deadline)| *deadline);
+            tokio::select! {
+                frame = from_agent.next(), if self.to_client.has_room() => match frame {
+                    Ok(Some(frame)) => {
+                        self.look_at_clock();
+                        deaf = deaf.map(|_| tokio::time::Instant::now() + LAST_OUTPUT);
+                        self.frame(Side::Agent, frame);
+                        for _ in 0..TURN {
+                            // First the room: a frame that was taken must not be dropped.
+                            if !self.to_client.has_room() {
+                                break;
+                            }
+                            if self.pass_run(&mut from_agent) {
+                                continue;
+                            }
+                            let Some(frame) = from_agent.ready() else { break };
+                            self.frame(Side::Agent, frame);
+                        }
+                    }
+                    Ok(None) | Err(_) if farewell.is_some() => return End::Client,
+                    Ok(None) => return End::Agent("closed its output".to_owned()),
+                    Err(error) => return End::Agent(format!("cannot be read from: {error}")),
+                },
+                frame = from_client.next(), if farewell.is_none() && deaf.is_none() && self.takes_from_client() => {
+                    match frame {
+                        Ok(Some(frame)) => {
+                            self.look_at_clock();
+                            self.frame(Side::Client, frame);
+                        }
+                        Ok(None) | Err(_) => farewell = Some(tokio::time::Instant::now() + LAST_ANSWERS),
+                    }
+                }
+                () = stdio::sleep_until(farewell), if farewell.is_some() => return End::Client,
+                () = self.to_client.send_first() => {
+                    deaf = deaf.map(|_| tokio::time::Instant::now() + LAST_OUTPUT);
+                }
+                () = self.to_agent.send_first() => {}
+                () = stdio::sleep_until(deaf), if deaf.is_some() && self.to_client.has_room() => {
+                    return End::Agent("closed its input".to_owned());
+                }
+                () = stdio::sleep_until(too_late), if too_late.is_some() => return End::NoHandshake,
+                Some(event) = terminal_events.recv() => self.terminal_event(event),
+                signal = signals.next() => return End::Told(signal),
+                () = stdio::sleep_until(deadline) => {
+                    self.look_at_clock();
+                    self.bridge.tick(self.now);
+                    self.collect();
+                }
+            }
+        }
+    }
+
+    /// Lets go what may go: what is recorded is safe first.
+    fn release(&mut self) {
+        if let Some(recorded) = &self.record {
+            recorded.recording.commit();
+        }
+        self.to_client.send_ready();
+        self.to_agent.send_ready();
+    }
+
+    /// Whether there is room for what the client says, and for the answers that it gets from us.
+    fn takes_from_client(&self) -> bool {
+        self.to_agent.has_room() && self.to_client.keeps_up()
+    }
+
+    /// Looks at the clock. Once for all lines that came together: they came at the same time.
+    fn look_at_clock(&mut self) {
+        self.now = Moment(self.start.elapsed().as_millis() as u64);
+    }
+
+    fn instant(&self, moment: Moment) -> tokio::time::Instant {
+        // One more, because the clock counts whole milliseconds.
+        (self.start + Duration::from_millis(moment.0 + 1)).into()
+    }
+
+    /// Passes on what the agent has said already as far as nobody has to look at it. Tells whether there was something.
+    fn pass_run(&mut self, from_agent: &mut LineReader<impl AsyncRead + Unpin>) -> bool {
+        // A recording wants each line by itself, and history looks at each.
+        if self.record.is_some() {
+            return false;
+        }
+        let Service { bridge, to_client, .. } = self;
+        let room = to_client.room();
+        let passes = |line: &[u8]| bridge.is_passthrough(Side::Agent, line);
+        from_agent.ready_run(room, passes, |lines| to_client.push_run(lines)).is_some()
+    }
+
+    fn frame(&mut self, from: Side, frame: Frame) {
+        let line = match frame {
+            Frame::Message(line) => line,
+            Frame::Noise(noise) | Frame::Unfinished(noise) => {
+                if !noise.excerpt.trim().is_empty() {
+                    self.complain(from, &noise.to_string());
+                }
+                return;
+            }
+            Frame::TooLong(long) => return self.take_too_long(from, &long),
+        };
+        if from == Side::Client {
+            self.note_request(&line);
+        }
+        let history = self.history.as_mut().filter(|_| from == Side::Agent);
+        match history.and_then(|history| history.take_of_agent(&line)) {
+            Some(steps) => self.follow(steps),
+            None => self.line(from, Line::Forwarded(line)),
+        }
+    }
+
+    /// Whoever waits for a line that was too long to be read is told so.
+    fn take_too_long(&mut self, from: Side, long: &TooLong) {
+        self.complain(from, &format!("{long}; it was dropped"));
+        match long.substitute() {
+            Some(Substitute::Answer(line)) => self.line(from, Line::Made(line)),
+            Some(Substitute::Refusal(line)) => {
+                self.record(from, from.other(), &line);
+                self.send(from, Line::Made(line));
+            }
+            None => {}
+        }
+    }
+
+    /// Remembers that the client waits for an answer.
+    fn note_request(&mut self, line: &str) {
+        if self.unanswered.len() < UNANSWERED
+            && let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any)
+        {
+            let id = request.id.into_owned();
+            if request.method == "initialize" && self.handshake.is_none() {
+                let deadline = tokio::time::Instant::now().checked_add(self.handshake_timeout);
+                self.handshake = deadline.map(|deadline| (id.clone(), deadline));
+            }
+            self.unanswered.insert(id);
+        }
+    }
+
+    fn note_answer(&mut self, line: &str) {
+        let Some(id) = answered(line).map(RequestId::into_owned) else { return };
+        self.unanswered.remove(&id);
+        if self.handshake.as_ref().is_some_and(|(handshake, _)| *handshake == id) {
+            self.handshake = None;
+        }
+    }
+
+    /// Tells of something that is no message.
+    fn complain(&mut self, from: Side, what: &str) {
+        let (name, oddities) = match from {
+            Side::Client => ("client", &mut self.of_client),
+            Side::Agent => ("agent", &mut self.of_agent),
+        };
+        if let Some(words) = oddities.next(what) {
+            standard_error::say(format!("switchboard: from the {name}: {words}"));
+        }
+        if let Some(recorded) = &self.record {
+            recorded.recording.set_aside(from, what);
+        }
+    }
+
+    /// Takes a line that came from one side.
+    fn line(&mut self, from: Side, line: Line) {
+        let handled = self.bridge.handle(from, line.text(), self.now);
+        if handled == Handled::Done {
+            self.record(from, from, line.text());
+        }
+        self.collect();
+        if handled == Handled::Forward {
+            if let Some(recorded) = &mut self.record {
+                recorded.forwarded(from, line.text(), self.bridge.versions());
+            }
+            self.send(from.other(), line);
+        }
+    }
+
+    /// Does what history wants instead of passing a line on.
+    fn follow(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::ToAgent(line) => self.to_agent.push(Line::Made(line)),
+                Step::FromAgent(line) => self.line(Side::Agent, Line::Made(line)),
+            }
+        }
+    }
+
+    fn send(&mut self, to: Side, line: Line) {
+        match to {
+            Side::Client => {
+                self.note_answer(line.text());
+                self.to_client.push(line);
+            }
+            Side::Agent => {
+                match self.history.as_mut().and_then(|history| history.take_for_agent(line.text())) {
+                    Some(steps) => self.follow(steps),
+                    None => self.to_agent.push(line),
+                }
+            }
+        }
+    }
+
+    fn terminal_event(&mut self, event: TerminalEvent) {
+        self.look_at_clock();
+        let now = self.now;
+        match event {
+            TerminalEvent::Output { terminal_id, bytes } => {
+                self.bridge.terminal_output(&terminal_id, &bytes, now);
+            }
+            TerminalEvent::Exited { terminal_id, code, signal } => {
+                self.bridge.terminal_exited(&terminal_id, code, signal.as_deref(), now);
+            }
+        }
+        self.collect();
+    }
+
+    /// Takes what the bridge has to send and to report.
+    fn collect(&mut self) {
+        let outputs: Vec<Output> = self.bridge.drain().collect();
+        for output in outputs {
+            match output {
+                Output::Line { to, line } => {
+                    self.record(to, to.other(), &line);
+                    self.send(to, Line::Made(line));
+                }
+                Output::Loss(loss) => self.write_loss(&loss),
+            }
+        }
+    }
+
+    fn write_loss(&mut self, loss: &Loss) {
+        let Ok(line) = serde_json::to_string(loss) else { return };
+        if let Some(recorded) = &self.record {
+            recorded.recording.put(Channel::Diagnostic, &line);
+        }
+        if loss.severity == Severity::Guess {
+            return;
+        }
+        if let Some(file) = &mut self.losses
+            && let Err(error) = writeln!(file, "{line}")
+        {
+            standard_error::say(format!("switchboard: losses are no longer written: {error}"));
+            self.losses = None;
+        }
+    }
+
+    fn record(&mut self, at: Side, from: Side, line: &str) {
+        if let Some(recorded) = &mut self.record {
+            recorded.line(at, from, line, self.bridge.versions());
+        }
+    }
+
+    /// One side is gone, or we were told to end: who is left is told what there is to tell, and the agent is ended.
+    async fn end(
+        mut self,
+        end: End,
+        child: &Child,
+        from_client: LineReader<impl AsyncRead + Unpin>,
+        mut signals: Signals,
+    ) -> Result<Outcome, CommandError> {
+        let in_hurry = matches!(end, End::Told(_));
+        let failure = self.tell_bridge(&end, child).await;
+        self.collect();
+        self.release();
+        self.to_agent.close();
+        let waits_for_client = failure.is_some();
+        let ending = async {
+            let told = self.tell_client(from_client, in_hurry, waits_for_client);
+            if in_hurry {
+                tokio::join!(told, child.shut_down_within(HURRY)).1
+            } else {
+                tokio::join!(told, child.shut_down()).1
+            }
+        };
+        let exit = tokio::select! {
+            exit = ending => exit,
+            // Whatever is still to be said, there is no time for it.
+            _ = signals.next() => child.shut_down_within(HURRY).await,
+        };
+        self.finish(exit).await;
+        match (failure, end) {
+            (Some(failure), _) => Err(failure),
+            (None, End::Told(signal)) => Ok(Outcome::Signalled(signal)),
+            (None, _) => Ok(Outcome::Fine),
+        }
+    }
+
+    /// Tells the bridge what has happened, so that it tells whoever waits. Gives what to say of it at the end.
+    async fn tell_bridge(&mut self, end: &End, child: &Child) -> Option<CommandError> {
+        let (did, hint) = match end {
+            End::Client => {
+                self.bridge.finish();
+                return None;
+            }
+            End::Told(signal) => {
+                self.bridge.agent_ended(&format!("the bridge was told to end ({})", signal.name()), &[]);
+                return None;
+            }
+            End::Agent(did) => (did.clone(), None),
+            End::NoHandshake => (
+                format!("did not answer the handshake within {:?}", self.handshake_timeout),
+                Some("give an agent that is still being installed more time: --handshake-timeout 5m"),
+            ),
+        };
+        let known = child.describe_end().await;
+        let reason = match known.exit {
+            Some(exit) => format!("the agent {} {exit}", known.program),
+            None => format!("the agent {} {did}", known.program),
+        };
+        let last_lines = known.shown_lines();
+        let failed = CommandError::failed(&*reason);
+        self.bridge.agent_ended(&with_last_line(reason, &last_lines), &last_lines);
+        Some(match hint {
+            Some(hint) => failed.hint(hint),
+            None => failed,
+        })
+    }
+
+    /// Gives the client what it has not got yet.
+    async fn tell_client(
+        &mut self,
+        mut from_client: LineReader<impl AsyncRead + Unpin>,
+        in_hurry: bool,
+        waits_for_client: bool,
+    ) {
+        // A client that reads nothing is not waited for.
+        let _ = timeout(if in_hurry { UNREAD_IN_HURRY } else { UNREAD }, self.to_client.flush()).await;
+        if !waits_for_client {
+            return;
+        }
+        let gone = async {
+            // What it has asked meanwhile is answered with the same reason.
+            while let Ok(Some(frame)) = from_client.next().await {
+                self.frame(Side::Client, frame);
+                self.release();
+                self.to_client.flush().await;
+            }
+        };
+        let _ = timeout(LAST_WORDS, gone).await;
+    }
+
+    /// Ends the recording, and tells what was odd and what was lost.
+    async fn finish(self, exit: Option<Exit>) {
+        let Service { record, losses, bridge, of_client, of_agent, .. } = self;
+        if let Some(recorded) = record {
+            recorded.finish(exit).await;
+        }
+        for (name, oddities) in [("client", of_client), ("agent", of_agent)] {
+            if let Some(words) = oddities.total() {
+                standard_error::say(format!("switchboard: from the {name}: {words}"));
+            }
+        }
+        if losses.is_none() {
+            report(&bridge);
+        }
+    }
+}
+
+/// A reason with the last thing that the agent said on its standard error, which is often why.
+fn with_last_line(reason: String, last_lines: &[String]) -> String {
+    match last_lines.iter().rev().find(|line| !line.trim().is_empty()) {
+        Some(line) => format!("{reason}: {}", line.trim()),
+        None => reason,
+    }
+}
+
+/// What a line answers, if anything. Of those that answer nothing, nearly all say so at once.
+fn answered(line: &str) -> Option<RequestId<'_>> {
+    let head = &line.as_bytes()[..line.len().min(64)];
+    if head.windows(8).any(|word| word == b"\"method\"") {
+        return None;
+    }
+    match Message::decode(line, WireFormat::Any) {
+        Ok(Message::Response(response)) => Some(response.id),
+        _ => None,
+    }
+}
+
+/// What was lost, on standard error.
+fn report(bridge: &Bridge) {
+    let losses = bridge.losses();
+    if losses.total() == 0 {
+        return;
+    }
+    standard_error::say(format!("switchboard: {} things could not be carried over:", losses.total()));
+    for (message, element, count) in losses.counts() {
+        let why =
+            losses.entries().iter().find(|loss| loss.message == message && loss.severity != Severity::Guess);
+        let why = why.map_or("", |loss| &loss.reason);
+        standard_error::say(format!("  {count} x {message} {element}: {why}"));
+    }
+}

@@ -1,0 +1,190 @@
+//! A recording as lines in a file.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use switchboard_protocol::RecordedLine;
+use switchboard_store::{Record, Time, to_first_line, to_line};
+
+use crate::outcome::CommandError;
+use crate::standard_error;
+
+/// How much may wait to be written: a file is written before a message is passed on, but not for each one by itself.
+const MOST_WAITING: usize = 256 * 1024;
+
+/// The longest first line that is looked at for the time that a recording began.
+const FIRST_LINE: u64 = 32 * 1024 * 1024;
+
+/// Writes whole lines behind what the file has. Nobody else writes it meanwhile.
+#[derive(Debug)]
+pub(super) struct RecordedFile {
+    file: File,
+    /// How long the file is, as far as lines are whole.
+    length: u64,
+    began: Time,
+    /// Whole lines that are not written yet.
+    waiting: Vec<u8>,
+}
+
+impl RecordedFile {
+    /// Opens the file, which goes on where it ended. What a kill or a full disk has left of a last line is removed.
+    pub(super) fn open(path: &Path) -> Result<Self, CommandError> {
+        let failed =
+            |error: io::Error| CommandError::usage(format!("cannot write {}: {error}", path.display()));
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).append(true).create(true).open(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let taken = format!("{} is being recorded into by another process", path.display());
+                return Err(CommandError::usage(taken).hint("name another file, or use the store: --record"));
+            }
+            // Where files cannot be locked, one writes without.
+            Err(TryLockError::Error(_)) => {}
+        }
+        // What is no file, as a pipe or /dev/stderr, is only written to.
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Ok(RecordedFile { file, length: 0, began: Time::now(), waiting: Vec::new() });
+        }
+        let torn = remove_torn_line(&mut file).map_err(failed)?;
+        if torn > 0 {
+            standard_error::say(format!(
+                "switchboard: {} ended inside a line; its {torn} bytes are removed",
+                path.display()
+            ));
+        }
+        let length = file.metadata().map_err(failed)?.len();
+        let began = if length == 0 { None } else { Some(when_begun(&mut file).map_err(failed)?) };
+        let began = began.unwrap_or_else(Time::now);
+        Ok(RecordedFile { file, length, began, waiting: Vec::new() })
+    }
+
+    /// Adds a record, if it is a message. It is in the file after the next [`RecordedFile::commit`].
+    pub(super) fn append(&mut self, record: &Record) -> io::Result<()> {
+        let is_first = self.length == 0 && self.waiting.is_empty();
+        let line = if is_first { to_first_line } else { to_line }(record, self.began, false);
+        let Some(line) = line else { return Ok(()) };
+        self.waiting.extend_from_slice(line.as_bytes());
+        self.waiting.push(b'\n');
+        if self.waiting.len() > MOST_WAITING { self.commit() } else { Ok(()) }
+    }
+
+    /// Writes what waits. Where not all of it can be written, the file keeps no part of it.
+    pub(super) fn commit(&mut self) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let written = self.file.write_all(&self.waiting);
+        match &written {
+            Ok(()) => self.length += self.waiting.len() as u64,
+            // What is no file has no length, and nothing can be taken back.
+            Err(_) => drop(self.file.set_len(self.length)),
+        }
+        self.waiting.clear();
+        self.waiting.shrink_to(MOST_WAITING);
+        written
+    }
+}
+
+/// Removes what stands behind the last end of a line, unless it is a line that only lacks its end. Tells how much that
+/// was.
+fn remove_torn_line(file: &mut File) -> io::Result<u64> {
+    const STEP: u64 = 64 * 1024;
+    let length = file.metadata()?.len();
+    let mut tail = Vec::new();
+    let mut start = length;
+    while start > 0 && !tail.contains(&b'\n') {
+        let from = start.saturating_sub(STEP);
+        let mut piece = vec![0; usize::try_from(start - from).unwrap_or_default()];
+        file.seek(SeekFrom::Start(from))?;
+        file.read_exact(&mut piece)?;
+        piece.extend_from_slice(&tail);
+        (tail, start) = (piece, from);
+    }
+    let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
+    let torn = &tail[whole..];
+    if torn.is_empty() {
+        return Ok(0);
+    }
+    if serde_json::from_slice::<&serde_json::value::RawValue>(torn).is_ok() {
+        file.write_all(b"\n")?;
+        return Ok(0);
+    }
+    let removed = torn.len() as u64;
+    file.set_len(length - removed)?;
+    Ok(removed)
+}
+
+/// When the recording in a file began; now, if it does not say.
+fn when_begun(file: &mut File) -> io::Result<Time> {
+    file.rewind()?;
+    let mut first = Vec::new();
+    io::BufRead::read_until(&mut io::BufReader::new(file).take(FIRST_LINE), b'\n', &mut first)?;
+    let began = str::from_utf8(&first).ok().and_then(|line| RecordedLine::parse(line).ok()?.began);
+    Ok(began.map_or_else(Time::now, Time))
+}
+
+#[cfg(test)]
+mod tests {
+    use switchboard_store::Channel;
+
+    use super::*;
+
+    fn record(text: &str) -> Record {
+        Record::new(Channel::ToAgent, text)
+    }
+
+    /// A file that ended so goes on as `kept` with a message behind it.
+    fn goes_on(before: &str, kept: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording");
+        std::fs::write(&path, before).unwrap();
+        let mut file = RecordedFile::open(&path).unwrap();
+        file.append(&record(r#"{"id":2}"#)).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), kept, "nothing is written before it is wanted");
+        file.commit().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let added = text.strip_prefix(kept).unwrap();
+        assert!(added.ends_with(",\"dir\":\"client->agent\",\"msg\":{\"id\":2}}\n"), "{added}");
+        assert_eq!(added.contains("began"), kept.is_empty());
+    }
+
+    #[test]
+    fn a_torn_line_is_removed_and_a_whole_one_kept() {
+        let whole = "{\"began\":1000,\"t\":0.000,\"dir\":\"client->agent\",\"msg\":{\"id\":1}}\n";
+        goes_on("", "");
+        goes_on(whole, whole);
+        goes_on(whole.trim_end(), whole);
+        for cut in 1..whole.len() - 1 {
+            goes_on(&format!("{whole}{}", &whole[..cut]), whole);
+        }
+        goes_on(&whole[..20], "");
+        // Longer than what is looked at in one step.
+        let long = format!("{{\"msg\":\"{}\"}}\n", "x".repeat(300_000));
+        goes_on(&format!("{long}{}", &long[..250_000]), &long);
+    }
+
+    #[test]
+    fn a_file_that_is_written_belongs_to_its_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording");
+        let writer = RecordedFile::open(&path).unwrap();
+        let error = RecordedFile::open(&path).unwrap_err().to_string();
+        assert!(error.ends_with("is being recorded into by another process"), "{error}");
+        drop(writer);
+        assert!(RecordedFile::open(&path).is_ok());
+    }
+
+    #[test]
+    fn times_go_on_from_when_the_recording_began() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording");
+        std::fs::write(&path, "{\"began\":1000,\"t\":0.000,\"dir\":\"client->agent\",\"msg\":{}}\n").unwrap();
+        let mut file = RecordedFile::open(&path).unwrap();
+        file.append(&Record { time: Time(3500), ..record("{}") }).unwrap();
+        file.commit().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.ends_with("{\"t\":2.500,\"dir\":\"client->agent\",\"msg\":{}}\n"), "{text}");
+    }
+}
