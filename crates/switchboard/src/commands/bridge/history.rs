@@ -8,12 +8,14 @@ use memchr::memmem;
 use serde_json::{Value, json};
 use switchboard_protocol::detect::Handshake;
 use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Raw, Version, Wire, WireFormat};
+use switchboard_protocol::{Correlator, Raw, Side, Version, Wire, WireFormat};
 use switchboard_store::{Channel, Filter, Item, Store, Summary};
 
 use crate::recording::Recording;
 use crate::script::{MOMENTARY, Reader, SessionScript, update_line, wants_history};
 
+/// The most requests whose answers are waited for.
+const MAX_ASKED: usize = 1024;
 /// The most sessions that are listed, the latest first.
 const MAX_LISTED: usize = 500;
 /// What is said when an old session is opened that the agent does not know.
@@ -35,7 +37,7 @@ pub(super) struct History {
     /// The agent's name in the store, where it has one in the configuration.
     name: Option<String>,
     agent: Agent,
-    asked: HashMap<RequestId<'static>, Asked>,
+    asked: Correlator<Asked>,
     /// Sessions that the agent has under another id: the client's, and the agent's.
     renamed: Vec<(String, String)>,
 }
@@ -97,7 +99,7 @@ impl History {
     /// History from the store that a recording goes into, if it does. The name is that of the configuration.
     pub(super) fn new(recording: Recording, name: Option<String>) -> Option<Self> {
         let store = recording.store()?.clone();
-        let (agent, asked, renamed) = (Agent::default(), HashMap::new(), Vec::new());
+        let (agent, asked, renamed) = (Agent::default(), Correlator::new(MAX_ASKED), Vec::new());
         Some(History { store, recording, name, agent, asked, renamed })
     }
 
@@ -151,7 +153,7 @@ impl History {
         let params = request.params.as_ref();
         match &*request.method {
             "initialize" => {
-                self.asked.insert(request.id, Asked::Introduction);
+                self.ask(&request.id, Asked::Introduction);
                 None
             }
             "session/list" if self.agent.is_version_1 && !self.agent.lists => {
@@ -159,7 +161,7 @@ impl History {
             }
             "session/list" => {
                 let cwd = text(params, "cwd");
-                self.asked.insert(request.id, Asked::List { cwd });
+                self.ask(&request.id, Asked::List { cwd });
                 None
             }
             "session/load" | "session/resume" => {
@@ -172,7 +174,7 @@ impl History {
                 let is_renamed = text(params, "sessionId")
                     .is_some_and(|id| self.renamed.iter().any(|(client, _)| *client == id));
                 if is_able && !is_renamed {
-                    self.asked.insert(request.id.clone(), Asked::Opening(request));
+                    self.ask(&request.id.clone(), Asked::Opening(request));
                     return None;
                 }
                 Some(self.open(&request).unwrap_or_else(|| {
@@ -188,6 +190,12 @@ impl History {
                 Some(vec![Step::ToAgent(Message::Request(request).encode(WireFormat::Any))])
             }
         }
+    }
+
+    /// Remembers what to do with the answer to a request. Of those that are never answered the oldest is forgotten: it
+    /// then goes as it is.
+    fn ask(&mut self, id: &RequestId<'_>, asked: Asked) {
+        self.asked.open_or_evict(Side::Client, id, asked);
     }
 
     /// Opens an old session from the store; `None` when it is not there.
@@ -210,7 +218,7 @@ impl History {
         } else {
             ("session/resume", params.clone())
         };
-        self.asked.insert(request.id.clone(), Asked::Instead { session, is_new, lines });
+        self.ask(&request.id, Asked::Instead { session, is_new, lines });
         let instead = Message::request(request.id.clone(), method, params);
         Some(vec![Step::ToAgent(instead.encode(WireFormat::Any))])
     }
@@ -236,7 +244,7 @@ impl History {
     fn response(&mut self, response: Response<'static>) -> Option<Vec<Step>> {
         let lacks =
             |error: &RpcError<'_>| matches!(error.code, codes::METHOD_NOT_FOUND | codes::RESOURCE_NOT_FOUND);
-        match (self.asked.remove(&response.id)?, response.outcome) {
+        match (self.asked.answered(Side::Agent, &response.id)?, response.outcome) {
             (Asked::Introduction, Ok(result)) => {
                 let result = self.introduced(&result)?;
                 Some(vec![answer(response.id, result)])

@@ -1,13 +1,12 @@
 //! The bridge at work: lines from both sides, until one of them or somebody else ends it.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use switchboard_bridge::{Bridge, Handled, Loss, Moment, Output, Severity, Side};
-use switchboard_protocol::rpc::{Message, RequestId};
-use switchboard_protocol::{Wire, WireFormat};
+use switchboard_protocol::rpc::Message;
+use switchboard_protocol::{Correlator, WireFormat};
 use switchboard_store::Channel;
 use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, Grace, LineReader, Spawned, Substitute, TooLong,
@@ -71,11 +70,11 @@ pub(super) struct Service {
     record: Option<Recorded>,
     history: Option<History>,
     now: Moment,
-    /// The requests of the client that wait for an answer.
-    unanswered: HashSet<RequestId<'static>>,
+    /// The requests of the client that wait for an answer; of a handshake, when it is too late.
+    unanswered: Correlator<Option<tokio::time::Instant>>,
     handshake_timeout: Duration,
-    /// The client's handshake, until it is answered, and when that is too late.
-    handshake: Option<(RequestId<'static>, tokio::time::Instant)>,
+    /// When the handshake that waits for an answer is too late.
+    too_late: Option<tokio::time::Instant>,
     of_client: Oddities,
     of_agent: Oddities,
 }
@@ -107,9 +106,9 @@ impl Service {
             record,
             history,
             now: Moment(0),
-            unanswered: HashSet::new(),
+            unanswered: Correlator::new(UNANSWERED),
             handshake_timeout,
-            handshake: None,
+            too_late: None,
             of_client: Oddities::default(),
             of_agent: Oddities::default(),
         };
@@ -138,7 +137,7 @@ impl Service {
                 deaf = Some(tokio::time::Instant::now() + LAST_OUTPUT);
             }
             let deadline = self.bridge.next_deadline().map(|due| self.instant(due));
-            let too_late = self.handshake.as_ref().map(|(_, deadline)| *deadline);
+            let too_late = self.too_late;
             tokio::select! {
                 frame = from_agent.next(), if self.to_client.has_room() => match frame {
                     Ok(Some(frame)) => {
@@ -262,23 +261,26 @@ impl Service {
 
     /// Remembers that the client waits for an answer.
     fn note_request(&mut self, line: &str) {
-        if self.unanswered.len() < UNANSWERED
-            && let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any)
-        {
-            let id = request.id.into_owned();
-            if request.method == "initialize" && self.handshake.is_none() {
-                let deadline = tokio::time::Instant::now().checked_add(self.handshake_timeout);
-                self.handshake = deadline.map(|deadline| (id.clone(), deadline));
-            }
-            self.unanswered.insert(id);
+        let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return };
+        let is_handshake = request.method == "initialize";
+        let too_late =
+            tokio::time::Instant::now().checked_add(self.handshake_timeout).filter(|_| is_handshake);
+        // Of one too many the answer is not waited for.
+        if self.unanswered.open(Side::Client, &request.id, too_late).is_ok() && is_handshake {
+            self.too_late = self.too_late.or(too_late);
         }
     }
 
     fn note_answer(&mut self, line: &str) {
-        let Some(id) = answered(line).map(RequestId::into_owned) else { return };
-        self.unanswered.remove(&id);
-        if self.handshake.as_ref().is_some_and(|(handshake, _)| *handshake == id) {
-            self.handshake = None;
+        // Of the lines that answer nothing, nearly all say so at once.
+        let head = &line.as_bytes()[..line.len().min(64)];
+        if self.unanswered.is_empty() || head.windows(8).any(|word| word == b"\"method\"") {
+            return;
+        }
+        if let Ok(Message::Response(response)) = Message::decode(line, WireFormat::Any)
+            && let Some(Some(_)) = self.unanswered.answered(Side::Agent, &response.id)
+        {
+            self.too_late = self.unanswered.iter().find_map(|(_, _, too_late)| *too_late);
         }
     }
 
@@ -497,18 +499,6 @@ fn with_last_line(reason: String, last_lines: &[String]) -> String {
     match last_lines.iter().rev().find(|line| !line.trim().is_empty()) {
         Some(line) => format!("{reason}: {}", line.trim()),
         None => reason,
-    }
-}
-
-/// What a line answers, if anything. Of those that answer nothing, nearly all say so at once.
-fn answered(line: &str) -> Option<RequestId<'_>> {
-    let head = &line.as_bytes()[..line.len().min(64)];
-    if head.windows(8).any(|word| word == b"\"method\"") {
-        return None;
-    }
-    match Message::decode(line, WireFormat::Any) {
-        Ok(Message::Response(response)) => Some(response.id),
-        _ => None,
     }
 }
 
