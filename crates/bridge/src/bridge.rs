@@ -10,7 +10,7 @@ use crate::host::{Host, NoHost};
 use crate::loss::Severity;
 use crate::open_work::{self, OpenWork};
 use crate::passthrough::Passthrough;
-use crate::shared::{Output, Peers, Shared};
+use crate::shared::{Output, Shared};
 use crate::v1_to_v2::V1ToV2;
 use crate::v2_to_v1::V2ToV1;
 use crate::{BridgeOptions, LossReport, Moment, Side, Version};
@@ -71,21 +71,12 @@ impl Bridge {
 
     /// A bridge whose host has files or commands to offer.
     pub fn with_host(options: BridgeOptions, host: Box<dyn Host + Send>) -> Self {
-        let shared = Shared {
-            peers: Peers::new(&options),
-            options,
-            host,
-            output: Vec::new(),
-            losses: LossReport::default(),
-            now: Moment::default(),
-            minted: 0,
-            strict_failure: None,
-        };
+        let mut shared = Shared::new(options, host);
         let requests = shared.options.limits.requests;
         let open_work = || OpenWork::new(requests);
         let mode = match (shared.options.client_version, shared.options.agent_version) {
-            (Some(Version::V1), Some(Version::V2)) => Mode::V1ToV2(Box::new(V1ToV2::new(&shared))),
-            (Some(Version::V2), Some(Version::V1)) => Mode::V2ToV1(Box::new(V2ToV1::new(&shared))),
+            (Some(Version::V1), Some(Version::V2)) => Mode::V1ToV2(Box::new(V1ToV2::new(&mut shared))),
+            (Some(Version::V2), Some(Version::V1)) => Mode::V2ToV1(Box::new(V2ToV1::new(&mut shared))),
             (Some(version), Some(_)) => Mode::Same(Box::new(Passthrough::new(version, open_work()))),
             _ => Mode::Opening(None),
         };
@@ -213,14 +204,14 @@ impl Bridge {
     }
 
     fn translate_for_v1(&mut self, line: &str) -> Handled {
-        let mut translation = V1ToV2::new(&self.shared);
+        let mut translation = V1ToV2::new(&mut self.shared);
         translation.handle(Side::Client, line, &mut self.shared);
         self.mode = Mode::V1ToV2(Box::new(translation));
         Handled::Done
     }
 
     fn translate_for_v2(&mut self, line: &str) -> Handled {
-        let mut translation = V2ToV1::new(&self.shared);
+        let mut translation = V2ToV1::new(&mut self.shared);
         translation.handle(Side::Client, line, &mut self.shared);
         self.mode = Mode::V2ToV1(Box::new(translation));
         Handled::Done
@@ -261,7 +252,7 @@ impl Bridge {
     }
 
     fn opened_for_v1(&mut self, opening: &Opening, response: &Response<'_>) -> Handled {
-        let mut translation = V1ToV2::new(&self.shared);
+        let mut translation = V1ToV2::new(&mut self.shared);
         if let Ok(Message::Request(request)) = Message::decode(&opening.line, WireFormat::Any) {
             translation.opened(request.params_text(), response, &mut self.shared);
         }
@@ -270,7 +261,7 @@ impl Bridge {
     }
 
     fn opened_for_v2(&mut self, opening: &Opening, response: &Response<'_>) -> Handled {
-        let mut translation = V2ToV1::new(&self.shared);
+        let mut translation = V2ToV1::new(&mut self.shared);
         let answer = response.outcome.as_ref().map_or("{}", Raw::as_str).to_owned();
         if let Ok(Message::Request(request)) = Message::decode(&opening.line, WireFormat::Any) {
             translation.opened(&request, &answer, &mut self.shared);
@@ -446,7 +437,7 @@ fn hold(opening: &mut Opening, line: &str, shared: &mut Shared) -> Handled {
         refuse_full(shared, Side::Client, &id);
     } else {
         let reason = "said before the handshake was answered, when no more could be kept";
-        shared.lose(None, "message", "line", reason, Severity::Major, Side::Agent);
+        shared.lose(None, "message", "", reason, Severity::Major, Side::Agent);
     }
     Handled::Done
 }
@@ -474,11 +465,11 @@ pub(crate) fn refuse_line(shared: &mut Shared, from: Side, line: &str, error: &D
         let method = method.as_text().map_or_else(|| "message".to_owned(), std::borrow::Cow::into_owned);
         let session = key("params").and_then(|params| Some(params.get("sessionId")?.as_text()?.into_owned()));
         let session = session.as_deref();
-        return shared.lose(session, &method, "params", error.to_string(), Severity::Major, from.other());
+        return shared.lose(session, &method, "/params", error.to_string(), Severity::Major, from.other());
     }
     if key("result").is_some() || key("error").is_some() {
         let reason = error.to_string();
-        return shared.lose(None, "answer", "message", reason, Severity::Major, from.other());
+        return shared.lose(None, "answer", "", reason, Severity::Major, from.other());
     }
     let code = if error.is_syntax() { codes::PARSE_ERROR } else { codes::INVALID_REQUEST };
     shared.refuse(from, &RequestId::Null, code, error.to_string());

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use switchboard_protocol::Wire;
-use switchboard_protocol::rpc::RequestId;
+use switchboard_protocol::rpc::{Request, RequestId};
+use switchboard_protocol::v2::EmptyObject;
 
 use crate::Side;
 use crate::bridge::refuse_full;
@@ -24,21 +25,29 @@ impl<P> Calls<P> {
         Calls { to, open: HashMap::new(), next: 1, limit }
     }
 
-    /// Makes a request for the other side, or refuses it there when too many are open.
-    pub(crate) fn ask(
+    /// Makes a request for the other side of one that came, or refuses that when too many are open.
+    pub(crate) fn ask<'a>(
         &mut self,
-        id: &RequestId<'_>,
+        request: &Request<'_>,
         method: &str,
-        params: &str,
+        params: &impl Wire<'a>,
         purpose: P,
         shared: &mut Shared,
     ) {
         if self.open.len() >= self.limit {
-            return refuse_full(shared, self.to.other(), id);
+            return refuse_full(shared, self.to.other(), &request.id);
         }
-        let wanted = shared.options.keep_ids.then_some(id);
+        let wanted = shared.options.keep_ids.then_some(&request.id);
         let sent = self.begin(wanted, purpose);
-        shared.request(self.to, &sent, method, params);
+        shared.request(self.to, &sent, method, params, &request.extra);
+    }
+
+    /// The same with the parameters as they came.
+    pub(crate) fn pass(&mut self, request: &Request<'_>, method: &str, purpose: P, shared: &mut Shared) {
+        match &request.params {
+            Some(params) => self.ask(request, method, params, purpose, shared),
+            None => self.ask(request, method, &EmptyObject::new(), purpose, shared),
+        }
     }
 
     /// Remembers a request and gives it an id: its own if that is wanted and free.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::{Error, Side};
+use crate::Side;
 
 /// How much a person would miss what was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -27,8 +27,10 @@ pub struct Loss {
     pub session: Option<String>,
     /// The kind of message: a method, or the kind of an update.
     pub message: String,
-    /// The part of the message.
+    /// The part of the message, as people write it: `content[0].icons`.
     pub element: String,
+    /// Where that stood in the message as its sender wrote it, as a JSON pointer; empty for the whole message.
+    pub pointer: String,
     /// Why it could not be carried over, and what was done instead.
     pub reason: String,
     /// How much it matters.
@@ -110,91 +112,64 @@ fn without_indices(element: &str) -> String {
     kind
 }
 
-/// A place in a message, put into words only when there is something to say about it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct At<'p> {
-    parent: Option<&'p At<'p>>,
-    step: Step<'p>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Step<'p> {
-    Key(&'p str),
-    Index(usize),
-}
-
-impl<'p> At<'p> {
-    pub(crate) fn key(name: &'p str) -> Self {
-        At { parent: None, step: Step::Key(name) }
+/// The place that a JSON pointer into a message names, as people write it: without what every message begins with, keys
+/// joined by dots.
+pub(crate) fn element_of(pointer: &str) -> String {
+    const BEGINNINGS: [&str; 4] = ["/params/update", "/params", "/result", ""];
+    let inside = |beginning: &&str| {
+        pointer.strip_prefix(*beginning).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let beginning = BEGINNINGS.into_iter().find(inside).unwrap_or_default();
+    let rest = pointer.get(beginning.len()..).unwrap_or_default();
+    if rest.is_empty() {
+        return beginning.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("message").to_owned();
     }
-
-    pub(crate) fn then<'c>(&'c self, name: &'c str) -> At<'c> {
-        At { parent: Some(self), step: Step::Key(name) }
-    }
-
-    pub(crate) fn item(&self, index: usize) -> At<'_> {
-        At { parent: Some(self), step: Step::Index(index) }
-    }
-}
-
-impl fmt::Display for At<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(parent) = self.parent {
-            parent.fmt(formatter)?;
-        }
-        match self.step {
-            Step::Key(name) if self.parent.is_some() => write!(formatter, ".{name}"),
-            Step::Key(name) => formatter.write_str(name),
-            Step::Index(index) => write!(formatter, "[{index}]"),
+    let mut element = String::with_capacity(rest.len());
+    for step in rest.split('/').skip(1) {
+        if !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit()) {
+            element.push('[');
+            element.push_str(step);
+            element.push(']');
+        } else {
+            if !element.is_empty() {
+                element.push('.');
+            }
+            element.push_str(&step.replace("~1", "/").replace("~0", "~"));
         }
     }
+    element
 }
 
-/// One thing that a translation could not carry over.
+/// One thing that a translation without memory had to leave out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The part of the message.
+    /// The kind of message and the part of it, as people write it.
     pub element: String,
+    /// Where that stood, as a JSON pointer into the message.
+    pub pointer: String,
     /// Why, and what was done instead.
     pub reason: String,
     /// How much it matters.
     pub severity: Severity,
 }
 
-/// Collects what a translation cannot carry over, or makes it fail at once.
-#[derive(Debug, Default)]
-pub(crate) struct Notes {
-    pub(crate) entries: Vec<Note>,
-    fails: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::element_of;
 
-impl Notes {
-    /// For a translation that fails rather than loses something.
-    pub(crate) fn failing() -> Self {
-        Notes { entries: Vec::new(), fails: true }
-    }
-
-    /// Something has no place in the other version.
-    pub(crate) fn lose(
-        &mut self,
-        severity: Severity,
-        at: &At<'_>,
-        reason: impl Into<String>,
-    ) -> Result<(), Error> {
-        if self.fails {
-            return Err(Error::Unrepresentable { element: at.to_string(), reason: reason.into() });
+    #[test]
+    fn a_pointer_in_words() {
+        for (pointer, element) in [
+            ("", "message"),
+            ("/id", "id"),
+            ("/params", "params"),
+            ("/params/update", "update"),
+            ("/params/updated", "updated"),
+            ("/params/update/content/3/icons", "content[3].icons"),
+            ("/params/update/_meta/a~1b~0c", "_meta.a/b~c"),
+            ("/result/authMethods/1", "authMethods[1]"),
+        ] {
+            assert_eq!(element_of(pointer), element, "{pointer}");
         }
-        self.omit(severity, at, reason);
-        Ok(())
-    }
-
-    /// Something may be left out even where everything else must not, as long as it is reported.
-    pub(crate) fn omit(&mut self, severity: Severity, at: &At<'_>, reason: impl Into<String>) {
-        self.entries.push(Note { element: at.to_string(), reason: reason.into(), severity });
-    }
-
-    /// Something can be said only by who remembers or looks around: fails where losing would.
-    pub(crate) fn require_state(&self, at: &At<'_>, reason: &str) -> Result<(), Error> {
-        if self.fails { Err(Error::unrepresentable(at, reason)) } else { Ok(()) }
     }
 }

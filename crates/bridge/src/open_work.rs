@@ -140,7 +140,14 @@ impl OpenWork {
                         "more than {limit} sessions at work: of this one the end is not told if the agent ends"
                     );
                     let session = Some(&*session);
-                    shared.lose(session, "state_update", "state", reason, Severity::Minor, Side::Client);
+                    shared.lose(
+                        session,
+                        "state_update",
+                        "/params/update/state",
+                        reason,
+                        Severity::Minor,
+                        Side::Client,
+                    );
                 }
             }
             _ => {}

@@ -226,50 +226,56 @@ impl Passthrough {
         let id = self.echoes.remove(&session).unwrap_or_else(|| {
             self.minted += 1;
             let reason = "the agent does not tell the id of the message that it took";
-            shared.lose(Some(&session), "session/prompt", "messageId", reason, Severity::Guess, Side::Client);
+            shared.lose(
+                Some(&session),
+                "session/prompt",
+                "/result/messageId",
+                reason,
+                Severity::Guess,
+                Side::Client,
+            );
             format!("b-user-{}", self.minted)
         });
         let added = (Text::Borrowed("messageId"), crate::convert::meta::text(&id));
         let entries = result.entries().filter(|(key, _)| key != "messageId").chain([added]);
         let result = Meta::from_entries(entries);
-        shared.respond(Side::Client, &response.id, result.as_raw().as_str());
+        shared.respond(Side::Client, &response.id, result.as_raw(), &response.extra);
         Handled::Done
     }
 
     /// Writes an update again in the client's dialect.
     fn rewrite(&mut self, line: &str, differ: bool, shared: &mut Shared) -> Handled {
-        let revision = shared.peers.client_revision();
         let client = shared.peers.client_dialect;
         let Ok(message) = Message::decode(line, WireFormat::Any) else { return Handled::Forward };
         match message {
             Message::Notification(notification) if notification.method == "session/update" => {
-                let Ok(mut params) =
+                let Ok(params) =
                     v2::UpdateSessionNotification::decode(notification.params_text(), WireFormat::Any)
                 else {
                     return Handled::Forward;
                 };
+                let v2::UpdateSessionNotification { session_id, mut update, meta, extra } = params;
                 if let Some(client) = client.filter(|_| differ)
-                    && let Some(first) = self.metadata.adjust(&params.session_id, &mut params.update, client)
+                    && let Some(first) = self.metadata.adjust(&session_id, &mut update, client)
                 {
-                    let first = v2::UpdateSessionNotification::new(params.session_id.clone(), first);
-                    shared.send_update(Side::Client, &first, revision);
+                    shared.update_v2(&session_id, first);
                 }
+                shared.begin_update(&session_id, meta, extra, &notification.extra);
                 let instead = match client {
-                    Some(Dialect::Spec) => {
-                        self.terminals.replace(&params.session_id, &mut params.update, shared)
-                    }
+                    Some(Dialect::Spec) => self.terminals.replace(&session_id, &mut update, shared),
                     _ => None,
                 };
                 match instead {
-                    None => shared.send_update(Side::Client, &params, revision),
+                    None => {
+                        shared.update_v2(&session_id, update);
+                    }
                     Some(updates) => {
                         for update in updates {
-                            let params =
-                                v2::UpdateSessionNotification::new(params.session_id.clone(), update);
-                            shared.send_update(Side::Client, &params, revision);
+                            shared.update_v2(&session_id, update);
                         }
                     }
                 }
+                shared.end_update();
                 Handled::Done
             }
             Message::Request(request) if request.method == "session/request_permission" => {
@@ -283,7 +289,7 @@ impl Passthrough {
                 {
                     self.terminals.content(&params.session_id, &mut subject.tool_call, shared);
                 }
-                shared.request(Side::Client, &request.id, &request.method, &params.encode(revision));
+                shared.request(Side::Client, &request.id, &request.method, &params, &request.extra);
                 Handled::Done
             }
             _ => Handled::Forward,

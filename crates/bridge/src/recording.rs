@@ -127,6 +127,7 @@ impl RecordingBridge {
             session: None,
             message: "line".to_owned(),
             element: String::new(),
+            pointer: String::new(),
             reason: format!("no message, left out: {error}"),
             severity: Severity::Major,
             toward: from.other(),

@@ -1,10 +1,14 @@
 //! What all translations write to: lines for either side, and losses.
 
-use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Diagnostic, Raw, Text, Wire, WireFormat, v2};
+use switchboard_protocol::rpc::{
+    CancelRequestNotification, Message, Notification, Request, RequestId, Response, RpcError, codes,
+    encode_answer, encode_call,
+};
+use switchboard_protocol::{Diagnostic, Extra, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
+use crate::convert::{Context, Losses, permission};
 use crate::host::Host;
-use crate::loss::{Note, Severity};
+use crate::loss::{Severity, element_of};
 use crate::{BridgeOptions, Dialect, Error, Loss, LossReport, Moment, Side};
 
 /// Something that comes out of a bridge.
@@ -28,6 +32,8 @@ pub(crate) struct Peers {
     pub(crate) agent_dialect: Option<Dialect>,
     /// Whether a version 1 client shows terminals of the agent that it is told of in metadata.
     pub(crate) client_displays: bool,
+    /// The side of version 1, where the sides differ.
+    pub(crate) old: Option<Side>,
 }
 
 impl Peers {
@@ -36,6 +42,7 @@ impl Peers {
             client_dialect: options.client_dialect,
             agent_dialect: options.agent_dialect,
             client_displays: false,
+            old: None,
         }
     }
 
@@ -58,7 +65,16 @@ impl Peers {
         }
     }
 
-    /// How to write for the client.
+    /// How to write for a side.
+    pub(crate) fn format(&self, side: Side) -> WireFormat {
+        match side {
+            _ if self.old == Some(side) => WireFormat::V1,
+            Side::Client => self.client_revision(),
+            Side::Agent => WireFormat::Any,
+        }
+    }
+
+    /// How to write for a client of version 2.
     pub(crate) fn client_revision(&self) -> WireFormat {
         match self.client_dialect {
             Some(Dialect::Spec) => WireFormat::Spec,
@@ -77,58 +93,212 @@ pub(crate) struct Shared {
     pub(crate) now: Moment,
     /// How many messages of the bridge's own the client has been shown.
     pub(crate) minted: u64,
+    /// What the update that is being handled says beside the update itself.
+    beside: Option<Box<Beside>>,
     /// A loss under the strict policy: the session that it happened in, and what it was.
     pub(crate) strict_failure: Option<(Option<String>, String)>,
 }
 
+/// What a notification of an update says beside the update itself: metadata and unknown keys of its parameters and of its
+/// envelope. They go with the first update that it becomes.
+#[derive(Debug, Default)]
+struct Beside {
+    session: String,
+    meta: Option<Meta<'static>>,
+    extra: Extra<'static>,
+    envelope: Extra<'static>,
+}
+
 impl Shared {
+    pub(crate) fn new(options: BridgeOptions, host: Box<dyn Host + Send>) -> Self {
+        Shared {
+            peers: Peers::new(&options),
+            options,
+            host,
+            output: Vec::new(),
+            losses: LossReport::default(),
+            now: Moment::default(),
+            minted: 0,
+            beside: None,
+            strict_failure: None,
+        }
+    }
+
     pub(crate) fn send(&mut self, to: Side, line: String) {
         self.output.push(Output::Line { to, line });
     }
 
-    pub(crate) fn send_update<'a>(&mut self, to: Side, params: &impl Wire<'a>, revision: WireFormat) {
+    /// An update of a session begins to be handled.
+    pub(crate) fn begin_update(
+        &mut self,
+        session: &str,
+        meta: Option<Meta<'_>>,
+        extra: Extra<'_>,
+        envelope: &Extra<'_>,
+    ) {
+        if meta.is_some() || !extra.is_empty() || !envelope.is_empty() {
+            self.beside = Some(Box::new(Beside {
+                session: session.to_owned(),
+                meta: meta.map(Wire::into_owned),
+                extra: extra.into_owned(),
+                envelope: envelope.clone().into_owned(),
+            }));
+        }
+    }
+
+    /// It is handled. What was said beside it and went with nothing is lost.
+    pub(crate) fn end_update(&mut self) {
+        let Some(beside) = self.beside.take() else { return };
+        let Beside { session, meta, extra, envelope } = *beside;
+        let reason = "the update that it stood beside is told in no update of its own";
+        for (root, rest) in [("/params", (meta.as_ref(), &extra)), ("", (None, &envelope))] {
+            self.lose_rest(Some(&session), "session/update", root, rest, reason, Side::Client);
+        }
+    }
+
+    /// Tells a client of version 1 of something new in a session.
+    pub(crate) fn update_v1(&mut self, session: &str, update: v1::SessionUpdate<'_>) {
+        let Beside { session: _, meta, extra, envelope } =
+            self.beside.take().map(|it| *it).unwrap_or_default();
+        let params = v1::SessionNotification { session_id: Text::Borrowed(session), update, meta, extra };
+        self.notify(Side::Client, "session/update", &params, &envelope);
+    }
+
+    /// Tells a client of version 2 of something new in a session. Gives the line.
+    pub(crate) fn update_v2(&mut self, session: &str, update: v2::SessionUpdate<'_>) -> &str {
+        let Beside { session: _, meta, extra, envelope } =
+            self.beside.take().map(|it| *it).unwrap_or_default();
+        let params =
+            v2::UpdateSessionNotification { session_id: Text::Borrowed(session), update, meta, extra };
+        self.notify(Side::Client, "session/update", &params, &envelope);
+        match self.output.last() {
+            Some(Output::Line { line, .. }) => line,
+            _ => "",
+        }
+    }
+
+    pub(crate) fn notify<'a>(
+        &mut self,
+        to: Side,
+        method: &str,
+        params: &impl Wire<'a>,
+        envelope: &Extra<'_>,
+    ) {
         let mut line = String::with_capacity(192);
-        line.push_str(r#"{"jsonrpc":"2.0","method":"session/update","params":"#);
-        params.encode_into(&mut line, revision);
-        line.push('}');
+        encode_call(None, method, params, envelope, &mut line, self.peers.format(to));
         self.send(to, line);
     }
 
-    pub(crate) fn notify(&mut self, to: Side, method: &str, params: &str) {
-        let mut line = String::with_capacity(params.len() + method.len() + 48);
-        line.push_str(r#"{"jsonrpc":"2.0","method":"#);
-        Text::Borrowed(method).encode_into(&mut line, WireFormat::Any);
-        line.push_str(r#","params":"#);
-        push_on_one_line(&mut line, params);
-        line.push('}');
+    /// Passes a notification on as it came.
+    pub(crate) fn pass_notification(&mut self, to: Side, notification: &Notification<'_>) {
+        let params = notification.params.clone().unwrap_or_else(|| Raw::from(serde_json::json!({})));
+        self.notify(to, &notification.method, &params, &notification.extra);
+    }
+
+    /// Passes a notification of one side on, but for those that mean nothing on the other.
+    pub(crate) fn pass_unless_odd(&mut self, from: Side, notification: &Notification<'_>) {
+        let reason = match &*notification.method {
+            "session/update" | "elicitation/complete" if from == Side::Client => "only agents say that",
+            method if method.starts_with("$/") => "means something on its own connection only",
+            _ => return self.pass_notification(from.other(), notification),
+        };
+        self.lose(None, &notification.method, "", reason, Severity::Minor, from.other());
+    }
+
+    /// Answers a question of the agent as the client has. Whether that chose something.
+    pub(crate) fn answer_question(
+        &mut self,
+        id: &RequestId<'_>,
+        session: &str,
+        offered: &[String],
+        response: Response<'_>,
+    ) -> bool {
+        let method = "session/request_permission";
+        let Ok(result) = &response.outcome else {
+            self.pass_answer(Side::Agent, id, response);
+            return false;
+        };
+        let decoded =
+            v2::RequestPermissionResponse::decode_tolerant(result.as_str(), self.reading(Side::Client));
+        let (answer, selected) = match decoded {
+            Ok((answer, left_out)) => {
+                self.report_left_out(Some(session), method, "/result", &left_out, Side::Agent);
+                self.convert(Some(session), method, "/result", Side::Agent, |cx| {
+                    permission::answer(answer, offered, cx)
+                })
+                .unwrap_or_else(|_| (permission::cancelled(), false))
+            }
+            // Whatever it was, it was no approval.
+            Err(error) => {
+                let reason = format!("an answer that is none: {error}");
+                self.lose(Some(session), method, "/result", reason, Severity::Major, Side::Agent);
+                (permission::cancelled(), false)
+            }
+        };
+        self.respond(Side::Agent, id, &answer, &response.extra);
+        selected
+    }
+
+    /// What one side takes back.
+    pub(crate) fn cancellation<'n>(
+        &mut self,
+        from: Side,
+        notification: &'n Notification<'_>,
+    ) -> Option<CancelRequestNotification<'n>> {
+        match CancelRequestNotification::decode(notification.params_text(), WireFormat::Any) {
+            Ok(params) => Some(params),
+            Err(error) => {
+                let reason = error.to_string();
+                self.lose(None, &notification.method, "/params", reason, Severity::Minor, from.other());
+                None
+            }
+        }
+    }
+
+    /// What one side takes back is not there any more, which is no loss; what it says beside that is.
+    pub(crate) fn lose_cancellation(&mut self, from: Side, params: &CancelRequestNotification<'_>) {
+        let rest = (params.meta.as_ref(), &params.extra);
+        let reason = "the request that is taken back is not open any more";
+        self.lose_rest(None, "$/cancel_request", "/params", rest, reason, from.other());
+    }
+
+    /// One side answers what it was not asked, or not any more.
+    pub(crate) fn lose_late_answer(&mut self, from: Side) {
+        self.lose(None, "answer", "", "nobody waits for it, or not any more", Severity::Minor, from.other());
+    }
+
+    pub(crate) fn request<'a>(
+        &mut self,
+        to: Side,
+        id: &RequestId<'_>,
+        method: &str,
+        params: &impl Wire<'a>,
+        envelope: &Extra<'_>,
+    ) {
+        let mut line = String::with_capacity(192);
+        encode_call(Some(id), method, params, envelope, &mut line, self.peers.format(to));
         self.send(to, line);
     }
 
-    pub(crate) fn request(&mut self, to: Side, id: &RequestId<'_>, method: &str, params: &str) {
-        let mut line = String::with_capacity(params.len() + method.len() + 64);
-        line.push_str(r#"{"jsonrpc":"2.0","id":"#);
-        id.encode_into(&mut line, WireFormat::Any);
-        line.push_str(r#","method":"#);
-        Text::Borrowed(method).encode_into(&mut line, WireFormat::Any);
-        line.push_str(r#","params":"#);
-        push_on_one_line(&mut line, params);
-        line.push('}');
+    pub(crate) fn respond<'a>(
+        &mut self,
+        to: Side,
+        id: &RequestId<'_>,
+        result: &impl Wire<'a>,
+        envelope: &Extra<'_>,
+    ) {
+        let mut line = String::with_capacity(192);
+        encode_answer(id, result, envelope, &mut line, self.peers.format(to));
         self.send(to, line);
     }
 
-    pub(crate) fn respond(&mut self, to: Side, id: &RequestId<'_>, result: &str) {
-        let mut line = String::with_capacity(result.len() + 48);
-        line.push_str(r#"{"jsonrpc":"2.0","id":"#);
-        id.encode_into(&mut line, WireFormat::Any);
-        line.push_str(r#","result":"#);
-        push_on_one_line(&mut line, result);
-        line.push('}');
-        self.send(to, line);
+    /// Answers with nothing but that it was done.
+    pub(crate) fn done(&mut self, to: Side, id: &RequestId<'_>) {
+        self.respond(to, id, &v2::EmptyResponse::new(), &Extra::new());
     }
 
     pub(crate) fn fail(&mut self, to: Side, id: &RequestId<'_>, error: RpcError<'_>) {
-        let message = Message::response(id.clone(), Err(error));
-        self.send(to, message.encode(WireFormat::Any));
+        self.pass_answer(to, id, Response { id: RequestId::Null, outcome: Err(error), extra: Extra::new() });
     }
 
     pub(crate) fn refuse(&mut self, to: Side, id: &RequestId<'_>, code: i32, message: impl Into<String>) {
@@ -138,19 +308,23 @@ impl Shared {
     /// Tells a client of version 2 that the work in a session has ended with an error. A dialect whose states have no
     /// place for the error gets its words as a message.
     pub(crate) fn rest_with_error(&mut self, session: &str, error: &RpcError<'static>) {
-        let format = self.peers.client_revision();
         if self.peers.client_dialect == Some(Dialect::Spec) {
             self.minted += 1;
             let words = v2::ContentBlock::text(format!("[{}]", error.message));
             let chunk = v2::ContentChunk::new(format!("b-notice-{}", self.minted), words);
             let update = v2::SessionUpdate::AgentMessageChunk(chunk);
-            self.send_update(Side::Client, &v2::UpdateSessionNotification::new(session, update), format);
+            self.update_v2(session, update);
         }
         let mut idle = v2::IdleState::new();
         idle.stop_reason = Some(v2::StopReason::Error);
         idle.error = Some(Box::new(error.clone()));
         let update = v2::SessionUpdate::StateUpdate(Box::new(v2::StateUpdate::Idle(idle)));
-        self.send_update(Side::Client, &v2::UpdateSessionNotification::new(session, update), format);
+        self.update_v2(session, update);
+    }
+
+    /// How to read what a side says.
+    fn reading(&self, from: Side) -> WireFormat {
+        if self.peers.old == Some(from) { WireFormat::V1 } else { WireFormat::Any }
     }
 
     /// The parameters of a request; what is malformed and left out is reported.
@@ -158,12 +332,11 @@ impl Shared {
         &mut self,
         from: Side,
         request: &'r Request<'_>,
-        revision: WireFormat,
     ) -> Result<T, Error> {
-        let (params, left_out) = T::decode_tolerant(request.params_text(), revision)?;
+        let (params, left_out) = T::decode_tolerant(request.params_text(), self.reading(from))?;
         if !left_out.is_empty() {
             let session = session_of(request.params.as_ref());
-            self.report_left_out(session.as_deref(), &request.method, &left_out, from.other());
+            self.report_left_out(session.as_deref(), &request.method, "/params", &left_out, from.other());
         }
         Ok(params)
     }
@@ -174,34 +347,37 @@ impl Shared {
         id: &RequestId<'_>,
         method: &str,
         response: &'r Response<'_>,
-        revision: WireFormat,
     ) -> Option<T> {
+        let format = self.reading(Side::Agent);
         let decoded = match &response.outcome {
             // Some agents have nothing to say and say it.
-            Ok(result) if result.as_str() == "null" => T::decode_tolerant("{}", revision),
-            Ok(result) => T::decode_tolerant(result.as_str(), revision),
-            Err(error) => {
-                self.fail(Side::Client, id, error.clone());
+            Ok(result) if result.as_str() == "null" => T::decode_tolerant("{}", format),
+            Ok(result) => T::decode_tolerant(result.as_str(), format),
+            Err(_) => {
+                self.pass_answer(Side::Client, id, response.clone());
                 return None;
             }
         };
         match decoded {
             Ok((result, left_out)) => {
-                self.report_left_out(None, method, &left_out, Side::Client);
+                self.report_left_out(None, method, "/result", &left_out, Side::Client);
                 Some(result)
             }
             Err(error) => {
+                self.lose(None, method, "/result", error.to_string(), Severity::Major, Side::Client);
                 self.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string());
                 None
             }
         }
     }
 
-    /// Reports what was malformed: what was left out for that, and what breaks a rule but was kept.
+    /// Reports what was malformed of what stands at `root`: what was left out for that, and what breaks a rule but was
+    /// kept.
     pub(crate) fn report_left_out(
         &mut self,
         session: Option<&str>,
         message: &str,
+        root: &str,
         left_out: &[Diagnostic],
         toward: Side,
     ) {
@@ -212,36 +388,81 @@ impl Shared {
                 ("malformed, left out", Severity::Major)
             };
             let reason = format!("{what}: {}", diagnostic.message());
-            self.lose(session, message, &diagnostic.pointer, reason, severity, toward);
+            let pointer = format!("{root}{}", diagnostic.pointer);
+            self.lose(session, message, &pointer, reason, severity, toward);
         }
     }
 
     /// Passes an answer on as it came.
-    pub(crate) fn pass_answer(
+    pub(crate) fn pass_answer(&mut self, to: Side, id: &RequestId<'_>, response: Response<'_>) {
+        let Response { id: _, outcome, extra } = response;
+        let response = Message::Response(Response { id: id.clone(), outcome, extra });
+        self.send(to, response.encode(self.peers.format(to)));
+    }
+
+    /// Converts what stands at `root` of a message, and reports what that loses.
+    pub(crate) fn convert<T>(
         &mut self,
-        to: Side,
-        id: &RequestId<'_>,
-        outcome: Result<Raw<'_>, RpcError<'_>>,
-    ) {
-        match outcome {
-            Ok(result) => self.respond(to, id, result.as_str()),
-            Err(error) => self.fail(to, id, error),
+        session: Option<&str>,
+        message: &str,
+        root: &str,
+        toward: Side,
+        convert: impl FnOnce(&mut Context<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut losses = Losses::noted();
+        let converted = convert(&mut losses.at(message, root));
+        self.note(session, message, losses, toward);
+        converted
+    }
+
+    /// Converts an update for the client. One that cannot be converted is lost as a whole.
+    pub(crate) fn convert_update<T>(
+        &mut self,
+        session: &str,
+        tag: &str,
+        convert: impl FnOnce(&mut Context<'_>) -> Result<T, Error>,
+    ) -> Option<T> {
+        match self.convert(Some(session), tag, "/params/update", Side::Client, convert) {
+            Ok(converted) => Some(converted),
+            Err(error) => {
+                let reason = error.to_string();
+                self.lose(Some(session), tag, "/params/update", reason, Severity::Major, Side::Client);
+                None
+            }
         }
     }
 
+    /// Reports metadata and unknown keys of what stands at `root` of a message that the other side does not get.
+    pub(crate) fn lose_rest(
+        &mut self,
+        session: Option<&str>,
+        message: &str,
+        root: &str,
+        (meta, extra): (Option<&Meta<'_>>, &Extra<'_>),
+        reason: &str,
+        toward: Side,
+    ) {
+        // What is noted does not fail.
+        let _: Result<(), Error> =
+            self.convert(session, message, root, toward, |cx| cx.lose_rest(meta, extra, reason));
+    }
+
+    /// Reports what could not be carried over; `pointer` is where it stood in the message.
     pub(crate) fn lose(
         &mut self,
         session: Option<&str>,
         message: &str,
-        element: &str,
+        pointer: &str,
         reason: impl Into<String>,
         severity: Severity,
         toward: Side,
     ) {
+        debug_assert!(pointer.is_empty() || pointer.starts_with('/'), "a JSON pointer: {pointer}");
         let loss = Loss {
             session: session.map(ToOwned::to_owned),
             message: message.to_owned(),
-            element: element.to_owned(),
+            element: element_of(pointer),
+            pointer: pointer.to_owned(),
             reason: reason.into(),
             severity,
             toward,
@@ -256,9 +477,10 @@ impl Shared {
         self.output.push(Output::Loss(loss));
     }
 
-    pub(crate) fn note(&mut self, session: Option<&str>, message: &str, notes: Vec<Note>, toward: Side) {
-        for note in notes {
-            self.lose(session, message, &note.element, note.reason, note.severity, toward);
+    /// Reports what conversions of a message lost.
+    pub(crate) fn note(&mut self, session: Option<&str>, message: &str, losses: Losses, toward: Side) {
+        for note in losses.entries {
+            self.lose(session, message, &note.pointer, note.reason, note.severity, toward);
         }
     }
 }
@@ -269,16 +491,14 @@ impl std::fmt::Debug for Shared {
     }
 }
 
+/// A request that is to be handled later.
+pub(crate) fn kept(request: &Request<'_>) -> Request<'static> {
+    let Request { id, method, params, extra } = request.clone();
+    let (id, params, extra) = (id.into_owned(), params.map(Raw::into_owned), extra.into_owned());
+    Request { id, method: Wire::into_owned(method), params, extra }
+}
+
 /// The session that parameters are about.
 pub(crate) fn session_of(params: Option<&Raw<'_>>) -> Option<String> {
     Some(params?.get("sessionId")?.as_text()?.into_owned())
-}
-
-/// Line ends stand in JSON only where any white space would do.
-fn push_on_one_line(line: &mut String, json: &str) {
-    if json.contains(['\n', '\r']) {
-        line.push_str(&json.replace(['\n', '\r'], " "));
-    } else {
-        line.push_str(json);
-    }
 }

@@ -516,15 +516,52 @@ pub trait Params<'a>: Wire<'a> {
 }
 
 /// Appends a notification with its envelope, in one pass.
-pub fn encode_notification<'a, P: Params<'a>>(params: &P, out: &mut String, revision: WireFormat) {
-    let mut writer = Writer::new(out, revision);
+pub fn encode_notification<'a, P: Params<'a>>(params: &P, out: &mut String, format: WireFormat) {
+    encode_call(None, P::METHOD, params, &Extra::new(), out, format);
+}
+
+/// Appends a request or, without an id, a notification, with its envelope and other keys of that, in one pass.
+pub fn encode_call<'a>(
+    id: Option<&RequestId<'_>>,
+    method: &str,
+    params: &impl Wire<'a>,
+    extra: &Extra<'_>,
+    out: &mut String,
+    format: WireFormat,
+) {
+    let mut writer = Writer::new(out, format);
     writer.begin_object();
     writer.key("jsonrpc");
     writer.string("2.0");
+    if let Some(id) = id {
+        writer.key("id");
+        id.write(&mut writer);
+    }
     writer.key("method");
-    writer.string(P::METHOD);
+    writer.string(method);
     writer.key("params");
     params.write(&mut writer);
+    writer.extra(extra);
+    writer.end_object();
+}
+
+/// Appends an answer with its envelope and other keys of that, in one pass.
+pub fn encode_answer<'a>(
+    id: &RequestId<'_>,
+    result: &impl Wire<'a>,
+    extra: &Extra<'_>,
+    out: &mut String,
+    format: WireFormat,
+) {
+    let mut writer = Writer::new(out, format);
+    writer.begin_object();
+    writer.key("jsonrpc");
+    writer.string("2.0");
+    writer.key("id");
+    id.write(&mut writer);
+    writer.key("result");
+    result.write(&mut writer);
+    writer.extra(extra);
     writer.end_object();
 }
 

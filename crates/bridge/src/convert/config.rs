@@ -4,105 +4,118 @@ use switchboard_protocol::{Extra, Text, Wire, v1, v2};
 
 use crate::Error;
 use crate::convert::content::whole;
-use crate::loss::{At, Notes, Severity};
+use crate::convert::meta::{self, Origin};
+use crate::convert::{Context, message::Rest};
+use crate::loss::Severity;
 
 /// Options as version 1 has them. `booleans`: the client takes switches.
 pub(crate) fn to_v1<'a>(
     options: Vec<v2::SessionConfigOption<'a>>,
     booleans: bool,
-    at: &At<'_>,
-    notes: &mut Notes,
+    cx: &mut Context<'_>,
 ) -> Result<Vec<v1::SessionConfigOption<'a>>, Error> {
     let mut converted = Vec::with_capacity(options.len());
     for (index, option) in options.into_iter().enumerate() {
-        let at = at.item(index);
+        let mut cx = cx.item(index);
         match option {
             v2::SessionConfigOption::Select(select) => {
                 converted.push(v1::SessionConfigOption::Select(select_to_v1(select)));
             }
             v2::SessionConfigOption::Boolean(_) if !booleans => {
-                notes.lose(Severity::Minor, &at, "the client takes no options that are on or off")?;
+                cx.lose(Severity::Minor, "the client takes no options that are on or off")?;
             }
             v2::SessionConfigOption::Boolean(boolean) => {
-                converted.push(v1::SessionConfigOption::Boolean(v1::SessionConfigBoolean {
-                    id: boolean.config_id,
-                    name: boolean.name,
-                    description: boolean.description,
-                    category: boolean.category,
-                    current_value: boolean.current_value,
-                    meta: boolean.meta,
-                    extra: boolean.extra,
-                }));
+                converted.push(v1::SessionConfigOption::Boolean(boolean_to_v1(boolean)));
             }
             v2::SessionConfigOption::Unknown(unknown) => {
                 let reason = format!("version 1 has no options of type \"{}\"", unknown.tag);
-                notes.lose(Severity::Minor, &at, reason)?;
+                cx.lose(Severity::Minor, reason)?;
             }
         }
     }
     Ok(converted)
 }
 
+fn boolean_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigBoolean<'_> {
+    let v2::SessionConfigBoolean {
+        config_id,
+        name,
+        description,
+        category,
+        current_value,
+        mut meta,
+        mut extra,
+    } = boolean;
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
+    v1::SessionConfigBoolean { id: config_id, name, description, category, current_value, meta, extra }
+}
+
+fn boolean_to_v2(boolean: v1::SessionConfigBoolean<'_>) -> v2::SessionConfigBoolean<'_> {
+    let v1::SessionConfigBoolean { id, name, description, category, current_value, mut meta, mut extra } =
+        boolean;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configId"]);
+    v2::SessionConfigBoolean { config_id: id, name, description, category, current_value, meta, extra }
+}
+
 fn select_to_v1(select: v2::SessionConfigSelect<'_>) -> v1::SessionConfigSelect<'_> {
-    let options = match select.options {
+    let v2::SessionConfigSelect {
+        config_id,
+        name,
+        description,
+        category,
+        current_value,
+        options,
+        mut meta,
+        mut extra,
+    } = select;
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
+    let options = match options {
         v2::SessionConfigSelectOptions::Flat(options) => v1::SessionConfigSelectOptions::Flat(options),
-        v2::SessionConfigSelectOptions::Grouped(groups) => v1::SessionConfigSelectOptions::Grouped(
-            groups
-                .into_iter()
-                .map(|group| v1::SessionConfigSelectGroup {
-                    group: group.group_id,
-                    name: group.name,
-                    options: group.options,
-                    meta: group.meta,
-                    extra: group.extra,
-                })
-                .collect(),
-        ),
+        v2::SessionConfigSelectOptions::Grouped(groups) => {
+            v1::SessionConfigSelectOptions::Grouped(groups.into_iter().map(group_to_v1).collect())
+        }
     };
     v1::SessionConfigSelect {
-        id: select.config_id,
-        name: select.name,
-        description: select.description,
-        category: select.category,
-        current_value: select.current_value,
+        id: config_id,
+        name,
+        description,
+        category,
+        current_value,
         options,
-        meta: select.meta,
-        extra: select.extra,
+        meta,
+        extra,
     }
+}
+
+fn group_to_v1(group: v2::SessionConfigSelectGroup<'_>) -> v1::SessionConfigSelectGroup<'_> {
+    let v2::SessionConfigSelectGroup { group_id, name, options, mut meta, mut extra } = group;
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["group"]);
+    v1::SessionConfigSelectGroup { group: group_id, name, options, meta, extra }
 }
 
 /// Options as version 2 has them.
 pub(crate) fn to_v2<'a>(
     options: Vec<v1::SessionConfigOption<'a>>,
-    at: &At<'_>,
-    notes: &mut Notes,
+    cx: &mut Context<'_>,
 ) -> Result<Vec<v2::SessionConfigOption<'a>>, Error> {
     let mut converted = Vec::with_capacity(options.len());
     for (index, option) in options.into_iter().enumerate() {
-        let at = at.item(index);
+        let mut cx = cx.item(index);
         match option {
             v1::SessionConfigOption::Select(select) => {
                 if select.options.has_empty_list() {
-                    notes.lose(Severity::Minor, &at, "version 2 has no choice of nothing")?;
+                    cx.lose(Severity::Minor, "version 2 has no choice of nothing")?;
                 } else {
                     converted.push(v2::SessionConfigOption::Select(select_to_v2(select)));
                 }
             }
             v1::SessionConfigOption::Boolean(boolean) => {
-                converted.push(v2::SessionConfigOption::Boolean(v2::SessionConfigBoolean {
-                    config_id: boolean.id,
-                    name: boolean.name,
-                    description: boolean.description,
-                    category: boolean.category,
-                    current_value: boolean.current_value,
-                    meta: boolean.meta,
-                    extra: boolean.extra,
-                }));
+                converted.push(v2::SessionConfigOption::Boolean(boolean_to_v2(boolean)));
             }
             v1::SessionConfigOption::Unknown(unknown) => {
                 let payload = whole(&unknown, "type");
                 let reason = format!("an option that version 1 does not define: {payload}");
-                notes.lose(Severity::Minor, &at, reason)?;
+                cx.lose(Severity::Minor, reason)?;
             }
         }
     }
@@ -110,55 +123,81 @@ pub(crate) fn to_v2<'a>(
 }
 
 fn select_to_v2(select: v1::SessionConfigSelect<'_>) -> v2::SessionConfigSelect<'_> {
-    let options = match select.options {
+    let v1::SessionConfigSelect {
+        id,
+        name,
+        description,
+        category,
+        current_value,
+        options,
+        mut meta,
+        mut extra,
+    } = select;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configId"]);
+    let options = match options {
         v1::SessionConfigSelectOptions::Flat(options) => v2::SessionConfigSelectOptions::Flat(options),
-        v1::SessionConfigSelectOptions::Grouped(groups) => v2::SessionConfigSelectOptions::Grouped(
-            groups
-                .into_iter()
-                .map(|group| v2::SessionConfigSelectGroup {
-                    group_id: group.group,
-                    name: group.name,
-                    options: group.options,
-                    meta: group.meta,
-                    extra: group.extra,
-                })
-                .collect(),
-        ),
+        v1::SessionConfigSelectOptions::Grouped(groups) => {
+            v2::SessionConfigSelectOptions::Grouped(groups.into_iter().map(group_to_v2).collect())
+        }
     };
     v2::SessionConfigSelect {
-        config_id: select.id,
-        name: select.name,
-        description: select.description,
-        category: select.category,
-        current_value: select.current_value,
+        config_id: id,
+        name,
+        description,
+        category,
+        current_value,
         options,
-        meta: select.meta,
-        extra: select.extra,
+        meta,
+        extra,
     }
 }
 
-/// The option that stands for the modes of a version 1 agent that has no other options.
-pub(crate) fn option_of_modes(
-    modes: &v1::SessionModeState<'_>,
+fn group_to_v2(group: v1::SessionConfigSelectGroup<'_>) -> v2::SessionConfigSelectGroup<'_> {
+    let v1::SessionConfigSelectGroup { group, name, options, mut meta, mut extra } = group;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["groupId"]);
+    v2::SessionConfigSelectGroup { group_id: group, name, options, meta, extra }
+}
+
+/// The option that stands for the modes of a version 1 agent.
+pub(crate) fn option_of_modes<'a>(
+    modes: v1::SessionModeState<'a>,
     config_id: &str,
-) -> v2::SessionConfigOption<'static> {
-    let values = modes.available_modes.iter().map(|mode| {
-        let mut value = v2::SessionConfigSelectOption::new(
-            Text::Owned(mode.id.clone().into_owned()),
-            Text::Owned(mode.name.clone().into_owned()),
-        );
-        value.description = mode.description.clone().map(Wire::into_owned);
-        value.meta = mode.meta.clone().map(Wire::into_owned);
-        value
-    });
-    let mut select = v2::SessionConfigSelect::new(
-        Text::Owned(config_id.to_owned()),
-        "Mode",
-        Text::Owned(modes.current_mode_id.clone().into_owned()),
-        values.collect::<Vec<_>>(),
-    );
-    select.category = Some(v2::SessionConfigOptionCategory::Mode);
-    v2::SessionConfigOption::Select(select)
+) -> v2::SessionConfigOption<'a> {
+    let v1::SessionModeState { current_mode_id, available_modes, mut meta, mut extra } = modes;
+    let known = ["type", "configId", "name", "description", "category", "currentValue", "options"];
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &known);
+    v2::SessionConfigOption::Select(v2::SessionConfigSelect {
+        config_id: Text::Owned(config_id.to_owned()),
+        name: Text::Borrowed("Mode"),
+        description: None,
+        category: Some(v2::SessionConfigOptionCategory::Mode),
+        current_value: current_mode_id,
+        options: v2::SessionConfigSelectOptions::Flat(
+            available_modes.into_iter().map(value_of_mode).collect(),
+        ),
+        meta,
+        extra,
+    })
+}
+
+fn value_of_mode(mode: v1::SessionMode<'_>) -> v2::SessionConfigSelectOption<'_> {
+    let v1::SessionMode { id, name, description, mut meta, mut extra } = mode;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["value"]);
+    v2::SessionConfigSelectOption { value: id, name, description, meta, extra }
+}
+
+/// The modes of an agent that has an option for them already, which is looked at instead. What they say beside that is
+/// lost.
+pub(crate) fn lose_modes(modes: &v1::SessionModeState<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+    let reason = "a client that knows options looks at those, not at modes";
+    let v1::SessionModeState { current_mode_id: _, available_modes, meta, extra } = modes;
+    cx.lose_rest(meta.as_ref(), extra, reason)?;
+    let mut cx = cx.key("availableModes");
+    for (index, mode) in available_modes.iter().enumerate() {
+        let v1::SessionMode { id: _, name: _, description: _, meta, extra } = mode;
+        cx.item(index).lose_rest(meta.as_ref(), extra, reason)?;
+    }
+    Ok(())
 }
 
 /// The first choice among the options that is about modes.
@@ -175,7 +214,20 @@ pub(crate) fn mode_option<'o, 'a>(
     })
 }
 
-/// The modes that a choice stands for, for clients of version 1 that know no options.
+/// Sets the choice that is about modes. Whether there is one.
+pub(crate) fn change_mode(options: &mut [v2::SessionConfigOption<'_>], mode: &str) -> bool {
+    for option in options {
+        if let v2::SessionConfigOption::Select(select) = option
+            && select.category == Some(v2::SessionConfigOptionCategory::Mode)
+        {
+            select.current_value = Text::Owned(mode.to_owned());
+            return true;
+        }
+    }
+    false
+}
+
+/// The modes that a choice stands for, for clients of version 1 that know no options. The choice itself goes along.
 pub(crate) fn modes_of_option(select: &v2::SessionConfigSelect<'_>) -> v1::SessionModeState<'static> {
     let modes = select.options.iter().map(|value| v1::SessionMode {
         id: Text::Owned(value.value.clone().into_owned()),
@@ -186,4 +238,100 @@ pub(crate) fn modes_of_option(select: &v2::SessionConfigSelect<'_>) -> v1::Sessi
     });
     let current = Text::Owned(select.current_value.clone().into_owned());
     v1::SessionModeState::new(current, modes.collect::<Vec<_>>())
+}
+
+/// A request to set an option.
+pub(crate) fn set_to_v2<'a>(
+    request: v1::SetSessionConfigOptionRequest<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v2::SetSessionConfigOptionRequest<'a>, Error> {
+    match request {
+        v1::SetSessionConfigOptionRequest::Id(mut set) => {
+            meta::set_type_apart(&mut set.meta, &mut set.extra, "id");
+            Ok(v2::SetSessionConfigOptionRequest::Id(set))
+        }
+        v1::SetSessionConfigOptionRequest::Boolean(set) => {
+            Ok(v2::SetSessionConfigOptionRequest::Boolean(set))
+        }
+        v1::SetSessionConfigOptionRequest::Unknown(unknown) => {
+            Err(cx.key("type").error(format!("a value of type \"{}\"", unknown.tag)))
+        }
+    }
+}
+
+/// A request to set an option.
+pub(crate) fn set_to_v1<'a>(
+    request: v2::SetSessionConfigOptionRequest<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v1::SetSessionConfigOptionRequest<'a>, Error> {
+    match request {
+        v2::SetSessionConfigOptionRequest::Id(set) => Ok(v1::SetSessionConfigOptionRequest::Id(set)),
+        v2::SetSessionConfigOptionRequest::Boolean(set) => {
+            Ok(v1::SetSessionConfigOptionRequest::Boolean(set))
+        }
+        v2::SetSessionConfigOptionRequest::Unknown(unknown) => {
+            let reason = format!("version 1 has no values of type \"{}\"", unknown.tag);
+            Err(cx.key("value").error(reason))
+        }
+    }
+}
+
+/// A request to change the mode, as one to set the option for modes.
+pub(crate) fn set_mode_to_v2<'a>(
+    request: v1::SetSessionModeRequest<'a>,
+    config_id: &str,
+) -> v2::SetSessionConfigOptionRequest<'a> {
+    let v1::SetSessionModeRequest { session_id, mode_id, mut meta, mut extra } = request;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["type", "configId", "value"]);
+    let config_id = Text::Owned(config_id.to_owned());
+    v2::SetSessionConfigOptionRequest::Id(v2::SetConfigId {
+        session_id,
+        config_id,
+        value: mode_id,
+        meta,
+        extra,
+    })
+}
+
+/// A request to set the option that stands for modes.
+pub(crate) fn set_mode_to_v1(request: v2::SetConfigId<'_>) -> v1::SetSessionModeRequest<'_> {
+    let v2::SetConfigId { session_id, config_id: _, value, mut meta, mut extra } = request;
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modeId"]);
+    v1::SetSessionModeRequest { session_id, mode_id: value, meta, extra }
+}
+
+/// The answer to a request to set an option; its options are for who remembers them.
+pub(crate) fn set_answer_to_v1<'a>(
+    answer: v2::SetSessionConfigOptionResponse<'a>,
+) -> (Vec<v2::SessionConfigOption<'a>>, Rest<'a>) {
+    let v2::SetSessionConfigOptionResponse { config_options, meta, extra } = answer;
+    (config_options, Rest { meta, extra })
+}
+
+/// The answer to a request to set an option; its options are for who remembers them.
+pub(crate) fn set_answer_to_v2<'a>(
+    answer: v1::SetSessionConfigOptionResponse<'a>,
+) -> (Vec<v1::SessionConfigOption<'a>>, Rest<'a>) {
+    let v1::SetSessionConfigOptionResponse { config_options, meta, extra } = answer;
+    (config_options, Rest { meta, extra })
+}
+
+/// The answer to a request to change the mode, as the list of all options.
+pub(crate) fn mode_answer_to_v2<'a>(
+    answer: v1::EmptyResponse<'a>,
+    options: Vec<v2::SessionConfigOption<'a>>,
+) -> v2::SetSessionConfigOptionResponse<'a> {
+    let v1::EmptyResponse { mut meta, mut extra } = answer;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configOptions"]);
+    v2::SetSessionConfigOptionResponse { config_options: options, meta, extra }
+}
+
+/// A change of the mode, as the list of all options.
+pub(crate) fn mode_update_to_v2<'a>(
+    update: v1::CurrentModeUpdate<'a>,
+    options: Vec<v2::SessionConfigOption<'a>>,
+) -> v2::ConfigOptionUpdate<'a> {
+    let v1::CurrentModeUpdate { current_mode_id: _, mut meta, mut extra } = update;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configOptions"]);
+    v2::ConfigOptionUpdate { config_options: options, meta, extra }
 }

@@ -1,9 +1,12 @@
 //! The handshake: names, capabilities and ways to log in.
 
-use switchboard_protocol::{Text, Wire, v1, v2};
+use switchboard_protocol::v2::EmptyObject;
+use switchboard_protocol::{Map, Meta, Text, Wire, v1, v2};
 
 use crate::Error;
-use crate::loss::{At, Notes, Severity};
+use crate::convert::Context;
+use crate::convert::meta::{self, Origin, keep, keep_mark};
+use crate::loss::Severity;
 
 /// What the bridge itself adds to a client of version 2 that talks to an agent of version 1.
 #[derive(Debug, Clone, Copy, Default)]
@@ -12,218 +15,355 @@ pub(crate) struct Served {
     pub(crate) terminals: bool,
 }
 
+/// The mark of version 2 for what version 1 says with yes or no.
+fn mark(flag: Option<bool>) -> Option<EmptyObject<'static>> {
+    (flag == Some(true)).then(EmptyObject::new)
+}
+
+/// Yes or no for what version 2 marks; what stands in the mark goes along as metadata.
+fn flag(mark: Option<&EmptyObject<'_>>, name: &str, meta: &mut Option<Meta<'_>>) -> bool {
+    keep_mark(meta, Origin::V2, name, mark);
+    mark.is_some()
+}
+
 /// The client's words to a version 2 agent.
-pub(crate) fn request_to_v2<'a>(request: v1::InitializeRequest<'a>) -> v2::InitializeRequest<'a> {
-    let info = request.client_info.unwrap_or_else(|| v2::Implementation::new("unknown-client", "unknown"));
-    let offered = request.client_capabilities;
-    let mut capabilities = v2::ClientCapabilities::new();
-    if let Some(offered) = offered {
-        if let Some(auth) = offered.auth.filter(|auth| auth.terminal == Some(true)) {
-            let mut wire = v2::ClientAuthCapabilities::new();
-            wire.terminal = Some(v2::EmptyObject::new());
-            wire.meta = auth.meta;
-            capabilities.auth = Some(wire);
-        }
-        capabilities.elicitation = offered.elicitation.map(|elicitation| {
-            let mut wire = v2::ElicitationCapabilities::new();
-            (wire.form, wire.url, wire.meta) = (elicitation.form, elicitation.url, elicitation.meta);
-            wire
-        });
-        capabilities.meta = offered.meta;
-    }
-    let mut wire = v2::InitializeRequest::new(2u16, info);
-    wire.capabilities = Some(capabilities);
-    wire.meta = request.meta;
-    wire
+pub(crate) fn request_to_v2(request: v1::InitializeRequest<'_>) -> v2::InitializeRequest<'_> {
+    // The version is the agent's own.
+    let v1::InitializeRequest { protocol_version: _, client_capabilities, client_info, mut meta, mut extra } =
+        request;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["info", "capabilities"]);
+    let info = client_info.unwrap_or_else(|| v2::Implementation::new("unknown-client", "unknown"));
+    let capabilities = client_capabilities.map_or_else(v2::ClientCapabilities::new, client_to_v2);
+    v2::InitializeRequest { protocol_version: 2, info, capabilities: Some(capabilities), meta, extra }
+}
+
+/// Version 2 agents read no files and run no commands by way of the client; that it could goes along as metadata.
+fn client_to_v2(offered: v1::ClientCapabilities<'_>) -> v2::ClientCapabilities<'_> {
+    let v1::ClientCapabilities { fs, terminal, session, auth, elicitation, mut meta, extra } = offered;
+    keep(&mut meta, Origin::V1, "fs", fs.as_ref());
+    keep(&mut meta, Origin::V1, "terminal", terminal.as_ref());
+    keep(&mut meta, Origin::V1, "session", session.as_ref());
+    let auth = auth.and_then(|auth| {
+        let v1::ClientAuthCapabilities { terminal, meta, extra } = auth;
+        let auth = v2::ClientAuthCapabilities { terminal: mark(terminal), meta, extra };
+        (auth != v2::ClientAuthCapabilities::new()).then_some(auth)
+    });
+    let elicitation = elicitation.map(|elicitation| {
+        let v1::ElicitationCapabilities { form, url, meta, extra } = elicitation;
+        v2::ElicitationCapabilities { form, url, meta, extra }
+    });
+    v2::ClientCapabilities { auth, elicitation, meta, extra }
 }
 
 /// The client's words to a version 1 agent.
-pub(crate) fn request_to_v1<'a>(
-    request: v2::InitializeRequest<'a>,
-    served: Served,
-) -> v1::InitializeRequest<'a> {
-    let offered = request.capabilities.unwrap_or_else(v2::ClientCapabilities::new);
-    let mut capabilities = v1::ClientCapabilities::new();
-    let mut files = v1::FileSystemCapabilities::new();
-    (files.read_text_file, files.write_text_file) = (Some(served.files), Some(served.files));
-    capabilities.fs = Some(files);
-    capabilities.terminal = Some(served.terminals);
-    let mut session = v1::ClientSessionCapabilities::new();
-    session.notices = Some(v1::EmptyObject::new());
-    session.compaction = Some(v1::EmptyObject::new());
-    let mut options = v1::SessionConfigOptionsCapabilities::new();
-    options.boolean = Some(v1::EmptyObject::new());
-    session.config_options = Some(options);
-    capabilities.session = Some(session);
-    if offered.auth.is_some_and(|auth| auth.terminal.is_some()) {
-        let mut auth = v1::ClientAuthCapabilities::new();
-        auth.terminal = Some(true);
-        capabilities.auth = Some(auth);
-    }
-    capabilities.elicitation = offered.elicitation.map(|elicitation| {
-        let mut wire = v1::ElicitationCapabilities::new();
-        (wire.form, wire.url, wire.meta) = (elicitation.form, elicitation.url, elicitation.meta);
-        wire
-    });
+pub(crate) fn request_to_v1(request: v2::InitializeRequest<'_>, served: Served) -> v1::InitializeRequest<'_> {
+    // The version is the agent's own.
+    let v2::InitializeRequest { protocol_version: _, info, capabilities, mut meta, mut extra } = request;
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["clientInfo", "clientCapabilities"]);
+    let offered = capabilities.unwrap_or_else(v2::ClientCapabilities::new);
+    let client_capabilities = Some(client_to_v1(offered, served));
+    v1::InitializeRequest { protocol_version: 1, client_capabilities, client_info: Some(info), meta, extra }
+}
+
+fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::ClientCapabilities<'_> {
+    let v2::ClientCapabilities { auth, elicitation, mut meta, mut extra } = offered;
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["fs", "terminal", "session"]);
     // Agents that run commands themselves then tell what they put out.
-    let yes = switchboard_protocol::Raw::from(serde_json::Value::Bool(true));
-    capabilities.meta = Some(crate::convert::meta::with_entry(offered.meta, "terminal_output", &yes));
-    let mut wire = v1::InitializeRequest::new(1u16);
-    wire.client_capabilities = Some(capabilities);
-    wire.client_info = Some(request.info);
-    wire.meta = request.meta;
-    wire
+    meta::add(&mut meta, "terminal_output", &switchboard_protocol::Raw::from(serde_json::Value::Bool(true)));
+    let mut fs = v1::FileSystemCapabilities::new();
+    (fs.read_text_file, fs.write_text_file) = (Some(served.files), Some(served.files));
+    let mut session = v1::ClientSessionCapabilities::new();
+    session.notices = Some(EmptyObject::new());
+    session.compaction = Some(EmptyObject::new());
+    let mut options = v1::SessionConfigOptionsCapabilities::new();
+    options.boolean = Some(EmptyObject::new());
+    session.config_options = Some(options);
+    let auth = auth.and_then(|auth| {
+        let v2::ClientAuthCapabilities { terminal, mut meta, extra } = auth;
+        let terminal = flag(terminal.as_ref(), "terminal", &mut meta).then_some(true);
+        let auth = v1::ClientAuthCapabilities { terminal, meta, extra };
+        (auth != v1::ClientAuthCapabilities::new()).then_some(auth)
+    });
+    let elicitation = elicitation.map(|elicitation| {
+        let v2::ElicitationCapabilities { form, url, meta, extra } = elicitation;
+        v1::ElicitationCapabilities { form, url, meta, extra }
+    });
+    v1::ClientCapabilities {
+        fs: Some(fs),
+        terminal: Some(served.terminals),
+        session: Some(session),
+        auth,
+        elicitation,
+        meta,
+        extra,
+    }
 }
 
 /// A version 2 agent's words to a version 1 client.
 pub(crate) fn response_to_v1<'a>(
     response: v2::InitializeResponse<'a>,
-    notes: &mut Notes,
+    cx: &mut Context<'_>,
 ) -> Result<v1::InitializeResponse<'a>, Error> {
-    let offered = response.capabilities.unwrap_or_else(v2::AgentCapabilities::new);
-    let Some(session) = offered.session else {
-        return Err(Error::unrepresentable("capabilities.session", "the agent has no sessions"));
-    };
-    let mut capabilities = v1::AgentCapabilities::new();
-    capabilities.load_session = Some(true);
-    if let Some(prompt) = session.prompt {
-        let mut wire = v1::PromptCapabilities::new();
-        wire.image = Some(prompt.image.is_some());
-        wire.audio = Some(prompt.audio.is_some());
-        wire.embedded_context = Some(prompt.embedded_context.is_some());
-        wire.meta = prompt.meta;
-        capabilities.prompt_capabilities = Some(wire);
+    // The version is the client's own.
+    let v2::InitializeResponse { protocol_version: _, info, capabilities, auth_methods, mut meta, mut extra } =
+        response;
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["agentInfo", "agentCapabilities"]);
+    let offered = capabilities.unwrap_or_else(v2::AgentCapabilities::new);
+    let mut methods = Vec::new();
+    let mut at_methods = cx.key("authMethods");
+    for (index, method) in auth_methods.unwrap_or_default().into_iter().enumerate() {
+        methods.extend(login_to_v1(method, &mut at_methods.item(index))?);
     }
-    let mut servers = v1::McpCapabilities::new();
-    servers.http = Some(session.mcp.as_ref().is_some_and(|mcp| mcp.http.is_some()));
-    servers.sse = Some(false);
-    capabilities.mcp_capabilities = Some(servers);
-    let mut methods = v1::SessionCapabilities::new();
-    methods.list = Some(v1::EmptyObject::new());
-    methods.resume = Some(v1::EmptyObject::new());
-    methods.close = Some(v1::EmptyObject::new());
-    methods.delete = session.delete;
-    methods.additional_directories = session.additional_directories;
-    methods.meta = session.meta;
-    capabilities.session_capabilities = Some(methods);
-    capabilities.meta = offered.meta;
-    let mut auth_methods = Vec::new();
-    let at = At::key("authMethods");
-    for (index, method) in response.auth_methods.unwrap_or_default().into_iter().enumerate() {
-        match method {
-            v2::AuthMethod::Agent(method) => auth_methods.push(v1::AuthMethod::Agent(v1::AuthMethodAgent {
-                id: method.method_id,
-                name: method.name,
-                description: method.description,
-                meta: method.meta,
-                extra: method.extra,
-            })),
-            v2::AuthMethod::Terminal(method) => {
-                let env =
-                    method.env.map(|env| env.into_iter().map(|entry| (entry.name, entry.value)).collect());
-                auth_methods.push(v1::AuthMethod::Terminal(v1::AuthMethodTerminal {
-                    id: method.method_id,
-                    name: method.name,
-                    description: method.description,
-                    args: method.args,
-                    env,
-                    meta: method.meta,
-                    extra: method.extra,
-                }));
-            }
-            v2::AuthMethod::Unknown(unknown) => {
-                let reason = format!("version 1 has no login of type \"{}\"", unknown.tag);
-                notes.lose(Severity::Minor, &at.item(index), reason)?;
-            }
+    let capabilities = agent_to_v1(offered, !methods.is_empty(), &mut cx.key("capabilities"))?;
+    Ok(v1::InitializeResponse {
+        protocol_version: 1,
+        agent_capabilities: Some(capabilities),
+        auth_methods: Some(methods),
+        agent_info: Some(info),
+        meta,
+        extra,
+    })
+}
+
+fn agent_to_v1<'a>(
+    offered: v2::AgentCapabilities<'a>,
+    has_logins: bool,
+    cx: &mut Context<'_>,
+) -> Result<v1::AgentCapabilities<'a>, Error> {
+    let v2::AgentCapabilities { session, auth, mut meta, mut extra } = offered;
+    let Some(session) = session else { return Err(cx.key("session").error("the agent has no sessions")) };
+    let known = ["loadSession", "promptCapabilities", "mcpCapabilities", "sessionCapabilities"];
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &known);
+    let v2::SessionCapabilities {
+        prompt,
+        mcp,
+        delete,
+        additional_directories,
+        meta: mut session_meta,
+        extra: mut session_extra,
+    } = session;
+    meta::set_apart(&mut session_meta, Origin::V2, &mut session_extra, &["list", "resume", "close"]);
+    let prompt_capabilities = prompt.map(|prompt| {
+        let v2::PromptCapabilities { image, audio, embedded_context, mut meta, extra } = prompt;
+        v1::PromptCapabilities {
+            image: Some(flag(image.as_ref(), "image", &mut meta)),
+            audio: Some(flag(audio.as_ref(), "audio", &mut meta)),
+            embedded_context: Some(flag(embedded_context.as_ref(), "embeddedContext", &mut meta)),
+            meta,
+            extra,
+        }
+    });
+    let v2::McpCapabilities { stdio, http, meta: mut mcp_meta, extra: mut mcp_extra } =
+        mcp.unwrap_or_else(v2::McpCapabilities::new);
+    meta::set_apart(&mut mcp_meta, Origin::V2, &mut mcp_extra, &["sse"]);
+    // Version 1 takes it for granted.
+    keep_mark(&mut mcp_meta, Origin::V2, "stdio", stdio.as_ref());
+    let http = Some(flag(http.as_ref(), "http", &mut mcp_meta));
+    let auth = match auth {
+        Some(EmptyObject { meta, extra }) => Some((meta, extra)),
+        None if has_logins => Some((None, switchboard_protocol::Extra::new())),
+        None => None,
+    };
+    let auth = auth.map(|(mut meta, mut extra)| {
+        meta::set_apart(&mut meta, Origin::V2, &mut extra, &["logout"]);
+        v1::AgentAuthCapabilities { logout: has_logins.then(EmptyObject::new), meta, extra }
+    });
+    Ok(v1::AgentCapabilities {
+        load_session: Some(true),
+        prompt_capabilities,
+        mcp_capabilities: Some(v1::McpCapabilities {
+            http,
+            sse: Some(false),
+            meta: mcp_meta,
+            extra: mcp_extra,
+        }),
+        session_capabilities: Some(v1::SessionCapabilities {
+            list: Some(EmptyObject::new()),
+            delete,
+            additional_directories,
+            resume: Some(EmptyObject::new()),
+            close: Some(EmptyObject::new()),
+            meta: session_meta,
+            extra: session_extra,
+        }),
+        auth,
+        meta,
+        extra,
+    })
+}
+
+fn login_to_v1<'a>(
+    method: v2::AuthMethod<'a>,
+    cx: &mut Context<'_>,
+) -> Result<Option<v1::AuthMethod<'a>>, Error> {
+    Ok(match method {
+        v2::AuthMethod::Agent(method) => {
+            let v2::AuthMethodAgent { method_id, name, description, mut meta, mut extra } = method;
+            meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
+            let method = v1::AuthMethodAgent { id: method_id, name, description, meta, extra };
+            Some(v1::AuthMethod::Agent(method))
+        }
+        v2::AuthMethod::Terminal(method) => {
+            let v2::AuthMethodTerminal { method_id, name, description, args, env, mut meta, mut extra } =
+                method;
+            meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
+            let env = env.map(|env| environment_to_v1(env, &mut meta, &mut cx.key("env"))).transpose()?;
+            let method = v1::AuthMethodTerminal { id: method_id, name, description, args, env, meta, extra };
+            Some(v1::AuthMethod::Terminal(method))
+        }
+        v2::AuthMethod::Unknown(unknown) => {
+            let reason = format!("version 1 has no login of type \"{}\"", unknown.tag);
+            cx.lose(Severity::Minor, reason)?;
+            None
+        }
+    })
+}
+
+/// Version 1 has a map: each name once, and nothing but its value.
+fn environment_to_v1<'a>(
+    env: Vec<v2::EnvVariable<'a>>,
+    meta: &mut Option<Meta<'a>>,
+    cx: &mut Context<'_>,
+) -> Result<Map<'a, Text<'a>>, Error> {
+    if env.iter().any(|variable| variable.meta.is_some() || !variable.extra.is_empty()) {
+        keep(meta, Origin::V2, "env", Some(&env));
+    }
+    let mut entries: Vec<(Text<'a>, Text<'a>)> = Vec::with_capacity(env.len());
+    for (index, variable) in env.into_iter().enumerate() {
+        // The rest of it is in the metadata.
+        let v2::EnvVariable { name, value, meta: _, extra: _ } = variable;
+        if entries.iter().any(|(known, _)| *known == name) {
+            cx.item(index).lose(Severity::Minor, format!("version 1 has one value for {name}"))?;
+        } else {
+            entries.push((name, value));
         }
     }
-    if !auth_methods.is_empty() {
-        let mut auth = v1::AgentAuthCapabilities::new();
-        auth.logout = Some(v1::EmptyObject::new());
-        capabilities.auth = Some(auth);
-    }
-    let mut wire = v1::InitializeResponse::new(1u16);
-    wire.agent_capabilities = Some(capabilities);
-    wire.auth_methods = Some(auth_methods);
-    wire.agent_info = Some(response.info);
-    wire.meta = response.meta;
-    Ok(wire)
+    Ok(entries.into_iter().collect())
 }
 
 /// A version 1 agent's words to a version 2 client.
 pub(crate) fn response_to_v2<'a>(
     response: v1::InitializeResponse<'a>,
     program: &str,
-    notes: &mut Notes,
+    cx: &mut Context<'_>,
 ) -> Result<v2::InitializeResponse<'a>, Error> {
-    let offered = response.agent_capabilities.unwrap_or_else(v1::AgentCapabilities::new);
-    let mark = |supported: Option<bool>| (supported == Some(true)).then(v2::EmptyObject::new);
-    let mut session = v2::SessionCapabilities::new();
-    if let Some(prompt) = offered.prompt_capabilities {
-        let mut wire = v2::PromptCapabilities::new();
-        wire.image = mark(prompt.image);
-        wire.audio = mark(prompt.audio);
-        wire.embedded_context = mark(prompt.embedded_context);
-        wire.meta = prompt.meta;
-        session.prompt = Some(wire);
+    // The version is the client's own.
+    let v1::InitializeResponse {
+        protocol_version: _,
+        agent_capabilities,
+        auth_methods,
+        agent_info,
+        mut meta,
+        mut extra,
+    } = response;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["info", "capabilities"]);
+    let offered = agent_capabilities.unwrap_or_else(v1::AgentCapabilities::new);
+    let capabilities = agent_to_v2(offered, &mut cx.key("agentCapabilities"))?;
+    let mut methods = Vec::new();
+    let mut at_methods = cx.key("authMethods");
+    for (index, method) in auth_methods.unwrap_or_default().into_iter().enumerate() {
+        methods.extend(login_to_v2(method, &mut at_methods.item(index))?);
     }
-    let mut servers = v2::McpCapabilities::new();
-    servers.stdio = Some(v2::EmptyObject::new());
-    if let Some(mcp) = offered.mcp_capabilities {
-        servers.http = mark(mcp.http);
-        if mcp.sse == Some(true) {
-            let at = At::key("agentCapabilities.mcpCapabilities.sse");
-            notes.lose(Severity::Minor, &at, "version 2 has no servers that send events (sse)")?;
+    let info =
+        agent_info.unwrap_or_else(|| v2::Implementation::new(program.to_owned(), "unknown").into_owned());
+    Ok(v2::InitializeResponse {
+        protocol_version: 2,
+        info,
+        capabilities: Some(capabilities),
+        auth_methods: Some(methods),
+        meta,
+        extra,
+    })
+}
+
+fn agent_to_v2<'a>(
+    offered: v1::AgentCapabilities<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v2::AgentCapabilities<'a>, Error> {
+    let v1::AgentCapabilities {
+        // All agents of version 2 can; what this one lacks, the bridge makes up for.
+        load_session: _,
+        prompt_capabilities,
+        mcp_capabilities,
+        session_capabilities,
+        auth,
+        mut meta,
+        mut extra,
+    } = offered;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["session"]);
+    let prompt = prompt_capabilities.map(|prompt| {
+        let v1::PromptCapabilities { image, audio, embedded_context, meta, extra } = prompt;
+        let (image, audio, embedded_context) = (mark(image), mark(audio), mark(embedded_context));
+        v2::PromptCapabilities { image, audio, embedded_context, meta, extra }
+    });
+    let v1::McpCapabilities { http, sse, meta: mut mcp_meta, extra: mut mcp_extra } =
+        mcp_capabilities.unwrap_or_else(v1::McpCapabilities::new);
+    meta::set_apart(&mut mcp_meta, Origin::V1, &mut mcp_extra, &["stdio"]);
+    if sse == Some(true) {
+        let reason = "version 2 has no servers that send events (sse)";
+        cx.key("mcpCapabilities").key("sse").lose(Severity::Minor, reason)?;
+    }
+    let stdio = Some(EmptyObject::new());
+    let mcp = Some(v2::McpCapabilities { stdio, http: mark(http), meta: mcp_meta, extra: mcp_extra });
+    let v1::SessionCapabilities {
+        list,
+        delete,
+        additional_directories,
+        resume,
+        close,
+        meta: mut session_meta,
+        extra: mut session_extra,
+    } = session_capabilities.unwrap_or_else(v1::SessionCapabilities::new);
+    meta::set_apart(&mut session_meta, Origin::V1, &mut session_extra, &["prompt", "mcp"]);
+    // All agents of version 2 have these; what this one lacks, the bridge makes up for.
+    for (name, marked) in [("list", list), ("resume", resume), ("close", close)] {
+        keep_mark(&mut session_meta, Origin::V1, name, marked.as_ref());
+    }
+    let auth = auth.and_then(|auth| {
+        let v1::AgentAuthCapabilities { logout, mut meta, extra } = auth;
+        // Where there are logins, all agents of version 2 can log out.
+        keep_mark(&mut meta, Origin::V1, "logout", logout.as_ref());
+        let auth = EmptyObject { meta, extra };
+        (auth != EmptyObject::new()).then_some(auth)
+    });
+    let session = Some(v2::SessionCapabilities {
+        prompt,
+        mcp,
+        delete,
+        additional_directories,
+        meta: session_meta,
+        extra: session_extra,
+    });
+    Ok(v2::AgentCapabilities { session, auth, meta, extra })
+}
+
+fn login_to_v2<'a>(
+    method: v1::AuthMethod<'a>,
+    cx: &mut Context<'_>,
+) -> Result<Option<v2::AuthMethod<'a>>, Error> {
+    Ok(match method {
+        v1::AuthMethod::Agent(method) => {
+            let v1::AuthMethodAgent { id, name, description, mut meta, mut extra } = method;
+            meta::set_type_apart(&mut meta, &mut extra, "agent");
+            meta::set_apart(&mut meta, Origin::V1, &mut extra, &["methodId"]);
+            let method = v2::AuthMethodAgent { method_id: id, name, description, meta, extra };
+            Some(v2::AuthMethod::Agent(method))
         }
-    }
-    session.mcp = Some(servers);
-    if let Some(methods) = offered.session_capabilities {
-        session.delete = methods.delete;
-        session.additional_directories = methods.additional_directories;
-        session.meta = methods.meta;
-    }
-    let mut capabilities = v2::AgentCapabilities::new();
-    capabilities.session = Some(session);
-    capabilities.meta = offered.meta;
-    let mut auth_methods = Vec::new();
-    for method in response.auth_methods.unwrap_or_default() {
-        match method {
-            v1::AuthMethod::Agent(method) => auth_methods.push(v2::AuthMethod::Agent(v2::AuthMethodAgent {
-                method_id: method.id,
-                name: method.name,
-                description: method.description,
-                meta: method.meta,
-                extra: method.extra,
-            })),
-            v1::AuthMethod::Terminal(method) => {
-                let env = method.env.map(|env| {
-                    let variable = |(name, value): (&str, &Text<'a>)| {
-                        v2::EnvVariable::new(name.to_owned(), value.clone())
-                    };
-                    env.iter().map(variable).collect()
-                });
-                auth_methods.push(v2::AuthMethod::Terminal(v2::AuthMethodTerminal {
-                    method_id: method.id,
-                    name: method.name,
-                    description: method.description,
-                    args: method.args,
-                    env,
-                    meta: method.meta,
-                    extra: method.extra,
-                }));
-            }
-            v1::AuthMethod::Unknown(unknown) => {
-                let reason = format!("a login that version 1 does not define: \"{}\"", unknown.tag);
-                notes.lose(Severity::Minor, &At::key("authMethods"), reason)?;
-            }
+        v1::AuthMethod::Terminal(method) => {
+            let v1::AuthMethodTerminal { id, name, description, args, env, mut meta, mut extra } = method;
+            meta::set_apart(&mut meta, Origin::V1, &mut extra, &["methodId"]);
+            let env = env.map(|env| {
+                let variable =
+                    |(name, value): (&str, &Text<'a>)| v2::EnvVariable::new(name.to_owned(), value.clone());
+                env.iter().map(variable).collect()
+            });
+            let method = v2::AuthMethodTerminal { method_id: id, name, description, args, env, meta, extra };
+            Some(v2::AuthMethod::Terminal(method))
         }
-    }
-    let info = response
-        .agent_info
-        .unwrap_or_else(|| v2::Implementation::new(program.to_owned(), "unknown").into_owned());
-    let mut wire = v2::InitializeResponse::new(2u16, info);
-    wire.capabilities = Some(capabilities);
-    wire.auth_methods = Some(auth_methods);
-    wire.meta = response.meta;
-    Ok(wire)
+        v1::AuthMethod::Unknown(unknown) => {
+            let reason = format!("a login that version 1 does not define: \"{}\"", unknown.tag);
+            cx.lose(Severity::Minor, reason)?;
+            None
+        }
+    })
 }

@@ -1,6 +1,11 @@
-//! Metadata of our own: what the other version has no place for travels under these keys.
+//! Metadata of our own: what the other version has no place for travels under keys that begin with where it comes from.
 
-use switchboard_protocol::{Meta, Raw, Text, Wire, WireFormat};
+use switchboard_protocol::v2::EmptyObject;
+use switchboard_protocol::{Extra, Field, Meta, Raw, Text, Wire, WireFormat};
+
+use crate::Error;
+use crate::convert::Context;
+use crate::loss::Severity;
 
 /// What version 2 said and version 1 has no word for.
 pub(crate) const STATUS: &str = "acp.v2/status";
@@ -8,9 +13,28 @@ pub(crate) const KIND: &str = "acp.v2/kind";
 pub(crate) const STOP_REASON: &str = "acp.v2/stopReason";
 pub(crate) const CONTENT: &str = "acp.v2/content";
 pub(crate) const ICONS: &str = "acp.v2/icons";
+pub(crate) const SUBJECT: &str = "acp.v2/subject";
+pub(crate) const REPLAY_FROM: &str = "acp.v2/replayFrom";
 /// A path as the agent said it, where it is not absolute.
 pub(crate) const V1_PATH: &str = "acp.v1/path";
 pub(crate) const V2_PATH: &str = "acp.v2/path";
+
+/// The version that something comes from that stands in metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    V1,
+    V2,
+}
+
+impl Origin {
+    /// The key that something stands under.
+    pub(crate) fn key(self, name: &str) -> String {
+        match self {
+            Origin::V1 => format!("acp.v1/{name}"),
+            Origin::V2 => format!("acp.v2/{name}"),
+        }
+    }
+}
 
 /// A JSON string.
 pub(crate) fn text(value: &str) -> Raw<'static> {
@@ -19,14 +43,103 @@ pub(crate) fn text(value: &str) -> Raw<'static> {
 
 /// The JSON of any value.
 pub(crate) fn raw<'a>(value: &impl Wire<'a>) -> Raw<'static> {
-    // What is written is JSON, so reading it again cannot fail.
-    Raw::parse(value.encode(WireFormat::Newest)).unwrap_or_else(|_| Raw::from(serde_json::Value::Null))
+    Raw::of(value, WireFormat::Newest)
 }
 
 /// Adds an entry.
-#[allow(clippy::needless_pass_by_value, reason = "what it is added to is taken out and put back")]
-pub(crate) fn with_entry(meta: Option<Meta<'_>>, key: &str, value: &Raw<'_>) -> Meta<'static> {
-    let present = meta.as_ref().map(|meta| meta.entries().collect::<Vec<_>>()).unwrap_or_default();
-    let kept = present.into_iter().filter(|(name, _)| name != key);
-    Meta::from_entries(kept.chain([(Text::Borrowed(key), value.borrowed())]))
+pub(crate) fn add(meta: &mut Option<Meta<'_>>, key: &str, value: &Raw<'_>) {
+    let present = meta.take();
+    let kept = present.iter().flat_map(Meta::entries).filter(|(name, _)| name != key);
+    *meta = Some(Meta::from_entries(kept.chain([(Text::Borrowed(key), value.borrowed())])));
+}
+
+/// Adds a value that the other version has no place for.
+pub(crate) fn keep<'v>(meta: &mut Option<Meta<'_>>, from: Origin, name: &str, value: Option<&impl Wire<'v>>) {
+    if let Some(value) = value {
+        add(meta, &from.key(name), &raw(value));
+    }
+}
+
+/// Adds what stands in an object that only marks something, for a version that marks it in another way.
+pub(crate) fn keep_mark(
+    meta: &mut Option<Meta<'_>>,
+    from: Origin,
+    name: &str,
+    mark: Option<&EmptyObject<'_>>,
+) {
+    keep(meta, from, name, mark.filter(|mark| mark.meta.is_some() || !mark.extra.is_empty()));
+}
+
+/// Takes keys out of the unknown ones that the other version gives a meaning, so that they do not stand there twice or
+/// mean what nobody said.
+pub(crate) fn set_apart(meta: &mut Option<Meta<'_>>, from: Origin, extra: &mut Extra<'_>, known: &[&str]) {
+    for key in known {
+        if let Some(value) = extra.remove(key) {
+            add(meta, &from.key(key), &value);
+        }
+    }
+}
+
+/// Takes the unknown key `type` of something that version 1 does not tag and version 2 does. Where it says what the tag
+/// says, that is all.
+pub(crate) fn set_type_apart(meta: &mut Option<Meta<'_>>, extra: &mut Extra<'_>, tag: &str) {
+    if let Some(value) = extra.remove("type")
+        && value.as_text().as_deref() != Some(tag)
+    {
+        add(meta, &Origin::V1.key("type"), &value);
+    }
+}
+
+/// Metadata of two things that are one in the other version. `cx` is where the second one stands.
+pub(crate) fn join<'a>(
+    first: Option<Meta<'a>>,
+    second: Option<Meta<'a>>,
+    cx: &mut Context<'_>,
+) -> Result<Option<Meta<'a>>, Error> {
+    let (first, second) = match (first, second) {
+        (Some(first), Some(second)) => (first, second),
+        (one, other) => return Ok(one.or(other)),
+    };
+    for (key, value) in second.entries() {
+        if first.get(&key).is_some_and(|present| present != value) {
+            let reason = "two of these are one in the other version, and it has a value already";
+            cx.key("_meta").key(&key).lose(Severity::Minor, reason)?;
+        }
+    }
+    let added = second.entries().filter(|(key, _)| first.get(key).is_none());
+    Ok(Some(Meta::from_entries(first.entries().chain(added))))
+}
+
+/// The same for unknown keys.
+pub(crate) fn join_extra<'a>(
+    mut first: Extra<'a>,
+    second: Extra<'a>,
+    cx: &mut Context<'_>,
+) -> Result<Extra<'a>, Error> {
+    if first.is_empty() {
+        return Ok(second);
+    }
+    for (key, value) in second.iter() {
+        match first.get(key) {
+            None => first.insert(Text::Owned(key.to_owned()), value.clone()),
+            Some(present) if present == value => {}
+            Some(_) => {
+                let reason = "two of these are one in the other version, and it has a value already";
+                cx.key(key).lose(Severity::Minor, reason)?;
+            }
+        }
+    }
+    Ok(first)
+}
+
+/// Metadata of an update, which version 1 cannot clear.
+pub(crate) fn to_v1<'a>(meta: Field<Meta<'a>>, cx: &mut Context<'_>) -> Option<Meta<'a>> {
+    match meta {
+        Field::Set(meta) => Some(meta),
+        Field::Keep => None,
+        Field::Clear => {
+            cx.key("_meta").omit(Severity::Minor, "version 1 cannot clear metadata");
+            None
+        }
+    }
 }

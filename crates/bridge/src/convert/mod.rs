@@ -1,12 +1,21 @@
-//! The parts of messages, each translated by itself. Whether a loss fails the translation or is noted is up to
-//! the [`Notes`](crate::loss::Notes) that they are given.
+//! What both versions say, value by value and in both directions. Each function takes its value apart by naming every
+//! part, so that one that the protocol gains does not compile until somebody says where it goes: over, into the metadata
+//! ([`meta`]), or into the report ([`Context`]). Whether a loss fails the conversion is up to the [`Losses`] it is given.
 
 pub(crate) mod config;
 pub(crate) mod content;
+mod context;
+pub(crate) mod elicitation;
 pub(crate) mod initialize;
+pub(crate) mod lists;
+pub(crate) mod message;
 pub(crate) mod meta;
-pub(crate) mod misc;
 pub(crate) mod paths;
 pub(crate) mod permission;
 pub(crate) mod servers;
+pub(crate) mod session;
+pub(crate) mod terminal;
 pub(crate) mod tool_call;
+pub(crate) mod update;
+
+pub(crate) use context::{Context, Losses};

@@ -2,8 +2,8 @@
 
 use switchboard_protocol::{AbsolutePath, LineNumber, Meta, v1, v2};
 
-use crate::convert::meta;
-use crate::loss::{At, Notes, Severity};
+use crate::convert::{Context, meta};
+use crate::loss::Severity;
 
 /// A path that is not absolute, as one below a directory. `None`: it is fine as it is, or means something that is
 /// not known here, such as somebody's home.
@@ -25,31 +25,21 @@ pub(crate) struct Places<'s> {
 }
 
 impl Places<'_> {
-    pub(crate) fn settle_locations(
-        &self,
-        locations: &mut [v2::ToolCallLocation<'_>],
-        at: &At<'_>,
-        notes: &mut Notes,
-    ) {
+    pub(crate) fn settle_locations(&self, locations: &mut [v2::ToolCallLocation<'_>], cx: &mut Context<'_>) {
         for (index, location) in locations.iter_mut().enumerate() {
-            let at = at.item(index);
-            self.settle_path(&mut location.path, &mut location.meta, &at.then("path"), notes);
+            let mut cx = cx.item(index);
+            self.settle_path(&mut location.path, &mut location.meta, &mut cx.key("path"));
             if location.line.take_if(|line| LineNumber::get(*line).is_none()).is_some() {
-                notes.omit(Severity::Minor, &at.then("line"), "lines are counted from 1: line 0 is left out");
+                cx.key("line").omit(Severity::Minor, "lines are counted from 1: line 0 is left out");
             }
         }
     }
 
     /// The paths of diffs of version 1.
-    pub(crate) fn settle_content(
-        &self,
-        content: &mut [v1::ToolCallContent<'_>],
-        at: &At<'_>,
-        notes: &mut Notes,
-    ) {
+    pub(crate) fn settle_content(&self, content: &mut [v1::ToolCallContent<'_>], cx: &mut Context<'_>) {
         for (index, item) in content.iter_mut().enumerate() {
             if let v1::ToolCallContent::Diff(diff) = item {
-                self.settle_path(&mut diff.path, &mut diff.meta, &at.item(index).then("path"), notes);
+                self.settle_path(&mut diff.path, &mut diff.meta, &mut cx.item(index).key("path"));
             }
         }
     }
@@ -58,23 +48,22 @@ impl Places<'_> {
         &self,
         path: &mut AbsolutePath<'_>,
         metadata: &mut Option<Meta<'_>>,
-        at: &At<'_>,
-        notes: &mut Notes,
+        cx: &mut Context<'_>,
     ) {
         if AbsolutePath::is_absolute(path.as_str()) {
             return;
         }
         match self.directory.and_then(|directory| resolve(path, directory)) {
             Some(resolved) => {
-                *metadata = Some(meta::with_entry(metadata.take(), self.key, &meta::text(path)));
+                meta::add(metadata, self.key, &meta::text(path));
                 *path = AbsolutePath::as_sent(resolved);
                 let reason = "a path that is not absolute counts from the session's working directory";
-                notes.omit(Severity::Guess, at, reason);
+                cx.omit(Severity::Guess, reason);
             }
             None => {
                 let reason =
                     "a path that is not absolute passes as it is, for what it counts from is not known";
-                notes.omit(Severity::Minor, at, reason);
+                cx.omit(Severity::Minor, reason);
             }
         }
     }

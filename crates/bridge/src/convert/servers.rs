@@ -3,65 +3,46 @@
 use switchboard_protocol::{AbsolutePath, Text, v1, v2};
 
 use crate::Error;
-use crate::loss::At;
+use crate::convert::{Context, meta};
 
-/// Servers as version 2 has them.
-pub(crate) fn to_v2<'a>(
-    servers: Vec<v1::McpServer<'a>>,
-    at: &At<'_>,
-) -> Result<Vec<v2::McpServer<'a>>, Error> {
-    let convert = |(index, server): (usize, v1::McpServer<'a>)| match server {
-        v1::McpServer::Stdio(server) => Ok(v2::McpServer::Stdio(v2::McpServerStdio {
-            name: server.name,
-            command: AbsolutePath::as_sent(server.command),
-            args: Some(server.args),
-            env: Some(server.env),
-            meta: server.meta,
-            extra: server.extra,
-        })),
-        v1::McpServer::Http(server) => Ok(v2::McpServer::Http(v2::McpServerHttp {
-            name: server.name,
-            url: server.url,
-            headers: Some(server.headers),
-            meta: server.meta,
-            extra: server.extra,
-        })),
-        v1::McpServer::Sse(_) => {
-            Err(Error::unrepresentable(at.item(index), "version 2 has no servers that send events (sse)"))
+/// A server as version 2 has it.
+pub(crate) fn to_v2<'a>(server: v1::McpServer<'a>, cx: &mut Context<'_>) -> Result<v2::McpServer<'a>, Error> {
+    match server {
+        v1::McpServer::Stdio(server) => {
+            let v1::McpServerStdio { name, command, args, env, mut meta, mut extra } = server;
+            meta::set_type_apart(&mut meta, &mut extra, "stdio");
+            let (command, args, env) = (AbsolutePath::as_sent(command), Some(args), Some(env));
+            Ok(v2::McpServer::Stdio(v2::McpServerStdio { name, command, args, env, meta, extra }))
         }
+        v1::McpServer::Http(server) => {
+            let v1::McpServerHttp { name, url, headers, meta, extra } = server;
+            let headers = Some(headers);
+            Ok(v2::McpServer::Http(v2::McpServerHttp { name, url, headers, meta, extra }))
+        }
+        v1::McpServer::Sse(_) => Err(cx.error("version 2 has no servers that send events (sse)")),
         v1::McpServer::Unknown(unknown) => {
             let reason = format!("a kind of server that version 1 does not define: \"{}\"", unknown.tag);
-            Err(Error::unrepresentable(at.item(index), reason))
+            Err(cx.error(reason))
         }
-    };
-    servers.into_iter().enumerate().map(convert).collect()
+    }
 }
 
-/// Servers as version 1 has them.
-pub(crate) fn to_v1<'a>(
-    servers: Vec<v2::McpServer<'a>>,
-    at: &At<'_>,
-) -> Result<Vec<v1::McpServer<'a>>, Error> {
-    let convert = |(index, server): (usize, v2::McpServer<'a>)| match server {
-        v2::McpServer::Stdio(server) => Ok(v1::McpServer::Stdio(v1::McpServerStdio {
-            name: server.name,
-            command: Text::Owned(server.command.as_str().to_owned()),
-            args: server.args.unwrap_or_default(),
-            env: server.env.unwrap_or_default(),
-            meta: server.meta,
-            extra: server.extra,
-        })),
-        v2::McpServer::Http(server) => Ok(v1::McpServer::Http(v1::McpServerHttp {
-            name: server.name,
-            url: server.url,
-            headers: server.headers.unwrap_or_default(),
-            meta: server.meta,
-            extra: server.extra,
-        })),
-        v2::McpServer::Unknown(unknown) => {
-            let reason = format!("version 1 has no servers of type \"{}\"", unknown.tag);
-            Err(Error::unrepresentable(at.item(index), reason))
+/// A server as version 1 has it.
+pub(crate) fn to_v1<'a>(server: v2::McpServer<'a>, cx: &mut Context<'_>) -> Result<v1::McpServer<'a>, Error> {
+    match server {
+        v2::McpServer::Stdio(server) => {
+            let v2::McpServerStdio { name, command, args, env, meta, extra } = server;
+            let command = Text::Owned(command.as_str().to_owned());
+            let (args, env) = (args.unwrap_or_default(), env.unwrap_or_default());
+            Ok(v1::McpServer::Stdio(v1::McpServerStdio { name, command, args, env, meta, extra }))
         }
-    };
-    servers.into_iter().enumerate().map(convert).collect()
+        v2::McpServer::Http(server) => {
+            let v2::McpServerHttp { name, url, headers, meta, extra } = server;
+            let headers = headers.unwrap_or_default();
+            Ok(v1::McpServer::Http(v1::McpServerHttp { name, url, headers, meta, extra }))
+        }
+        v2::McpServer::Unknown(unknown) => {
+            Err(cx.error(format!("version 1 has no servers of type \"{}\"", unknown.tag)))
+        }
+    }
 }

@@ -6,8 +6,9 @@ use switchboard_protocol::v2::{ToolCallStatus, ToolKind};
 use switchboard_protocol::{Field, Meta, Text, v1, v2};
 
 use crate::Error;
-use crate::convert::{content, meta};
-use crate::loss::{At, Notes, Severity};
+use crate::convert::meta::Origin;
+use crate::convert::{Context, content, meta};
+use crate::loss::Severity;
 
 /// What a tool call is called that has no title.
 pub(crate) fn placeholder(kind: Option<&ToolKind>) -> String {
@@ -22,24 +23,22 @@ pub(crate) fn placeholder(kind: Option<&ToolKind>) -> String {
 }
 
 /// A kind that version 1 knows; the original goes along as metadata.
-pub(crate) fn kind_to_v1(
+fn kind_to_v1(
     kind: ToolKind,
     metadata: &mut Option<Meta<'_>>,
-    at: &At<'_>,
-    notes: &mut Notes,
+    cx: &mut Context<'_>,
 ) -> Result<ToolKind, Error> {
     let ToolKind::Unknown(word) = &kind else { return Ok(kind) };
-    notes.lose(Severity::Minor, at, format!("version 1 has no kind \"{word}\"; \"other\" stands for it"))?;
-    *metadata = Some(meta::with_entry(metadata.take(), meta::KIND, &meta::text(word)));
+    cx.lose(Severity::Minor, format!("version 1 has no kind \"{word}\"; \"other\" stands for it"))?;
+    meta::add(metadata, meta::KIND, &meta::text(word));
     Ok(ToolKind::Other)
 }
 
 /// A status that version 1 knows; the original goes along as metadata.
-pub(crate) fn status_to_v1(
+fn status_to_v1(
     status: ToolCallStatus,
     metadata: &mut Option<Meta<'_>>,
-    at: &At<'_>,
-    notes: &mut Notes,
+    cx: &mut Context<'_>,
 ) -> Result<ToolCallStatus, Error> {
     let nearest = match &status {
         ToolCallStatus::Pending
@@ -49,161 +48,295 @@ pub(crate) fn status_to_v1(
         ToolCallStatus::Cancelled => ToolCallStatus::Failed,
         ToolCallStatus::Paused | ToolCallStatus::Unknown(_) => ToolCallStatus::InProgress,
     };
-    notes.lose(
-        Severity::Minor,
-        at,
-        format!("version 1 has no status \"{status}\"; \"{nearest}\" stands for it"),
-    )?;
-    *metadata = Some(meta::with_entry(metadata.take(), meta::STATUS, &meta::text(status.as_str())));
+    let reason = format!("version 1 has no status \"{status}\"; \"{nearest}\" stands for it");
+    cx.lose(Severity::Minor, reason)?;
+    meta::add(metadata, meta::STATUS, &meta::text(status.as_str()));
     Ok(nearest)
 }
 
-/// What an item of content needs to know about the world.
-pub(crate) trait Surroundings {
-    /// The content of a file, where it can be had.
-    fn file(&mut self, path: &str) -> FileAtHand<'static>;
+/// A field that version 1 cannot clear. `reset`: the value that a new call has, where it is to get that.
+fn scalar_to_v1<T>(field: Field<T>, reset: Option<T>, mut cx: Context<'_>) -> Option<T> {
+    match field {
+        Field::Set(value) => Some(value),
+        Field::Keep => None,
+        Field::Clear if reset.is_some() => reset,
+        Field::Clear => {
+            cx.omit(Severity::Minor, "version 1 cannot clear this field; it is left as it was");
+            None
+        }
+    }
 }
 
-/// One item as version 1 can say it: a diff may become several. Terminals are for the caller.
+/// What is new about a tool call, but for its content, which is given back: what becomes of that depends on what was told
+/// before. `resets`: what is cleared gets the value that a new call has; else it is left out and reported.
+pub(crate) fn update_to_v1<'a>(
+    update: v2::ToolCallUpdate<'a>,
+    resets: bool,
+    cx: &mut Context<'_>,
+) -> Result<(v1::ToolCallUpdate<'a>, Field<Vec<v2::ToolCallContent<'a>>>), Error> {
+    let v2::ToolCallUpdate {
+        tool_call_id,
+        name,
+        title,
+        kind,
+        status,
+        content,
+        locations,
+        raw_input,
+        raw_output,
+        capabilities,
+        meta,
+        extra,
+    } = update;
+    let mut meta = meta::to_v1(meta, cx);
+    let unnamed = resets.then(|| Text::Owned(placeholder(kind.value())));
+    let title = scalar_to_v1(title, unnamed, cx.key("title"));
+    let name = scalar_to_v1(name, None, cx.key("name"));
+    let raw_input = scalar_to_v1(raw_input, None, cx.key("rawInput"));
+    let raw_output = scalar_to_v1(raw_output, None, cx.key("rawOutput"));
+    let kind = scalar_to_v1(kind, resets.then_some(ToolKind::Other), cx.key("kind"))
+        .map(|kind| kind_to_v1(kind, &mut meta, &mut cx.key("kind")))
+        .transpose()?;
+    let status = scalar_to_v1(status, resets.then_some(ToolCallStatus::Pending), cx.key("status"))
+        .map(|status| status_to_v1(status, &mut meta, &mut cx.key("status")))
+        .transpose()?;
+    let locations = match locations {
+        Field::Set(locations) => Some(locations),
+        Field::Clear => Some(Vec::new()),
+        Field::Keep => None,
+    };
+    if !capabilities.is_keep() {
+        let reason = "version 1 tool calls cannot be cancelled by themselves";
+        cx.key("capabilities").lose(Severity::Minor, reason)?;
+    }
+    let update = v1::ToolCallUpdate {
+        tool_call_id,
+        title,
+        name,
+        kind,
+        status,
+        content: None,
+        locations,
+        raw_input,
+        raw_output,
+        meta,
+        extra,
+    };
+    Ok((update, content))
+}
+
+/// One item as version 1 can say it: a diff may become several. `file` is asked for what is known of a file.
 pub(crate) fn item_to_v1<'a>(
     item: v2::ToolCallContent<'a>,
-    surroundings: &mut dyn Surroundings,
-    at: &At<'_>,
-    notes: &mut Notes,
+    file: impl FnMut(&str) -> FileAtHand<'static>,
+    cx: &mut Context<'_>,
 ) -> Result<Vec<v1::ToolCallContent<'a>>, Error> {
     match item {
-        v2::ToolCallContent::Content(mut item) => {
-            item.content = content::to_v1(item.content, &at.then("content"), notes)?;
-            Ok(vec![v1::ToolCallContent::Content(item)])
+        v2::ToolCallContent::Content(item) => {
+            let v2::Content { content, meta, extra } = item;
+            let content = content::to_v1(content, &mut cx.key("content"))?;
+            Ok(vec![v1::ToolCallContent::Content(v1::Content { content, meta, extra })])
         }
         v2::ToolCallContent::Diff(source) => {
-            let reason = "version 1 has no structured diffs, only old and new texts";
-            notes.require_state(at, reason)?;
-            let shown = diff::to_v1(*source, |path| surroundings.file(path));
+            cx.require_state("version 1 has no structured diffs, only old and new texts")?;
+            let shown = diff::to_v1(*source, file);
             if shown.in_words {
                 let reason = "version 1 diffs cannot say all of this change; words stand in its place";
-                notes.lose(Severity::Major, at, reason)?;
+                cx.lose(Severity::Major, reason)?;
             } else if shown.deletes {
-                let reason = "version 1 shows a deleted file as an emptied one";
-                notes.lose(Severity::Minor, at, reason)?;
+                cx.lose(Severity::Minor, "version 1 shows a deleted file as an emptied one")?;
             } else if shown.in_pieces {
                 let reason = "only the lines around the change are shown, without their place in the file";
-                notes.lose(Severity::Minor, at, reason)?;
+                cx.lose(Severity::Minor, reason)?;
             }
             Ok(shown.items)
         }
         v2::ToolCallContent::Terminal(terminal) => {
             let reason = "version 1 terminals belong to the client; the output is shown as text";
-            notes.lose(Severity::Minor, at, reason)?;
+            cx.lose(Severity::Minor, reason)?;
             let words = format!("[terminal {}]", terminal.terminal_id);
-            Ok(vec![v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::text(words)))])
+            Ok(vec![terminal_as_text(terminal, words)])
         }
         v2::ToolCallContent::Unknown(unknown) => {
             let reason = format!(
                 "version 1 has no tool content of type \"{}\"; words stand in its place",
                 unknown.tag
             );
-            notes.lose(Severity::Major, at, reason)?;
+            cx.lose(Severity::Major, reason)?;
             let mut text = v1::TextContent::new(format!("[unsupported tool content: {}]", unknown.tag));
-            text.meta = Some(meta::with_entry(None, meta::CONTENT, &content::whole(&unknown, "type")));
+            meta::add(&mut text.meta, meta::CONTENT, &content::whole(&unknown, "type"));
             Ok(vec![v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::Text(text)))])
         }
     }
 }
 
-/// The scalar fields of an update, for version 1: all but content.
-pub(crate) struct Scalars<'a> {
-    pub(crate) title: Option<Text<'a>>,
-    pub(crate) name: Option<Text<'a>>,
-    pub(crate) kind: Option<ToolKind>,
-    pub(crate) status: Option<ToolCallStatus>,
-    pub(crate) locations: Option<Vec<v1::ToolCallLocation<'a>>>,
-    pub(crate) raw_input: Option<switchboard_protocol::Raw<'a>>,
-    pub(crate) raw_output: Option<switchboard_protocol::Raw<'a>>,
-    pub(crate) meta: Option<Meta<'a>>,
+/// Text in the place of a terminal.
+pub(crate) fn terminal_as_text(terminal: v2::Terminal<'_>, text: String) -> v1::ToolCallContent<'_> {
+    // The id belongs to something that version 1 cannot ask for.
+    let v2::Terminal { terminal_id: _, mut meta, mut extra } = terminal;
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["content"]);
+    v1::ToolCallContent::Content(v1::Content { content: v1::ContentBlock::text(text), meta, extra })
 }
 
-/// Takes the scalar fields of an update. `resets`: what is cleared gets the value that a new call has; else it is
-/// left out and reported.
-pub(crate) fn scalars_to_v1<'a>(
-    update: &mut v2::ToolCallUpdate<'a>,
-    resets: bool,
-    at: &At<'_>,
-    notes: &mut Notes,
-) -> Result<Scalars<'a>, Error> {
-    let mut metadata = match std::mem::take(&mut update.meta) {
-        Field::Set(metadata) => Some(metadata),
-        Field::Keep => None,
-        Field::Clear => {
-            notes.omit(Severity::Minor, &at.then("_meta"), "version 1 cannot clear metadata");
-            None
-        }
-    };
-    let mut cleared = |key: &str| {
-        notes.omit(Severity::Minor, &at.then(key), "version 1 cannot clear this field; it is left as it was");
-    };
-    let title = match std::mem::take(&mut update.title) {
-        Field::Set(title) => Some(title),
-        Field::Keep => None,
-        Field::Clear if resets => Some(Text::Owned(placeholder(update.kind.value()))),
-        Field::Clear => {
-            cleared("title");
-            None
-        }
-    };
-    let name = match std::mem::take(&mut update.name) {
-        Field::Set(name) => Some(name),
-        Field::Keep => None,
-        Field::Clear => {
-            cleared("name");
-            None
-        }
-    };
-    let mut raw = |field: &mut Field<switchboard_protocol::Raw<'a>>, key: &str| match std::mem::take(field) {
-        Field::Set(value) => Some(value),
-        Field::Keep => None,
-        Field::Clear => {
-            cleared(key);
-            None
-        }
-    };
-    let raw_input = raw(&mut update.raw_input, "rawInput");
-    let raw_output = raw(&mut update.raw_output, "rawOutput");
-    let kind = match std::mem::take(&mut update.kind) {
-        Field::Set(kind) => Some(kind_to_v1(kind, &mut metadata, &at.then("kind"), notes)?),
-        Field::Keep => None,
-        Field::Clear if resets => Some(ToolKind::Other),
-        Field::Clear => {
-            notes.omit(
-                Severity::Minor,
-                &at.then("kind"),
-                "version 1 cannot clear this field; it is left as it was",
-            );
-            None
-        }
-    };
-    let status = match std::mem::take(&mut update.status) {
-        Field::Set(status) => Some(status_to_v1(status, &mut metadata, &at.then("status"), notes)?),
-        Field::Keep => None,
-        Field::Clear if resets => Some(ToolCallStatus::Pending),
-        Field::Clear => {
-            notes.omit(
-                Severity::Minor,
-                &at.then("status"),
-                "version 1 cannot clear this field; it is left as it was",
-            );
-            None
-        }
-    };
-    let locations = match std::mem::take(&mut update.locations) {
-        Field::Set(locations) => Some(locations),
-        Field::Clear => Some(Vec::new()),
-        Field::Keep => None,
-    };
-    if !update.capabilities.is_keep() {
-        let reason = "version 1 tool calls cannot be cancelled by themselves";
-        notes.lose(Severity::Minor, &at.then("capabilities"), reason)?;
-        update.capabilities = Field::Keep;
+/// The announcement of a call as an update of it.
+pub(crate) fn announced(call: v1::ToolCall<'_>) -> v1::ToolCallUpdate<'_> {
+    let v1::ToolCall {
+        tool_call_id,
+        title,
+        name,
+        kind,
+        status,
+        content,
+        locations,
+        raw_input,
+        raw_output,
+        meta,
+        extra,
+    } = call;
+    v1::ToolCallUpdate {
+        tool_call_id,
+        title: Some(title),
+        name,
+        kind,
+        status,
+        content,
+        locations,
+        raw_input,
+        raw_output,
+        meta,
+        extra,
     }
-    Ok(Scalars { title, name, kind, status, locations, raw_input, raw_output, meta: metadata })
+}
+
+/// An update as the announcement of a call, under a title.
+pub(crate) fn announcement<'a>(update: v1::ToolCallUpdate<'a>, title: Text<'a>) -> v1::ToolCall<'a> {
+    let v1::ToolCallUpdate {
+        tool_call_id,
+        // The one that is known by now.
+        title: _,
+        name,
+        kind,
+        status,
+        content,
+        locations,
+        raw_input,
+        raw_output,
+        meta,
+        extra,
+    } = update;
+    v1::ToolCall {
+        tool_call_id,
+        title,
+        name,
+        kind,
+        status,
+        content,
+        locations,
+        raw_input,
+        raw_output,
+        meta,
+        extra,
+    }
+}
+
+/// Two updates of a call in one.
+pub(crate) fn in_one<'a>(
+    earlier: v1::ToolCallUpdate<'a>,
+    later: v1::ToolCallUpdate<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v1::ToolCallUpdate<'a>, Error> {
+    let v1::ToolCallUpdate {
+        tool_call_id: _,
+        title,
+        name,
+        kind,
+        status,
+        content,
+        locations,
+        raw_input,
+        raw_output,
+        meta,
+        extra,
+    } = earlier;
+    Ok(v1::ToolCallUpdate {
+        tool_call_id: later.tool_call_id,
+        title: later.title.or(title),
+        name: later.name.or(name),
+        kind: later.kind.or(kind),
+        status: later.status.or(status),
+        content: later.content.or(content),
+        locations: later.locations.or(locations),
+        raw_input: later.raw_input.or(raw_input),
+        raw_output: later.raw_output.or(raw_output),
+        meta: meta::join(later.meta, meta, cx)?,
+        extra: meta::join_extra(later.extra, extra, cx)?,
+    })
+}
+
+/// What is new about a tool call, but for its content, which is given back: what becomes of that depends on what was told
+/// before.
+pub(crate) fn update_to_v2(
+    update: v1::ToolCallUpdate<'_>,
+) -> (v2::ToolCallUpdate<'_>, Option<Vec<v1::ToolCallContent<'_>>>) {
+    let v1::ToolCallUpdate {
+        tool_call_id,
+        title,
+        name,
+        kind,
+        status,
+        content,
+        locations,
+        raw_input,
+        raw_output,
+        mut meta,
+        mut extra,
+    } = update;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["capabilities"]);
+    let update = v2::ToolCallUpdate {
+        tool_call_id,
+        name: set(name),
+        title: set(title),
+        kind: set(kind),
+        status: set(status),
+        content: Field::Keep,
+        locations: set(locations),
+        raw_input: set(raw_input),
+        raw_output: set(raw_output),
+        capabilities: Field::Keep,
+        meta: set(meta),
+        extra,
+    };
+    (update, content)
+}
+
+fn set<T>(value: Option<T>) -> Field<T> {
+    value.map_or(Field::Keep, Field::Set)
+}
+
+/// One item as version 2 has it. Terminals are for who knows whose they are.
+pub(crate) fn item_to_v2<'a>(
+    item: v1::ToolCallContent<'a>,
+    file: impl FnOnce(&str) -> FileAtHand<'static>,
+    cx: &mut Context<'_>,
+) -> Result<v2::ToolCallContent<'a>, Error> {
+    match item {
+        v1::ToolCallContent::Content(item) => {
+            let v1::Content { content, meta, extra } = item;
+            let content = content::to_v2(content, &mut cx.key("content"))?;
+            Ok(v2::ToolCallContent::Content(v2::Content { content, meta, extra }))
+        }
+        v1::ToolCallContent::Diff(source) => {
+            let file = file(&source.path);
+            let diff = diff::from_v1(source, &file);
+            if diff.meta.as_ref().is_some_and(|meta| meta.get(diff::PARTIAL_KEY).is_some()) {
+                cx.guess("whether the texts are whole files is not known, nor their place in them");
+            }
+            Ok(v2::ToolCallContent::Diff(Box::new(diff)))
+        }
+        v1::ToolCallContent::Terminal(terminal) => {
+            cx.require_state("a terminal of version 1 belongs to the client")?;
+            Ok(v2::ToolCallContent::Terminal(terminal))
+        }
+        v1::ToolCallContent::Unknown(unknown) => Ok(v2::ToolCallContent::Unknown(unknown)),
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use switchboard_protocol::{Field, v2};
 
 use crate::Side;
+use crate::convert::terminal;
 use crate::loss::Severity;
 use crate::shared::Shared;
 use crate::terminals::{Changed, Terminal};
@@ -36,12 +37,14 @@ impl TerminalsAsText {
                 None
             }
             v2::SessionUpdate::TerminalUpdate(update) => {
+                shared.convert_update(session, "terminal_update", |cx| terminal::lose_update(update, cx));
                 let id = update.terminal_id.clone().into_owned();
                 let Some(terminal) = self.open(session, &id, shared) else { return Some(Vec::new()) };
                 let changed = terminal.update((**update).clone(), limit);
                 Some(self.tell(session, &id, changed, shared))
             }
             v2::SessionUpdate::TerminalOutputChunk(chunk) => {
+                shared.convert_update(session, "terminal_output_chunk", |cx| terminal::lose_chunk(chunk, cx));
                 let id = chunk.terminal_id.clone().into_owned();
                 let Some(terminal) = self.open(session, &id, shared) else { return Some(Vec::new()) };
                 let changed = terminal.push(&chunk.data.to_bytes(), limit);
@@ -74,12 +77,16 @@ impl TerminalsAsText {
         item: &mut v2::ToolCallContent<'_>,
         shared: &mut Shared,
     ) {
-        let v2::ToolCallContent::Terminal(shown) = &*item else { return };
+        let v2::ToolCallContent::Terminal(shown) = item else { return };
+        let shown = shown.clone();
         let id = shown.terminal_id.clone().into_owned();
         let Some(terminal) = self.open(session, &id, shared) else { return };
         terminal.is_shown_by(call_id);
         terminal.tell_all();
-        *item = v2::ToolCallContent::text(terminal.text());
+        let text = v2::ContentBlock::text(terminal.text());
+        // The id belongs to something that the client does not know.
+        let v2::Terminal { terminal_id: _, meta, extra } = shown;
+        *item = v2::ToolCallContent::Content(v2::Content { content: text, meta, extra });
     }
 
     fn open(&mut self, session: &str, id: &str, shared: &mut Shared) -> Option<&mut Terminal> {
@@ -93,7 +100,14 @@ impl TerminalsAsText {
             } else {
                 (format!("more than {limit} terminals"), Severity::Major)
             };
-            shared.lose(Some(session), "terminal_update", "terminalId", reason, severity, Side::Client);
+            shared.lose(
+                Some(session),
+                "terminal_update",
+                "/params/update/terminalId",
+                reason,
+                severity,
+                Side::Client,
+            );
             if severity == Severity::Major {
                 return None;
             }
@@ -117,7 +131,14 @@ impl TerminalsAsText {
         text.push_str(&terminal.untold_note());
         if changed.replaced || changed.cut {
             let reason = "output that was shown as text cannot be taken back; what is new follows it";
-            shared.lose(Some(session), "terminal_update", "output", reason, Severity::Major, Side::Client);
+            shared.lose(
+                Some(session),
+                "terminal_update",
+                "/params/update/output",
+                reason,
+                Severity::Major,
+                Side::Client,
+            );
         }
         if text.is_empty() {
             return Vec::new();

@@ -3,21 +3,20 @@
 use switchboard_protocol::rpc::{
     CancelRequestNotification, Notification, Request, RequestId, Response, codes,
 };
-use switchboard_protocol::{Raw, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{Extra, Wire, WireFormat, v1, v2};
 
 use super::{ToAgent, ToClient, V1ToV2};
-use crate::convert::initialize;
-use crate::loss::Notes;
-use crate::shared::Shared;
+use crate::convert::{elicitation, initialize};
+use crate::shared::{Shared, session_of};
 use crate::{Error, Side};
 
 impl V1ToV2 {
     pub(super) fn initialize(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v1::InitializeRequest<'_> = shared.params(Side::Client, request, WireFormat::V1)?;
+        let params: v1::InitializeRequest<'_> = shared.params(Side::Client, request)?;
         self.learn(&params, shared);
-        let wire = initialize::request_to_v2(params).encode(WireFormat::Any);
+        let wire = initialize::request_to_v2(params);
         let purpose = ToAgent::Initialize { id: request.id.clone().into_owned() };
-        self.to_agent.ask(&request.id, "initialize", &wire, purpose, shared);
+        self.to_agent.ask(request, "initialize", &wire, purpose, shared);
         Ok(())
     }
 
@@ -52,23 +51,21 @@ impl V1ToV2 {
         notification: &Notification<'_>,
         shared: &mut Shared,
     ) {
-        let Ok(params) = CancelRequestNotification::decode(notification.params_text(), WireFormat::Any)
-        else {
-            return;
-        };
+        let Some(params) = shared.cancellation(from, notification) else { return };
+        let own = params.request_id.clone().into_owned();
         match from {
             Side::Client => {
-                let own = params.request_id.into_owned();
                 if let Some(sent) = self.to_agent.find(|purpose| *purpose.original() == own) {
-                    cancel(Side::Agent, &sent, shared);
+                    cancel(Side::Agent, sent, params, &notification.extra, shared);
                 } else {
-                    self.cancel_accepted_prompt(&own, shared);
+                    self.cancel_accepted_prompt(&own, params, shared);
                 }
             }
             Side::Agent => {
-                let own = params.request_id.into_owned();
-                let Some(sent) = self.to_client.find(|purpose| *purpose.original() == own) else { return };
-                cancel(Side::Client, &sent, shared);
+                let Some(sent) = self.to_client.find(|purpose| *purpose.original() == own) else {
+                    return shared.lose_cancellation(from, &params);
+                };
+                cancel(Side::Client, sent.clone(), params, &notification.extra, shared);
                 // A version 1 client may not react. What it answers later finds nobody waiting.
                 if let Some(ToClient::Permission(_)) = self.to_client.get(&sent)
                     && let Some(ToClient::Permission(asked)) = self.to_client.take(&sent)
@@ -79,59 +76,55 @@ impl V1ToV2 {
         }
     }
 
-    pub(super) fn elicitation(&mut self, request: &Request<'_>, shared: &mut Shared) {
-        let params = request.params.clone().unwrap_or_else(|| Raw::from(serde_json::json!({})));
-        let mode = params.get("mode").and_then(|mode| mode.as_text().map(std::borrow::Cow::into_owned));
-        let supported = match mode.as_deref() {
-            Some("form") => self.support.forms,
-            Some("url") => self.support.urls,
-            _ => false,
+    pub(super) fn elicitation(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
+        let mut params: v2::CreateElicitationRequest<'_> = shared.params(Side::Agent, request)?;
+        let supported = match &params {
+            v2::CreateElicitationRequest::Form(_) => self.support.forms,
+            v2::CreateElicitationRequest::Url(_) => self.support.urls,
+            v2::CreateElicitationRequest::Unknown(_) => false,
         };
         if !supported {
-            let message = "the client does not support this mode of elicitation";
-            return shared.refuse(Side::Agent, &request.id, codes::INVALID_PARAMS, message);
+            return Err(Error::unrepresentable(
+                "mode",
+                "the client does not support this mode of elicitation",
+            ));
         }
-        let text = remap_scope(&params, |id| self.to_agent.get(id).map(|purpose| purpose.original().clone()));
+        elicitation::rename_scope(&mut params, |id| {
+            self.to_agent.get(id).map(|purpose| purpose.original().clone())
+        });
+        let session = session_of(request.params.as_ref());
+        let wire = shared.convert(session.as_deref(), &request.method, "/params", Side::Client, |cx| {
+            elicitation::to_v1(params, cx)
+        })?;
         let purpose = ToClient::Other { id: request.id.clone().into_owned() };
-        self.to_client.ask(&request.id, "elicitation/create", &text, purpose, shared);
+        self.to_client.ask(request, "elicitation/create", &wire, purpose, shared);
+        Ok(())
     }
 }
 
-/// The same parameters with the id of the request they are about as the receiver knows it.
-pub(crate) fn remap_scope(
-    params: &Raw<'_>,
-    known_as: impl Fn(&RequestId<'_>) -> Option<RequestId<'static>>,
-) -> String {
-    let Some(about) = params.get("requestId") else { return params.as_str().to_owned() };
-    let Ok(id) = RequestId::decode(about.as_str(), WireFormat::Any) else {
-        return params.as_str().to_owned();
-    };
-    let Some(known) = known_as(&id) else { return params.as_str().to_owned() };
-    let entries = params.entries().map(|(key, value)| {
-        let value = if key == "requestId" { crate::convert::meta::raw(&known) } else { value };
-        (key, value)
-    });
-    switchboard_protocol::Meta::from_entries(entries).as_raw().as_str().to_owned()
-}
-
-pub(crate) fn cancel(to: Side, id: &RequestId<'_>, shared: &mut Shared) {
-    let params = CancelRequestNotification::new(id.clone()).encode(WireFormat::Any);
-    shared.notify(to, "$/cancel_request", &params);
+/// Takes back a request from the side that it was made of, as that side knows it.
+pub(crate) fn cancel(
+    to: Side,
+    id: RequestId<'_>,
+    params: CancelRequestNotification<'_>,
+    envelope: &Extra<'_>,
+    shared: &mut Shared,
+) {
+    // The sender knows it by another id.
+    let CancelRequestNotification { request_id: _, meta, extra } = params;
+    let params = CancelRequestNotification { request_id: id, meta, extra };
+    shared.notify(to, "$/cancel_request", &params, envelope);
 }
 
 /// The agent's answer to the handshake.
 pub(super) fn initialized(id: &RequestId<'static>, response: &Response<'_>, shared: &mut Shared) {
-    let Some(answer) =
-        shared.result::<v2::InitializeResponse<'_>>(id, "initialize", response, WireFormat::Any)
-    else {
+    let Some(answer) = shared.result::<v2::InitializeResponse<'_>>(id, "initialize", response) else {
         return;
     };
-    let mut notes = Notes::default();
-    match initialize::response_to_v1(answer, &mut notes) {
-        Ok(answer) => {
-            shared.note(None, "initialize", notes.entries, Side::Client);
-            shared.respond(Side::Client, id, &answer.encode(WireFormat::V1));
-        }
+    match shared
+        .convert(None, "initialize", "/result", Side::Client, |cx| initialize::response_to_v1(answer, cx))
+    {
+        Ok(answer) => shared.respond(Side::Client, id, &answer, &response.extra),
         Err(error) => shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string()),
     }
 }

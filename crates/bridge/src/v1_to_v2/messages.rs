@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
-use switchboard_protocol::{Field, Meta, Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{Field, Text, Wire, WireFormat, v1, v2};
 
 use super::Session;
-use crate::convert::content::{plain_text, to_v1};
+use crate::convert::content::plain_text;
+use crate::convert::message::{Message, Rest, chunk_to_v1, message_to_v1};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart, hash_of};
-use crate::loss::{At, Notes, Severity};
+use crate::loss::Severity;
 use crate::shared::Shared;
 use crate::{Policy, Side};
 
@@ -54,11 +55,13 @@ pub(super) struct Messages {
 struct Held {
     role: Role,
     message_id: String,
-    blocks: Vec<v1::ContentBlock<'static>>,
-    meta: Option<Meta<'static>>,
-    /// Whether the blocks are the whole message, not what is added to it.
-    whole: bool,
+    blocks: Vec<Block<'static>>,
+    /// What the whole message says beside its content, where it is one and not what is added to it.
+    whole: Option<Rest<'static>>,
 }
+
+/// A block, and what goes with the chunk that shows it.
+type Block<'a> = (v1::ContentBlock<'a>, Rest<'a>);
 
 #[derive(Debug, Default)]
 struct Delivered {
@@ -87,22 +90,24 @@ impl Messages {
 
     /// Keeps content back. Whether there is still room for more.
     fn hold(&mut self, held: Held, limit: usize) -> bool {
-        self.held_bytes += held.blocks.iter().map(|block| block.encode(WireFormat::V1).len()).sum::<usize>();
+        self.held_bytes +=
+            held.blocks.iter().map(|(block, _)| block.encode(WireFormat::V1).len()).sum::<usize>();
         let known = self
             .held
             .iter_mut()
             .rev()
             .find(|known| known.role == held.role && known.message_id == held.message_id);
         match known {
-            Some(known) if held.whole => *known = held,
+            Some(known) if held.whole.is_some() => *known = held,
             Some(known) => {
-                known.meta = held.meta.or(known.meta.take());
-                for block in held.blocks {
+                for (block, rest) in held.blocks {
                     match (known.blocks.last_mut(), plain_text(&block)) {
-                        (Some(v1::ContentBlock::Text(last)), Some(text)) if is_bare(last) => {
+                        (Some((v1::ContentBlock::Text(last), beside)), Some(text))
+                            if is_bare(last) && beside.is_empty() && rest.is_empty() =>
+                        {
                             last.text.to_mut().push_str(text);
                         }
-                        _ => known.blocks.push(block),
+                        _ => known.blocks.push((block, rest)),
                     }
                 }
             }
@@ -127,88 +132,76 @@ fn push(pieces: &mut ContentFingerprint, block: &v1::ContentBlock<'_>) {
     }
 }
 
-fn send(
-    role: Role,
-    session_id: &str,
-    message_id: &str,
-    block: v1::ContentBlock<'_>,
-    meta: Option<Meta<'_>>,
-    shared: &mut Shared,
-) {
-    let chunk = v1::ContentChunk {
-        message_id: Some(Text::Borrowed(message_id)),
-        meta,
-        ..v1::ContentChunk::new(block)
-    };
+fn send(role: Role, session_id: &str, message_id: &str, block: Block<'_>, shared: &mut Shared) {
+    let (content, Rest { meta, extra }) = block;
+    let chunk = v1::ContentChunk { content, message_id: Some(Text::Borrowed(message_id)), meta, extra };
     let update = match role {
         Role::User => v1::SessionUpdate::UserMessageChunk(chunk),
         Role::Agent => v1::SessionUpdate::AgentMessageChunk(chunk),
         Role::Thought => v1::SessionUpdate::AgentThoughtChunk(chunk),
     };
-    let params = v1::SessionNotification::new(Text::Borrowed(session_id), update);
-    shared.send_update(Side::Client, &params, WireFormat::V1);
+    shared.update_v1(session_id, update);
+}
+
+/// A message has no chunk to carry what it says beside its content.
+fn lose_rest(role: Role, id: &str, rest: &Rest<'_>, shared: &mut Shared) {
+    let reason = "version 1 cannot say this of a message without adding to it";
+    let rest = (rest.meta.as_ref(), &rest.extra);
+    shared.lose_rest(Some(id), role.message_tag(), "/params/update", rest, reason, Side::Client);
 }
 
 impl Session {
     pub(super) fn chunk(&mut self, role: Role, id: &str, chunk: v2::ContentChunk<'_>, shared: &mut Shared) {
+        let tag = role.chunk_tag();
         if role == Role::User
             && self.suppresses(&chunk.message_id, std::slice::from_ref(&chunk.content), false)
         {
-            return;
+            let v2::ContentChunk { message_id: _, content, meta, extra } = chunk;
+            return self.lose_echo(id, tag, &[content], (meta.as_ref(), &extra), shared);
         }
-        let mut notes = Notes::default();
-        let block = to_v1(chunk.content, &At::key("content"), &mut notes);
-        shared.note(Some(id), role.chunk_tag(), notes.entries, Side::Client);
-        let Ok(block) = block else { return };
+        let Some(chunk) = shared.convert_update(id, tag, |cx| chunk_to_v1(chunk, cx)) else { return };
+        let v1::ContentChunk { content, message_id, meta, extra } = chunk;
+        let (message_id, rest) = (message_id.unwrap_or_default(), Rest { meta, extra });
         if shared.options.hold_messages && role != Role::User {
-            return self.hold(role, id, &chunk.message_id, Some(block), chunk.meta, false, shared);
+            return self.hold(role, id, &message_id, [(content, rest)], None, shared);
         }
-        self.add(role, id, &chunk.message_id, block, chunk.meta, shared);
+        self.add(role, id, &message_id, (content, rest), shared);
     }
 
     /// Shows more of a message.
-    fn add(
-        &mut self,
-        role: Role,
-        id: &str,
-        message_id: &str,
-        block: v1::ContentBlock<'_>,
-        meta: Option<Meta<'_>>,
-        shared: &mut Shared,
-    ) {
+    fn add(&mut self, role: Role, id: &str, message_id: &str, block: Block<'_>, shared: &mut Shared) {
         let limit = shared.options.limits.entries;
         if self.messages.get_mut(role, message_id).is_none() {
             self.messages.open(role, message_id, limit);
         }
         let Some(delivered) = self.messages.get_mut(role, message_id) else { return };
-        push(&mut delivered.pieces, &block);
+        push(&mut delivered.pieces, &block.0);
         let shown = delivered.shown_as.as_deref().unwrap_or(message_id);
-        send(role, id, shown, block, meta, shared);
+        send(role, id, shown, block, shared);
     }
 
     /// Keeps content of a message back until the agent rests.
-    #[allow(clippy::too_many_arguments, reason = "a message, and what becomes of it")]
     fn hold<'b>(
         &mut self,
         role: Role,
         id: &str,
         message_id: &str,
-        blocks: impl IntoIterator<Item = v1::ContentBlock<'b>>,
-        meta: Option<Meta<'_>>,
-        whole: bool,
+        blocks: impl IntoIterator<Item = Block<'b>>,
+        whole: Option<Rest<'_>>,
         shared: &mut Shared,
     ) {
         let limit = shared.options.limits.content;
+        let own =
+            |rest: Rest<'_>| Rest { meta: rest.meta.map(Wire::into_owned), extra: rest.extra.into_owned() };
         let held = Held {
             role,
             message_id: message_id.to_owned(),
-            blocks: blocks.into_iter().map(Wire::into_owned).collect(),
-            meta: meta.map(Wire::into_owned),
-            whole,
+            blocks: blocks.into_iter().map(|(block, rest)| (block.into_owned(), own(rest))).collect(),
+            whole: whole.map(own),
         };
         if !self.messages.hold(held, limit) {
             let reason = format!("shown before the agent rests, for a session may hold {limit} bytes back");
-            self.lose(id, role.message_tag(), "content", reason, Severity::Minor, shared);
+            self.lose(id, role.message_tag(), "/params/update/content", reason, Severity::Minor, shared);
             self.release(id, shared);
         }
     }
@@ -217,15 +210,15 @@ impl Session {
     pub(super) fn release(&mut self, id: &str, shared: &mut Shared) {
         self.messages.held_bytes = 0;
         for held in std::mem::take(&mut self.messages.held) {
-            let Held { role, message_id, blocks, meta, whole } = held;
-            if !whole {
-                for block in blocks {
-                    self.add(role, id, &message_id, block, meta.clone(), shared);
+            let Held { role, message_id, blocks, whole } = held;
+            match whole {
+                None => {
+                    for block in blocks {
+                        self.add(role, id, &message_id, block, shared);
+                    }
                 }
-            } else if blocks.is_empty() {
-                self.withdraw(role, id, &message_id, shared);
-            } else {
-                self.replace(role, id, &message_id, blocks, meta.as_ref(), shared);
+                Some(rest) if blocks.is_empty() => self.withdraw(role, id, &message_id, &rest, shared),
+                Some(_) => self.replace(role, id, &message_id, blocks, shared),
             }
         }
     }
@@ -238,53 +231,39 @@ impl Session {
         shared: &mut Shared,
     ) {
         let tag = role.message_tag();
-        let message_id = &*message.message_id;
         if role == Role::User {
             let blocks = message.content.value().map_or(&[][..], Vec::as_slice);
-            let has_content = !message.content.is_keep() && !blocks.is_empty();
-            if has_content && self.suppresses(message_id, blocks, true) {
-                return;
+            if !blocks.is_empty() && self.suppresses(&message.message_id, blocks, true) {
+                return self.lose_echo(id, tag, blocks, (message.meta.value(), &message.extra), shared);
             }
         }
-        let meta = match message.meta {
-            Field::Set(meta) => Some(meta),
-            Field::Keep => None,
-            Field::Clear => {
-                self.lose(id, tag, "_meta", "version 1 cannot clear metadata", Severity::Minor, shared);
-                None
-            }
-        };
-        let limit = shared.options.limits.entries;
+        let Some(message) = shared.convert_update(id, tag, |cx| message_to_v1(message, cx)) else { return };
+        let Message { id: message_id, content, rest } = message;
         let holds = shared.options.hold_messages && role != Role::User;
-        match message.content {
+        match content {
             Field::Keep => {
-                self.messages.open(role, message_id, limit);
-                if meta.is_some() {
-                    let reason = "version 1 cannot change the metadata of a message";
-                    self.lose(id, tag, "_meta", reason, Severity::Minor, shared);
-                }
+                self.messages.open(role, &message_id, shared.options.limits.entries);
+                lose_rest(role, id, &rest, shared);
             }
-            Field::Clear if holds => self.hold(role, id, message_id, [], meta, true, shared),
-            Field::Clear => self.withdraw(role, id, message_id, shared),
-            Field::Set(blocks) if blocks.is_empty() && !holds => self.withdraw(role, id, message_id, shared),
+            Field::Clear if holds => self.hold(role, id, &message_id, [], Some(rest), shared),
+            Field::Clear => self.withdraw(role, id, &message_id, &rest, shared),
+            Field::Set(blocks) if blocks.is_empty() && !holds => {
+                self.withdraw(role, id, &message_id, &rest, shared);
+            }
             Field::Set(blocks) => {
-                let mut notes = Notes::default();
-                let at = At::key("content");
-                let convert = |(index, block)| to_v1(block, &at.item(index), &mut notes);
-                let converted: Result<Vec<_>, _> = blocks.into_iter().enumerate().map(convert).collect();
-                shared.note(Some(id), tag, notes.entries, Side::Client);
-                let Ok(blocks) = converted else { return };
+                let blocks: Vec<_> = blocks.into_iter().map(|block| (block, rest.clone())).collect();
                 if holds {
-                    self.hold(role, id, message_id, blocks, meta, true, shared);
+                    self.hold(role, id, &message_id, blocks, Some(rest), shared);
                 } else {
-                    self.replace(role, id, message_id, blocks, meta.as_ref(), shared);
+                    self.replace(role, id, &message_id, blocks, shared);
                 }
             }
         }
     }
 
     /// The agent took back what it had said.
-    fn withdraw(&mut self, role: Role, id: &str, message_id: &str, shared: &mut Shared) {
+    fn withdraw(&mut self, role: Role, id: &str, message_id: &str, rest: &Rest<'_>, shared: &mut Shared) {
+        lose_rest(role, id, rest, shared);
         let delivered = self.messages.open(role, message_id, shared.options.limits.entries);
         if delivered.pieces.is_empty() {
             return;
@@ -295,10 +274,10 @@ impl Session {
         delivered.shown_as = Some(format!("{message_id}~r{}", delivered.replaced + 1));
         delivered.replaced += 1;
         let reason = "version 1 cannot take back what was shown";
-        self.lose(id, role.message_tag(), "content", reason, Severity::Major, shared);
+        self.lose(id, role.message_tag(), "/params/update/content", reason, Severity::Major, shared);
         if shared.options.policy != Policy::Quiet {
             let words = v1::ContentBlock::text("[The agent withdrew its previous message]");
-            send(role, id, &notice_id, words, None, shared);
+            send(role, id, &notice_id, (words, Rest::default()), shared);
         }
     }
 
@@ -308,27 +287,30 @@ impl Session {
         role: Role,
         id: &str,
         message_id: &str,
-        blocks: Vec<v1::ContentBlock<'_>>,
-        meta: Option<&Meta<'_>>,
+        blocks: Vec<Block<'_>>,
         shared: &mut Shared,
     ) {
         let delivered = self.messages.open(role, message_id, shared.options.limits.entries);
-        let hashes: Vec<u64> = blocks.iter().map(|block| hash_of(&block.encode(WireFormat::V1))).collect();
-        let units = blocks.iter().zip(&hashes).map(|(block, hash)| match plain_text(block) {
+        let hashes: Vec<u64> =
+            blocks.iter().map(|(block, _)| hash_of(&block.encode(WireFormat::V1))).collect();
+        let units = blocks.iter().zip(&hashes).map(|((block, _), hash)| match plain_text(block) {
             Some(text) => FingerprintPart::Text(text),
             None => FingerprintPart::Other(*hash),
         });
         let fresh = delivered.pieces.is_empty();
         if let Some(rest) = delivered.pieces.rest(units) {
             let shown = delivered.shown_as.clone().unwrap_or_else(|| message_id.to_owned());
-            for (index, mut block) in blocks.into_iter().enumerate().skip(if fresh { 0 } else { rest.first })
-            {
+            let first = if fresh { 0 } else { rest.first };
+            if let Some((_, unsaid)) = blocks.first().filter(|_| first == blocks.len()) {
+                lose_rest(role, id, unsaid, shared);
+            }
+            for (index, (mut block, beside)) in blocks.into_iter().enumerate().skip(first) {
                 if index == rest.first && rest.skip > 0 {
                     let Some(text) = plain_text(&block) else { continue };
                     block = v1::ContentBlock::text(text[rest.skip..].to_owned());
                 }
                 push(&mut delivered.pieces, &block);
-                send(role, id, &shown, block, meta.cloned(), shared);
+                send(role, id, &shown, (block, beside), shared);
             }
             return;
         }
@@ -336,23 +318,23 @@ impl Session {
         delivered.replaced += 1;
         let shown = format!("{message_id}~r{}", delivered.replaced);
         delivered.shown_as = Some(shown.clone());
-        for block in &blocks {
+        for (block, _) in &blocks {
             push(&mut delivered.pieces, block);
         }
         let reason = "version 1 cannot replace what was shown; the new text follows as another message";
-        self.lose(id, role.message_tag(), "content", reason, Severity::Major, shared);
+        self.lose(id, role.message_tag(), "/params/update/content", reason, Severity::Major, shared);
         let mut notice = Some("[The agent replaced its previous message]")
             .filter(|_| shared.options.policy != Policy::Quiet);
-        for mut block in blocks {
+        for (mut block, beside) in blocks {
             if let Some(notice) = notice.take() {
                 match &mut block {
                     v1::ContentBlock::Text(text) => {
                         text.text = Text::Owned(format!("{notice}\n\n{}", text.text));
                     }
-                    _ => send(role, id, &shown, v1::ContentBlock::text(notice), None, shared),
+                    _ => send(role, id, &shown, (v1::ContentBlock::text(notice), Rest::default()), shared),
                 }
             }
-            send(role, id, &shown, block, meta.cloned(), shared);
+            send(role, id, &shown, (block, beside), shared);
         }
     }
 }

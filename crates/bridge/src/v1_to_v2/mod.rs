@@ -12,14 +12,13 @@ mod turn;
 use std::collections::VecDeque;
 
 use switchboard_protocol::rpc::{Expected, Message, Notification, Request, RequestId, Response};
-use switchboard_protocol::{Diagnostic, Wire, WireFormat, v2};
+use switchboard_protocol::{Diagnostic, Extra, Wire, WireFormat, v2};
 
-pub(crate) use self::connection::{cancel, remap_scope};
+pub(crate) use self::connection::cancel;
 use self::messages::Messages;
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
-use crate::convert::tool_call::Surroundings;
 use crate::loss::Severity;
 use crate::sessions::Sessions;
 use crate::shared::Shared;
@@ -110,7 +109,7 @@ struct Support {
 struct Session {
     roots: Vec<String>,
     turn: Option<Turn>,
-    waiting: VecDeque<(RequestId<'static>, String)>,
+    waiting: VecDeque<Request<'static>>,
     messages: Messages,
     calls: ToolCalls,
     terminals: Terminals,
@@ -131,24 +130,9 @@ pub(crate) struct V1ToV2 {
     synthetic: u64,
 }
 
-/// The host as what surrounds a session.
-struct Around<'s> {
-    shared: &'s mut Shared,
-    roots: &'s [String],
-}
-
-impl Surroundings for Around<'_> {
-    fn file(&mut self, path: &str) -> switchboard_diff::FileAtHand<'static> {
-        if crate::host::is_inside(path, self.roots) {
-            self.shared.host.file(path, self.roots)
-        } else {
-            switchboard_diff::FileAtHand::Unknown
-        }
-    }
-}
-
 impl V1ToV2 {
-    pub(crate) fn new(shared: &Shared) -> Self {
+    pub(crate) fn new(shared: &mut Shared) -> Self {
+        shared.peers.old = Some(Side::Client);
         let limits = &shared.options.limits;
         V1ToV2 {
             sessions: Sessions::new(limits.sessions),
@@ -163,7 +147,9 @@ impl V1ToV2 {
         match from {
             Side::Agent => {
                 match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, WireFormat::Any) {
-                    Ok((Expected::Params(params), left_out)) => self.take_update(params, &left_out, shared),
+                    Ok((Expected::Params(params), left_out)) => {
+                        self.update(params, ("", &left_out), &Extra::new(), shared);
+                    }
                     Ok((Expected::Other(Message::Request(request)), _)) => {
                         self.agent_request(&request, shared);
                     }
@@ -185,16 +171,6 @@ impl V1ToV2 {
         }
     }
 
-    fn take_update(
-        &mut self,
-        params: v2::UpdateSessionNotification<'_>,
-        left_out: &[Diagnostic],
-        shared: &mut Shared,
-    ) {
-        shared.report_left_out(Some(&*params.session_id), "session/update", left_out, Side::Client);
-        self.update(params, shared);
-    }
-
     fn client_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
         let outcome = match &*request.method {
             "initialize" => self.initialize(request, shared),
@@ -212,7 +188,7 @@ impl V1ToV2 {
                     other => other,
                 };
                 let purpose = ToAgent::Other { id: request.id.clone().into_owned() };
-                self.to_agent.ask(&request.id, method, request.params_text(), purpose, shared);
+                self.to_agent.pass(request, method, purpose, shared);
                 Ok(())
             }
         };
@@ -225,44 +201,46 @@ impl V1ToV2 {
         match &*notification.method {
             "session/cancel" => self.cancel(notification, shared),
             "$/cancel_request" => self.cancel_request(Side::Client, notification, shared),
-            // Only agents say that.
-            "session/update" | "elicitation/complete" => {}
-            method if method.starts_with("$/") => {}
-            method => shared.notify(Side::Agent, method, notification.params_text()),
+            _ => shared.pass_unless_odd(Side::Client, notification),
         }
     }
 
     fn client_response(&mut self, response: Response<'_>, shared: &mut Shared) {
         match self.to_client.take(&response.id) {
             Some(ToClient::Permission(asked)) => self.permission_answered(&asked, response, shared),
-            Some(ToClient::Other { id }) => shared.pass_answer(Side::Agent, &id, response.outcome),
-            // An answer that nobody waits for any more.
-            None => {}
+            Some(ToClient::Other { id }) => shared.pass_answer(Side::Agent, &id, response),
+            None => shared.lose_late_answer(Side::Client),
         }
     }
 
     fn agent_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
         match &*request.method {
             "session/request_permission" => self.permission(request, shared),
-            "elicitation/create" => self.elicitation(request, shared),
+            "elicitation/create" => {
+                if let Err(error) = self.elicitation(request, shared) {
+                    shared.fail(Side::Agent, &request.id, error.to_rpc());
+                }
+            }
             method => {
                 let purpose = ToClient::Other { id: request.id.clone().into_owned() };
-                self.to_client.ask(&request.id, method, request.params_text(), purpose, shared);
+                self.to_client.pass(request, method, purpose, shared);
             }
         }
     }
 
     fn agent_notification(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
         match &*notification.method {
-            // One whose envelope is not in the usual order.
+            // One whose envelope is not in the usual order, or holds more.
             "session/update" => {
                 let text = notification.params_text();
                 match v2::UpdateSessionNotification::decode_tolerant(text, WireFormat::Any) {
-                    Ok((params, left_out)) => self.take_update(params, &left_out, shared),
+                    Ok((params, left_out)) => {
+                        self.update(params, ("/params", &left_out), &notification.extra, shared);
+                    }
                     Err(error) => shared.lose(
                         None,
                         "session/update",
-                        "params",
+                        "/params",
                         error.to_string(),
                         Severity::Major,
                         Side::Client,
@@ -270,13 +248,14 @@ impl V1ToV2 {
                 }
             }
             "$/cancel_request" => self.cancel_request(Side::Agent, notification, shared),
-            method if method.starts_with("$/") => {}
-            method => shared.notify(Side::Client, method, notification.params_text()),
+            _ => shared.pass_unless_odd(Side::Agent, notification),
         }
     }
 
     fn agent_response(&mut self, response: Response<'_>, shared: &mut Shared) {
-        let Some(purpose) = self.to_agent.take(&response.id) else { return };
+        let Some(purpose) = self.to_agent.take(&response.id) else {
+            return shared.lose_late_answer(Side::Agent);
+        };
         match purpose {
             ToAgent::Initialize { id } => connection::initialized(&id, &response, shared),
             ToAgent::NewSession { id, roots } => self.session_made(&id, roots, &response, shared),
@@ -288,16 +267,24 @@ impl V1ToV2 {
                 if response.outcome.is_ok() {
                     self.sessions.forget(&session);
                 }
-                shared.pass_answer(Side::Client, &id, response.outcome);
+                shared.pass_answer(Side::Client, &id, response);
             }
-            ToAgent::Other { id } => shared.pass_answer(Side::Client, &id, response.outcome),
+            ToAgent::Other { id } => shared.pass_answer(Side::Client, &id, response),
         }
     }
 
-    fn update(&mut self, params: v2::UpdateSessionNotification<'_>, shared: &mut Shared) {
-        let id = &*params.session_id;
-        let session = self.sessions.open(id);
-        session.apply(id, params.update, &self.support, shared);
+    fn update(
+        &mut self,
+        params: v2::UpdateSessionNotification<'_>,
+        (root, left_out): (&str, &[Diagnostic]),
+        envelope: &Extra<'_>,
+        shared: &mut Shared,
+    ) {
+        let v2::UpdateSessionNotification { session_id: id, update, meta, extra } = params;
+        shared.report_left_out(Some(&id), "session/update", root, left_out, Side::Client);
+        shared.begin_update(&id, meta, extra, envelope);
+        self.sessions.open(&id).apply(&id, update, &self.support, shared);
+        shared.end_update();
     }
 
     pub(crate) fn tick(&mut self, shared: &mut Shared) {

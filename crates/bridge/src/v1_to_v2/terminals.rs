@@ -1,11 +1,11 @@
 //! Terminals of the agent, which a version 1 client sees as text, or, where it says that it can, by way of metadata.
 
 use serde_json::{Value, json};
-use switchboard_protocol::{Raw, Text, WireFormat, v1, v2};
+use switchboard_protocol::{Raw, v1, v2};
 
 use super::Session;
-use crate::Side;
-use crate::convert::meta;
+use super::tool_calls::Place;
+use crate::convert::{meta, terminal};
 use crate::loss::Severity;
 use crate::shared::Shared;
 use crate::terminals::{Changed, Terminal};
@@ -17,7 +17,7 @@ impl Session {
         id: &str,
         terminal_id: &str,
         call_id: &str,
-        tag: &str,
+        place: Place<'_>,
         shared: &mut Shared,
     ) {
         let Some(terminal) = self.open_terminal(id, terminal_id, shared) else { return };
@@ -29,13 +29,14 @@ impl Session {
             }
         } else if !std::mem::replace(&mut terminal.reported, true) {
             let reason = "version 1 terminals belong to the client; the output is shown as plain text";
-            self.lose(id, tag, "content.terminal", reason, Severity::Minor, shared);
+            self.lose(id, place.message, place.root, reason, Severity::Minor, shared);
         }
     }
 
     pub(super) fn terminal(&mut self, id: &str, update: v2::TerminalUpdate<'_>, shared: &mut Shared) {
         let terminal_id = update.terminal_id.clone().into_owned();
         let limit = shared.options.limits.content;
+        shared.convert_update(id, "terminal_update", |cx| terminal::lose_update(&update, cx));
         let Some(terminal) = self.open_terminal(id, &terminal_id, shared) else { return };
         let changed = terminal.update(update, limit);
         self.terminal_changed(id, &terminal_id, changed, shared);
@@ -47,6 +48,7 @@ impl Session {
         chunk: &v2::TerminalOutputChunk<'_>,
         shared: &mut Shared,
     ) {
+        shared.convert_update(id, "terminal_output_chunk", |cx| terminal::lose_chunk(chunk, cx));
         let terminal_id = &*chunk.terminal_id;
         let limit = shared.options.limits.content;
         let Some(terminal) = self.open_terminal(id, terminal_id, shared) else { return };
@@ -59,7 +61,7 @@ impl Session {
         let limit = shared.options.limits.entries;
         if self.terminals.len() >= limit && !self.terminals.contains_key(terminal_id) {
             let reason = format!("more than {limit} terminals in a session");
-            self.lose(id, "terminal_update", "terminalId", reason, Severity::Major, shared);
+            self.lose(id, "terminal_update", "/params/update", reason, Severity::Major, shared);
             return None;
         }
         let keeps_controls = shared.peers.client_displays;
@@ -70,12 +72,12 @@ impl Session {
         if changed.cut {
             let limit = shared.options.limits.content;
             let reason = format!("the oldest output is dropped, for a terminal may hold {limit} bytes");
-            self.lose(id, "terminal_output_chunk", "data", reason, Severity::Major, shared);
+            self.lose(id, "terminal_output_chunk", "/params/update/data", reason, Severity::Major, shared);
         }
         if shared.peers.client_displays {
             if changed.replaced {
                 let reason = "what a terminal has shown cannot be taken back; the new output follows it";
-                self.lose(id, "terminal_update", "output", reason, Severity::Major, shared);
+                self.lose(id, "terminal_update", "/params/update/output", reason, Severity::Major, shared);
             }
             return self.display(id, terminal_id, shared);
         }
@@ -133,7 +135,7 @@ impl Session {
         for terminal_id in hidden {
             let reason =
                 format!("no tool call shows terminal {terminal_id}, and version 1 has no other place");
-            self.lose(id, "terminal_update", "output", reason, Severity::Major, shared);
+            self.lose(id, "terminal_update", "/params/update/output", reason, Severity::Major, shared);
         }
     }
 }
@@ -141,11 +143,6 @@ impl Session {
 /// News of a terminal, in the metadata of a call that shows it.
 fn tell(id: &str, call_id: &str, key: &str, news: Value, shared: &mut Shared) {
     let mut update = v1::ToolCallUpdate::new(call_id);
-    update.meta = Some(meta::with_entry(None, key, &Raw::from(news)));
-    let update = v1::SessionUpdate::ToolCallUpdate(Box::new(update));
-    shared.send_update(
-        Side::Client,
-        &v1::SessionNotification::new(Text::Borrowed(id), update),
-        WireFormat::V1,
-    );
+    meta::add(&mut update.meta, key, &Raw::from(news));
+    shared.update_v1(id, v1::SessionUpdate::ToolCallUpdate(Box::new(update)));
 }

@@ -5,13 +5,16 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
-use switchboard_protocol::{Field, Text, Wire, WireFormat, v1, v2};
+use switchboard_diff::FileAtHand;
+use switchboard_protocol::{Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
-use super::{Around, Session};
-use crate::convert::meta;
+use super::Session;
 use crate::convert::paths::Places;
-use crate::convert::tool_call::{item_to_v1, placeholder, scalars_to_v1};
-use crate::loss::{At, Notes, Severity};
+use crate::convert::tool_call::{
+    announcement, in_one, item_to_v1, placeholder, terminal_as_text, update_to_v1,
+};
+use crate::convert::{Losses, meta};
+use crate::loss::Severity;
 use crate::shared::Shared;
 use crate::terminals::{Terminal, Terminals};
 use crate::{BridgeOptions, Moment, Side};
@@ -52,10 +55,10 @@ pub(super) struct Call {
 
 #[derive(Debug)]
 enum Item {
-    /// An item as JSON.
-    Json(String),
+    /// An item as it is sent again and again.
+    Written(Raw<'static>),
     /// The output of a terminal, as it is when it is told.
-    Terminal(String),
+    Terminal(v2::Terminal<'static>),
 }
 
 impl ToolCalls {
@@ -121,30 +124,23 @@ impl Call {
         }
     }
 
-    fn content(&mut self, terminals: &Terminals, now: Moment) -> String {
-        let mut content = String::with_capacity(self.size + 2);
-        content.push('[');
-        for (index, item) in self.items.iter().enumerate() {
-            if index > 0 {
-                content.push(',');
+    /// All content, behind what a question says.
+    fn content(&mut self, leading: Option<Raw<'_>>, terminals: &Terminals, now: Moment) -> Raw<'static> {
+        let items = self.items.iter().map(|item| match item {
+            Item::Written(item) => item.borrowed(),
+            Item::Terminal(shown) => {
+                let terminal = terminals.get(&*shown.terminal_id);
+                let item = if terminal.is_some_and(|terminal| terminal.introduced) {
+                    v1::ToolCallContent::Terminal(shown.clone())
+                } else {
+                    terminal_as_text(shown.clone(), terminal.map(Terminal::text).unwrap_or_default())
+                };
+                Raw::of(&item, WireFormat::V1)
             }
-            match item {
-                Item::Json(json) => content.push_str(json),
-                Item::Terminal(id) => {
-                    let terminal = terminals.get(id);
-                    let item = if terminal.is_some_and(|terminal| terminal.introduced) {
-                        v1::ToolCallContent::Terminal(v1::Terminal::new(id.as_str()))
-                    } else {
-                        let text = terminal.map(Terminal::text).unwrap_or_default();
-                        v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::text(text)))
-                    };
-                    item.encode_into(&mut content, WireFormat::V1);
-                }
-            }
-        }
-        content.push(']');
-        self.sent += content.len();
-        self.size = content.len();
+        });
+        let content = Raw::array(leading.into_iter().chain(items));
+        self.sent += content.as_str().len();
+        self.size = content.as_str().len();
         self.told = Some(now);
         self.dirty_since = None;
         content
@@ -157,27 +153,33 @@ impl Call {
     }
 }
 
-/// Sends an update of a call, its content, if it goes along, as text.
-fn send(session_id: &str, update: &v1::SessionUpdate<'_>, content: Option<&str>, shared: &mut Shared) {
-    let mut line = String::with_capacity(192 + content.map_or(0, str::len));
-    line.push_str(r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"#);
-    Text::Borrowed(session_id).encode_into(&mut line, WireFormat::V1);
-    line.push_str(r#","update":"#);
-    update.encode_into(&mut line, WireFormat::V1);
+/// Puts content that is written already in its place.
+pub(super) fn put(content: Option<Raw<'static>>, extra: &mut Extra<'_>) {
     if let Some(content) = content {
-        line.pop();
-        line.push_str(r#","content":"#);
-        line.push_str(content);
-        line.push('}');
+        extra.insert("content", content);
     }
-    line.push_str("}}");
-    shared.send(Side::Client, line);
 }
+
+fn send(session_id: &str, update: v1::ToolCallUpdate<'_>, shared: &mut Shared) {
+    shared.update_v1(session_id, v1::SessionUpdate::ToolCallUpdate(Box::new(update)));
+}
+
+/// What a call is part of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'p> {
+    /// The kind of message.
+    pub(super) message: &'p str,
+    /// Where the call stands in it.
+    pub(super) root: &'p str,
+}
+
+/// An update of its own.
+const UPDATE: Place<'_> = Place { message: "tool_call_update", root: "/params/update" };
 
 impl Session {
     pub(super) fn tool_call(&mut self, id: &str, update: v2::ToolCallUpdate<'_>, shared: &mut Shared) {
         let call_id = update.tool_call_id.clone().into_owned();
-        let (wire, replaced) = self.patch(id, update, "tool_call_update", shared);
+        let (wire, replaced) = self.patch(id, update, UPDATE, shared);
         self.tell(id, &call_id, wire, replaced, shared);
     }
 
@@ -186,30 +188,20 @@ impl Session {
         &mut self,
         id: &str,
         mut update: v2::ToolCallUpdate<'_>,
-        tag: &str,
+        place: Place<'_>,
         shared: &mut Shared,
     ) -> (v1::ToolCallUpdate<'static>, bool) {
-        let mut notes = Notes::default();
         let call_id = update.tool_call_id.clone().into_owned();
-        let content = std::mem::take(&mut update.content);
-        if let Field::Set(locations) = &mut update.locations {
-            let places = Places { directory: self.roots.first().map(String::as_str), key: meta::V2_PATH };
-            places.settle_locations(locations, &At::key("locations"), &mut notes);
-        }
-        let scalars = scalars_to_v1(&mut update, true, &At::key(tag), &mut notes).ok();
-        shared.note(Some(id), tag, notes.entries, Side::Client);
-        let mut wire = v1::ToolCallUpdate::new(call_id.clone());
-        if let Some(scalars) = scalars {
-            wire.title = scalars.title.map(Wire::into_owned);
-            wire.name = scalars.name.map(Wire::into_owned);
-            wire.kind = scalars.kind;
-            wire.status = scalars.status;
-            wire.locations = scalars.locations.map(Wire::into_owned);
-            wire.raw_input = scalars.raw_input.map(Wire::into_owned);
-            wire.raw_output = scalars.raw_output.map(Wire::into_owned);
-            wire.meta = scalars.meta.map(Wire::into_owned);
-        }
-        wire.extra = update.extra.into_owned();
+        let places = Places { directory: self.roots.first().map(String::as_str), key: meta::V2_PATH };
+        let converted = shared.convert(Some(id), place.message, place.root, Side::Client, |cx| {
+            if let Field::Set(locations) = &mut update.locations {
+                places.settle_locations(locations, &mut cx.key("locations"));
+            }
+            update_to_v1(update, true, cx)
+        });
+        // What is noted does not fail.
+        let Ok((wire, content)) = converted else { return (v1::ToolCallUpdate::new(call_id), false) };
+        let wire = wire.into_owned();
         let call = self.calls.open(&call_id, shared.options.limits.entries);
         if let Some(title) = &wire.title {
             call.title = Some(title.clone().into_owned());
@@ -224,7 +216,8 @@ impl Session {
         }
         if let Field::Set(items) = content {
             for (index, item) in items.into_iter().enumerate() {
-                self.add_item(id, &call_id, item, tag, Some(index), shared);
+                let root = format!("{}/content/{index}", place.root);
+                self.add_item(id, &call_id, item, Place { root: &root, ..place }, shared);
             }
         }
         (wire, replaced)
@@ -235,42 +228,42 @@ impl Session {
         id: &str,
         call_id: &str,
         item: v2::ToolCallContent<'_>,
-        tag: &str,
-        index: Option<usize>,
+        place: Place<'_>,
         shared: &mut Shared,
     ) {
-        if let v2::ToolCallContent::Terminal(terminal) = &item {
-            let terminal_id = terminal.terminal_id.clone().into_owned();
-            self.show_terminal(id, &terminal_id, call_id, tag, shared);
-            let size = self.terminals.get(&terminal_id).map_or(0, Terminal::size);
+        if let v2::ToolCallContent::Terminal(terminal) = item {
+            let terminal = terminal.into_owned();
+            self.show_terminal(id, &terminal.terminal_id, call_id, place, shared);
+            let size = self.terminals.get(&*terminal.terminal_id).map_or(0, Terminal::size);
             let call = self.calls.open(call_id, shared.options.limits.entries);
-            call.push(Item::Terminal(terminal_id), size);
+            call.push(Item::Terminal(terminal), size);
             return;
         }
-        let mut notes = Notes::default();
-        let at = At::key("content");
-        let place = index.map_or(at, |index| at.item(index));
-        let mut around = Around { shared, roots: &self.roots };
-        let items = item_to_v1(item, &mut around, &place, &mut notes);
-        shared.note(Some(id), tag, notes.entries, Side::Client);
+        let mut losses = Losses::noted();
+        let (host, roots) = (&mut shared.host, &self.roots);
+        let file = |path: &str| {
+            if crate::host::is_inside(path, roots) { host.file(path, roots) } else { FileAtHand::Unknown }
+        };
+        let items = item_to_v1(item, file, &mut losses.at(place.message, place.root));
+        shared.note(Some(id), place.message, losses, Side::Client);
         let limits = &shared.options.limits;
         let (entries, most) = (limits.entries, limits.content);
         let call = self.calls.open(call_id, entries);
         for item in items.unwrap_or_default() {
-            let json = item.encode(WireFormat::V1);
-            let size = json.len();
-            call.push(Item::Json(json), size);
+            let item = Raw::of(&item, WireFormat::V1);
+            let size = item.as_str().len();
+            call.push(Item::Written(item), size);
         }
         let mut dropped = false;
         while call.size > most && call.items.len() > 1 {
-            if let Item::Json(json) = call.items.remove(0) {
-                call.size -= json.len() + 1;
+            if let Item::Written(item) = call.items.remove(0) {
+                call.size -= item.as_str().len() + 1;
             }
             dropped = true;
         }
         if dropped {
             let reason = format!("the oldest content is dropped, for a call may hold {most} bytes");
-            self.lose(id, tag, "content", reason, Severity::Major, shared);
+            self.lose(id, place.message, place.root, reason, Severity::Major, shared);
         }
     }
 
@@ -279,7 +272,7 @@ impl Session {
         &mut self,
         id: &str,
         call_id: &str,
-        wire: v1::ToolCallUpdate<'static>,
+        mut wire: v1::ToolCallUpdate<'static>,
         replaced: bool,
         shared: &mut Shared,
     ) {
@@ -298,12 +291,12 @@ impl Session {
             self.introduce_terminals(id, call_id, shared);
         }
         let Some(call) = self.calls.known.get_mut(call_id) else { return };
-        let content = with_content.then(|| call.content(&self.terminals, now));
+        let content = with_content.then(|| call.content(None, &self.terminals, now));
         if content.is_some() {
             self.calls.dirty.retain(|dirty| dirty != call_id);
         }
-        let update = v1::SessionUpdate::ToolCallUpdate(Box::new(wire));
-        send(id, &update, content.as_deref(), shared);
+        put(content, &mut wire.extra);
+        send(id, wire, shared);
     }
 
     /// Announces a call, with all that is known of it.
@@ -312,36 +305,34 @@ impl Session {
         let Some(call) = self.calls.known.get_mut(call_id) else { return };
         let earlier = call.unannounced.take().map(|earlier| *earlier);
         let wire = match earlier {
-            Some(earlier) => later(earlier, wire),
+            Some(earlier) => both(id, earlier, wire, shared),
             None => wire,
         };
         let title = call.title.clone().unwrap_or_else(|| placeholder(call.kind.as_ref()));
         call.announced = true;
-        let mut announced = v1::ToolCall::new(call_id, title);
-        announced.name = wire.name;
-        announced.kind = wire.kind;
-        announced.status = wire.status;
-        announced.locations = wire.locations;
-        announced.raw_input = wire.raw_input;
-        announced.raw_output = wire.raw_output;
-        announced.meta = wire.meta;
-        announced.extra = wire.extra;
+        let mut announced = announcement(wire, Text::Owned(title));
         let introduces = !call.introductions.is_empty();
         let with_content = !call.items.is_empty() && !introduces;
-        let content = with_content.then(|| call.content(&self.terminals, now));
+        let content = with_content.then(|| call.content(None, &self.terminals, now));
         self.calls.dirty.retain(|dirty| dirty != call_id);
-        let update = v1::SessionUpdate::ToolCall(Box::new(announced));
-        send(id, &update, content.as_deref(), shared);
+        put(content, &mut announced.extra);
+        shared.update_v1(id, v1::SessionUpdate::ToolCall(Box::new(announced)));
         if introduces {
             self.flush(id, call_id, shared);
         }
     }
 
     /// Remembers what a question said of a call that was never announced.
-    pub(super) fn postpone(&mut self, call_id: &str, wire: v1::ToolCallUpdate<'static>) {
+    pub(super) fn postpone(
+        &mut self,
+        id: &str,
+        call_id: &str,
+        wire: v1::ToolCallUpdate<'static>,
+        shared: &mut Shared,
+    ) {
         if let Some(call) = self.calls.known.get_mut(call_id) {
             let wire = match call.unannounced.take() {
-                Some(earlier) => later(*earlier, wire),
+                Some(earlier) => both(id, *earlier, wire, shared),
                 None => wire,
             };
             call.unannounced = Some(Box::new(wire));
@@ -349,8 +340,13 @@ impl Session {
     }
 
     /// The content of a call as the client is to show it.
-    pub(super) fn content_of(&mut self, call_id: &str, now: Moment) -> Option<String> {
-        let content = self.calls.known.get_mut(call_id)?.content(&self.terminals, now);
+    pub(super) fn content_of(
+        &mut self,
+        call_id: &str,
+        leading: Option<Raw<'_>>,
+        now: Moment,
+    ) -> Option<Raw<'static>> {
+        let content = self.calls.known.get_mut(call_id)?.content(leading, &self.terminals, now);
         self.calls.dirty.retain(|dirty| dirty != call_id);
         Some(content)
     }
@@ -366,12 +362,12 @@ impl Session {
         let mut wire = v1::ToolCallUpdate::new(call_id);
         let title = call.title.clone().unwrap_or_else(|| placeholder(call.kind.as_ref()));
         wire.title = Some(Text::Owned(title));
-        let content = with_content.then(|| call.content(&self.terminals, now));
+        let content = with_content.then(|| call.content(None, &self.terminals, now));
         if content.is_some() {
             self.calls.dirty.retain(|dirty| dirty != call_id);
         }
-        let update = v1::SessionUpdate::ToolCallUpdate(Box::new(wire));
-        send(id, &update, content.as_deref(), shared);
+        put(content, &mut wire.extra);
+        send(id, wire, shared);
     }
 
     pub(super) fn tool_call_chunk(
@@ -380,12 +376,13 @@ impl Session {
         chunk: v2::ToolCallContentChunk<'_>,
         shared: &mut Shared,
     ) {
-        let call_id = chunk.tool_call_id.into_owned();
-        if chunk.meta.is_some() {
-            let reason = "version 1 has no chunks of tool content, hence no metadata of one";
-            self.lose(id, "tool_call_content_chunk", "_meta", reason, Severity::Minor, shared);
-        }
-        self.add_item(id, &call_id, chunk.content, "tool_call_content_chunk", None, shared);
+        const TAG: &str = "tool_call_content_chunk";
+        let v2::ToolCallContentChunk { tool_call_id, content, meta, extra } = chunk;
+        let call_id = tool_call_id.into_owned();
+        let reason = "version 1 has no chunks of tool content, hence nothing to say of one";
+        shared.lose_rest(Some(id), TAG, "/params/update", (meta.as_ref(), &extra), reason, Side::Client);
+        let place = Place { message: TAG, root: "/params/update/content" };
+        self.add_item(id, &call_id, content, place, shared);
         self.touch(id, &call_id, shared);
     }
 
@@ -412,9 +409,12 @@ impl Session {
     fn flush(&mut self, id: &str, call_id: &str, shared: &mut Shared) {
         let now = shared.now;
         self.introduce_terminals(id, call_id, shared);
-        let Some(content) = self.content_of(call_id, now) else { return };
-        let update = v1::SessionUpdate::ToolCallUpdate(Box::new(v1::ToolCallUpdate::new(call_id)));
-        send(id, &update, Some(&content), shared);
+        let content = self.content_of(call_id, None, now);
+        if content.is_some() {
+            let mut wire = v1::ToolCallUpdate::new(call_id);
+            put(content, &mut wire.extra);
+            send(id, wire, shared);
+        }
     }
 
     /// Tells the content of a call that the client does not have yet.
@@ -447,19 +447,16 @@ impl Session {
     }
 }
 
-/// Both updates in one.
-fn later<'a>(earlier: v1::ToolCallUpdate<'a>, later: v1::ToolCallUpdate<'a>) -> v1::ToolCallUpdate<'a> {
-    v1::ToolCallUpdate {
-        tool_call_id: later.tool_call_id,
-        title: later.title.or(earlier.title),
-        name: later.name.or(earlier.name),
-        kind: later.kind.or(earlier.kind),
-        status: later.status.or(earlier.status),
-        content: None,
-        locations: later.locations.or(earlier.locations),
-        raw_input: later.raw_input.or(earlier.raw_input),
-        raw_output: later.raw_output.or(earlier.raw_output),
-        meta: later.meta.or(earlier.meta),
-        extra: if later.extra.is_empty() { earlier.extra } else { later.extra },
-    }
+/// Two updates of a call that the client has heard of only by a question, in one.
+fn both(
+    id: &str,
+    earlier: v1::ToolCallUpdate<'static>,
+    later: v1::ToolCallUpdate<'static>,
+    shared: &mut Shared,
+) -> v1::ToolCallUpdate<'static> {
+    let kept = later.clone();
+    let place = UPDATE;
+    let converted =
+        shared.convert(Some(id), place.message, place.root, Side::Client, |cx| in_one(earlier, later, cx));
+    converted.unwrap_or(kept)
 }

@@ -1,14 +1,18 @@
 //! The prompt turn. The client's request stays open until the agent is idle again.
 
-use switchboard_protocol::rpc::{Notification, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Wire, WireFormat, v1, v2};
+use switchboard_protocol::rpc::{
+    CancelRequestNotification, Notification, Request, RequestId, Response, RpcError, codes,
+};
+use switchboard_protocol::{Extra, Meta, Wire, WireFormat, v1, v2};
 
 use super::connection::cancel;
 use super::{Session, ToAgent, V1ToV2};
-use crate::convert::meta;
+use crate::convert::content::plain_text;
+use crate::convert::message::Rest;
+use crate::convert::session;
 use crate::fingerprint::{ContentFingerprint, FingerprintPart};
 use crate::loss::Severity;
-use crate::shared::Shared;
+use crate::shared::{Shared, kept};
 use crate::{Error, Side};
 
 /// A turn as the client sees it: one open request.
@@ -23,7 +27,10 @@ pub(super) struct Turn {
     cancelled: bool,
     /// The end, where it came before the acceptance.
     ended: Option<v2::IdleState<'static>>,
-    /// The prompt's text, to recognize the agent's echo of it.
+    /// What the agent said beside when it took the prompt, in its answer and around that.
+    said: (Rest<'static>, Extra<'static>),
+    /// The prompt, to recognize the agent's echo of it, and its text.
+    blocks: Vec<v2::ContentBlock<'static>>,
     prompt: String,
     /// The id of the echo.
     pub(super) echo: Option<String>,
@@ -72,7 +79,7 @@ impl Turn {
 
 impl V1ToV2 {
     pub(super) fn prompt(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v1::PromptRequest<'_> = shared.params(Side::Client, request, WireFormat::V1)?;
+        let params: v1::PromptRequest<'_> = shared.params(Side::Client, request)?;
         let session_id = params.session_id.clone().into_owned();
         let limit = shared.options.limits.requests;
         let session = self.sessions.open(&session_id);
@@ -81,23 +88,26 @@ impl V1ToV2 {
                 crate::bridge::refuse_full(shared, Side::Client, &request.id);
                 return Ok(());
             }
-            let waiting = (request.id.clone().into_owned(), request.params_text().to_owned());
-            session.waiting.push_back(waiting);
+            session.waiting.push_back(kept(request));
             return Ok(());
         }
+        let wire = shared.convert(Some(&session_id), "session/prompt", "/params", Side::Agent, |cx| {
+            session::prompt_to_v2(params, cx)
+        })?;
         session.turn = Some(Turn {
             id: request.id.clone().into_owned(),
             accepted: false,
             active: false,
             cancelled: false,
             ended: None,
-            prompt: params.prompt.iter().filter_map(|block| block.as_text()).collect(),
+            said: Default::default(),
+            blocks: wire.prompt.clone().into_owned(),
+            prompt: wire.prompt.iter().filter_map(|block| block.as_text()).collect(),
             echo: None,
             echoed: ContentFingerprint::default(),
         });
         let purpose = ToAgent::Prompt { id: request.id.clone().into_owned(), session: session_id };
-        // Both versions have the same parameters.
-        self.to_agent.ask(&request.id, "session/prompt", request.params_text(), purpose, shared);
+        self.to_agent.ask(request, "session/prompt", &wire, purpose, shared);
         Ok(())
     }
 
@@ -110,19 +120,35 @@ impl V1ToV2 {
     ) {
         let session = self.sessions.open(session_id);
         let Some(turn) = session.turn.as_mut().filter(|turn| turn.id == *id) else { return };
-        match response.outcome {
-            Err(error) => {
+        match &response.outcome {
+            Err(_) => {
                 session.turn = None;
-                shared.fail(Side::Client, id, error);
+                shared.pass_answer(Side::Client, id, response);
                 self.next_prompt(session_id, shared);
             }
             Ok(result) => {
                 turn.accepted = true;
-                let answer = v2::PromptResponse::decode_tolerant(result.as_str(), WireFormat::Any);
-                if let Ok((answer, _)) = answer
-                    && let Some(message_id) = answer.message_id
-                {
-                    turn.echo = Some(message_id.into_owned());
+                match v2::PromptResponse::decode_tolerant(result.as_str(), WireFormat::Any) {
+                    Ok((answer, left_out)) => {
+                        let (message_id, rest) = session::acceptance(answer.into_owned());
+                        turn.said = (rest, response.extra.into_owned());
+                        if let Some(message_id) = message_id {
+                            turn.echo = Some(message_id.into_owned());
+                        }
+                        let method = "session/prompt";
+                        shared.report_left_out(Some(session_id), method, "/result", &left_out, Side::Client);
+                    }
+                    Err(error) => {
+                        let (session, reason) = (Some(session_id), error.to_string());
+                        shared.lose(
+                            session,
+                            "session/prompt",
+                            "/result",
+                            reason,
+                            Severity::Minor,
+                            Side::Client,
+                        );
+                    }
                 }
                 if let Some(idle) = turn.ended.take() {
                     session.end_turn(session_id, idle, shared);
@@ -138,40 +164,46 @@ impl V1ToV2 {
         if session.turn.is_some() {
             return;
         }
-        let Some((id, params)) = session.waiting.pop_front() else { return };
-        let params = switchboard_protocol::Raw::parse(params).ok();
-        let request = Request {
-            id,
-            method: "session/prompt".into(),
-            params,
-            extra: switchboard_protocol::Extra::new(),
-        };
+        let Some(request) = session.waiting.pop_front() else { return };
         if let Err(error) = self.prompt(&request, shared) {
             shared.fail(Side::Client, &request.id, error.to_rpc());
         }
     }
 
     pub(super) fn cancel(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
-        let text = notification.params_text();
-        let Ok((params, _)) = v1::CancelNotification::decode_tolerant(text, WireFormat::V1) else { return };
-        if let Some(session) = self.sessions.get_mut(&params.session_id) {
-            if let Some(turn) = &mut session.turn {
-                turn.cancelled = true;
+        match v1::CancelNotification::decode_tolerant(notification.params_text(), WireFormat::V1) {
+            Ok((params, _)) => {
+                if let Some(session) = self.sessions.get_mut(&params.session_id) {
+                    if let Some(turn) = &mut session.turn {
+                        turn.cancelled = true;
+                    }
+                    for request in session.waiting.drain(..) {
+                        let cancelled = v1::PromptResponse::new(v1::StopReason::Cancelled);
+                        shared.respond(Side::Client, &request.id, &cancelled, &Extra::new());
+                        let (session, reason) = (Some(&*params.session_id), "cancelled before its turn came");
+                        shared.lose(session, "session/prompt", "", reason, Severity::Minor, Side::Agent);
+                    }
+                }
+                shared.pass_notification(Side::Agent, notification);
             }
-            for (id, _) in session.waiting.drain(..) {
-                let cancelled = v1::PromptResponse::new(v1::StopReason::Cancelled);
-                shared.respond(Side::Client, &id, &cancelled.encode(WireFormat::V1));
+            Err(error) => {
+                let (method, reason) = (&notification.method, error.to_string());
+                shared.lose(None, method, "/params", reason, Severity::Major, Side::Agent);
             }
         }
-        shared.notify(Side::Agent, "session/cancel", text);
     }
 
     /// The client takes back a prompt that the agent has taken: that cancels the turn.
-    pub(super) fn cancel_accepted_prompt(&mut self, id: &RequestId<'static>, shared: &mut Shared) {
+    pub(super) fn cancel_accepted_prompt(
+        &mut self,
+        id: &RequestId<'static>,
+        params: CancelRequestNotification<'_>,
+        shared: &mut Shared,
+    ) {
         let mut found = None;
         for (session_id, session) in self.sessions.iter_mut() {
-            session.waiting.retain(|(waiting, _)| {
-                let is_it = waiting == id;
+            session.waiting.retain(|waiting| {
+                let is_it = waiting.id == *id;
                 if is_it {
                     shared.refuse(Side::Client, id, codes::REQUEST_CANCELLED, "the prompt was taken back");
                 }
@@ -182,10 +214,10 @@ impl V1ToV2 {
                 found = Some(session_id.clone());
             }
         }
-        if let Some(session_id) = found {
-            let params = v2::CancelSessionNotification::new(session_id).encode(WireFormat::Any);
-            shared.notify(Side::Agent, "session/cancel", &params);
-        }
+        let Some(session_id) = found else { return shared.lose_cancellation(Side::Client, &params) };
+        let CancelRequestNotification { request_id: _, meta, extra } = params;
+        let params = v2::CancelSessionNotification { session_id: session_id.into(), meta, extra };
+        shared.notify(Side::Agent, "session/cancel", &params, &Extra::new());
     }
 
     /// Ends a turn because something was lost and nothing may be.
@@ -198,10 +230,11 @@ impl V1ToV2 {
         if !turn.accepted
             && let Some(sent) = self.to_agent.find(|purpose| *purpose.original() == turn.id)
         {
-            cancel(Side::Agent, &sent, shared);
+            let taken_back = CancelRequestNotification::new(sent.clone());
+            cancel(Side::Agent, sent, taken_back, &Extra::new(), shared);
         }
-        let params = v2::CancelSessionNotification::new(session_id).encode(WireFormat::Any);
-        shared.notify(Side::Agent, "session/cancel", &params);
+        let params = v2::CancelSessionNotification::new(session_id);
+        shared.notify(Side::Agent, "session/cancel", &params, &Extra::new());
         self.next_prompt(session_id, shared);
     }
 
@@ -212,7 +245,7 @@ impl V1ToV2 {
             let open = session.turn.take().map(|turn| (turn.accepted, turn.id));
             // A prompt that the agent has not taken is among the requests below.
             let open = open.filter(|(accepted, _)| *accepted).map(|(_, id)| id);
-            for id in open.into_iter().chain(session.waiting.drain(..).map(|(id, _)| id)) {
+            for id in open.into_iter().chain(session.waiting.drain(..).map(|request| request.id)) {
                 shared.fail(Side::Client, &id, error.clone());
             }
         }
@@ -237,52 +270,40 @@ impl V1ToV2 {
 
 impl Session {
     pub(super) fn state(&mut self, id: &str, state: v2::StateUpdate<'_>, shared: &mut Shared) {
-        match state {
-            // The client shows the open request or the question instead.
-            v2::StateUpdate::Running(_) | v2::StateUpdate::RequiresAction(_) => {}
+        let state = match state {
             v2::StateUpdate::Idle(idle) => {
                 self.flush_all(id, shared);
-                let Some(turn) = &mut self.turn else { return };
-                if !(turn.active || idle.stop_reason.is_some()) {
-                    return;
-                }
-                if turn.accepted {
-                    self.end_turn(id, idle.into_owned(), shared);
-                } else {
-                    turn.ended = Some(idle.into_owned());
+                match &mut self.turn {
+                    Some(turn) if turn.active || idle.stop_reason.is_some() => {
+                        if turn.accepted {
+                            self.end_turn(id, idle.into_owned(), shared);
+                        } else {
+                            turn.ended = Some(idle.into_owned());
+                        }
+                        return;
+                    }
+                    _ => v2::StateUpdate::Idle(idle),
                 }
             }
-            v2::StateUpdate::Unknown(unknown) => {
-                let reason = format!("version 1 has no state \"{}\"", unknown.tag);
-                self.lose(id, "state_update", "state", reason, Severity::Minor, shared);
-            }
-        }
+            other => other,
+        };
+        shared.convert_update(id, "state_update", |cx| session::lose_state(&state, cx));
     }
 
     fn end_turn(&mut self, id: &str, idle: v2::IdleState<'static>, shared: &mut Shared) {
         let Some(turn) = self.turn.take() else { return };
         self.report_hidden_terminals(id, shared);
-        let reason = match idle.stop_reason {
-            Some(v2::StopReason::Error) => {
-                let error = idle
-                    .error
-                    .map_or_else(|| RpcError::new(codes::INTERNAL_ERROR, "the agent failed"), |error| *error);
-                return shared.fail(Side::Client, &turn.id, error);
-            }
-            Some(v2::StopReason::Unknown(word)) => {
-                let reason = format!("version 1 has no stop reason \"{word}\"; \"end_turn\" stands for it");
-                self.lose(id, "state_update", "stopReason", reason, Severity::Minor, shared);
-                let mut answer = v1::PromptResponse::new(v1::StopReason::EndTurn);
-                answer.meta = Some(meta::with_entry(idle.meta, meta::STOP_REASON, &meta::text(&word)));
-                return shared.respond(Side::Client, &turn.id, &answer.encode(WireFormat::V1));
-            }
-            Some(reason) => reason,
-            None if turn.cancelled => v1::StopReason::Cancelled,
-            None => v1::StopReason::EndTurn,
+        let (rest, envelope) = turn.said;
+        let answer = shared.convert(Some(id), "state_update", "/params/update", Side::Client, |cx| {
+            session::idle_to_v1(idle, turn.cancelled, rest, cx)
+        });
+        let failed = match answer {
+            Ok(Ok(answer)) => return shared.respond(Side::Client, &turn.id, &answer, &envelope),
+            Ok(Err(error)) => error,
+            Err(error) => error.to_rpc(),
         };
-        let mut answer = v1::PromptResponse::new(reason);
-        answer.meta = idle.meta;
-        shared.respond(Side::Client, &turn.id, &answer.encode(WireFormat::V1));
+        let response = Response { id: turn.id.clone(), outcome: Err(failed), extra: envelope };
+        shared.pass_answer(Side::Client, &turn.id, response);
     }
 
     /// Whether a user message is an echo that the client does not need.
@@ -291,5 +312,28 @@ impl Session {
             return false;
         }
         self.turn.as_mut().is_some_and(|turn| turn.is_echo(id, blocks, whole))
+    }
+
+    /// The echo of a prompt says more than the prompt.
+    pub(super) fn lose_echo(
+        &self,
+        id: &str,
+        tag: &str,
+        blocks: &[v2::ContentBlock<'_>],
+        rest: (Option<&Meta<'_>>, &Extra<'_>),
+        shared: &mut Shared,
+    ) {
+        let reason = "the client shows its prompt itself, as it was given";
+        shared.lose_rest(Some(id), tag, "/params/update", rest, reason, Side::Client);
+        let prompt = self.turn.as_ref().map(|turn| &*turn.blocks).unwrap_or_default();
+        for (index, block) in blocks.iter().enumerate() {
+            if plain_text(block).is_none() && !prompt.contains(block) {
+                let pointer = match tag {
+                    "user_message" => format!("/params/update/content/{index}"),
+                    _ => "/params/update/content".to_owned(),
+                };
+                self.lose(id, tag, &pointer, reason, Severity::Minor, shared);
+            }
+        }
     }
 }

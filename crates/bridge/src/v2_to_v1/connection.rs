@@ -1,27 +1,25 @@
 //! The handshake, cancelled requests, and questions that pass through.
 
-use switchboard_protocol::rpc::{
-    CancelRequestNotification, Notification, Request, RequestId, Response, codes,
-};
+use switchboard_protocol::rpc::{Notification, Request, RequestId, Response, codes};
 use switchboard_protocol::{Raw, Wire, WireFormat, v1, v2};
 
 use super::{ToAgent, ToClient, V2ToV1};
+use crate::convert::elicitation;
 use crate::convert::initialize::{self, Served};
-use crate::loss::Notes;
 use crate::shared::Shared;
-use crate::v1_to_v2::{cancel, remap_scope};
+use crate::v1_to_v2::cancel;
 use crate::{Error, Side};
 
 impl V2ToV1 {
     pub(super) fn initialize(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::InitializeRequest<'_> = shared.params(Side::Client, request, WireFormat::Any)?;
+        let params: v2::InitializeRequest<'_> = shared.params(Side::Client, request)?;
         let modes = params.capabilities.as_ref().and_then(|offered| offered.elicitation.as_ref());
         self.forms = modes.is_some_and(|modes| modes.form.is_some());
         self.urls = modes.is_some_and(|modes| modes.url.is_some());
         let served = Served { files: shared.options.serve_files, terminals: shared.options.serve_terminals };
-        let wire = initialize::request_to_v1(params, served).encode(WireFormat::V1);
+        let wire = initialize::request_to_v1(params, served);
         let purpose = ToAgent::Initialize { id: request.id.clone().into_owned() };
-        self.to_agent.ask(&request.id, "initialize", &wire, purpose, shared);
+        self.to_agent.ask(request, "initialize", &wire, purpose, shared);
         Ok(())
     }
 
@@ -47,9 +45,7 @@ impl V2ToV1 {
             let Ok(first) = Raw::parse(first) else { return };
             response.outcome = Ok(first);
         }
-        let Some(answer) =
-            shared.result::<v1::InitializeResponse<'_>>(id, "initialize", &response, WireFormat::V1)
-        else {
+        let Some(answer) = shared.result::<v1::InitializeResponse<'_>>(id, "initialize", &response) else {
             return;
         };
         // Some agents of version 1 say 2: what counts is the shape of the answer.
@@ -67,14 +63,12 @@ impl V2ToV1 {
             self.support.delete = methods.is_some_and(|methods| methods.delete.is_some());
             self.support.logout = capabilities.auth.as_ref().is_some_and(|auth| auth.logout.is_some());
         }
-        let mut notes = Notes::default();
         let name = shared.options.agent_name.clone();
-        match initialize::response_to_v2(answer, &name, &mut notes) {
-            Ok(wire) => {
-                shared.note(None, "initialize", notes.entries, Side::Client);
-                let revision = shared.peers.client_revision();
-                shared.respond(Side::Client, id, &wire.encode(revision));
-            }
+        let wire = shared.convert(None, "initialize", "/result", Side::Client, |cx| {
+            initialize::response_to_v2(answer, &name, cx)
+        });
+        match wire {
+            Ok(wire) => shared.respond(Side::Client, id, &wire, &response.extra),
             Err(error) => shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string()),
         }
     }
@@ -86,56 +80,59 @@ impl V2ToV1 {
         notification: &Notification<'_>,
         shared: &mut Shared,
     ) {
-        let Ok(params) = CancelRequestNotification::decode(notification.params_text(), WireFormat::Any)
-        else {
-            return;
+        let Some(params) = shared.cancellation(from, notification) else { return };
+        let own = params.request_id.clone().into_owned();
+        let sent = match from {
+            Side::Client => self.to_agent.find(|purpose| purpose.original() == Some(&own)),
+            Side::Agent => self.to_client.find(|purpose| *purpose.original() == own),
         };
-        let own = params.request_id.into_owned();
-        match from {
-            Side::Client => {
-                if let Some(sent) = self.to_agent.find(|purpose| purpose.original() == Some(&own)) {
-                    cancel(Side::Agent, &sent, shared);
-                } else {
-                    self.cancel_prompt(&own, shared);
-                }
-            }
-            Side::Agent => {
-                if let Some(sent) = self.to_client.find(|purpose| *purpose.original() == own) {
-                    cancel(Side::Client, &sent, shared);
-                }
-            }
+        match sent {
+            Some(sent) => cancel(from.other(), sent, params, &notification.extra, shared),
+            None if from == Side::Client => self.cancel_prompt(&own, params, shared),
+            None => shared.lose_cancellation(from, &params),
         }
     }
 
-    pub(super) fn elicitation(&mut self, request: &Request<'_>, shared: &mut Shared) {
-        let params = request.params.clone().unwrap_or_else(|| Raw::from(serde_json::json!({})));
-        let mode = params.get("mode").and_then(|mode| mode.as_text().map(std::borrow::Cow::into_owned));
-        let supported = match mode.as_deref() {
-            Some("form") => self.forms,
-            Some("url") => self.urls,
-            _ => false,
+    pub(super) fn elicitation(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
+        let mut params: v1::CreateElicitationRequest<'_> = shared.params(Side::Agent, request)?;
+        let supported = match &params {
+            v1::CreateElicitationRequest::Form(_) => self.forms,
+            v1::CreateElicitationRequest::Url(_) => self.urls,
+            v1::CreateElicitationRequest::Unknown(_) => false,
         };
         if !supported {
-            let message = "the client does not support this mode of elicitation";
-            return shared.refuse(Side::Agent, &request.id, codes::INVALID_PARAMS, message);
+            return Err(Error::unrepresentable(
+                "mode",
+                "the client does not support this mode of elicitation",
+            ));
         }
-        let mut text =
-            remap_scope(&params, |id| self.to_agent.get(id).and_then(|purpose| purpose.original().cloned()));
-        if let Ok(complete) = complete_schema(&text) {
-            text = complete;
-        }
-        let purpose = ToClient::Other { id: request.id.clone().into_owned() };
-        self.to_client.ask(&request.id, "elicitation/create", &text, purpose, shared);
+        elicitation::rename_scope(&mut params, |id| {
+            self.to_agent.get(id).and_then(|purpose| purpose.original().cloned())
+        });
+        let wire = elicitation::to_v2(params);
+        let purpose = ToClient::Elicitation { id: request.id.clone().into_owned() };
+        self.to_client.ask(request, "elicitation/create", &wire, purpose, shared);
+        Ok(())
     }
-}
 
-/// Version 1 lets a form leave out that it is an object; version 2 wants to be told.
-fn complete_schema(params: &str) -> Result<String, Error> {
-    let mut request = v1::CreateElicitationRequest::decode(params, WireFormat::V1)?;
-    if let v1::CreateElicitationRequest::Form(form) = &mut request {
-        let schema = &mut form.requested_schema;
-        schema.type_name.get_or_insert_default();
-        schema.properties.get_or_insert_default();
+    pub(super) fn elicitation_answered(
+        &mut self,
+        id: &RequestId<'static>,
+        response: Response<'_>,
+        shared: &mut Shared,
+    ) {
+        let method = "elicitation/create";
+        let answer = match &response.outcome {
+            Ok(result) => v2::CreateElicitationResponse::decode(result.as_str(), WireFormat::Any),
+            Err(_) => return shared.pass_answer(Side::Agent, id, response),
+        };
+        let converted = answer.map_err(Error::from).and_then(|answer| {
+            shared.convert(None, method, "/result", Side::Agent, |cx| elicitation::answer_to_v1(answer, cx))
+        });
+        match converted {
+            Ok(answer) => shared.respond(Side::Agent, id, &answer, &response.extra),
+            // Who asked judges what it gets.
+            Err(_) => shared.pass_answer(Side::Agent, id, response),
+        }
     }
-    Ok(request.encode(WireFormat::Any))
 }

@@ -4,6 +4,7 @@ use switchboard_protocol::{Text, v1, v2};
 
 use super::{Session, tell};
 use crate::Side;
+use crate::convert::message::chunk_to_v2;
 use crate::loss::Severity;
 use crate::shared::Shared;
 
@@ -21,6 +22,14 @@ impl Role {
             Role::User => "user",
             Role::Agent => "agent",
             Role::Thought => "thought",
+        }
+    }
+
+    pub(super) fn chunk_tag(self) -> &'static str {
+        match self {
+            Role::User => "user_message_chunk",
+            Role::Agent => "agent_message_chunk",
+            Role::Thought => "agent_thought_chunk",
         }
     }
 }
@@ -44,14 +53,17 @@ impl Session {
         &mut self,
         role: Role,
         id: &str,
-        chunk: v1::ContentChunk<'_>,
+        mut chunk: v1::ContentChunk<'_>,
         keeps: bool,
         shared: &mut Shared,
     ) {
-        if role == Role::User && self.turn.as_mut().is_some_and(|turn| turn.repeats(&chunk.content)) {
-            return;
+        if role == Role::User
+            && let Some(turn) = &mut self.turn
+            && turn.repeats(&chunk.content)
+        {
+            return turn.lose_echo(id, chunk, shared);
         }
-        let message_id = match chunk.message_id {
+        let message_id = match chunk.message_id.take() {
             Some(message_id) => {
                 self.run = None;
                 if role == Role::User && self.counted_user.as_deref() != Some(&*message_id) {
@@ -67,13 +79,21 @@ impl Session {
                     let made = self.mint(role);
                     self.run = Some(Run { role, id: made.clone() });
                     let reason = "where a message begins is inferred, for the agent does not say it";
-                    shared.lose(Some(id), "message", "messageId", reason, Severity::Guess, Side::Client);
+                    shared.lose(
+                        Some(id),
+                        "message",
+                        "/params/update/messageId",
+                        reason,
+                        Severity::Guess,
+                        Side::Client,
+                    );
                     Text::Owned(made)
                 }
             },
         };
-        let mut wire = v2::ContentChunk::new(message_id, chunk.content);
-        (wire.meta, wire.extra) = (chunk.meta, chunk.extra);
+        chunk.message_id = Some(message_id);
+        let tag = role.chunk_tag();
+        let Some(wire) = shared.convert_update(id, tag, |cx| chunk_to_v2(chunk, cx)) else { return };
         let update = match role {
             Role::User => v2::SessionUpdate::UserMessageChunk(wire),
             Role::Agent => v2::SessionUpdate::AgentMessageChunk(wire),

@@ -14,12 +14,12 @@ use std::collections::VecDeque;
 use crate::map::HashMap;
 
 use switchboard_protocol::rpc::{Expected, Message, Notification, Request, RequestId, Response};
-use switchboard_protocol::{Diagnostic, Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{Diagnostic, Extra, Wire, WireFormat, v1, v2};
 
 use self::messages::Run;
 use self::served::Terminals;
 use self::tool_calls::ToolCalls;
-use self::turn::{Held, Turn};
+use self::turn::Turn;
 use crate::calls::Calls;
 use crate::loss::Severity;
 use crate::sessions::Sessions;
@@ -59,13 +59,14 @@ impl ToAgent {
 #[derive(Debug)]
 enum ToClient {
     Permission { id: RequestId<'static>, session: String, offered: Vec<String> },
+    Elicitation { id: RequestId<'static> },
     Other { id: RequestId<'static> },
 }
 
 impl ToClient {
     fn original(&self) -> &RequestId<'static> {
         match self {
-            ToClient::Permission { id, .. } | ToClient::Other { id } => id,
+            ToClient::Permission { id, .. } | ToClient::Elicitation { id } | ToClient::Other { id } => id,
         }
     }
 }
@@ -86,7 +87,7 @@ struct Support {
 struct Session {
     roots: Vec<String>,
     turn: Option<Turn>,
-    held: VecDeque<Held>,
+    held: VecDeque<Request<'static>>,
     run: Option<Run>,
     /// How many ids were made for messages, by role.
     minted: HashMap<messages::Role, u64>,
@@ -149,18 +150,15 @@ pub(crate) struct V2ToV1 {
 
 /// Sends an update to the client, in its dialect.
 fn tell(id: &str, session: &mut Session, update: v2::SessionUpdate<'_>, keeps: bool, shared: &mut Shared) {
-    let params = v2::UpdateSessionNotification::new(Text::Borrowed(id), update);
-    let mut line = String::with_capacity(192);
-    let revision = shared.peers.client_revision();
-    switchboard_protocol::rpc::encode_notification(&params, &mut line, revision);
+    let line = shared.update_v2(id, update);
     if keeps {
-        session.journal.add(&line);
+        session.journal.add(line);
     }
-    shared.send(Side::Client, line);
 }
 
 impl V2ToV1 {
-    pub(crate) fn new(shared: &Shared) -> Self {
+    pub(crate) fn new(shared: &mut Shared) -> Self {
+        shared.peers.old = Some(Side::Agent);
         let limits = &shared.options.limits;
         V2ToV1 {
             sessions: Sessions::new(limits.sessions),
@@ -178,7 +176,9 @@ impl V2ToV1 {
         match from {
             Side::Agent => {
                 match Expected::<v1::SessionNotification<'_>>::decode_tolerant(line, WireFormat::V1) {
-                    Ok((Expected::Params(params), left_out)) => self.take_update(params, &left_out, shared),
+                    Ok((Expected::Params(params), left_out)) => {
+                        self.update(params, ("", &left_out), &Extra::new(), shared);
+                    }
                     Ok((Expected::Other(message), _)) => self.agent_message(message, shared),
                     // Where only the parameters are at fault, it is told whose they are.
                     Err(_) => match Message::decode(line, WireFormat::Any) {
@@ -202,16 +202,6 @@ impl V2ToV1 {
             Message::Request(request) => self.agent_request(&request, shared),
             Message::Response(response) => self.agent_response(response, shared),
         }
-    }
-
-    fn take_update(
-        &mut self,
-        params: v1::SessionNotification<'_>,
-        left_out: &[Diagnostic],
-        shared: &mut Shared,
-    ) {
-        shared.report_left_out(Some(&*params.session_id), "session/update", left_out, Side::Client);
-        self.update(params, shared);
     }
 
     fn client_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
@@ -253,17 +243,14 @@ impl V2ToV1 {
 
     fn pass(&mut self, request: &Request<'_>, method: &str, shared: &mut Shared) {
         let purpose = ToAgent::Other { id: request.id.clone().into_owned() };
-        self.to_agent.ask(&request.id, method, request.params_text(), purpose, shared);
+        self.to_agent.pass(request, method, purpose, shared);
     }
 
     fn client_notification(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
         match &*notification.method {
             "session/cancel" => self.cancel(notification, shared),
             "$/cancel_request" => self.cancel_request(Side::Client, notification, shared),
-            // Only agents say that.
-            "session/update" | "elicitation/complete" => {}
-            method if method.starts_with("$/") => {}
-            method => shared.notify(Side::Agent, method, notification.params_text()),
+            _ => shared.pass_unless_odd(Side::Client, notification),
         }
     }
 
@@ -272,8 +259,9 @@ impl V2ToV1 {
             Some(ToClient::Permission { id, session, offered }) => {
                 self.permission_answered(&id, &session, &offered, response, shared);
             }
-            Some(ToClient::Other { id }) => shared.pass_answer(Side::Agent, &id, response.outcome),
-            None => {}
+            Some(ToClient::Elicitation { id }) => self.elicitation_answered(&id, response, shared),
+            Some(ToClient::Other { id }) => shared.pass_answer(Side::Agent, &id, response),
+            None => shared.lose_late_answer(Side::Client),
         }
     }
 
@@ -283,7 +271,11 @@ impl V2ToV1 {
         }
         match &*request.method {
             "session/request_permission" => self.permission(request, shared),
-            "elicitation/create" => self.elicitation(request, shared),
+            "elicitation/create" => {
+                if let Err(error) = self.elicitation(request, shared) {
+                    shared.fail(Side::Agent, &request.id, error.to_rpc());
+                }
+            }
             "fs/read_text_file" | "fs/write_text_file" => self.file_request(request, shared),
             "terminal/create"
             | "terminal/output"
@@ -292,7 +284,7 @@ impl V2ToV1 {
             | "terminal/release" => self.terminal_request(request, shared),
             method => {
                 let purpose = ToClient::Other { id: request.id.clone().into_owned() };
-                self.to_client.ask(&request.id, method, request.params_text(), purpose, shared);
+                self.to_client.pass(request, method, purpose, shared);
             }
         }
     }
@@ -302,11 +294,13 @@ impl V2ToV1 {
             "session/update" => {
                 let text = notification.params_text();
                 match v1::SessionNotification::decode_tolerant(text, WireFormat::V1) {
-                    Ok((params, left_out)) => self.take_update(params, &left_out, shared),
+                    Ok((params, left_out)) => {
+                        self.update(params, ("/params", &left_out), &notification.extra, shared);
+                    }
                     Err(error) => shared.lose(
                         session_of(notification.params.as_ref()).as_deref(),
                         "session/update",
-                        "params",
+                        "/params",
                         error.to_string(),
                         Severity::Major,
                         Side::Client,
@@ -314,13 +308,14 @@ impl V2ToV1 {
                 }
             }
             "$/cancel_request" => self.cancel_request(Side::Agent, notification, shared),
-            method if method.starts_with("$/") => {}
-            method => shared.notify(Side::Client, method, notification.params_text()),
+            _ => shared.pass_unless_odd(Side::Agent, notification),
         }
     }
 
     fn agent_response(&mut self, response: Response<'_>, shared: &mut Shared) {
-        let Some(purpose) = self.to_agent.take(&response.id) else { return };
+        let Some(purpose) = self.to_agent.take(&response.id) else {
+            return shared.lose_late_answer(Side::Agent);
+        };
         match purpose {
             ToAgent::Initialize { id } => self.initialized(&id, response, shared),
             ToAgent::NewSession { id, roots } => self.session_made(&id, roots, &response, shared),
@@ -328,20 +323,28 @@ impl V2ToV1 {
                 self.session_back(&id, &session, replays, &response, shared);
             }
             ToAgent::SetMode { id, session, mode } => {
-                self.mode_set(&id, &session, &mode, response, shared);
+                self.mode_set(&id, &session, &mode, &response, shared);
             }
             ToAgent::SetOption { id, session } => self.option_set(&id, &session, &response, shared),
             ToAgent::Prompt { session } => self.prompt_answered(&session, response, shared),
             ToAgent::Close { id, session } => self.session_closed(&id, &session, response, shared),
-            ToAgent::Other { id } => shared.pass_answer(Side::Client, &id, response.outcome),
+            ToAgent::Other { id } => shared.pass_answer(Side::Client, &id, response),
         }
     }
 
-    fn update(&mut self, params: v1::SessionNotification<'_>, shared: &mut Shared) {
+    fn update(
+        &mut self,
+        params: v1::SessionNotification<'_>,
+        (root, left_out): (&str, &[Diagnostic]),
+        envelope: &Extra<'_>,
+        shared: &mut Shared,
+    ) {
         use v1::SessionUpdate as Update;
-        let id = &*params.session_id;
+        let v1::SessionNotification { session_id, update, meta, extra } = params;
+        let id = &*session_id;
+        shared.report_left_out(Some(id), "session/update", root, left_out, Side::Client);
         let is_work = !matches!(
-            params.update,
+            update,
             Update::AvailableCommandsUpdate(_)
                 | Update::CurrentModeUpdate(_)
                 | Update::ConfigOptionUpdate(_)
@@ -356,7 +359,8 @@ impl V2ToV1 {
         }
         let keeps = !self.support.load;
         let session = self.sessions.open(id);
-        match params.update {
+        shared.begin_update(id, meta, extra, envelope);
+        match update {
             Update::UserMessageChunk(chunk) => session.chunk(messages::Role::User, id, chunk, keeps, shared),
             Update::AgentMessageChunk(chunk) => {
                 session.chunk(messages::Role::Agent, id, chunk, keeps, shared);
@@ -370,6 +374,7 @@ impl V2ToV1 {
             }
             other => session.other_update(id, other, keeps, shared),
         }
+        shared.end_update();
     }
 
     pub(crate) fn tick(&mut self, shared: &mut Shared) {

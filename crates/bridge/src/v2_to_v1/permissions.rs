@@ -1,22 +1,22 @@
 //! Permission requests, whose words of the prompt version 1 puts into the tool call.
 
 use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
-use switchboard_protocol::{Field, Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{Field, Text, Wire, v1, v2};
 
+use super::tool_calls::Place;
 use super::{ToClient, V2ToV1, tell};
 use crate::Side;
-use crate::loss::Severity;
+use crate::convert::permission::question_to_v2;
 use crate::shared::Shared;
 
-const CANCELLED: &str = r#"{"outcome":{"outcome":"cancelled"}}"#;
+const METHOD: &str = "session/request_permission";
 
 impl V2ToV1 {
     pub(super) fn permission(&mut self, request: &Request<'_>, shared: &mut Shared) {
-        let params: v1::RequestPermissionRequest<'_> =
-            match shared.params(Side::Agent, request, WireFormat::V1) {
-                Ok(params) => params,
-                Err(error) => return shared.fail(Side::Agent, &request.id, error.to_rpc()),
-            };
+        let params: v1::RequestPermissionRequest<'_> = match shared.params(Side::Agent, request) {
+            Ok(params) => params,
+            Err(error) => return shared.fail(Side::Agent, &request.id, error.to_rpc()),
+        };
         if params.options.is_empty() {
             let message = "a permission request without options";
             return shared.refuse(Side::Agent, &request.id, codes::INVALID_PARAMS, message);
@@ -37,23 +37,27 @@ impl V2ToV1 {
             .map(Text::into_owned)
             .or_else(|| stored.clone())
             .unwrap_or_else(|| "Permission requested".to_owned());
-        let mut call = session.patch(&session_id, params.tool_call, true, &self.terminals, keeps, shared);
-        if stored.is_some() {
-            // The call has a title; this one is only the prompt's.
-            call.title = Field::Keep;
-        }
         let offered = params.options.iter().map(|option| option.option_id.clone().into_owned()).collect();
-        let mut wire = v2::RequestPermissionRequest::new(params.session_id, title, params.options);
-        let subject = v2::ToolCallPermissionSubject::new(call);
-        wire.subject = Some(v2::RequestPermissionSubject::ToolCall(Box::new(subject)));
-        (wire.meta, wire.extra) = (params.meta, params.extra);
-        let text = wire.encode(shared.peers.client_revision());
+        let terminals = &self.terminals;
+        let converted = question_to_v2(params, Text::Owned(title), |call| {
+            let place = Place { message: METHOD, root: "/params/toolCall", in_question: true };
+            let mut call = session.patch(&session_id, call, place, terminals, keeps, shared);
+            if stored.is_some() {
+                // The call has a title; this one is only the prompt's.
+                call.title = Field::Keep;
+            }
+            Ok(call)
+        });
+        let wire = match converted {
+            Ok(wire) => wire,
+            Err(error) => return shared.fail(Side::Agent, &request.id, error.to_rpc()),
+        };
         let asked = ToClient::Permission {
             id: request.id.clone().into_owned(),
             session: session_id.clone(),
             offered,
         };
-        self.to_client.ask(&request.id, "session/request_permission", &text, asked, shared);
+        self.to_client.ask(request, METHOD, &wire, asked, shared);
         let session = self.sessions.open(&session_id);
         if !session.asks {
             session.asks = true;
@@ -70,37 +74,7 @@ impl V2ToV1 {
         response: Response<'_>,
         shared: &mut Shared,
     ) {
-        match response.outcome {
-            Err(error) => shared.fail(Side::Agent, id, error),
-            Ok(result) => {
-                let answer = v2::RequestPermissionResponse::decode_tolerant(result.as_str(), WireFormat::Any);
-                let is_sound = match &answer {
-                    Ok((answer, _)) => match &answer.outcome {
-                        v2::RequestPermissionOutcome::Cancelled(_) => true,
-                        v2::RequestPermissionOutcome::Selected(choice) => {
-                            offered.iter().any(|offered| *offered == choice.option_id)
-                        }
-                        v2::RequestPermissionOutcome::Unknown(_) => false,
-                    },
-                    Err(_) => false,
-                };
-                if is_sound {
-                    shared.respond(Side::Agent, id, result.as_str());
-                } else {
-                    // Whatever it was, it was no approval.
-                    let reason = "an answer that was not offered, or is unknown, counts as none";
-                    shared.lose(
-                        Some(session_id),
-                        "session/request_permission",
-                        "outcome",
-                        reason,
-                        Severity::Major,
-                        Side::Agent,
-                    );
-                    shared.respond(Side::Agent, id, CANCELLED);
-                }
-            }
-        }
+        shared.answer_question(id, session_id, offered, response);
         let still_asks = self
             .to_client
             .find(|purpose| matches!(purpose, ToClient::Permission { session, .. } if session == session_id))

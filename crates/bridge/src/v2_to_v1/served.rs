@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use switchboard_protocol::rpc::{Request, RequestId, codes};
-use switchboard_protocol::{AbsolutePath, Base64, Field, Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{AbsolutePath, Base64, Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::{Session, V2ToV1, session_of, tell};
 use crate::convert::paths::resolve;
@@ -85,14 +85,16 @@ impl V2ToV1 {
         if !session.warned_of_files {
             session.warned_of_files = true;
             let reason = "files come from the disk; what the editor has not saved is not seen";
-            shared.lose(Some(&session_id), &request.method, "content", reason, Severity::Minor, Side::Agent);
+            let method = &request.method;
+            shared.lose(Some(&session_id), method, "/result/content", reason, Severity::Minor, Side::Agent);
         }
+        lose_rest(request, &session_id, shared);
         let outcome = match &*request.method {
             "fs/read_text_file" => session.read_file(request.params_text(), shared),
             _ => session.write_file(request.params_text(), shared),
         };
         match outcome {
-            Ok(result) => shared.respond(Side::Agent, &request.id, &result),
+            Ok(result) => shared.respond(Side::Agent, &request.id, &result, &Extra::new()),
             Err(error) => shared.refuse(Side::Agent, &request.id, error.code, error.message),
         }
     }
@@ -102,9 +104,10 @@ impl V2ToV1 {
         if !shared.options.serve_terminals {
             return refuse_service(request, &session_id, "runs no commands", shared);
         }
+        lose_rest(request, &session_id, shared);
         if request.method == "terminal/create" {
             match self.create_terminal(request.params_text(), shared) {
-                Ok(result) => shared.respond(Side::Agent, &request.id, &result),
+                Ok(result) => shared.respond(Side::Agent, &request.id, &result, &Extra::new()),
                 Err(error) => shared.refuse(Side::Agent, &request.id, error.code, error.message),
             }
             return;
@@ -122,17 +125,17 @@ impl V2ToV1 {
                 let output = String::from_utf8_lossy(&terminal.output).into_owned();
                 let mut wire = v1::TerminalOutputResponse::new(output, terminal.truncated);
                 wire.exit_status = terminal.exit.clone();
-                shared.respond(Side::Agent, &request.id, &wire.encode(WireFormat::V1));
+                shared.respond(Side::Agent, &request.id, &wire, &Extra::new());
             }
             "terminal/wait_for_exit" => match &terminal.exit {
-                Some(exit) => shared.respond(Side::Agent, &request.id, &exit.encode(WireFormat::V1)),
+                Some(exit) => shared.respond(Side::Agent, &request.id, exit, &Extra::new()),
                 None => terminal.waiting.push(request.id.clone().into_owned()),
             },
             "terminal/kill" => {
                 if terminal.exit.is_none() {
                     shared.host.kill_terminal(&terminal_id);
                 }
-                shared.respond(Side::Agent, &request.id, "{}");
+                shared.done(Side::Agent, &request.id);
             }
             _ => {
                 let is_running = terminal.exit.is_none();
@@ -140,12 +143,16 @@ impl V2ToV1 {
                 if is_running {
                     shared.host.kill_terminal(&terminal_id);
                 }
-                shared.respond(Side::Agent, &request.id, "{}");
+                shared.done(Side::Agent, &request.id);
             }
         }
     }
 
-    fn create_terminal(&mut self, params: &str, shared: &mut Shared) -> Result<String, HostError> {
+    fn create_terminal(
+        &mut self,
+        params: &str,
+        shared: &mut Shared,
+    ) -> Result<v1::CreateTerminalResponse<'static>, HostError> {
         let invalid = |message: String| HostError { code: codes::INVALID_PARAMS, message };
         let params = v1::CreateTerminalRequest::decode(params, WireFormat::V1)
             .map_err(|error| invalid(error.to_string()))?;
@@ -200,7 +207,7 @@ impl V2ToV1 {
             update.capabilities = Field::Set(capabilities);
             tell(&session_id, session, update.into(), false, shared);
         }
-        Ok(v1::CreateTerminalResponse::new(terminal_id).encode(WireFormat::V1))
+        Ok(v1::CreateTerminalResponse::new(terminal_id))
     }
 
     pub(super) fn cancel_terminal(
@@ -208,7 +215,8 @@ impl V2ToV1 {
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Result<(), Error> {
-        let params: v2::CancelTerminalRequest<'_> = shared.params(Side::Client, request, WireFormat::Any)?;
+        let params: v2::CancelTerminalRequest<'_> = shared.params(Side::Client, request)?;
+        lose_rest(request, &params.session_id, shared);
         let running = self
             .terminals
             .known
@@ -219,7 +227,7 @@ impl V2ToV1 {
             return Err(Error::unrepresentable("terminal/cancel", reason));
         }
         shared.host.kill_terminal(&params.terminal_id);
-        shared.respond(Side::Client, &request.id, "{}");
+        shared.done(Side::Client, &request.id);
         Ok(())
     }
 
@@ -250,7 +258,7 @@ impl V2ToV1 {
         exit.exit_code = exit_code.and_then(|code| u32::try_from(code).ok());
         exit.signal = signal.map(|signal| Text::Owned(signal.to_owned()));
         for id in terminal.waiting.drain(..) {
-            shared.respond(Side::Agent, &id, &exit.encode(WireFormat::V1));
+            shared.respond(Side::Agent, &id, &exit, &Extra::new());
         }
         terminal.exit = Some(exit);
         if shared.peers.client_dialect == Some(Dialect::Spec) {
@@ -268,11 +276,48 @@ impl V2ToV1 {
     }
 }
 
+/// Keys of what is served here, beside which nothing is looked at.
+const KNOWN: [&str; 11] = [
+    "sessionId",
+    "path",
+    "line",
+    "limit",
+    "content",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "outputByteLimit",
+    "terminalId",
+];
+
+/// Reports what a request that is served here says beside.
+fn lose_rest(request: &Request<'_>, session_id: &str, shared: &mut Shared) {
+    let reason = "the request is served by the bridge";
+    let toward = if request.method == "terminal/cancel" { Side::Agent } else { Side::Client };
+    let mut lose = |pointer: &str| {
+        shared.lose(Some(session_id), &request.method, pointer, reason, Severity::Minor, toward);
+    };
+    let Some(params) = &request.params else { return };
+    for (key, _) in params.entries().filter(|(key, _)| !KNOWN.contains(&&**key)) {
+        lose(&format!("/params/{}", key.replace('~', "~0").replace('/', "~1")));
+    }
+    let env = params.get("env");
+    let variables =
+        env.as_ref().and_then(|env| Vec::<v1::EnvVariable<'_>>::decode(env.as_str(), WireFormat::V1).ok());
+    for (index, variable) in variables.unwrap_or_default().into_iter().enumerate() {
+        let v1::EnvVariable { name: _, value: _, meta, extra } = variable;
+        if meta.is_some() || !extra.is_empty() {
+            lose(&format!("/params/env/{index}"));
+        }
+    }
+}
+
 /// Refuses something that nobody here offers.
 fn refuse_service(request: &Request<'_>, session_id: &str, what: &str, shared: &mut Shared) {
     let reason = format!("a version 2 client {what}; the agent was refused");
     let session = (!session_id.is_empty()).then_some(session_id);
-    shared.lose(session, &request.method, "request", reason, Severity::Major, Side::Client);
+    shared.lose(session, &request.method, "", reason, Severity::Major, Side::Client);
     let message = format!("{}: the client {what}", request.method);
     shared.refuse(Side::Agent, &request.id, codes::METHOD_NOT_FOUND, message);
 }
@@ -284,7 +329,7 @@ impl Session {
         directory.and_then(|directory| resolve(path, directory)).unwrap_or_else(|| path.to_owned())
     }
 
-    fn read_file(&self, params: &str, shared: &mut Shared) -> Result<String, HostError> {
+    fn read_file(&self, params: &str, shared: &mut Shared) -> Result<Raw<'static>, HostError> {
         let params = v1::ReadTextFileRequest::decode(params, WireFormat::V1)
             .map_err(|error| HostError { code: codes::INVALID_PARAMS, message: error.to_string() })?;
         let path = self.resolve(&params.path);
@@ -299,10 +344,10 @@ impl Session {
         } else {
             content.split_inclusive('\n').skip(first).take(count).collect()
         };
-        Ok(v1::ReadTextFileResponse::new(content).encode(WireFormat::V1))
+        Ok(Raw::of(&v1::ReadTextFileResponse::new(content), WireFormat::V1))
     }
 
-    fn write_file(&self, params: &str, shared: &mut Shared) -> Result<String, HostError> {
+    fn write_file(&self, params: &str, shared: &mut Shared) -> Result<Raw<'static>, HostError> {
         let params = v1::WriteTextFileRequest::decode(params, WireFormat::V1)
             .map_err(|error| HostError { code: codes::INVALID_PARAMS, message: error.to_string() })?;
         let path = self.resolve(&params.path);
@@ -310,6 +355,6 @@ impl Session {
             return Err(outside(&path));
         }
         shared.host.write_text_file(&path, &params.content, &self.roots)?;
-        Ok("{}".to_owned())
+        Ok(Raw::of(&v1::EmptyResponse::new(), WireFormat::V1))
     }
 }

@@ -1,25 +1,25 @@
 //! Opening, finding and closing sessions, and their configuration.
 
 use switchboard_protocol::rpc::{Request, RequestId, Response};
-use switchboard_protocol::{AbsolutePath, Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{AbsolutePath, Extra, Wire, v1, v2};
 
 use super::{Session, ToAgent, V2ToV1, missing, tell};
-use crate::convert::{config, servers};
-use crate::loss::{At, Notes, Severity};
+use crate::convert::config;
+use crate::convert::message::Rest;
+use crate::convert::session::{self, Opened, OpenedV1};
+use crate::loss::Severity;
 use crate::sessions::roots;
-use crate::shared::Shared;
+use crate::shared::{Shared, session_of};
 use crate::{Error, Side};
 
 impl V2ToV1 {
     pub(super) fn new_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::NewSessionRequest<'_> = shared.params(Side::Client, request, WireFormat::Any)?;
+        let params: v2::NewSessionRequest<'_> = shared.params(Side::Client, request)?;
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
-        let list = servers::to_v1(params.mcp_servers.unwrap_or_default(), &At::key("mcpServers"))?;
-        let mut wire = v1::NewSessionRequest::new(params.cwd, list);
-        wire.additional_directories = params.additional_directories;
-        (wire.meta, wire.extra) = (params.meta, params.extra);
+        let wire = shared
+            .convert(None, "session/new", "/params", Side::Agent, |cx| session::new_to_v1(params, cx))?;
         let purpose = ToAgent::NewSession { id: request.id.clone().into_owned(), roots };
-        self.to_agent.ask(&request.id, "session/new", &wire.encode(WireFormat::V1), purpose, shared);
+        self.to_agent.ask(request, "session/new", &wire, purpose, shared);
         Ok(())
     }
 
@@ -30,22 +30,27 @@ impl V2ToV1 {
         response: &Response<'_>,
         shared: &mut Shared,
     ) {
-        let Some(answer) =
-            shared.result::<v1::NewSessionResponse<'_>>(id, "session/new", response, WireFormat::V1)
-        else {
+        let Some(answer) = shared.result::<v1::NewSessionResponse<'_>>(id, "session/new", response) else {
             return;
         };
         let session_id = answer.session_id.clone().into_owned();
         let session = self.sessions.open(&session_id);
         session.roots = roots;
-        let mut wire = v2::NewSessionResponse::new(answer.session_id);
-        wire.config_options = session.take_options(&session_id, answer.modes, answer.config_options, shared);
-        (wire.meta, wire.extra) = (answer.meta, answer.extra);
-        shared.respond(Side::Client, id, &wire.encode(shared.peers.client_revision()));
+        let Opened { session_id: told_id, modes, options, commands: _, rest } = OpenedV1::from(answer);
+        let config_options = session.take_options(&session_id, "session/new", modes, options, shared);
+        let Rest { meta, extra } = rest;
+        let wire = v2::NewSessionResponse {
+            session_id: told_id.unwrap_or_default(),
+            config_options,
+            available_commands: None,
+            meta,
+            extra,
+        };
+        shared.respond(Side::Client, id, &wire, &response.extra);
     }
 
     pub(super) fn resume_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::ResumeSessionRequest<'_> = shared.params(Side::Client, request, WireFormat::Any)?;
+        let params: v2::ResumeSessionRequest<'_> = shared.params(Side::Client, request)?;
         let session_id = params.session_id.clone().into_owned();
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
         let replays = match &params.replay_from {
@@ -67,7 +72,14 @@ impl V2ToV1 {
             }
             (false, false, false) => return Err(missing(request, "the agent cannot go on with a session")),
         };
-        let list = servers::to_v1(params.mcp_servers.unwrap_or_default(), &At::key("mcpServers"))?;
+        let (load, resume) =
+            shared.convert(Some(&session_id), "session/resume", "/params", Side::Agent, |cx| {
+                Ok(if loads {
+                    (Some(session::load_to_v1(params, cx)?), None)
+                } else {
+                    (None, Some(session::resume_to_v1(params, cx)?))
+                })
+            })?;
         let session = self.sessions.open(&session_id);
         session.roots = roots;
         if replays && loads {
@@ -78,17 +90,10 @@ impl V2ToV1 {
         }
         let purpose =
             ToAgent::OldSession { id: request.id.clone().into_owned(), session: session_id, replays };
-        if loads {
-            let mut wire = v1::LoadSessionRequest::new(params.session_id, params.cwd, list);
-            wire.additional_directories = params.additional_directories;
-            (wire.meta, wire.extra) = (params.meta, params.extra);
-            self.to_agent.ask(&request.id, "session/load", &wire.encode(WireFormat::V1), purpose, shared);
-        } else {
-            let mut wire = v1::ResumeSessionRequest::new(params.session_id, params.cwd);
-            wire.mcp_servers = Some(list);
-            wire.additional_directories = params.additional_directories;
-            (wire.meta, wire.extra) = (params.meta, params.extra);
-            self.to_agent.ask(&request.id, "session/resume", &wire.encode(WireFormat::V1), purpose, shared);
+        match (load, resume) {
+            (Some(wire), _) => self.to_agent.ask(request, "session/load", &wire, purpose, shared),
+            (None, Some(wire)) => self.to_agent.ask(request, "session/resume", &wire, purpose, shared),
+            (None, None) => {}
         }
         Ok(())
     }
@@ -105,8 +110,7 @@ impl V2ToV1 {
         let session = self.sessions.open(session_id);
         session.swallows = false;
         session.run = None;
-        let Some(answer) =
-            shared.result::<v1::LoadSessionResponse<'_>>(id, "session/resume", response, WireFormat::V1)
+        let Some(answer) = shared.result::<v1::LoadSessionResponse<'_>>(id, "session/resume", response)
         else {
             return;
         };
@@ -119,10 +123,11 @@ impl V2ToV1 {
             let idle = v2::StateUpdate::Idle(v2::IdleState::new());
             tell(session_id, session, v2::SessionUpdate::StateUpdate(Box::new(idle)), false, shared);
         }
-        let mut wire = v2::ResumeSessionResponse::new();
-        wire.config_options = session.take_options(session_id, answer.modes, answer.config_options, shared);
-        (wire.meta, wire.extra) = (answer.meta, answer.extra);
-        shared.respond(Side::Client, id, &wire.encode(shared.peers.client_revision()));
+        let Opened { session_id: _, modes, options, commands: _, rest } = OpenedV1::from(answer);
+        let config_options = session.take_options(session_id, "session/resume", modes, options, shared);
+        let Rest { meta, extra } = rest;
+        let wire = v2::ResumeSessionResponse { config_options, available_commands: None, meta, extra };
+        shared.respond(Side::Client, id, &wire, &response.extra);
     }
 
     pub(super) fn list_sessions(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
@@ -130,7 +135,7 @@ impl V2ToV1 {
             self.pass(request, "session/list", shared);
             return Ok(());
         }
-        let params: v2::ListSessionsRequest<'_> = shared.params(Side::Client, request, WireFormat::Any)?;
+        let params: v2::ListSessionsRequest<'_> = shared.params(Side::Client, request)?;
         let wanted = |cwd: &str| params.cwd.as_ref().is_none_or(|wanted| wanted.as_str() == cwd);
         let mut known = Vec::new();
         for id in self.sessions.ids() {
@@ -139,29 +144,35 @@ impl V2ToV1 {
                 known.push(v2::SessionInfo::new(id.clone(), AbsolutePath::as_sent(cwd.clone())));
             }
         }
-        let wire = v2::ListSessionsResponse::new(known).encode(WireFormat::Any);
+        let wire = v2::ListSessionsResponse::new(known);
         let reason = "the agent keeps no list; these are the sessions of this connection";
-        shared.lose(None, "session/list", "sessions", reason, Severity::Minor, Side::Client);
-        shared.respond(Side::Client, &request.id, &wire);
+        shared.lose(None, "session/list", "/result/sessions", reason, Severity::Minor, Side::Client);
+        let rest = (params.meta.as_ref(), &params.extra);
+        shared.lose_rest(None, "session/list", "/params", rest, reason, Side::Agent);
+        shared.respond(Side::Client, &request.id, &wire, &Extra::new());
         Ok(())
     }
 
     pub(super) fn close_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::CloseSessionRequest<'_> = shared.params(Side::Client, request, WireFormat::Any)?;
-        let session_id = params.session_id.into_owned();
+        let params: v2::CloseSessionRequest<'_> = shared.params(Side::Client, request)?;
+        let session_id = params.session_id.clone().into_owned();
         if self.support.close {
             let purpose = ToAgent::Close { id: request.id.clone().into_owned(), session: session_id };
-            self.to_agent.ask(&request.id, "session/close", request.params_text(), purpose, shared);
+            self.to_agent.pass(request, "session/close", purpose, shared);
             return Ok(());
         }
+        let rest = (params.meta.as_ref(), &params.extra);
+        let reason = "the agent cannot close sessions; it is forgotten here";
+        shared.lose_rest(Some(&session_id), "session/close", "/params", rest, reason, Side::Agent);
         match self.sessions.get_mut(&session_id) {
             Some(session) if session.turn.is_some() => {
                 session.closing = Some(request.id.clone().into_owned());
-                self.cancel_session(&session_id, shared);
+                let params = v2::CancelSessionNotification::new(session_id);
+                self.cancel_session(&params, &Extra::new(), shared);
             }
             _ => {
                 self.forget(&session_id, shared);
-                shared.respond(Side::Client, &request.id, "{}");
+                shared.done(Side::Client, &request.id);
             }
         }
         Ok(())
@@ -178,7 +189,7 @@ impl V2ToV1 {
             self.abandon_turn(session_id, shared);
             self.forget(session_id, shared);
         }
-        shared.pass_answer(Side::Client, id, response.outcome);
+        shared.pass_answer(Side::Client, id, response);
     }
 
     pub(super) fn forget(&mut self, session_id: &str, shared: &mut Shared) {
@@ -187,44 +198,26 @@ impl V2ToV1 {
     }
 
     pub(super) fn set_option(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::SetSessionConfigOptionRequest<'_> =
-            shared.params(Side::Client, request, WireFormat::Any)?;
-        let (session_id, wire) = match params {
-            v2::SetSessionConfigOptionRequest::Id(set) => {
-                let session = self.sessions.get(&set.session_id);
-                let is_mode =
-                    session.is_some_and(|session| session.mode_option.as_deref() == Some(&*set.config_id));
-                if is_mode {
-                    let mut wire = v1::SetSessionModeRequest::new(set.session_id.clone(), set.value.clone());
-                    wire.meta = set.meta;
-                    let purpose = ToAgent::SetMode {
-                        id: request.id.clone().into_owned(),
-                        session: set.session_id.into_owned(),
-                        mode: set.value.into_owned(),
-                    };
-                    let text = wire.encode(WireFormat::V1);
-                    self.to_agent.ask(&request.id, "session/set_mode", &text, purpose, shared);
-                    return Ok(());
-                }
-                (set.session_id.clone(), v1::SetSessionConfigOptionRequest::Id(set))
+        let params: v2::SetSessionConfigOptionRequest<'_> = shared.params(Side::Client, request)?;
+        let session_id = session_of(request.params.as_ref()).unwrap_or_default();
+        let mode_option = self.sessions.get(&session_id).and_then(|session| session.mode_option.as_deref());
+        let id = request.id.clone().into_owned();
+        match params {
+            v2::SetSessionConfigOptionRequest::Id(set) if mode_option == Some(&*set.config_id) => {
+                let mode = set.value.clone().into_owned();
+                let wire = config::set_mode_to_v1(set);
+                let purpose = ToAgent::SetMode { id, session: session_id, mode };
+                self.to_agent.ask(request, "session/set_mode", &wire, purpose, shared);
             }
-            v2::SetSessionConfigOptionRequest::Boolean(set) => {
-                (set.session_id.clone(), v1::SetSessionConfigOptionRequest::Boolean(set))
+            params => {
+                let method = "session/set_config_option";
+                let wire = shared.convert(Some(&session_id), method, "/params", Side::Agent, |cx| {
+                    config::set_to_v1(params, cx)
+                })?;
+                let purpose = ToAgent::SetOption { id, session: session_id };
+                self.to_agent.ask(request, method, &wire, purpose, shared);
             }
-            v2::SetSessionConfigOptionRequest::Unknown(unknown) => {
-                let reason = format!("version 1 has no values of type \"{}\"", unknown.tag);
-                return Err(Error::unrepresentable("value", reason));
-            }
-        };
-        let purpose =
-            ToAgent::SetOption { id: request.id.clone().into_owned(), session: session_id.into_owned() };
-        self.to_agent.ask(
-            &request.id,
-            "session/set_config_option",
-            &wire.encode(WireFormat::V1),
-            purpose,
-            shared,
-        );
+        }
         Ok(())
     }
 
@@ -233,16 +226,16 @@ impl V2ToV1 {
         id: &RequestId<'static>,
         session_id: &str,
         mode: &str,
-        response: Response<'_>,
+        response: &Response<'_>,
         shared: &mut Shared,
     ) {
-        if let Err(error) = response.outcome {
-            return shared.fail(Side::Client, id, error);
-        }
+        let Some(answer) = shared.result::<v1::EmptyResponse<'_>>(id, "session/set_mode", response) else {
+            return;
+        };
         let session = self.sessions.open(session_id);
-        session.change_mode(mode);
-        let wire = v2::SetSessionConfigOptionResponse::new(session.options.clone());
-        shared.respond(Side::Client, id, &wire.encode(shared.peers.client_revision()));
+        config::change_mode(&mut session.options, mode);
+        let wire = config::mode_answer_to_v2(answer, session.options.clone());
+        shared.respond(Side::Client, id, &wire, &response.extra);
     }
 
     pub(super) fn option_set(
@@ -252,19 +245,17 @@ impl V2ToV1 {
         response: &Response<'_>,
         shared: &mut Shared,
     ) {
-        let Some(answer) = shared.result::<v1::SetSessionConfigOptionResponse<'_>>(
-            id,
-            "session/set_config_option",
-            response,
-            WireFormat::V1,
-        ) else {
+        let method = "session/set_config_option";
+        let Some(answer) = shared.result::<v1::SetSessionConfigOptionResponse<'_>>(id, method, response)
+        else {
             return;
         };
         let session = self.sessions.open(session_id);
-        let options = session.take_options(session_id, None, Some(answer.config_options), shared);
-        let mut wire = v2::SetSessionConfigOptionResponse::new(options.unwrap_or_default());
-        (wire.meta, wire.extra) = (answer.meta, answer.extra);
-        shared.respond(Side::Client, id, &wire.encode(shared.peers.client_revision()));
+        let (options, Rest { meta, extra }) = config::set_answer_to_v2(answer);
+        let options = session.take_options(session_id, method, None, Some(options), shared);
+        let config_options = options.unwrap_or_default();
+        let wire = v2::SetSessionConfigOptionResponse { config_options, meta, extra };
+        shared.respond(Side::Client, id, &wire, &response.extra);
     }
 }
 
@@ -279,46 +270,37 @@ impl Session {
         self.journal = super::Journal::default();
     }
 
-    /// Remembers options, and gives them as version 2 has them. Modes are an option where there are no others.
+    /// Remembers options that an answer tells, and gives them as version 2 has them. Modes are an option where there are
+    /// no others.
     pub(super) fn take_options(
         &mut self,
         id: &str,
+        method: &str,
         modes: Option<v1::SessionModeState<'_>>,
         options: Option<Vec<v1::SessionConfigOption<'_>>>,
         shared: &mut Shared,
     ) -> Option<Vec<v2::SessionConfigOption<'static>>> {
-        let mut notes = Notes::default();
-        let converted = match (modes, options) {
-            (_, Some(options)) => {
-                self.mode_option = None;
-                config::to_v2(options.into_owned(), &At::key("configOptions"), &mut notes).ok()
-            }
-            (Some(modes), None) if !modes.available_modes.is_empty() => {
-                self.mode_option = Some("mode".to_owned());
-                Some(vec![config::option_of_modes(&modes, "mode")])
-            }
-            _ => None,
-        };
-        shared.note(Some(id), "configOptions", notes.entries, Side::Client);
-        if let Some(options) = &converted {
+        let converted =
+            shared.convert(Some(id), method, "/result", Side::Client, |cx| match (modes, options) {
+                (modes, Some(options)) => {
+                    self.mode_option = None;
+                    if let Some(modes) = modes {
+                        config::lose_modes(&modes, &mut cx.key("modes"))?;
+                    }
+                    Ok(Some(config::to_v2(options, &mut cx.key("configOptions"))?.into_owned()))
+                }
+                (Some(modes), None) if !modes.available_modes.is_empty() => {
+                    self.mode_option = Some("mode".to_owned());
+                    Ok(Some(vec![config::option_of_modes(modes, "mode").into_owned()]))
+                }
+                (Some(modes), None) => config::lose_modes(&modes, &mut cx.key("modes")).map(|()| None),
+                (None, None) => Ok(None),
+            });
+        // What is noted does not fail.
+        let options = converted.ok().flatten();
+        if let Some(options) = &options {
             self.options.clone_from(options);
         }
-        converted
-    }
-
-    /// The mode is another one now. Whether there is an option that can say so.
-    pub(super) fn change_mode(&mut self, mode: &str) -> bool {
-        let is_mode = |select: &v2::SessionConfigSelect<'_>| {
-            select.category == Some(v2::SessionConfigOptionCategory::Mode)
-        };
-        for option in &mut self.options {
-            if let v2::SessionConfigOption::Select(select) = option
-                && is_mode(select)
-            {
-                select.current_value = Text::Owned(mode.to_owned());
-                return true;
-            }
-        }
-        false
+        options
     }
 }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
-use switchboard_diff as diff;
 use switchboard_diff::FileAtHand;
 use switchboard_protocol::{AbsolutePath, Base64, Field, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
@@ -12,10 +11,11 @@ use super::served::Terminals;
 use super::{Session, tell};
 use crate::Side;
 use crate::convert::content::plain_text;
-use crate::convert::meta;
 use crate::convert::paths::{self, Places};
+use crate::convert::tool_call::{announced, item_to_v2, update_to_v2};
+use crate::convert::{Losses, meta};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart, hash_of};
-use crate::loss::{At, Notes, Severity};
+use crate::loss::Severity;
 use crate::options::Dialect;
 use crate::shared::Shared;
 
@@ -61,7 +61,7 @@ impl ToolCalls {
 #[derive(Debug, Default)]
 struct Displayed {
     info: Option<(String, Option<String>)>,
-    output: Option<(String, String)>,
+    output: Vec<(String, String)>,
     exit: Option<(String, v2::TerminalExitStatus<'static>)>,
 }
 
@@ -71,6 +71,7 @@ const OUTPUT: [&str; 2] = ["terminal_output", "terminal_output_delta"];
 const EXIT: &str = "terminal_exit";
 
 impl Displayed {
+    /// Takes that out of the metadata. What else stands there stays, also inside of what is taken.
     fn take(meta: &mut Option<Meta<'_>>) -> Self {
         let mut displayed = Displayed::default();
         let Some(present) = meta.as_ref() else { return displayed };
@@ -78,25 +79,49 @@ impl Displayed {
         let mut kept = Vec::new();
         for (key, value) in present.entries() {
             let terminal = text(&value, "terminal_id");
-            match (&*key, terminal) {
-                (INFO, Some(id)) => displayed.info = Some((id, text(&value, "cwd"))),
+            let known: &[&str] = match (&*key, terminal) {
+                (INFO, Some(id)) => {
+                    displayed.info = Some((id, text(&value, "cwd")));
+                    &["terminal_id", "cwd"]
+                }
                 (key, Some(id)) if OUTPUT.contains(&key) => {
-                    displayed.output = text(&value, "data").map(|data| (id, data));
+                    displayed.output.extend(text(&value, "data").map(|data| (id, data)));
+                    &["terminal_id", "data"]
                 }
                 (EXIT, Some(id)) => {
                     let mut status = v2::TerminalExitStatus::new();
                     status.exit_code = value.get("exit_code").and_then(|code| code.as_str().parse().ok());
                     status.signal = text(&value, "signal").map(Text::Owned);
                     displayed.exit = Some((id, status));
+                    &["terminal_id", "exit_code", "signal"]
                 }
-                _ => kept.push((Text::Owned(key.into_owned()), value.into_owned())),
+                _ => {
+                    kept.push((Text::Owned(key.into_owned()), value.into_owned()));
+                    continue;
+                }
+            };
+            let mut rest = value.entries().filter(|(key, _)| !known.contains(&&**key)).peekable();
+            if rest.peek().is_some() {
+                let rest = Meta::from_entries(rest).as_raw().clone();
+                kept.push((Text::Owned(key.into_owned()), rest));
             }
         }
-        if displayed.info.is_some() || displayed.output.is_some() || displayed.exit.is_some() {
+        if displayed.info.is_some() || !displayed.output.is_empty() || displayed.exit.is_some() {
             *meta = (!kept.is_empty()).then(|| Meta::from_entries(kept));
         }
         displayed
     }
+}
+
+/// What a call is part of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'p> {
+    /// The kind of message.
+    pub(super) message: &'p str,
+    /// Where the call stands in it.
+    pub(super) root: &'p str,
+    /// Whether it is a question, which must hold all content.
+    pub(super) in_question: bool,
 }
 
 impl Session {
@@ -108,20 +133,7 @@ impl Session {
         keeps: bool,
         shared: &mut Shared,
     ) {
-        let update = v1::ToolCallUpdate {
-            tool_call_id: call.tool_call_id,
-            title: Some(call.title),
-            name: call.name,
-            kind: call.kind,
-            status: call.status,
-            content: call.content,
-            locations: call.locations,
-            raw_input: call.raw_input,
-            raw_output: call.raw_output,
-            meta: call.meta,
-            extra: call.extra,
-        };
-        self.tool_call_update(id, update, true, terminals, keeps, shared);
+        self.tool_call_update(id, announced(call), true, terminals, keeps, shared);
     }
 
     /// `announces`: the agent says all there is to say, so that what is missing has its default again.
@@ -147,7 +159,9 @@ impl Session {
         let resets_raw = announces && !is_new;
         let displayed = Displayed::take(&mut update.meta);
         let call_id = update.tool_call_id.clone().into_owned();
-        let mut wire = self.patch(id, update, false, terminals, keeps, shared);
+        let message = if announces { "tool_call" } else { "tool_call_update" };
+        let place = Place { message, root: "/params/update", in_question: false };
+        let mut wire = self.patch(id, update, place, terminals, keeps, shared);
         if resets_raw {
             for field in [&mut wire.raw_input, &mut wire.raw_output] {
                 if field.is_keep() {
@@ -167,34 +181,24 @@ impl Session {
         &mut self,
         id: &str,
         mut update: v1::ToolCallUpdate<'a>,
-        in_question: bool,
+        place: Place<'_>,
         terminals: &Terminals,
         keeps: bool,
         shared: &mut Shared,
     ) -> v2::ToolCallUpdate<'a> {
-        self.settle_places(id, &mut update, shared);
+        self.settle_places(id, &mut update, place, shared);
         let call_id = update.tool_call_id.clone();
         let limit = shared.options.limits.entries;
         let (call, is_new) = self.calls.open(&call_id, limit);
-        if let Some(title) = update.title.as_ref().filter(|_| !in_question || call.title.is_none()) {
+        if let Some(title) = update.title.as_ref().filter(|_| !place.in_question || call.title.is_none()) {
             call.title = Some(title.clone().into_owned());
         }
-        let set = |value: Option<Text<'a>>| value.map_or(Field::Keep, Field::Set);
-        let mut wire = v2::ToolCallUpdate::new(update.tool_call_id);
-        wire.title = set(update.title);
-        wire.name = set(update.name);
-        wire.kind = update.kind.map_or(Field::Keep, Field::Set);
-        wire.status = update.status.map_or(Field::Keep, Field::Set);
-        wire.locations = update.locations.map_or(Field::Keep, Field::Set);
-        wire.raw_input = update.raw_input.map_or(Field::Keep, Field::Set);
-        wire.raw_output = update.raw_output.map_or(Field::Keep, Field::Set);
-        wire.meta = update.meta.map_or(Field::Keep, Field::Set);
-        wire.extra = update.extra;
-        let Some(items) = update.content else { return wire };
+        let (mut wire, content) = update_to_v2(update);
+        let Some(items) = content else { return wire };
         let hashes: Vec<u64> = items.iter().map(|item| hash_of(&item.encode(WireFormat::V1))).collect();
         let (call, _) = self.calls.open(&call_id, limit);
         let rest = call.pieces.rest(units(&items, &hashes));
-        let appends = rest.is_some() && !call.pieces.is_empty() && !in_question;
+        let appends = rest.is_some() && !call.pieces.is_empty() && !place.in_question;
         let unchanged = rest.is_some_and(|rest| rest.first == items.len());
         if unchanged && !(items.is_empty() && !is_new && !call.pieces.is_empty()) {
             return wire;
@@ -211,9 +215,8 @@ impl Session {
                 let block = v1::ContentBlock::text(text[skip..].to_owned());
                 item = v1::ToolCallContent::Content(v1::Content::new(block));
             }
-            if let Some(item) = self.item(id, item, terminals, shared) {
-                converted.push(item);
-            }
+            let root = format!("{}/content/{index}", place.root);
+            converted.extend(self.item(id, item, Place { root: &root, ..place }, terminals, shared));
         }
         if appends {
             for item in converted {
@@ -227,67 +230,54 @@ impl Session {
     }
 
     /// Agents of version 1 name files as they like.
-    fn settle_places(&self, id: &str, update: &mut v1::ToolCallUpdate<'_>, shared: &mut Shared) {
+    fn settle_places(
+        &self,
+        id: &str,
+        update: &mut v1::ToolCallUpdate<'_>,
+        place: Place<'_>,
+        shared: &mut Shared,
+    ) {
         let places = Places { directory: self.roots.first().map(String::as_str), key: meta::V1_PATH };
-        let mut notes = Notes::default();
-        places.settle_locations(
-            update.locations.as_deref_mut().unwrap_or_default(),
-            &At::key("locations"),
-            &mut notes,
-        );
-        places.settle_content(
-            update.content.as_deref_mut().unwrap_or_default(),
-            &At::key("content"),
-            &mut notes,
-        );
-        shared.note(Some(id), "tool_call_update", notes.entries, Side::Client);
+        let mut losses = Losses::noted();
+        let mut cx = losses.at(place.message, place.root);
+        let locations = update.locations.as_deref_mut().unwrap_or_default();
+        places.settle_locations(locations, &mut cx.key("locations"));
+        let content = update.content.as_deref_mut().unwrap_or_default();
+        places.settle_content(content, &mut cx.key("content"));
+        shared.note(Some(id), place.message, losses, Side::Client);
     }
 
     fn item<'a>(
         &mut self,
         id: &str,
         item: v1::ToolCallContent<'a>,
+        place: Place<'_>,
         terminals: &Terminals,
         shared: &mut Shared,
     ) -> Option<v2::ToolCallContent<'a>> {
-        match item {
-            v1::ToolCallContent::Content(item) => Some(v2::ToolCallContent::Content(item)),
-            v1::ToolCallContent::Diff(source) => {
-                let file = if crate::host::is_inside(&source.path, &self.roots) {
-                    shared.host.file(&source.path, &self.roots)
-                } else {
-                    FileAtHand::Unknown
-                };
-                let wire = diff::from_v1(source, &file);
-                if wire.meta.as_ref().is_some_and(|meta| meta.get(diff::PARTIAL_KEY).is_some()) {
-                    let reason = "whether the texts are whole files is not known, nor their place in them";
-                    shared.lose(
-                        Some(id),
-                        "tool_call_update",
-                        "content.diff",
-                        reason,
-                        Severity::Guess,
-                        Side::Client,
-                    );
-                }
-                Some(v2::ToolCallContent::Diff(Box::new(wire)))
+        if let v1::ToolCallContent::Terminal(terminal) = &item {
+            if shared.peers.client_dialect == Some(Dialect::Spec) {
+                let reason = "the client's dialect has no terminals; the output follows as text";
+                shared.lose(Some(id), place.message, place.root, reason, Severity::Minor, Side::Client);
+                return None;
             }
-            v1::ToolCallContent::Terminal(terminal) => {
-                if shared.peers.client_dialect == Some(Dialect::Spec) {
-                    // Its output follows as text.
-                    return None;
-                }
-                let known = terminals.is_known(&terminal.terminal_id)
-                    || self.terminals.iter().any(|known| *known == terminal.terminal_id);
-                if !known {
-                    self.terminals.push(terminal.terminal_id.clone().into_owned());
-                    let update = v2::TerminalUpdate::new(terminal.terminal_id.clone());
-                    tell(id, self, update.into(), false, shared);
-                }
-                Some(v2::ToolCallContent::Terminal(terminal))
+            let known = terminals.is_known(&terminal.terminal_id)
+                || self.terminals.iter().any(|known| *known == terminal.terminal_id);
+            if !known {
+                self.terminals.push(terminal.terminal_id.clone().into_owned());
+                let update = v2::TerminalUpdate::new(terminal.terminal_id.clone());
+                tell(id, self, update.into(), false, shared);
             }
-            v1::ToolCallContent::Unknown(unknown) => Some(v2::ToolCallContent::Unknown(unknown)),
         }
+        let mut losses = Losses::noted();
+        let (host, roots) = (&mut shared.host, &self.roots);
+        let file = |path: &str| {
+            if crate::host::is_inside(path, roots) { host.file(path, roots) } else { FileAtHand::Unknown }
+        };
+        let item = item_to_v2(item, file, &mut losses.at(place.message, place.root));
+        shared.note(Some(id), place.message, losses, Side::Client);
+        // What is noted does not fail.
+        item.ok()
     }
 
     /// Tells of terminals that the agent runs by itself.
@@ -306,7 +296,7 @@ impl Session {
             }
             tell(id, self, update.into(), keeps, shared);
         }
-        if let Some((terminal_id, data)) = displayed.output {
+        for (terminal_id, data) in displayed.output {
             if as_text {
                 let item = v2::ToolCallContent::text(data);
                 let chunk = v2::ToolCallContentChunk::new(call_id, item);

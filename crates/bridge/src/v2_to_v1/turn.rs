@@ -1,13 +1,17 @@
 //! The prompt turn: one request of version 1 becomes acceptance, work and rest.
 
-use switchboard_protocol::rpc::{Notification, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::rpc::{
+    CancelRequestNotification, Notification, Request, RequestId, Response, RpcError, codes,
+};
+use switchboard_protocol::{Extra, Wire, WireFormat, v1, v2};
 
 use super::messages::Role;
 use super::{ToAgent, ToClient, V2ToV1, tell};
+use crate::convert::content::plain_text;
+use crate::convert::{permission, session};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart};
 use crate::loss::Severity;
-use crate::shared::Shared;
+use crate::shared::{Shared, kept};
 use crate::v1_to_v2::cancel;
 use crate::{Error, Moment, Side};
 
@@ -23,13 +27,6 @@ pub(super) struct Turn {
     due: Moment,
     /// What has been seen of the agent's echo of the prompt.
     echoed: ContentFingerprint,
-}
-
-/// A prompt that waits for the turn before it.
-#[derive(Debug)]
-pub(super) struct Held {
-    id: RequestId<'static>,
-    params: String,
 }
 
 impl Turn {
@@ -50,17 +47,23 @@ impl Turn {
         }
         repeats
     }
+
+    /// What repeats the prompt says more than the prompt.
+    pub(super) fn lose_echo(&self, session: &str, chunk: v1::ContentChunk<'_>, shared: &mut Shared) {
+        let v1::ContentChunk { content, message_id: _, meta, extra } = chunk;
+        let (tag, reason) =
+            (Role::User.chunk_tag(), "the client has been told of its prompt, as it was given");
+        shared.lose_rest(Some(session), tag, "/params/update", (meta.as_ref(), &extra), reason, Side::Client);
+        if plain_text(&content).is_none() && !self.prompt.contains(&content) {
+            let pointer = "/params/update/content";
+            shared.lose(Some(session), tag, pointer, reason, Severity::Minor, Side::Client);
+        }
+    }
 }
 
 impl V2ToV1 {
     pub(super) fn prompt(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::PromptRequest<'_> = shared.params(Side::Client, request, WireFormat::Any)?;
-        if let Some((index, block)) =
-            params.prompt.iter().enumerate().find(|(_, block)| block.as_unknown().is_some())
-        {
-            let reason = format!("version 1 has no content of type \"{}\"", block.tag());
-            return Err(Error::unrepresentable(format!("prompt[{index}]"), reason));
-        }
+        let params: v2::PromptRequest<'_> = shared.params(Side::Client, request)?;
         let session_id = params.session_id.clone().into_owned();
         let due = shared.now.after(shared.options.acceptance);
         let limit = shared.options.limits.requests;
@@ -70,32 +73,25 @@ impl V2ToV1 {
                 crate::bridge::refuse_full(shared, Side::Client, &request.id);
                 return Ok(());
             }
-            let held = Held { id: request.id.clone().into_owned(), params: request.params_text().to_owned() };
-            session.held.push_back(held);
+            session.held.push_back(kept(request));
             return Ok(());
         }
+        let prompt = params.prompt.clone().into_owned();
+        let wire = shared.convert(Some(&session_id), "session/prompt", "/params", Side::Agent, |cx| {
+            session::prompt_to_v1(params, cx)
+        })?;
         let message_id = session.mint(Role::User);
-        let mut notes = crate::loss::Notes::default();
-        let at = crate::loss::At::key("prompt");
-        let mut prompt = Vec::with_capacity(params.prompt.len());
-        for (index, block) in params.prompt.iter().cloned().enumerate() {
-            prompt.push(crate::convert::content::to_v1(block, &at.item(index), &mut notes)?);
-        }
-        shared.note(Some(&session_id), "session/prompt", notes.entries, Side::Agent);
         session.turn = Some(Turn {
             id: request.id.clone().into_owned(),
             message_id,
-            prompt: params.prompt.into_owned(),
+            prompt,
             accepted: false,
             due,
             echoed: ContentFingerprint::default(),
         });
         session.run = None;
-        let mut wire = v1::PromptRequest::new(session_id.clone(), prompt);
-        (wire.meta, wire.extra) = (params.meta, params.extra);
-        let text = wire.encode(WireFormat::V1);
         let purpose = ToAgent::Prompt { session: session_id };
-        self.to_agent.ask(&request.id, "session/prompt", &text, purpose, shared);
+        self.to_agent.ask(request, "session/prompt", &wire, purpose, shared);
         Ok(())
     }
 
@@ -109,7 +105,7 @@ impl V2ToV1 {
         let mut message = v2::MessageUpdate::new(turn.message_id.clone());
         message.content = switchboard_protocol::Field::Set(turn.prompt.clone());
         let id = turn.id.clone();
-        shared.respond(Side::Client, &id, &answer.encode(shared.peers.client_revision()));
+        shared.respond(Side::Client, &id, &answer, &Extra::new());
         tell(session_id, session, v2::SessionUpdate::UserMessage(message), keeps, shared);
         let running = v2::StateUpdate::Running(v2::ActiveState::new());
         tell(session_id, session, v2::SessionUpdate::StateUpdate(Box::new(running)), false, shared);
@@ -118,30 +114,37 @@ impl V2ToV1 {
     pub(super) fn prompt_answered(&mut self, session_id: &str, response: Response<'_>, shared: &mut Shared) {
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         let Some(turn) = &session.turn else { return };
-        let mut idle = v2::IdleState::new();
-        match response.outcome {
-            Err(error) if !turn.accepted => {
+        let idle = match &response.outcome {
+            Err(_) if !turn.accepted => {
                 let id = turn.id.clone();
                 session.turn = None;
-                shared.fail(Side::Client, &id, error);
+                shared.pass_answer(Side::Client, &id, response);
                 return self.turn_over(session_id, shared);
             }
-            Err(error) => return self.fail_work(session_id, &error.into_owned(), shared),
+            Err(error) => {
+                let error = error.clone().into_owned();
+                shared.begin_update(session_id, None, Extra::new(), &response.extra);
+                self.fail_work(session_id, &error, shared);
+                return shared.end_update();
+            }
             Ok(result) => match v1::PromptResponse::decode_tolerant(result.as_str(), WireFormat::V1) {
-                Ok((answer, _)) => {
-                    idle.stop_reason = Some(answer.stop_reason);
-                    idle.meta = answer.meta.map(Wire::into_owned);
-                    idle.extra = answer.extra.into_owned();
+                Ok((answer, left_out)) => {
+                    let method = "session/prompt";
+                    shared.report_left_out(Some(session_id), method, "/result", &left_out, Side::Client);
+                    session::prompt_answer_to_v2(answer)
                 }
                 // The turn is over all the same; why is not known.
                 Err(error) => {
                     let (session, reason) = (Some(session_id), error.to_string());
-                    shared.lose(session, "session/prompt", "result", reason, Severity::Major, Side::Client);
+                    shared.lose(session, "session/prompt", "/result", reason, Severity::Major, Side::Client);
+                    v2::IdleState::new()
                 }
             },
-        }
+        };
         self.sign_of_life(session_id, shared);
+        shared.begin_update(session_id, None, Extra::new(), &response.extra);
         self.end_turn(session_id, idle, shared);
+        shared.end_update();
     }
 
     fn end_turn(&mut self, session_id: &str, idle: v2::IdleState<'_>, shared: &mut Shared) {
@@ -159,13 +162,11 @@ impl V2ToV1 {
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         if let Some(id) = session.closing.take() {
             self.forget(session_id, shared);
-            return shared.respond(Side::Client, &id, "{}");
+            return shared.done(Side::Client, &id);
         }
-        while let Some(held) = self.sessions.get_mut(session_id).and_then(|session| session.held.pop_front())
+        while let Some(request) =
+            self.sessions.get_mut(session_id).and_then(|session| session.held.pop_front())
         {
-            let params = switchboard_protocol::Raw::parse(held.params).ok();
-            let extra = switchboard_protocol::Extra::new();
-            let request = Request { id: held.id, method: Text::Borrowed("session/prompt"), params, extra };
             match self.prompt(&request, shared) {
                 Ok(()) => break,
                 Err(error) => shared.fail(Side::Client, &request.id, error.to_rpc()),
@@ -188,47 +189,64 @@ impl V2ToV1 {
     }
 
     pub(super) fn cancel(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
-        let text = notification.params_text();
-        if let Ok((params, _)) = v2::CancelSessionNotification::decode_tolerant(text, WireFormat::Any) {
-            self.cancel_session(&params.session_id, shared);
+        match v2::CancelSessionNotification::decode_tolerant(notification.params_text(), WireFormat::Any) {
+            Ok((params, _)) => self.cancel_session(&params, &notification.extra, shared),
+            Err(error) => {
+                let (method, reason) = (&notification.method, error.to_string());
+                shared.lose(None, method, "/params", reason, Severity::Major, Side::Agent);
+            }
         }
     }
 
-    pub(super) fn cancel_session(&mut self, session_id: &str, shared: &mut Shared) {
+    pub(super) fn cancel_session(
+        &mut self,
+        params: &v2::CancelSessionNotification<'_>,
+        envelope: &Extra<'_>,
+        shared: &mut Shared,
+    ) {
+        let session_id = &*params.session_id;
         if let Some(session) = self.sessions.get_mut(session_id) {
             for held in session.held.drain(..) {
                 shared.refuse(Side::Client, &held.id, codes::REQUEST_CANCELLED, "the prompt was cancelled");
+                let reason = "cancelled before its turn came";
+                shared.lose(Some(session_id), "session/prompt", "", reason, Severity::Minor, Side::Agent);
             }
             session.asks = false;
         }
-        let params = v1::CancelNotification::new(session_id).encode(WireFormat::V1);
-        shared.notify(Side::Agent, "session/cancel", &params);
+        shared.notify(Side::Agent, "session/cancel", params, envelope);
         let pending = self.to_client.take_all(
             |purpose| matches!(purpose, ToClient::Permission { session, .. } if session == session_id),
         );
         for (asked, purpose) in pending {
-            shared.respond(Side::Agent, purpose.original(), r#"{"outcome":{"outcome":"cancelled"}}"#);
-            cancel(Side::Client, &asked, shared);
+            shared.respond(Side::Agent, purpose.original(), &permission::cancelled(), &Extra::new());
+            let taken_back = CancelRequestNotification::new(asked.clone());
+            cancel(Side::Client, asked, taken_back, &Extra::new(), shared);
         }
     }
 
     /// The client takes back a prompt: one that waits is gone, one that runs is cancelled.
-    pub(super) fn cancel_prompt(&mut self, id: &RequestId<'static>, shared: &mut Shared) {
+    pub(super) fn cancel_prompt(
+        &mut self,
+        id: &RequestId<'static>,
+        params: CancelRequestNotification<'_>,
+        shared: &mut Shared,
+    ) {
         let mut found = None;
         for (session_id, session) in self.sessions.iter_mut() {
             let before = session.held.len();
             session.held.retain(|held| held.id != *id);
             if session.held.len() < before {
                 shared.refuse(Side::Client, id, codes::REQUEST_CANCELLED, "the prompt was taken back");
-                return;
+                return shared.lose_cancellation(Side::Client, &params);
             }
             if session.turn.as_ref().is_some_and(|turn| turn.id == *id && !turn.accepted) {
                 found = Some(session_id.clone());
             }
         }
-        if let Some(session_id) = found {
-            self.cancel_session(&session_id, shared);
-        }
+        let Some(session_id) = found else { return shared.lose_cancellation(Side::Client, &params) };
+        let CancelRequestNotification { request_id: _, meta, extra } = params;
+        let params = v2::CancelSessionNotification { session_id: session_id.into(), meta, extra };
+        self.cancel_session(&params, &Extra::new(), shared);
     }
 
     /// Everything that waits for the agent fails.
@@ -269,7 +287,7 @@ impl V2ToV1 {
         if self.sessions.get(session_id).is_none_or(|session| session.turn.is_none()) {
             return;
         }
-        self.cancel_session(session_id, shared);
+        self.cancel_session(&v2::CancelSessionNotification::new(session_id), &Extra::new(), shared);
         if let Some(sent) = self
             .to_agent
             .find(|purpose| matches!(purpose, ToAgent::Prompt { session } if session == session_id))

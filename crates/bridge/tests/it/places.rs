@@ -80,7 +80,7 @@ fn a_relative_path_without_a_directory_passes_and_is_reported() {
         let told = bench.take_updates().remove(0);
         assert_eq!(told["locations"], json!([{"path": path}]));
         assert_eq!(told["content"][0]["changes"][0]["path"], path);
-        assert_eq!(bench.lost(), ["tool_call_update locations[0].path", "tool_call_update content[0].path"]);
+        assert_eq!(bench.lost(), ["tool_call locations[0].path", "tool_call content[0].path"]);
     }
 }
 
@@ -95,7 +95,7 @@ fn what_is_said_to_be_left_out_was_left_out() {
             "it is kept: {:?}",
             bench.losses
         );
-        assert!(bench.losses.iter().any(|loss| loss.element == "/params/update/locations/0/path"
+        assert!(bench.losses.iter().any(|loss| loss.pointer == "/params/update/locations/0/path"
             && loss.severity == Severity::Guess
             && loss.reason.contains("kept")));
     }

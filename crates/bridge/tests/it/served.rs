@@ -61,7 +61,7 @@ fn nothing_is_served_unless_asked_for() {
     let mut bench = bench(false);
     assert_eq!(ask(&mut bench, "fs/read_text_file", json!({"path": "/w/a"})), -32601);
     assert_eq!(ask(&mut bench, "terminal/create", json!({"command": "ls"})), -32601);
-    assert_eq!(bench.lost(), ["fs/read_text_file request", "terminal/create request"]);
+    assert_eq!(bench.lost(), ["fs/read_text_file message", "terminal/create message"]);
 }
 
 #[test]

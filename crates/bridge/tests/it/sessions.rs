@@ -63,7 +63,7 @@ fn the_option_for_modes_is_modes_in_version_1() {
         told[1]["params"]["update"]["availableCommands"],
         json!([{"name": "web", "description": "Search", "input": {"hint": "q"}}])
     );
-    assert_eq!(bench.lost(), ["configOptions configOptions[1]"]);
+    assert_eq!(bench.lost(), ["session/new configOptions[1]"]);
     bench.client(
         json!({"id": 2, "method": "session/set_mode", "params": {"sessionId": "s", "modeId": "code"}}),
     );

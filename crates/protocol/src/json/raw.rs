@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::reader::Reader;
 use crate::error::{DecodeError, Read};
-use crate::{Text, WireFormat};
+use crate::{Text, Wire, WireFormat};
 
 /// Any JSON value, kept as the text it came in: numbers, key order and white space as they were.
 #[derive(Clone)]
@@ -38,6 +38,30 @@ impl<'a> Raw<'a> {
 
     pub(crate) fn from_checked(text: impl Into<Cow<'a, str>>) -> Self {
         Raw(Source::Text(text.into()))
+    }
+
+    /// The JSON of a value.
+    ///
+    /// ```
+    /// use switchboard_protocol::{Raw, WireFormat, v2};
+    /// let option = v2::EnvVariable::new("A", "1");
+    /// assert_eq!(Raw::of(&option, WireFormat::Any).as_str(), r#"{"name":"A","value":"1"}"#);
+    /// ```
+    pub fn of<'v>(value: &impl Wire<'v>, format: WireFormat) -> Raw<'static> {
+        Raw::from_checked(value.encode(format))
+    }
+
+    /// An array of these values.
+    pub fn array<'i>(items: impl IntoIterator<Item = Raw<'i>>) -> Raw<'static> {
+        let mut text = String::from("[");
+        for item in items {
+            if text.len() > 1 {
+                text.push(',');
+            }
+            text.push_str(item.as_str());
+        }
+        text.push(']');
+        Raw::from_checked(text)
     }
 
     /// The JSON text.

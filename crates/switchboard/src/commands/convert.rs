@@ -74,6 +74,8 @@ struct Report<'l> {
     session: Option<&'l str>,
     message: &'l str,
     element: &'l str,
+    /// Where it stood in the line's message.
+    pointer: &'l str,
     reason: &'l str,
     severity: Severity,
 }
@@ -112,6 +114,7 @@ impl<W: Write> Writer<W> {
             session: loss.session.as_deref(),
             message: &loss.message,
             element: &loss.element,
+            pointer: &loss.pointer,
             reason: &loss.reason,
             severity: loss.severity,
         });
@@ -119,7 +122,15 @@ impl<W: Write> Writer<W> {
 
     fn fault(&mut self, line: u64, reason: &str) {
         let severity = Severity::Major;
-        self.report(&Report { line, session: None, message: "line", element: "line", reason, severity });
+        self.report(&Report {
+            line,
+            session: None,
+            message: "line",
+            element: "line",
+            pointer: "",
+            reason,
+            severity,
+        });
     }
 }
 
@@ -194,13 +205,14 @@ impl Converter {
                     for line in &converted.value {
                         writer.line(from, line, &form)?;
                     }
-                    for Note { element, reason, severity } in &converted.omitted {
+                    for Note { element, pointer, reason, severity } in &converted.omitted {
                         let severity = *severity;
                         writer.report(&Report {
                             line: number,
                             session: None,
                             message: "message",
                             element,
+                            pointer,
                             reason,
                             severity,
                         });
@@ -213,6 +225,8 @@ impl Converter {
                         session: None,
                         message: "message",
                         element: &element,
+                        // For its sake all of the message is left out.
+                        pointer: "",
                         reason: &reason,
                         severity,
                     });

@@ -1,0 +1,139 @@
+//! Plans and commands.
+
+use switchboard_protocol::v2::{PlanEntry, PlanEntryPriority, PlanEntryStatus};
+use switchboard_protocol::{Text, UnknownVariant, v1, v2};
+
+use crate::Error;
+use crate::convert::meta::{self, Origin};
+use crate::convert::{Context, message::Rest};
+use crate::loss::Severity;
+
+/// A plan for version 1, which has one only.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) id: Text<'a>,
+    pub(crate) entries: Vec<PlanEntry<'a>>,
+    pub(crate) rest: Rest<'a>,
+}
+
+/// A plan as version 1 can say it; one of another type is given back.
+pub(crate) fn plan_to_v1<'a>(
+    update: v2::PlanUpdate<'a>,
+    cx: &mut Context<'_>,
+) -> Result<Result<Plan<'a>, UnknownVariant<'a>>, Error> {
+    let v2::PlanUpdate { plan, meta: outer, extra } = update;
+    let mut at_plan = cx.key("plan");
+    match plan {
+        v2::PlanUpdateContent::Items(items) => {
+            let v2::PlanItems { plan_id, entries, meta: inner, extra: more } = items;
+            let entries = at_plan.key("entries").each(entries, entry_to_v1)?;
+            let mut meta = meta::join(outer, inner, &mut at_plan)?;
+            let mut extra = meta::join_extra(extra, more, &mut at_plan)?;
+            meta::set_apart(&mut meta, Origin::V2, &mut extra, &["entries"]);
+            Ok(Ok(Plan { id: plan_id, entries, rest: Rest { meta, extra } }))
+        }
+        v2::PlanUpdateContent::Unknown(unknown) => {
+            let reason = format!("version 1 has no plans of type \"{}\"", unknown.tag);
+            at_plan.lose(Severity::Major, reason.clone())?;
+            cx.lose_rest(outer.as_ref(), &extra, &reason)?;
+            Ok(Err(unknown))
+        }
+    }
+}
+
+fn entry_to_v1<'a>(entry: PlanEntry<'a>, cx: &mut Context<'_>) -> Result<PlanEntry<'a>, Error> {
+    let PlanEntry { mut content, mut priority, mut status, meta, extra } = entry;
+    if let PlanEntryPriority::Unknown(word) = &priority {
+        let reason = format!("version 1 has no priority \"{word}\"; \"medium\" stands for it");
+        cx.key("priority").lose(Severity::Minor, reason)?;
+        priority = PlanEntryPriority::Medium;
+    }
+    match &status {
+        PlanEntryStatus::Pending | PlanEntryStatus::InProgress | PlanEntryStatus::Completed => {}
+        PlanEntryStatus::Cancelled => {
+            let reason = "version 1 has no status \"cancelled\"; the step says so";
+            cx.key("status").lose(Severity::Minor, reason)?;
+            content = Text::Owned(format!("{content} (cancelled)"));
+            status = PlanEntryStatus::Completed;
+        }
+        PlanEntryStatus::Unknown(word) => {
+            let reason = format!("version 1 has no status \"{word}\"; \"pending\" stands for it");
+            cx.key("status").lose(Severity::Minor, reason)?;
+            status = PlanEntryStatus::Pending;
+        }
+    }
+    Ok(PlanEntry { content, priority, status, meta, extra })
+}
+
+/// The plan of version 1, which is the plan `main` of version 2.
+pub(crate) fn plan_to_v2(plan: v1::Plan<'_>) -> v2::PlanUpdate<'_> {
+    let v1::Plan { entries, mut meta, mut extra } = plan;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["type", "planId"]);
+    let mut items = v2::PlanItems::new("main", entries);
+    items.extra = extra;
+    let mut update = v2::PlanUpdate::new(v2::PlanUpdateContent::Items(items));
+    update.meta = meta;
+    update
+}
+
+/// A list of commands as version 1 has it.
+pub(crate) fn commands_update_to_v1<'a>(
+    update: v2::AvailableCommandsUpdate<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v1::AvailableCommandsUpdate<'a>, Error> {
+    let v2::AvailableCommandsUpdate { available_commands, meta, extra } = update;
+    let available_commands = cx.key("availableCommands").each(available_commands, command_to_v1)?;
+    Ok(v1::AvailableCommandsUpdate { available_commands, meta, extra })
+}
+
+/// A command as version 1 has it.
+pub(crate) fn command_to_v1<'a>(
+    command: v2::AvailableCommand<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v1::AvailableCommand<'a>, Error> {
+    match command {
+        v2::AvailableCommand::Command(command) => {
+            let v2::Command { name, description, input, meta, extra } = command;
+            let input = match input {
+                None => None,
+                Some(v2::AvailableCommandInput::Text(input)) => {
+                    let v2::TextCommandInput { hint, meta, extra } = input;
+                    Some(v1::AvailableCommandInput { hint, meta, extra })
+                }
+                Some(v2::AvailableCommandInput::Unknown(unknown)) => {
+                    let reason = format!("version 1 has no command input of type \"{}\"", unknown.tag);
+                    cx.key("input").lose(Severity::Minor, reason)?;
+                    None
+                }
+            };
+            Ok(v1::AvailableCommand { name, description, input, meta, extra })
+        }
+        v2::AvailableCommand::Unknown(unknown) => {
+            let reason =
+                format!("version 1 has no commands of type \"{}\"; shown as a plain one", unknown.tag);
+            cx.lose(Severity::Minor, reason)?;
+            let text = |key: &str| unknown.text(key).map(Text::into_owned).unwrap_or_default();
+            Ok(v1::AvailableCommand::new(text("name"), text("description")))
+        }
+    }
+}
+
+/// A list of commands as version 2 has it.
+pub(crate) fn commands_update_to_v2(
+    update: v1::AvailableCommandsUpdate<'_>,
+) -> v2::AvailableCommandsUpdate<'_> {
+    let v1::AvailableCommandsUpdate { available_commands, meta, extra } = update;
+    let available_commands = available_commands.into_iter().map(command_to_v2).collect();
+    v2::AvailableCommandsUpdate { available_commands, meta, extra }
+}
+
+fn command_to_v2(command: v1::AvailableCommand<'_>) -> v2::AvailableCommand<'_> {
+    let v1::AvailableCommand { name, description, input, mut meta, mut extra } = command;
+    meta::set_type_apart(&mut meta, &mut extra, "command");
+    let input = input.map(|input| {
+        let v1::AvailableCommandInput { hint, mut meta, mut extra } = input;
+        meta::set_type_apart(&mut meta, &mut extra, "text");
+        v2::AvailableCommandInput::Text(v2::TextCommandInput { hint, meta, extra })
+    });
+    v2::AvailableCommand::Command(v2::Command { name, description, input, meta, extra })
+}

@@ -1,0 +1,75 @@
+//! Messages of either side. Version 2 can say them whole; version 1 can only add to them.
+
+use switchboard_protocol::{Extra, Field, Meta, Text, v1, v2};
+
+use crate::Error;
+use crate::convert::{Context, content, meta};
+
+/// A chunk of a message.
+pub(crate) fn chunk_to_v1<'a>(
+    chunk: v2::ContentChunk<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v1::ContentChunk<'a>, Error> {
+    let v2::ContentChunk { message_id, content, meta, extra } = chunk;
+    let content = content::to_v1(content, &mut cx.key("content"))?;
+    Ok(v1::ContentChunk { content, message_id: Some(message_id), meta, extra })
+}
+
+/// A chunk of a message, whose id must be known.
+pub(crate) fn chunk_to_v2<'a>(
+    chunk: v1::ContentChunk<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v2::ContentChunk<'a>, Error> {
+    let v1::ContentChunk { content, message_id, meta, extra } = chunk;
+    let Some(message_id) = message_id else {
+        let reason = "version 2 wants the id of the message, and this chunk has none";
+        return Err(cx.key("messageId").error(reason));
+    };
+    Ok(v2::ContentChunk {
+        message_id,
+        content: content::to_v2(content, &mut cx.key("content"))?,
+        meta,
+        extra,
+    })
+}
+
+/// A whole message for version 1, which has none: its blocks become chunks, as far as they were not said before.
+#[derive(Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) id: Text<'a>,
+    pub(crate) content: Field<Vec<v1::ContentBlock<'a>>>,
+    pub(crate) rest: Rest<'a>,
+}
+
+/// What goes with each chunk of a message.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rest<'a> {
+    pub(crate) meta: Option<Meta<'a>>,
+    pub(crate) extra: Extra<'a>,
+}
+
+impl Rest<'_> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.meta.is_none() && self.extra.is_empty()
+    }
+}
+
+pub(crate) fn message_to_v1<'a>(
+    message: v2::MessageUpdate<'a>,
+    cx: &mut Context<'_>,
+) -> Result<Message<'a>, Error> {
+    let v2::MessageUpdate { message_id, content, meta, extra } = message;
+    let content = match content {
+        Field::Set(blocks) => Field::Set(cx.key("content").each(blocks, content::to_v1)?),
+        Field::Clear => Field::Clear,
+        Field::Keep => Field::Keep,
+    };
+    let meta = match meta {
+        Field::Clear => {
+            cx.key("_meta").lose(crate::Severity::Minor, "version 1 cannot clear metadata")?;
+            None
+        }
+        meta => meta::to_v1(meta, cx),
+    };
+    Ok(Message { id: message_id, content, rest: Rest { meta, extra } })
+}

@@ -1,0 +1,274 @@
+//! Requests to open sessions, prompts, and the answers.
+
+use switchboard_protocol::rpc::{RpcError, codes};
+use switchboard_protocol::{Text, v1, v2};
+
+use crate::Error;
+use crate::convert::meta::{self, Origin};
+use crate::convert::{Context, content, message::Rest, servers};
+use crate::loss::Severity;
+
+pub(crate) fn new_to_v2<'a>(
+    request: v1::NewSessionRequest<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v2::NewSessionRequest<'a>, Error> {
+    let v1::NewSessionRequest { cwd, additional_directories, mcp_servers, meta, extra } = request;
+    let mcp_servers = Some(cx.key("mcpServers").each(mcp_servers, servers::to_v2)?);
+    Ok(v2::NewSessionRequest { cwd, additional_directories, mcp_servers, meta, extra })
+}
+
+pub(crate) fn new_to_v1<'a>(
+    request: v2::NewSessionRequest<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v1::NewSessionRequest<'a>, Error> {
+    let v2::NewSessionRequest { cwd, additional_directories, mcp_servers, meta, extra } = request;
+    let mcp_servers = cx.key("mcpServers").each(mcp_servers.unwrap_or_default(), servers::to_v1)?;
+    Ok(v1::NewSessionRequest { cwd, additional_directories, mcp_servers, meta, extra })
+}
+
+/// A load is a resume with all that was said.
+pub(crate) fn load_to_v2<'a>(
+    request: v1::LoadSessionRequest<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v2::ResumeSessionRequest<'a>, Error> {
+    let v1::LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, mut meta, mut extra } =
+        request;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["replayFrom"]);
+    let mcp_servers = Some(cx.key("mcpServers").each(mcp_servers, servers::to_v2)?);
+    let replay_from = Some(v2::ReplayFrom::Start(v2::EmptyObject::new()));
+    Ok(v2::ResumeSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        replay_from,
+        meta,
+        extra,
+    })
+}
+
+pub(crate) fn resume_to_v2<'a>(
+    request: v1::ResumeSessionRequest<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v2::ResumeSessionRequest<'a>, Error> {
+    let v1::ResumeSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        mut meta,
+        mut extra,
+    } = request;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["replayFrom"]);
+    let mcp_servers = mcp_servers.map(|list| cx.key("mcpServers").each(list, servers::to_v2)).transpose()?;
+    Ok(v2::ResumeSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        replay_from: None,
+        meta,
+        extra,
+    })
+}
+
+/// A resume without replay, or one whose replay comes by other means.
+pub(crate) fn resume_to_v1<'a>(
+    request: v2::ResumeSessionRequest<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v1::ResumeSessionRequest<'a>, Error> {
+    let v1::LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, meta, extra } =
+        load_to_v1(request, cx)?;
+    let mcp_servers = Some(mcp_servers);
+    Ok(v1::ResumeSessionRequest { session_id, cwd, additional_directories, mcp_servers, meta, extra })
+}
+
+/// A resume with all that was said, or one whose replay is swallowed.
+pub(crate) fn load_to_v1<'a>(
+    request: v2::ResumeSessionRequest<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v1::LoadSessionRequest<'a>, Error> {
+    let v2::ResumeSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        replay_from,
+        mut meta,
+        extra,
+    } = request;
+    match replay_from {
+        None => {}
+        Some(v2::ReplayFrom::Start(start)) if start == v2::EmptyObject::new() => {}
+        Some(start @ v2::ReplayFrom::Start(_)) => {
+            meta::add(&mut meta, meta::REPLAY_FROM, &meta::raw(&start));
+        }
+        Some(v2::ReplayFrom::Unknown(unknown)) => {
+            let reason = format!("a version 1 agent cannot replay from \"{}\"", unknown.tag);
+            return Err(cx.key("replayFrom").error(reason));
+        }
+    }
+    let mcp_servers = cx.key("mcpServers").each(mcp_servers.unwrap_or_default(), servers::to_v1)?;
+    Ok(v1::LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, meta, extra })
+}
+
+/// What the answer of an agent tells of a session that is open now: its id, where the answer says it, and what is for
+/// who remembers it.
+#[derive(Debug)]
+pub(crate) struct Opened<'a, M, O, C> {
+    pub(crate) session_id: Option<Text<'a>>,
+    pub(crate) modes: Option<M>,
+    pub(crate) options: Option<Vec<O>>,
+    pub(crate) commands: Option<Vec<C>>,
+    pub(crate) rest: Rest<'a>,
+}
+
+/// Version 1's.
+pub(crate) type OpenedV1<'a> = Opened<'a, v1::SessionModeState<'a>, v1::SessionConfigOption<'a>, ()>;
+/// Version 2's.
+pub(crate) type OpenedV2<'a> = Opened<'a, (), v2::SessionConfigOption<'a>, v2::AvailableCommand<'a>>;
+
+impl<'a> From<v1::NewSessionResponse<'a>> for OpenedV1<'a> {
+    fn from(answer: v1::NewSessionResponse<'a>) -> Self {
+        let v1::NewSessionResponse { session_id, modes, config_options, mut meta, mut extra } = answer;
+        meta::set_apart(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
+        let rest = Rest { meta, extra };
+        Opened { session_id: Some(session_id), modes, options: config_options, commands: None, rest }
+    }
+}
+
+impl<'a> From<v1::LoadSessionResponse<'a>> for OpenedV1<'a> {
+    fn from(answer: v1::LoadSessionResponse<'a>) -> Self {
+        let v1::LoadSessionResponse { modes, config_options, mut meta, mut extra } = answer;
+        meta::set_apart(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
+        Opened {
+            session_id: None,
+            modes,
+            options: config_options,
+            commands: None,
+            rest: Rest { meta, extra },
+        }
+    }
+}
+
+impl<'a> From<v2::NewSessionResponse<'a>> for OpenedV2<'a> {
+    fn from(answer: v2::NewSessionResponse<'a>) -> Self {
+        let v2::NewSessionResponse { session_id, config_options, available_commands, mut meta, mut extra } =
+            answer;
+        meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modes"]);
+        let (options, commands) = (config_options, available_commands);
+        Opened { session_id: Some(session_id), modes: None, options, commands, rest: Rest { meta, extra } }
+    }
+}
+
+impl<'a> From<v2::ResumeSessionResponse<'a>> for OpenedV2<'a> {
+    fn from(answer: v2::ResumeSessionResponse<'a>) -> Self {
+        let v2::ResumeSessionResponse { config_options, available_commands, mut meta, mut extra } = answer;
+        meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modes"]);
+        let (options, commands) = (config_options, available_commands);
+        Opened { session_id: None, modes: None, options, commands, rest: Rest { meta, extra } }
+    }
+}
+
+pub(crate) fn prompt_to_v2<'a>(
+    request: v1::PromptRequest<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v2::PromptRequest<'a>, Error> {
+    let v1::PromptRequest { session_id, prompt, meta, extra } = request;
+    let prompt = cx.key("prompt").each(prompt, content::to_v2)?;
+    Ok(v2::PromptRequest { session_id, prompt, meta, extra })
+}
+
+/// A prompt must arrive whole: a block that version 1 does not know refuses it.
+pub(crate) fn prompt_to_v1<'a>(
+    request: v2::PromptRequest<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v1::PromptRequest<'a>, Error> {
+    let v2::PromptRequest { session_id, prompt, meta, extra } = request;
+    let prompt = cx.key("prompt").each(prompt, |block, cx| match block.as_unknown() {
+        Some(unknown) => Err(cx.error(format!("version 1 has no content of type \"{}\"", unknown.tag))),
+        None => content::to_v1(block, cx),
+    })?;
+    Ok(v1::PromptRequest { session_id, prompt, meta, extra })
+}
+
+/// The end of a turn, as the state that tells it.
+pub(crate) fn prompt_answer_to_v2(answer: v1::PromptResponse<'_>) -> v2::IdleState<'_> {
+    let v1::PromptResponse { stop_reason, mut meta, mut extra } = answer;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["sessionUpdate", "state", "error", "background"]);
+    v2::IdleState { stop_reason: Some(stop_reason), error: None, background: None, meta, extra }
+}
+
+/// The answer that takes a prompt: the id of the message, and what is for the end of the turn.
+pub(crate) fn acceptance(answer: v2::PromptResponse<'_>) -> (Option<Text<'_>>, Rest<'_>) {
+    let v2::PromptResponse { message_id, mut meta, mut extra } = answer;
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["stopReason"]);
+    (message_id, Rest { meta, extra })
+}
+
+/// The end of work, as the answer to the prompt that began it, or as its failure. `accepted` is what the agent said
+/// beside when it took the prompt.
+pub(crate) fn idle_to_v1<'a>(
+    idle: v2::IdleState<'a>,
+    is_cancelled: bool,
+    accepted: Rest<'a>,
+    cx: &mut Context<'_>,
+) -> Result<Result<v1::PromptResponse<'a>, RpcError<'a>>, Error> {
+    let v2::IdleState { stop_reason, error, background, meta, extra } = idle;
+    if background.is_some() {
+        cx.key("background").lose(Severity::Minor, "version 1 has no work in the background")?;
+    }
+    let mut meta = meta::join(meta, accepted.meta, cx)?;
+    let extra = meta::join_extra(extra, accepted.extra, cx)?;
+    if stop_reason == Some(v2::StopReason::Error) {
+        let mut failed = match error {
+            Some(error) => *error,
+            None => RpcError::new(codes::INTERNAL_ERROR, "the agent failed"),
+        };
+        if let Some(meta) = meta {
+            failed.extra.insert("_meta", meta.as_raw().clone());
+        }
+        failed.extra = meta::join_extra(failed.extra, extra, cx)?;
+        return Ok(Err(failed));
+    }
+    if error.is_some() {
+        cx.key("error").lose(Severity::Minor, "an error of work that did not fail")?;
+    }
+    let stop_reason = match stop_reason {
+        Some(v2::StopReason::Unknown(word)) => {
+            let reason = format!("version 1 has no stop reason \"{word}\"; \"end_turn\" stands for it");
+            cx.key("stopReason").lose(Severity::Minor, reason)?;
+            meta::add(&mut meta, meta::STOP_REASON, &meta::text(&word));
+            v1::StopReason::EndTurn
+        }
+        Some(reason) => reason,
+        None if is_cancelled => v1::StopReason::Cancelled,
+        None => v1::StopReason::EndTurn,
+    };
+    Ok(Ok(v1::PromptResponse { stop_reason, meta, extra }))
+}
+
+/// A state that version 1 shows by an open request or by a question. What it says beside is lost.
+pub(crate) fn lose_state(state: &v2::StateUpdate<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+    let (background, meta, extra) = match state {
+        v2::StateUpdate::Running(active) | v2::StateUpdate::RequiresAction(active) => {
+            let v2::ActiveState { background, meta, extra } = active;
+            (background, meta, extra)
+        }
+        v2::StateUpdate::Idle(idle) => {
+            // Why work ended that nobody asked for has no place either, but is no news to anybody.
+            let v2::IdleState { stop_reason: _, error, background, meta, extra } = idle;
+            if error.is_some() {
+                cx.key("error").lose(Severity::Major, "no prompt is open that could fail")?;
+            }
+            (background, meta, extra)
+        }
+        v2::StateUpdate::Unknown(unknown) => {
+            return cx.lose(Severity::Minor, format!("version 1 has no state \"{}\"", unknown.tag));
+        }
+    };
+    if background.is_some() {
+        cx.key("background").lose(Severity::Minor, "version 1 has no work in the background")?;
+    }
+    cx.lose_rest(meta.as_ref(), extra, "version 1 has no states; the open request shows this one")
+}

@@ -1,0 +1,46 @@
+//! Terminals of an agent, for clients that have none: what they put out is shown as text.
+
+use switchboard_protocol::{Field, v2};
+
+use crate::Error;
+use crate::convert::Context;
+use crate::loss::Severity;
+
+const REASON: &str = "the client has no terminals of the agent; it is shown what they put out";
+
+/// What news of a terminal says beside what can be shown: its output, where it runs, and how it ended.
+pub(crate) fn lose_update(update: &v2::TerminalUpdate<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+    let v2::TerminalUpdate {
+        terminal_id: _,
+        // Words for people, who see the call that runs it.
+        command: _,
+        cwd: _,
+        output,
+        exit_status,
+        size,
+        capabilities,
+        meta,
+        extra,
+    } = update;
+    if let Field::Set(output) = output {
+        let v2::TerminalOutput { data: _, meta, extra } = output;
+        cx.key("output").lose_rest(meta.as_ref(), extra, REASON)?;
+    }
+    if let Field::Set(status) = exit_status {
+        let v2::TerminalExitStatus { exit_code: _, signal: _, meta, extra } = status;
+        cx.key("exitStatus").lose_rest(meta.as_ref(), extra, REASON)?;
+    }
+    if let Field::Set(_) = size {
+        cx.key("size").lose(Severity::Minor, REASON)?;
+    }
+    if let Field::Set(_) = capabilities {
+        cx.key("capabilities").lose(Severity::Minor, REASON)?;
+    }
+    cx.lose_rest(meta.value(), extra, REASON)
+}
+
+/// What a chunk of output says beside the output.
+pub(crate) fn lose_chunk(chunk: &v2::TerminalOutputChunk<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+    let v2::TerminalOutputChunk { terminal_id: _, data: _, meta, extra } = chunk;
+    cx.lose_rest(meta.as_ref(), extra, REASON)
+}
