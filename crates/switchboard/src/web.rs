@@ -8,7 +8,9 @@
 mod actions;
 mod app;
 mod asked;
+mod checkpoints;
 mod connections;
+mod entry_times;
 mod excerpt;
 mod files;
 mod guard;
@@ -20,6 +22,7 @@ mod names;
 mod pages;
 mod panels;
 mod rates;
+mod reading;
 mod remembered;
 mod render;
 mod request;

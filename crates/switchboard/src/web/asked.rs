@@ -17,18 +17,26 @@ pub(crate) struct Asked {
     text: String,
     /// Why nobody can know from the text what would be done, where that is so.
     unclear: Option<&'static str>,
+    /// What was malformed and is not in it.
+    left_out: Option<String>,
 }
 
 const NO_SUBJECT: &str = "it does not tell what it is about";
 const UNKNOWN_SUBJECT: &str = "it is about something of an unknown kind";
 const NOTHING_TOLD: &str = "the call tells neither its input nor a command nor a change";
 const UNKNOWN_PART: &str = "a part of it is of an unknown kind";
+const LEFT_OUT: &str = "a part of it was malformed and is left out";
 const CUT_OFF: &str = "it does not show all changed lines";
 
 impl Asked {
-    /// What a permission asks.
-    pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission) -> Self {
-        let mut asked = Asked { text: String::new(), unclear: None };
+    /// What a permission asks. `left_out` is what was malformed in it.
+    pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, left_out: Option<String>) -> Self {
+        let mut asked = Asked { text: String::new(), unclear: None, left_out: None };
+        if let Some(problem) = left_out {
+            asked.add("left out", &problem);
+            asked.fault(LEFT_OUT);
+            asked.left_out = Some(problem);
+        }
         asked.add("title", permission.title());
         asked.add_some("description", permission.description());
         asked.add_meta(permission.meta());
@@ -73,7 +81,7 @@ impl Asked {
 
     /// What a request for data asks.
     pub(crate) fn elicitation(request: &v2::CreateElicitationRequest<'_>) -> Self {
-        Asked { text: request.encode(WireFormat::Any), unclear: Some(NO_SUBJECT) }
+        Asked { text: request.encode(WireFormat::Any), unclear: Some(NO_SUBJECT), left_out: None }
     }
 
     /// A short name for exactly this. Nobody outside this process can foresee it, so nobody can make two texts that
@@ -89,6 +97,11 @@ impl Asked {
     /// Why an answer to it must not be taken for an answer to its like, where that is so.
     pub(crate) fn unclear(&self) -> Option<&'static str> {
         self.unclear
+    }
+
+    /// What was malformed in the question and in the call that it is about, and is therefore not shown.
+    pub(crate) fn left_out(&self) -> Option<&str> {
+        self.left_out.as_deref()
     }
 
     /// The length keeps what is said in one place from looking like what is said in the next.
@@ -236,7 +249,7 @@ mod tests {
         }
         read(json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params }));
         let session = conversation.session(Some("s")).unwrap();
-        Asked::permission(session, session.pending_permissions().next().unwrap())
+        Asked::permission(session, session.pending_permissions().next().unwrap(), None)
     }
 
     fn reference(id: &str) -> Value {

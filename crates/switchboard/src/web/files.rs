@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
-use switchboard_session::{Session, Snapshot};
+use switchboard_session::Snapshot;
 
 use super::app::App;
 use super::live::Failure;
@@ -20,8 +20,7 @@ const AROUND: usize = 200;
 /// Shows a file that a tool call of the session names and that lies in the session's folder.
 pub(crate) fn show(app: &App, session: &str, path: &str, line: Option<u32>) -> Result<Markup, Failure> {
     let live = app.live().ok_or("no agent runs")?;
-    let snapshot = live.room.log().session(session).map(Session::snapshot);
-    let snapshot = snapshot.ok_or("there is no such session")?;
+    let snapshot = live.room.session(session).ok_or("there is no such session")?;
     if !names(&snapshot, path) {
         return Err("the session does not name this file".to_owned());
     }

@@ -75,8 +75,7 @@ impl Useless {
     fn reason(self) -> &'static str {
         match self {
             Useless::Used => {
-                "This link has been used already, and each works once. If it was not you who used it, somebody else is \
-                 in: end Switchboard."
+                "This link has been used already. If it was not you who used it, somebody else is in: end Switchboard."
             }
             Useless::Old => "This link is too old: each works for a minute.",
             Useless::Unknown => "This link is not one of this launch of Switchboard.",

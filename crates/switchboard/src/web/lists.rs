@@ -31,14 +31,7 @@ pub(crate) async fn sessions(app: &App, query: &str) -> Result<Markup, Failure> 
     let filter = Filter { limit: Some(MAX_SESSIONS), ..Filter::default() };
     let recorded = app.store.sessions(&filter).map_err(|error| error.to_string())?;
     let here = live.as_ref().map(|live| live.room.id.clone());
-    let open: HashSet<String> = live
-        .iter()
-        .flat_map(|live| {
-            let ids: Vec<String> =
-                live.room.log().sessions().filter_map(|(id, _)| id).map(str::to_owned).collect();
-            ids
-        })
-        .collect();
+    let open: HashSet<String> = live.iter().flat_map(|live| live.room.session_ids()).collect();
     Ok(html! {
         @if let Some(live) = &live {
             h3 { "Open" }
@@ -78,13 +71,9 @@ pub(crate) async fn sessions(app: &App, query: &str) -> Result<Markup, Failure> 
 }
 
 fn open_sessions(live: &Live) -> Markup {
-    let sessions: Vec<(String, Option<String>)> = {
-        let log = live.room.log();
-        let named = log
-            .sessions()
-            .filter_map(|(id, session)| Some((id?.to_owned(), session.title().map(str::to_owned))));
-        named.collect()
-    };
+    let title = |id: &String| live.room.session(id).and_then(|session| session.title().map(str::to_owned));
+    let sessions: Vec<(String, Option<String>)> =
+        live.room.session_ids().into_iter().map(|id| (id.clone(), title(&id))).collect();
     html! {
         ul class="sessions" {
             @for (id, title) in sessions.iter().rev() {

@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use switchboard_peer::{
-    AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, PermissionQuestion, Sessions,
+    AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, PermissionQuestion,
 };
-use switchboard_protocol::rpc::RpcError;
+use switchboard_protocol::rpc::{RequestId, RpcError};
 use switchboard_protocol::{AbsolutePath, Wire, WireFormat, v2};
+use switchboard_session::Snapshot;
 use switchboard_store::{About, Channel, Store};
-use switchboard_transport::{Child, Program};
+use switchboard_transport::{Anomaly, Child, Program};
 use tokio::sync::watch;
 
 use super::asked::Asked;
 use super::live_recording::LiveRecording;
-use super::remembered::{Choice, Remembered};
+use super::remembered::{self, Choice, Remembered};
 use crate::recording::Recording;
 
 /// How long after it appeared or changed a question cannot be answered, so that nobody allows something by a click or a
@@ -69,7 +70,6 @@ pub(crate) struct Live {
     child: Child,
     recording: Recording,
     questions: Mutex<HashMap<String, Open>>,
-    sessions: Sessions,
     /// The folder of each session that was opened here.
     folders: Mutex<HashMap<String, PathBuf>>,
     pub(crate) remembered: Remembered,
@@ -125,6 +125,7 @@ impl Live {
             }
         };
         let Client { agent, feed } = client;
+        room.sessions_are(feed.sessions());
         let live = Arc::new(Live {
             room,
             agent,
@@ -133,7 +134,6 @@ impl Live {
             recording,
             questions: Mutex::default(),
             folders: Mutex::default(),
-            sessions: feed.sessions(),
             remembered: Remembered::default(),
             refusal: Mutex::default(),
             ended: OnceLock::new(),
@@ -174,6 +174,8 @@ impl Live {
                 Event::Withdrawn { id } => {
                     locked(&self.questions).remove(&id.encode(WireFormat::Any));
                 }
+                // What is no message is recorded where it was read.
+                Event::Anomaly(Anomaly::Noise(_) | Anomaly::Unfinished(_)) => {}
                 Event::Anomaly(anomaly) => self.recording.record(Channel::Diagnostic, &anomaly.to_string()),
                 Event::TooManySessions => self.recording.record(
                     Channel::Diagnostic,
@@ -185,21 +187,22 @@ impl Live {
                     locked(&self.questions).clear();
                     self.room.touch();
                 }
+                Event::Update(update) => self.room.note_changes(update.session(), update.changes()),
+                Event::Changed { session, changes } => self.room.note_changes(&session, &changes),
                 // All of these are messages, which the recording has seen.
-                _ => {}
+                _ => self.room.touch(),
             }
         }
     }
 
     async fn take_permission(&self, question: PermissionQuestion) {
         let session = question.session().to_string();
-        let asked = self.sessions.get(&session, |session| {
-            session.permission(question.id()).map(|permission| Asked::permission(session, permission))
-        });
-        let choice = asked.flatten().and_then(|asked| self.remembered.find(&session, &asked));
+        let snapshot = self.room.session(&session);
+        let asked = snapshot.and_then(|snapshot| self.asked(&session, &snapshot, question.id()));
+        let choice = asked.and_then(|asked| self.remembered.find(&session, &asked));
         if let Some(choice) = choice {
             // Where it fails, the question is open still and a person is asked.
-            let by = format!("a choice for always, made at {}", choice.since);
+            let by = format!("{}, made at {}", remembered::BY, choice.since);
             if question.choose(&choice.option, &by).await.is_ok() {
                 self.recording.record(Channel::Process, &answered_by_itself(&question, &choice));
                 return;
@@ -263,6 +266,13 @@ impl Live {
         reply.map(drop).map_err(|error| refused(&error))
     }
 
+    /// What a permission asks, with what could not be read of it.
+    pub(crate) fn asked(&self, session: &str, snapshot: &Snapshot, id: &RequestId<'_>) -> Option<Asked> {
+        let permission = snapshot.permission(id)?;
+        let left_out = self.room.log().left_out(session, id, permission.tool_call_id());
+        Some(Asked::permission(snapshot, permission, left_out))
+    }
+
     /// Takes note of what a question asks now, so that an answer to what it asked before is refused. Tells whether it
     /// can be answered here.
     pub(crate) fn note_content(&self, id: &str, asked: &Asked) -> bool {
@@ -279,12 +289,11 @@ impl Live {
             Question::Permission(question) => Some(question.session().to_string()),
             Question::Elicitation(question) => question.session().map(ToString::to_string),
         };
-        let snapshot = session.and_then(|session| Some(self.room.log().session(&session)?.snapshot()));
+        let snapshot = session.and_then(|session| self.room.session(&session));
         let asked = match &question {
             Question::Permission(question) => {
                 let snapshot = snapshot.ok_or_else(gone)?;
-                let permission = snapshot.permission(question.id()).ok_or_else(gone)?;
-                Asked::permission(&snapshot, permission)
+                self.asked(question.session(), &snapshot, question.id()).ok_or_else(gone)?
             }
             Question::Elicitation(question) => Asked::elicitation(question.request()),
         };

@@ -1,20 +1,27 @@
 //! One recording that somebody looks at: a live connection, or one in the store.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use switchboard_session::{Conversation, Moment};
-use switchboard_store::{About, Item, Record, Store, StoreError, Summary};
+use switchboard_peer::Sessions;
+use switchboard_protocol::WireFormat;
+use switchboard_session::{Changes, Conversation, Moment, Session, Snapshot};
+use switchboard_store::{About, Item, Record, Store, StoreError, Summary, Time};
 use tokio::sync::watch;
 
-use super::message_log::{MessageLog, fold, sender};
+use super::checkpoints::Checkpoints;
+use super::message_log::MessageLog;
+use super::reading::{fold, sender};
 
 /// How often a recording that others write is looked at.
 const POLL: Duration = Duration::from_millis(250);
 
 /// How many records are folded before others may look.
 const BATCH: usize = 512;
+
+/// How many records are read from the store at once to look at the past. Checkpoints lie between two such pieces.
+const PIECE: usize = 2048;
 
 /// From so many records on, the end of a recording is shown before all of it is read.
 const LONG: u64 = 20_000;
@@ -26,6 +33,10 @@ pub(crate) struct LiveRecording {
     pub(crate) id: String,
     store: Store,
     log: Mutex<MessageLog>,
+    /// The sessions, where the connection to an agent has them.
+    sessions: OnceLock<Sessions>,
+    /// States of those at earlier moments, once somebody has asked for one.
+    past: Mutex<Checkpoints>,
     /// The end of the sessions, while a long recording is being read.
     preview: Mutex<Option<Conversation>>,
     changed: watch::Sender<u64>,
@@ -41,11 +52,54 @@ impl LiveRecording {
         Arc::new(LiveRecording::new(id, store, MessageLog::live(), About::default()))
     }
 
+    /// Says who has the sessions of an agent that runs here.
+    pub(crate) fn sessions_are(&self, sessions: Sessions) {
+        // There is one connection.
+        drop(self.sessions.set(sessions));
+    }
+
+    /// A session as it is.
+    pub(crate) fn session(&self, id: &str) -> Option<Snapshot> {
+        match self.sessions.get() {
+            Some(sessions) => sessions.get(id, Session::snapshot),
+            None => self.log().session(id).map(Session::snapshot),
+        }
+    }
+
+    /// The ids of the sessions in the order in which they came up.
+    pub(crate) fn session_ids(&self) -> Vec<String> {
+        let log = self.log();
+        match (self.sessions.get(), log.conversation()) {
+            (Some(sessions), _) => {
+                let mut ids: Vec<String> = sessions.ids().iter().map(ToString::to_string).collect();
+                ids.sort_by_key(|id| log.names().find(id).unwrap_or(u16::MAX));
+                ids
+            }
+            (None, Some(conversation)) => {
+                conversation.sessions().filter_map(|(id, _)| id).map(str::to_owned).collect()
+            }
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// Takes note of what changed in a session of the connection.
+    pub(crate) fn note_changes(&self, session: &str, changes: &Changes) {
+        self.log().note_changes(session, changes, Time::now().0);
+        self.touch();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn folding(id: &str, store: &Store) -> Arc<Self> {
+        Arc::new(LiveRecording::new(id, store, MessageLog::new(2), About::default()))
+    }
+
     fn new(id: &str, store: &Store, log: MessageLog, about: About) -> Self {
         LiveRecording {
             id: id.to_owned(),
             store: store.clone(),
             log: Mutex::new(log),
+            sessions: OnceLock::new(),
+            past: Mutex::default(),
             preview: Mutex::new(None),
             changed: watch::Sender::new(0),
             about,
@@ -138,21 +192,31 @@ impl LiveRecording {
 
     /// The sessions as they stood after so many rows. It may read the disk.
     pub(crate) fn sessions_at(&self, rows: usize) -> Conversation {
-        let (start, conversation) = self.log().before(rows);
         if self.log().is_translated() {
             return self.translated_at(rows);
         }
-        let mut conversation = conversation;
-        for (row, text) in self.texts(start..rows) {
+        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.log().before(rows).or_else(|| past.before(rows));
+        let (start, mut conversation) = known.unwrap_or_else(|| (0, Conversation::new(WireFormat::Any)));
+        for from in (start..rows).step_by(PIECE) {
+            self.fold_rows(from..rows.min(from + PIECE), &mut conversation);
+            if self.sessions.get().is_some() {
+                past.note(rows.min(from + PIECE), &conversation);
+            }
+        }
+        conversation
+    }
+
+    fn fold_rows(&self, rows: Range<usize>, conversation: &mut Conversation) {
+        for (row, text) in self.texts(rows) {
             let Some((channel, time)) = self.log().rows().get(row).map(|row| (row.channel, row.time)) else {
                 continue;
             };
             if let Some((side, false)) = sender(channel) {
                 // What is wrong with a message is told where the message is.
-                drop(fold(&mut conversation, side, &text, Moment(time.unsigned_abs())));
+                drop(fold(conversation, side, &text, Moment(time.unsigned_abs())));
             }
         }
-        conversation
     }
 
     fn translated_at(&self, rows: usize) -> Conversation {
@@ -163,7 +227,7 @@ impl LiveRecording {
                 log.push(&record);
             }
         }
-        log.into_conversation()
+        log.into_conversation().unwrap_or_else(|| Conversation::new(WireFormat::Any))
     }
 }
 
@@ -237,7 +301,6 @@ fn sequence_after(item: Item, batch: &mut Vec<Record>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switchboard_protocol::WireFormat;
     use switchboard_store::Channel;
 
     /// More records than lie between two checkpoints, so that both ways to the past are taken.

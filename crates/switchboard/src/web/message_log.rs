@@ -1,26 +1,30 @@
-//! A recording as it is looked at: a row for every record, and the sessions that the records amount to.
+//! A recording as it is looked at: a row for every record, and the sessions that the records amount to, unless somebody
+//! else has those: the sessions of an agent that runs here are folded by the connection to it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use switchboard_bridge::{Policy, RecordingBridge, Version};
-use switchboard_protocol::rpc::{Expected, Message};
-use switchboard_protocol::{Raw, Wire, WireFormat, v2};
-use switchboard_session::{Change, Conversation, EntryKind, Moment, Session, Side, Step};
+use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_protocol::{Correlator, Raw, WireFormat};
+use switchboard_session::{Changes, Conversation, EntryKind, Moment, Session, Side};
 use switchboard_store::{Channel, Record};
 
+use super::checkpoints::Checkpoints;
+use super::entry_times::{EntryTimes, Times};
 use super::names::Names;
 use super::rates::Rates;
+use super::reading::{Folded, Update, entity_of, fold, read_question, sender};
 
 /// How many bytes of the latest messages are kept in memory, because they may not be readable in the store yet.
 const RECENT: usize = 4 * 1024 * 1024;
 
-/// How many rows lie between two moments that the sessions can be rebuilt from at once.
-const CHECKPOINT: usize = 2048;
-
 /// How many problems are kept with their reason; more are only marked.
 const MAX_PROBLEMS: usize = 10_000;
+
+/// How many requests without an answer are known; of more, the oldest are forgotten.
+const MAX_OPEN: usize = 10_000;
 
 /// No row.
 const NONE: u32 = u32::MAX;
@@ -64,32 +68,55 @@ impl Row {
     }
 }
 
-/// An entry of a session, wherever it stands.
-type Entity = (usize, EntryKind, Box<str>);
+/// An entry of a session, wherever it stands. The session is one of the names.
+type Entity = (u16, EntryKind, Arc<str>);
 
-/// When an entry first and last changed.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Times {
-    pub(crate) first: i64,
-    pub(crate) last: i64,
+/// The sessions of a recording that nobody else folds.
+struct Fold {
+    conversation: Conversation,
+    /// Makes version 2 of a recording that has nothing else than version 1.
+    translation: Option<Box<RecordingBridge>>,
+    checkpoints: Checkpoints,
+    /// The sessions by their places.
+    ids: Vec<Box<str>>,
+}
+
+impl Fold {
+    fn new(protocol: u16) -> Self {
+        let translation =
+            (protocol == 1).then(|| Box::new(RecordingBridge::with_policy(Version::V2, Policy::Quiet)));
+        Fold {
+            conversation: Conversation::new(WireFormat::Any),
+            translation,
+            checkpoints: Checkpoints::default(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// The id of the session at a place.
+    fn id(&mut self, place: usize) -> &str {
+        if self.ids.len() <= place {
+            let new = self.conversation.sessions().skip(self.ids.len());
+            self.ids.extend(new.map(|(id, _)| Box::from(id.unwrap_or_default())));
+        }
+        self.ids.get(place).map_or("", |id| id)
+    }
 }
 
 /// A recording.
 pub(crate) struct MessageLog {
     rows: Vec<Row>,
     names: Names,
-    conversation: Conversation,
-    /// Makes version 2 of a recording that has nothing else than version 1.
-    translation: Option<Box<RecordingBridge>>,
-    waiting: HashMap<(bool, Side, String), u32>,
-    entities: HashMap<(usize, EntryKind), HashMap<Box<str>, u32>>,
+    fold: Option<Fold>,
+    /// The rows of requests without an answer, on the side that is shown and on the other side of a translation.
+    open: [Correlator<u32>; 2],
+    entities: HashMap<(u16, EntryKind), HashMap<Arc<str>, u32>>,
     entity_list: Vec<Entity>,
-    times: Vec<Vec<Times>>,
+    times: EntryTimes,
     problems: HashMap<u32, String>,
     recent: VecDeque<Arc<str>>,
     recent_bytes: usize,
     keeps_recent: bool,
-    checkpoints: Vec<(usize, Conversation)>,
     rates: Rates,
     /// Methods, kinds of updates and sessions that have come up.
     used: [BTreeSet<u16>; 3],
@@ -98,30 +125,26 @@ pub(crate) struct MessageLog {
 impl MessageLog {
     /// A recording without records. `protocol` is the version of its messages, as far as known.
     pub(crate) fn new(protocol: u16) -> Self {
-        let translation =
-            (protocol == 1).then(|| Box::new(RecordingBridge::with_policy(Version::V2, Policy::Quiet)));
         MessageLog {
             rows: Vec::new(),
             names: Names::new(),
-            conversation: Conversation::new(WireFormat::Any),
-            translation,
-            waiting: HashMap::new(),
+            fold: Some(Fold::new(protocol)),
+            open: [Correlator::new(MAX_OPEN), Correlator::new(MAX_OPEN)],
             entities: HashMap::new(),
             entity_list: Vec::new(),
-            times: Vec::new(),
+            times: EntryTimes::default(),
             problems: HashMap::new(),
             recent: VecDeque::new(),
             recent_bytes: 0,
             keeps_recent: false,
-            checkpoints: Vec::new(),
             rates: Rates::default(),
             used: Default::default(),
         }
     }
 
-    /// A recording that is only being written: the latest texts are kept here too.
+    /// A recording that is only being written: the latest texts are kept here too, and the sessions elsewhere.
     pub(crate) fn live() -> Self {
-        MessageLog { keeps_recent: true, ..MessageLog::new(2) }
+        MessageLog { keeps_recent: true, fold: None, ..MessageLog::new(2) }
     }
 
     pub(crate) fn rows(&self) -> &[Row] {
@@ -141,26 +164,29 @@ impl MessageLog {
         self.used.each_ref()
     }
 
-    /// The sessions in the order in which they came up.
-    pub(crate) fn sessions(&self) -> impl Iterator<Item = (Option<&str>, &Session)> {
-        self.conversation.sessions()
+    /// The sessions that are folded here.
+    pub(crate) fn conversation(&self) -> Option<&Conversation> {
+        self.fold.as_ref().map(|fold| &fold.conversation)
     }
 
+    /// A session that is folded here.
     pub(crate) fn session(&self, id: &str) -> Option<&Session> {
-        self.conversation.session((!id.is_empty()).then_some(id))
+        self.conversation()?.session((!id.is_empty()).then_some(id))
     }
 
     /// Whether the version 2 in which the sessions are shown is a translation of what was recorded.
     pub(crate) fn is_translated(&self) -> bool {
-        self.translation.is_some()
+        self.fold.as_ref().is_some_and(|fold| fold.translation.is_some())
     }
 
     /// When an entry first and last changed.
     pub(crate) fn times(&self, session: &str, position: usize) -> Times {
-        let wanted = (!session.is_empty()).then_some(session);
-        let place = self.conversation.sessions().position(|(id, _)| id == wanted);
-        let times = place.and_then(|place| self.times.get(place)?.get(position));
-        times.copied().unwrap_or_default()
+        self.times.of(session, position)
+    }
+
+    /// Takes note of what changed in a session that is folded elsewhere.
+    pub(crate) fn note_changes(&mut self, session: &str, changes: &Changes, time: i64) {
+        self.times.note(session, changes, time);
     }
 
     /// What is wrong with a row.
@@ -176,34 +202,50 @@ impl MessageLog {
 
     /// The rows that made an entry.
     pub(crate) fn rows_of(&self, session: &str, kind: EntryKind, id: &str) -> Vec<u32> {
-        let wanted = (!session.is_empty()).then_some(session);
-        let Some(place) = self.conversation.sessions().position(|(id, _)| id == wanted) else {
-            return Vec::new();
-        };
-        let known = self.entities.get(&(place, kind)).and_then(|known| known.get(id));
-        let Some(&entity) = known else { return Vec::new() };
+        let Some(entity) = self.known_entity(session, kind, id) else { return Vec::new() };
         let made_it = |(number, row): (usize, &Row)| (row.entity == entity).then_some(number as u32);
         self.rows.iter().enumerate().filter_map(made_it).collect()
     }
 
-    /// The session and the position of the entry that a row changed.
-    pub(crate) fn entry_of(&self, row: usize) -> Option<(String, usize)> {
-        let (place, kind, id) = self.entity_list.get(self.rows.get(row)?.entity as usize)?;
-        let (session, state) = self.conversation.sessions().nth(*place)?;
-        Some((session.unwrap_or_default().to_owned(), state.position(*kind, id)?))
+    fn known_entity(&self, session: &str, kind: EntryKind, id: &str) -> Option<u32> {
+        let session = if session.is_empty() { 0 } else { self.names.find(session)? };
+        self.entities.get(&(session, kind))?.get(id).copied()
     }
 
-    /// The nearest state at or before a number of rows from which the rest can be folded again.
-    pub(crate) fn before(&self, rows: usize) -> (usize, Conversation) {
-        let later = self.checkpoints.partition_point(|(at, _)| *at <= rows);
-        match later.checked_sub(1).and_then(|place| self.checkpoints.get(place)) {
-            Some((at, conversation)) if self.translation.is_none() => (*at, conversation.clone()),
-            _ => (0, Conversation::new(WireFormat::Any)),
-        }
+    /// The entry that a row made or changed: its session, what it is, and its id.
+    pub(crate) fn entry_of(&self, row: usize) -> Option<(&str, EntryKind, &str)> {
+        let (session, kind, id) = self.entity_list.get(self.rows.get(row)?.entity as usize)?;
+        Some((self.names.word(*session), *kind, id))
     }
 
-    pub(crate) fn into_conversation(self) -> Conversation {
-        self.conversation
+    /// The nearest state at or before a number of rows that is known of what is folded here.
+    pub(crate) fn before(&self, rows: usize) -> Option<(usize, Conversation)> {
+        self.fold.as_ref()?.checkpoints.before(rows)
+    }
+
+    pub(crate) fn into_conversation(self) -> Option<Conversation> {
+        self.fold.map(|fold| fold.conversation)
+    }
+
+    /// What is wrong with a question of the agent that is open, or with what it said of the call that the question is
+    /// about. It was left out.
+    pub(crate) fn left_out(
+        &self,
+        session: &str,
+        id: &RequestId<'_>,
+        tool_call: Option<&str>,
+    ) -> Option<String> {
+        let asked = self.open[0].get(Side::Agent, id).copied();
+        let call = tool_call.and_then(|id| self.known_entity(session, EntryKind::ToolCall, id));
+        let is_meant = |row: u32| {
+            let entity = self.rows.get(row as usize).map(|row| row.entity);
+            Some(row) == asked || (call.is_some() && entity == call)
+        };
+        let mut problems: Vec<(&u32, &String)> =
+            self.problems.iter().filter(|(row, _)| is_meant(**row)).collect();
+        problems.sort_unstable_by_key(|(row, _)| **row);
+        let words: Vec<&str> = problems.iter().map(|(_, problem)| problem.as_str()).collect();
+        (!words.is_empty()).then(|| words.join("; "))
     }
 
     /// Adds a record.
@@ -233,8 +275,7 @@ impl MessageLog {
         let is_folded = record.channel.is_message();
         if let Some((side, is_other)) = sender(record.channel) {
             // Most messages are updates, which need not be read twice.
-            let is_update =
-                is_folded && self.translation.is_none() && self.fold_update(&mut row, number, &text);
+            let is_update = is_folded && !self.is_translated() && self.take_update(&mut row, number, &text);
             if !is_update {
                 self.classify(&mut row, number, side, is_other, &text);
                 if is_folded {
@@ -247,9 +288,15 @@ impl MessageLog {
                 used.insert(number);
             }
         }
+        if self.rows.len() == self.rows.capacity() {
+            // Doubling what is there already would cost more memory than it saves time.
+            self.rows.reserve_exact((self.rows.len() / 8).max(1024));
+        }
         self.rows.push(row);
-        if self.rows.len().is_multiple_of(CHECKPOINT) && self.translation.is_none() {
-            self.checkpoints.push((self.rows.len(), self.conversation.clone()));
+        if let Some(fold) = &mut self.fold
+            && fold.translation.is_none()
+        {
+            fold.checkpoints.note(self.rows.len(), &fold.conversation);
         }
     }
 
@@ -283,7 +330,7 @@ impl MessageLog {
                 row.shape = Shape::Request;
                 row.method = self.names.number(&request.method);
                 row.session = self.session_name(request.params.as_ref());
-                self.waiting.insert((is_other, side, request.id.encode(WireFormat::Any)), number);
+                self.open[usize::from(is_other)].open_or_evict(side, &request.id, number);
             }
             Message::Notification(notification) => {
                 row.shape = Shape::Notification;
@@ -298,9 +345,7 @@ impl MessageLog {
             }
             Message::Response(response) => {
                 row.shape = if response.outcome.is_ok() { Shape::Result } else { Shape::Error };
-                let asker = side.other();
-                let key = (is_other, asker, response.id.encode(WireFormat::Any));
-                if let Some(request) = self.waiting.remove(&key) {
+                if let Some(request) = self.open[usize::from(is_other)].answered(side, &response.id) {
                     row.partner = request;
                     if let Some(asked) = self.rows.get_mut(request as usize) {
                         asked.partner = number;
@@ -333,31 +378,48 @@ impl MessageLog {
     fn fold_record(&mut self, row: &mut Row, number: u32, record: &Record, text: &str) {
         let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
         let at = Moment(record.time.0.unsigned_abs());
-        let Some(mut translation) = self.translation.take() else {
+        let Some(mut translation) = self.fold.as_mut().and_then(|fold| fold.translation.take()) else {
             return self.fold_line(row, number, side, text, at);
         };
         translation.take(Some(side), text, at);
         let lines: Vec<_> = translation.drain().collect();
-        self.translation = Some(translation);
+        if let Some(fold) = &mut self.fold {
+            fold.translation = Some(translation);
+        }
         for line in lines {
             self.fold_line(row, number, line.from, &line.text, at);
         }
     }
 
-    /// Folds an update of a session. Tells whether the message is one.
-    fn fold_update(&mut self, row: &mut Row, number: u32, text: &str) -> bool {
+    /// Takes an update of a session. Tells whether the message is one.
+    fn take_update(&mut self, row: &mut Row, number: u32, text: &str) -> bool {
         let Some(update) = Update::read(text) else { return false };
         row.shape = Shape::Notification;
         row.method = self.names.number("session/update");
         row.kind = self.names.number(update.notification.update.tag());
         row.session = self.names.number(&update.notification.session_id);
-        let folded = update.apply(&mut self.conversation);
-        self.note(row, number, folded);
+        match &mut self.fold {
+            Some(fold) => {
+                let folded = update.apply(&mut fold.conversation);
+                self.note(row, number, folded);
+            }
+            None => {
+                if let Some((kind, id)) = entity_of(&update.notification.update) {
+                    row.entity = self.entity(row.session, kind, id);
+                }
+                if let Some(problem) = update.problem {
+                    self.fail(row, number, problem);
+                }
+            }
+        }
         true
     }
 
     fn fold_line(&mut self, row: &mut Row, number: u32, side: Side, text: &str, at: Moment) {
-        let folded = fold(&mut self.conversation, side, text, at);
+        let folded = match &mut self.fold {
+            Some(known) => fold(&mut known.conversation, side, text, at),
+            None => read_question(text),
+        };
         self.note(row, number, folded);
     }
 
@@ -367,135 +429,27 @@ impl MessageLog {
                 if let Some(problem) = problem {
                     self.fail(row, number, problem);
                 }
-                let Some(step) = step else { return };
                 if let Some((kind, id)) = entity {
-                    row.entity = self.entity(step.session, kind, &id);
+                    row.entity = self.entity(row.session, kind, &id);
                 }
-                self.note_times(&step, row.time);
+                if let (Some(step), Some(fold)) = (step, &mut self.fold) {
+                    self.times.note(fold.id(step.session), &step.changes, row.time);
+                }
             }
             Folded::Refused(reason) => self.fail(row, number, reason),
         }
     }
 
-    fn entity(&mut self, session: usize, kind: EntryKind, id: &str) -> u32 {
+    fn entity(&mut self, session: u16, kind: EntryKind, id: &str) -> u32 {
         let known = self.entities.entry((session, kind)).or_default();
         if let Some(&number) = known.get(id) {
             return number;
         }
         let number = self.entity_list.len() as u32;
-        known.insert(id.into(), number);
-        self.entity_list.push((session, kind, id.into()));
+        let id: Arc<str> = id.into();
+        known.insert(Arc::clone(&id), number);
+        self.entity_list.push((session, kind, id));
         number
-    }
-
-    fn note_times(&mut self, step: &Step, time: i64) {
-        while self.times.len() <= step.session {
-            self.times.push(Vec::new());
-        }
-        let times = &mut self.times[step.session];
-        for change in step.changes.iter() {
-            match change {
-                Change::Entry(entry) => {
-                    while times.len() <= entry.position {
-                        times.push(Times { first: time, last: time });
-                    }
-                    times[entry.position].last = time;
-                }
-                Change::Replayed => times.clear(),
-                _ => {}
-            }
-        }
-    }
-}
-
-/// What a line did to the sessions.
-pub(crate) enum Folded {
-    Step { step: Option<Step>, entity: Option<(EntryKind, String)>, problem: Option<String> },
-    Refused(String),
-}
-
-/// Folds one message as a good client does: what is malformed and optional is left out.
-pub(crate) fn fold(conversation: &mut Conversation, side: Side, text: &str, at: Moment) -> Folded {
-    if let Some(update) = Update::read(text) {
-        return update.apply(conversation);
-    }
-    let message = match Message::decode(text, WireFormat::Any) {
-        Ok(message) => message,
-        Err(reason) => return Folded::Refused(reason.to_string()),
-    };
-    let entity = asked_entity(&message);
-    match conversation.apply_message(&message, Some(side), at) {
-        Ok(step) => Folded::Step { step, entity, problem: None },
-        Err(reason) => Folded::Refused(reason.to_string()),
-    }
-}
-
-/// An update of a session, read as a good client does.
-struct Update<'t> {
-    notification: v2::UpdateSessionNotification<'t>,
-    problem: Option<String>,
-}
-
-impl<'t> Update<'t> {
-    /// `None` when it is something else, or cannot be read.
-    fn read(text: &'t str) -> Option<Self> {
-        let read = Expected::<v2::UpdateSessionNotification<'t>>::decode_tolerant(text, WireFormat::Any);
-        let Ok((Expected::Params(notification), diagnostics)) = read else { return None };
-        let problem = (!diagnostics.is_empty()).then(|| {
-            let each: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-            each.join("; ")
-        });
-        Some(Update { notification, problem })
-    }
-
-    fn apply(self, conversation: &mut Conversation) -> Folded {
-        let Update { notification, problem } = self;
-        let entity = entity_of(&notification.update).map(|(kind, id)| (kind, id.to_owned()));
-        let step = conversation.apply_update(Some(&notification.session_id), &notification.update);
-        Folded::Step { step: Some(step), entity, problem }
-    }
-}
-
-/// The entry that an update is for.
-fn entity_of<'u>(update: &'u v2::SessionUpdate<'_>) -> Option<(EntryKind, &'u str)> {
-    use v2::SessionUpdate as Update;
-    Some(match update {
-        Update::UserMessage(message) => (EntryKind::UserMessage, &message.message_id),
-        Update::UserMessageChunk(chunk) => (EntryKind::UserMessage, &chunk.message_id),
-        Update::AgentMessage(message) => (EntryKind::AgentMessage, &message.message_id),
-        Update::AgentMessageChunk(chunk) => (EntryKind::AgentMessage, &chunk.message_id),
-        Update::AgentThought(message) => (EntryKind::AgentThought, &message.message_id),
-        Update::AgentThoughtChunk(chunk) => (EntryKind::AgentThought, &chunk.message_id),
-        Update::ToolCallUpdate(call) => (EntryKind::ToolCall, &call.tool_call_id),
-        Update::ToolCallContentChunk(chunk) => (EntryKind::ToolCall, &chunk.tool_call_id),
-        Update::TerminalUpdate(terminal) => (EntryKind::Terminal, &terminal.terminal_id),
-        Update::TerminalOutputChunk(chunk) => (EntryKind::Terminal, &chunk.terminal_id),
-        Update::CompactionUpdate(compaction) => (EntryKind::Compaction, &compaction.compaction_id),
-        Update::CompactionSummaryChunk(chunk) => (EntryKind::Compaction, &chunk.compaction_id),
-        _ => return None,
-    })
-}
-
-/// The tool call that a permission is about.
-fn asked_entity(message: &Message<'_>) -> Option<(EntryKind, String)> {
-    let Message::Request(request) = message else { return None };
-    if request.method != "session/request_permission" {
-        return None;
-    }
-    let subject = request.params.as_ref()?.get("subject")?;
-    let call = subject.get("toolCall")?;
-    let id = call.get("toolCallId")?;
-    Some((EntryKind::ToolCall, id.as_text()?.into_owned()))
-}
-
-/// Who sent a message, and whether on the other side of a translation.
-pub(crate) fn sender(channel: Channel) -> Option<(Side, bool)> {
-    match channel {
-        Channel::ToAgent => Some((Side::Client, false)),
-        Channel::ToClient => Some((Side::Agent, false)),
-        Channel::OtherToAgent => Some((Side::Client, true)),
-        Channel::OtherToClient => Some((Side::Agent, true)),
-        _ => None,
     }
 }
 
@@ -555,7 +509,7 @@ mod tests {
             (Channel::ToClient, &three, 30),
         ]);
         assert_eq!(log.rows_of("s", EntryKind::AgentMessage, "a"), [0, 3]);
-        assert_eq!(log.entry_of(1), Some(("s".to_owned(), 1)));
+        assert_eq!(log.entry_of(1), Some(("s", EntryKind::AgentMessage, "b")));
         assert_eq!(log.entry_of(2), None);
         let times = log.times("s", 0);
         assert_eq!((times.first, times.last), (10, 30));
@@ -583,6 +537,6 @@ mod tests {
         log.push(&record(Channel::ToClient, &call, 0));
         assert!(log.is_translated());
         assert_eq!(log.session("s").and_then(|session| session.tool_call("c")?.title()), Some("Read"));
-        assert_eq!(log.entry_of(0), Some(("s".to_owned(), 0)));
+        assert_eq!(log.entry_of(0), Some(("s", EntryKind::ToolCall, "c")));
     }
 }

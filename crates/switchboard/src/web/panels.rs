@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use switchboard_peer::ElicitationQuestion;
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Wire, WireFormat, v2};
-use switchboard_session::{Activity, EntryKind, Moment, Session, Snapshot};
+use switchboard_session::{Activity, EntryKind, Moment, Permission, Session, Snapshot};
 
 use super::app::{AgentState, App};
 use super::asked::Asked;
@@ -32,7 +32,7 @@ pub(crate) fn all(
         ("agent", agent(app, room, live).into_string()),
         ("title", title(session, snapshot).into_string()),
         ("trouble", trouble(app, room, live, session).into_string()),
-        ("questions", questions(app, asker, snapshot).into_string()),
+        ("questions", questions(app, asker, session, snapshot).into_string()),
         ("takes", takes(live)),
         ("folder", app.folder.display().to_string()),
         ("activity", activity(live, snapshot, waiting).to_owned()),
@@ -126,7 +126,7 @@ fn trouble(app: &App, room: Option<&LiveRecording>, live: Option<&Live>, session
             }
             (None, AgentState::Starting) => p { "The agent is starting." },
             (None, AgentState::Running(running)) => {
-                @if live.is_some() && running.room.log().sessions().next().is_none() {
+                @if live.is_some() && running.room.session_ids().is_empty() {
                     (logins(&running))
                 } @else if let (None, Some(room), Some(folder)) = (live, room, room.and_then(project)) {
                     @if !session.is_empty() && room.about.agent.as_deref() == Some(&*app.agent_name) {
@@ -195,11 +195,11 @@ fn login(live: &Live, method: &v2::AuthMethod<'_>) -> Markup {
 }
 
 /// What waits for an answer.
-fn questions(app: &App, live: Option<&Live>, snapshot: Option<&Snapshot>) -> Markup {
+fn questions(app: &App, live: Option<&Live>, session: &str, snapshot: Option<&Snapshot>) -> Markup {
     html! {
         @if let Some(snapshot) = snapshot {
             @for permission in snapshot.pending_permissions() {
-                @let asked = Asked::permission(snapshot, permission);
+                @let asked = asked(live, session, snapshot, permission);
                 @let always = render::always(permission, Remembered::refuses(&asked));
                 @let parts = render::permission(snapshot, permission, &app.cache).into_iter().chain(always);
                 // Where a call is long, its earlier pages are asked for by its position.
@@ -218,6 +218,11 @@ fn questions(app: &App, live: Option<&Live>, snapshot: Option<&Snapshot>) -> Mar
     }
 }
 
+fn asked(live: Option<&Live>, session: &str, snapshot: &Snapshot, permission: &Permission) -> Asked {
+    let now = live.and_then(|live| live.asked(session, snapshot, permission.id()));
+    now.unwrap_or_else(|| Asked::permission(snapshot, permission, None))
+}
+
 fn question(
     live: Option<&Live>,
     id: &RequestId<'_>,
@@ -231,6 +236,7 @@ fn question(
         section class="question" data-question=(id) data-revision=(asked.revision()) data-position=[call]
             data-open[is_open] {
             @for part in parts { (maud::PreEscaped(&*part.html)) }
+            @if let Some(left_out) = asked.left_out() { (render::left_out(left_out)) }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use switchboard_store::Channel;
 
-use super::message_log::sender;
+use super::reading::sender;
 
 /// How many spans of time are told apart.
 const MAX_SPANS: usize = 600;

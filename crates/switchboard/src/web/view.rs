@@ -165,7 +165,7 @@ impl View {
     }
 
     fn whole(&self) -> Option<Snapshot> {
-        self.room.as_ref()?.log().session(&self.session).map(Session::snapshot)
+        self.room.as_ref()?.session(&self.session)
     }
 
     /// Whether there is more to tell than one frame holds.
@@ -227,7 +227,7 @@ impl View {
         {
             let last = match &*room.preview() {
                 Some(preview) => preview.sessions().filter_map(|(id, _)| id).last().map(str::to_owned),
-                None => room.log().sessions().filter_map(|(id, _)| id).last().map(str::to_owned),
+                None => room.session_ids().pop(),
             };
             self.session = last.unwrap_or_default();
         }
@@ -354,7 +354,7 @@ mod tests {
     fn a_frame_has_what_changed_and_the_end_of_a_long_recording_gives_way_to_the_whole() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
-        let room = LiveRecording::live("r", &store);
+        let room = LiveRecording::folding("r", &store);
         for message in 0..50 {
             room.push(&Record::new(Channel::ToClient, chunk(message)));
         }

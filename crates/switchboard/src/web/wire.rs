@@ -11,8 +11,9 @@ use switchboard_store::Channel;
 
 use super::excerpt::excerpt;
 use super::live_recording::LiveRecording;
-use super::message_log::{Folded, MessageLog, Row, Shape, fold, sender};
+use super::message_log::{MessageLog, Row, Shape};
 use super::names::Names;
+use super::reading::{Folded, fold, sender};
 use super::render;
 use super::request::Filter;
 use super::view::hash;
@@ -160,11 +161,12 @@ impl WireView {
 
     /// Takes in rows that have come since.
     fn extend(&mut self, room: &LiveRecording, session: &str) {
+        let snapshot = self.filter.entry.and_then(|_| room.session(session));
         let log = room.log();
         let end = log.rows().len();
         let numbers = self.numbers(log.names());
         self.entry_rows = self.filter.entry.map(|position| {
-            let entry = log.session(session).and_then(|state| state.entry(position));
+            let entry = snapshot.as_ref().and_then(|state| state.entry(position));
             let rows = entry.map(|entry| log.rows_of(session, entry.kind(), entry.id()));
             rows.unwrap_or_default().into_iter().collect()
         });
@@ -312,6 +314,7 @@ fn choices(log: &MessageLog) -> [Vec<String>; 3] {
 pub(crate) fn message(room: &LiveRecording, number: usize) -> Option<Markup> {
     let text = room.texts(number..number.checked_add(1)?).into_iter().next().map(|(_, text)| text)?;
     let changed = changes_of(room, number, &text);
+    let entry = entry_of(room, number);
     let log = room.log();
     let row = log.rows().get(number)?;
     let (way, is_other) = direction(row.channel);
@@ -320,7 +323,6 @@ pub(crate) fn message(room: &LiveRecording, number: usize) -> Option<Markup> {
         "out" => "to the agent",
         _ => "beside the messages",
     };
-    let entry = log.entry_of(number);
     Some(html! {
         header class="detail-head" {
             h2 { (render::visible_line(&name(&log, row))) }
@@ -357,6 +359,17 @@ pub(crate) fn message(room: &LiveRecording, number: usize) -> Option<Markup> {
             pre { code { (render::visible(&text)) } }
         }
     })
+}
+
+/// The session and the position of the entry that a message made or changed.
+fn entry_of(room: &LiveRecording, number: usize) -> Option<(String, usize)> {
+    let (session, kind, id) = {
+        let log = room.log();
+        let (session, kind, id) = log.entry_of(number)?;
+        (session.to_owned(), kind, id.to_owned())
+    };
+    let position = room.session(&session)?.position(kind, &id)?;
+    Some((session, position))
 }
 
 /// What a message changed in its session, in words.

@@ -15,6 +15,7 @@ mod readme;
 mod scripted_agent;
 mod sessions;
 mod talk;
+mod trust;
 mod work;
 
 #[test]

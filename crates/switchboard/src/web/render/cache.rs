@@ -9,7 +9,7 @@ use maud::Markup;
 use super::Part;
 
 /// How many bytes of HTML one generation may hold; there are two.
-const GENERATION_BYTES: usize = 16 << 20;
+const GENERATION_BYTES: usize = 6 << 20;
 
 /// Keeps what was rendered, so that while text streams only its end is rendered anew. All tabs share one.
 ///

@@ -5,6 +5,8 @@ use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Permission, Settlement, Side, Snapshot};
 
+use crate::web::remembered::BY as REMEMBERED;
+
 use super::text::{prose, survives, visible, visible_line};
 use super::{Part, RenderCache, content, json, terminal, tool_call};
 
@@ -64,6 +66,7 @@ fn settled(permission: &Permission) -> Markup {
                         None => { "not an offered option: " (visible_line(answer)) },
                     }
                 }
+                @if by.starts_with(REMEMBERED) { span.tag { "answered by itself" } }
                 span.dim { "by " (visible_line(by)) }
                 time data-at=(at.0) {}
             }
@@ -187,6 +190,15 @@ pub(crate) fn always(permission: &Permission, asked_again: Option<&str>) -> Opti
         };
         Part::new("always", html)
     })
+}
+
+/// What was malformed in a question and is not shown.
+pub(crate) fn left_out(problem: &str) -> Markup {
+    html! {
+        p.p.note.bad data-part="left-out" {
+            "A part of this question was malformed and is left out: " (prose(problem))
+        }
+    }
 }
 
 /// The options of a permission that is settled.
