@@ -60,6 +60,18 @@ pub enum Handled {
     Done,
 }
 
+/// How much a bridge remembers. All of it has limits: [`Limits`](crate::Limits).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Remembered {
+    /// Sessions.
+    pub sessions: usize,
+    /// Messages, tool calls, terminals and the like in all of them.
+    pub entries: usize,
+    /// Bytes of content, ids and requests that are kept.
+    pub bytes: usize,
+}
+
 /// How many messages of a client that does not wait for the handshake are kept.
 const MAX_HELD: usize = 1024;
 
@@ -102,6 +114,7 @@ impl Bridge {
             self.batch(from, line);
             return Handled::Done;
         }
+        self.shared.received += line.len();
         let handled = self.handle_one(from, line);
         self.settle();
         handled
@@ -270,8 +283,13 @@ impl Bridge {
         Handled::Done
     }
 
-    /// What handling a line leaves to do: prompts that waited, and turns that a loss has ended.
+    /// What handling a line leaves to do: prompts that waited, turns that a loss has ended, and what there is no room for.
     fn settle(&mut self) {
+        match &mut self.mode {
+            Mode::V1ToV2(translation) => translation.make_room(&mut self.shared),
+            Mode::V2ToV1(translation) => translation.make_room(&mut self.shared),
+            Mode::Opening(_) | Mode::Same(_) => {}
+        }
         if let Mode::V1ToV2(translation) = &mut self.mode {
             translation.next_prompts(&mut self.shared);
         }
@@ -388,6 +406,17 @@ impl Bridge {
         self.shared.output.drain(..)
     }
 
+    /// How much is remembered now.
+    pub fn remembered(&self) -> Remembered {
+        let (sessions, entries, bytes) = match &self.mode {
+            Mode::V1ToV2(translation) => translation.size(),
+            Mode::V2ToV1(translation) => translation.size(),
+            Mode::Same(passthrough) => passthrough.size(),
+            Mode::Opening(_) => (0, 0, 0),
+        };
+        Remembered { sessions, entries, bytes }
+    }
+
     /// What could not be carried over so far.
     pub fn losses(&self) -> &LossReport {
         &self.shared.losses
@@ -473,6 +502,14 @@ pub(crate) fn refuse_line(shared: &mut Shared, from: Side, line: &str, error: &D
     }
     let code = if error.is_syntax() { codes::PARSE_ERROR } else { codes::INVALID_REQUEST };
     shared.refuse(from, &RequestId::Null, code, error.to_string());
+}
+
+/// Refuses a prompt because there is work in too many sessions.
+pub(crate) fn refuse_work(shared: &mut Shared, id: &RequestId<'_>) {
+    let limit = shared.options.limits.sessions;
+    let message =
+        format!("there is work in {limit} sessions, as many as there may be: wait until one of them rests");
+    shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, message);
 }
 
 /// Refuses a request because too many are open.

@@ -55,7 +55,7 @@ mod terminals;
 mod v1_to_v2;
 mod v2_to_v1;
 
-pub use bridge::{Bridge, Handled};
+pub use bridge::{Bridge, Handled, Remembered};
 pub use error::Error;
 pub use host::{Host, HostError, NoHost, TerminalStart};
 pub use loss::{Loss, LossReport, Note, Severity};

@@ -7,16 +7,25 @@ use switchboard_protocol::{Field, Meta, Text, Wire, v2};
 
 use crate::options::Dialect;
 
-/// How many things with metadata are remembered; past it, all are forgotten.
+/// How many things with metadata are remembered, and bytes of it; past that, all are forgotten.
 const REMEMBERED: usize = 20_000;
+const BYTES: usize = 16 * 1024 * 1024;
 
 /// The metadata that the agent's things have, by session and thing.
 #[derive(Debug, Default)]
 pub(crate) struct Metadata {
     known: HashMap<(String, String), Meta<'static>>,
+    bytes: usize,
+    /// Whether something is forgotten, since that was last asked.
+    pub(crate) forgets: bool,
 }
 
 impl Metadata {
+    /// Of how many things it is, and its bytes.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        (self.known.len(), self.bytes)
+    }
+
     /// Makes an update of one dialect mean the same in the other. Gives an update to be sent before it, if need be.
     pub(crate) fn adjust(
         &mut self,
@@ -29,30 +38,43 @@ impl Metadata {
         match field {
             Field::Keep => None,
             Field::Clear => {
-                self.known.remove(&key);
+                self.remove(&key);
                 None
             }
             Field::Set(new) => {
-                if self.known.len() >= REMEMBERED {
-                    self.known.clear();
+                if self.known.len() >= REMEMBERED || self.bytes >= BYTES {
+                    *self = Metadata { forgets: true, ..Metadata::default() };
                 }
-                let had = self.known.remove(&key);
+                let had = self.remove(&key);
                 match client {
                     // The agent merges, the client replaces: it gets the sum.
                     Dialect::Spec => {
                         let sum = merge(had.as_ref(), new);
-                        self.known.insert(key, sum.clone());
+                        self.insert(key, sum.clone());
                         *field = Field::Set(sum);
                         None
                     }
                     // The agent replaces, the client merges: what was there goes first.
                     Dialect::Newest => {
-                        self.known.insert(key, new.clone().into_owned());
+                        self.insert(key, new.clone().into_owned());
                         had.and_then(|_| emptied(update))
                     }
                 }
             }
         }
+    }
+}
+
+impl Metadata {
+    fn insert(&mut self, key: (String, String), meta: Meta<'static>) {
+        self.bytes += meta.as_raw().as_str().len();
+        self.known.insert(key, meta);
+    }
+
+    fn remove(&mut self, key: &(String, String)) -> Option<Meta<'static>> {
+        let meta = self.known.remove(key)?;
+        self.bytes -= meta.as_raw().as_str().len();
+        Some(meta)
     }
 }
 

@@ -23,22 +23,32 @@ pub enum Dialect {
     Newest,
 }
 
-/// How much is remembered. Past a limit, the oldest is forgotten or the request refused.
+/// How much is remembered. Past a limit, what is at rest and was not used for the longest time is forgotten, which is
+/// reported, or the request refused.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Sessions. 1,024.
+    /// Sessions in which all is remembered, and in which there may be work at the same time. 1,024; of 16 times as many
+    /// more it is known where they are and which options they have.
     pub sessions: usize,
     /// Messages and tool calls of a session, each. 20,000.
     pub entries: usize,
     /// Bytes of content of one tool call, and of output of one terminal. 64 MiB.
     pub content: usize,
+    /// Bytes that all sessions together hold. 512 MiB.
+    pub total: usize,
     /// Requests without an answer, in each direction, and prompts that wait. 4,096.
     pub requests: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { sessions: 1024, entries: 20_000, content: 64 * 1024 * 1024, requests: 4096 }
+        Limits {
+            sessions: 1024,
+            entries: 20_000,
+            content: 64 * 1024 * 1024,
+            total: 512 * 1024 * 1024,
+            requests: 4096,
+        }
     }
 }
 

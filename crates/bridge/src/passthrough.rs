@@ -96,6 +96,13 @@ impl Passthrough {
         }
     }
 
+    /// Sessions, entries, and bytes that are held.
+    pub(crate) fn size(&self) -> (usize, usize, usize) {
+        let (things, metadata) = self.metadata.size();
+        let (terminals, output) = self.terminals.size();
+        (0, things + terminals, metadata + output)
+    }
+
     pub(crate) fn version(&self) -> Version {
         self.version
     }
@@ -259,6 +266,10 @@ impl Passthrough {
                     && let Some(first) = self.metadata.adjust(&session_id, &mut update, client)
                 {
                     shared.update_v2(&session_id, first);
+                }
+                if std::mem::take(&mut self.metadata.forgets) {
+                    let reason = "metadata of too many things: what there was is forgotten, and not added up";
+                    shared.lose_from_memory(&session_id, reason.to_owned(), Severity::Minor);
                 }
                 shared.begin_update(&session_id, meta, extra, &notification.extra);
                 let instead = match client {

@@ -1,7 +1,5 @@
 //! Sessions by id, only so many of them.
 
-use std::collections::VecDeque;
-
 use crate::map::HashMap;
 
 use switchboard_protocol::AbsolutePath;
@@ -12,56 +10,145 @@ pub(crate) fn roots(cwd: &str, more: Option<&[AbsolutePath<'_>]>) -> Vec<String>
     [cwd.to_owned()].into_iter().chain(more).collect()
 }
 
-/// The sessions that a bridge remembers. The oldest goes when there are too many.
-#[derive(Debug)]
-pub(crate) struct Sessions<S> {
-    known: HashMap<String, S>,
-    order: VecDeque<String>,
-    limit: usize,
+/// What is remembered of a session.
+pub(crate) trait Remember: Default {
+    /// Whether nobody waits for anything in it.
+    fn is_at_rest(&self) -> bool;
+
+    /// Forgets what was said. What the session is (directories, options, which ids are taken) stays.
+    fn forget_said(&mut self);
+
+    /// How many messages, tool calls and the like it has.
+    fn entries(&self) -> usize;
+
+    /// Bytes that they hold.
+    fn bytes(&self) -> usize;
+
+    /// It is opened when so many others have been forgotten wholly, perhaps itself among them: ids that it makes must
+    /// not be those of then.
+    fn set_apart(&mut self, forgotten: u64);
 }
 
-impl<S: Default> Sessions<S> {
+/// So many sessions of which little is remembered may there be for each of which all is.
+const LITTLE: usize = 16;
+
+/// The sessions that a bridge remembers. Of those that were not used for the longest time it forgets first what was
+/// said, then everything; but never of one in which somebody waits.
+#[derive(Debug)]
+pub(crate) struct Sessions<S> {
+    full: HashMap<String, Slot<S>>,
+    /// Those of which what was said is forgotten.
+    little: HashMap<String, Slot<S>>,
+    limit: usize,
+    uses: u64,
+    opened: u64,
+    forgotten: u64,
+}
+
+#[derive(Debug, Default)]
+struct Slot<S> {
+    session: S,
+    /// Which use of a session was its last.
+    used: u64,
+    /// The how manyeth it is.
+    number: u64,
+}
+
+impl<S: Remember> Sessions<S> {
     pub(crate) fn new(limit: usize) -> Self {
-        Sessions { known: HashMap::default(), order: VecDeque::new(), limit: limit.max(1) }
+        let (full, little) = (HashMap::default(), HashMap::default());
+        Sessions { full, little, limit: limit.max(1), uses: 0, opened: 0, forgotten: 0 }
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<&S> {
-        self.known.get(id)
+        self.full.get(id).or_else(|| self.little.get(id)).map(|slot| &slot.session)
     }
 
     pub(crate) fn get_mut(&mut self, id: &str) -> Option<&mut S> {
-        self.known.get_mut(id)
+        if let Some(slot) = self.little.remove(id) {
+            self.full.insert(id.to_owned(), slot);
+        }
+        let slot = self.full.get_mut(id)?;
+        self.uses += 1;
+        slot.used = self.uses;
+        Some(&mut slot.session)
     }
 
     /// The session, made if need be.
     pub(crate) fn open(&mut self, id: &str) -> &mut S {
-        if !self.known.contains_key(id) {
-            if self.known.len() >= self.limit
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.known.remove(&oldest);
-            }
-            self.order.push_back(id.to_owned());
-            return self.known.entry(id.to_owned()).or_default();
+        if let Some(slot) = self.little.remove(id) {
+            self.full.insert(id.to_owned(), slot);
         }
-        // Asked twice, because a reference cannot be returned from one branch alone.
-        self.known.entry(id.to_owned()).or_default()
+        if !self.full.contains_key(id) {
+            self.opened += 1;
+            let mut session = S::default();
+            if self.forgotten > 0 {
+                session.set_apart(self.forgotten);
+            }
+            self.full.insert(id.to_owned(), Slot { session, used: 0, number: self.opened });
+        }
+        self.uses += 1;
+        let slot = self.full.entry(id.to_owned()).or_default();
+        slot.used = self.uses;
+        &mut slot.session
     }
 
-    pub(crate) fn forget(&mut self, id: &str) -> Option<S> {
-        self.order.retain(|known| known != id);
-        self.known.remove(id)
+    pub(crate) fn forget(&mut self, id: &str) {
+        if self.full.remove(id).or_else(|| self.little.remove(id)).is_some() {
+            self.forgotten += 1;
+        }
     }
 
-    pub(crate) fn ids(&self) -> impl Iterator<Item = &String> {
-        self.order.iter()
+    /// Whether there is no room for work in a session, because there is work in too many others.
+    pub(crate) fn is_full_for(&self, id: &str) -> bool {
+        self.full.len() >= self.limit
+            && !self.full.contains_key(id)
+            && self.full.values().all(|slot| !slot.session.is_at_rest())
     }
 
+    /// Whether there are more than there may be.
+    pub(crate) fn are_too_many(&self) -> bool {
+        self.full.len() > self.limit
+    }
+
+    /// The session at rest that was not used for the longest time, to forget what was said in it. `is_busy` knows of more
+    /// reasons to keep one.
+    pub(crate) fn take_oldest(&mut self, is_busy: impl Fn(&str) -> bool) -> Option<(String, &mut S)> {
+        let at_rest = self.full.iter().filter(|(id, slot)| slot.session.is_at_rest() && !is_busy(id));
+        let id = at_rest.min_by_key(|(_, slot)| slot.used)?.0.clone();
+        let slot = self.full.remove(&id)?;
+        if self.little.len() >= self.limit.saturating_mul(LITTLE)
+            && let Some(oldest) = self.little.iter().min_by_key(|(_, slot)| slot.used)
+        {
+            let oldest = oldest.0.clone();
+            self.little.remove(&oldest);
+            self.forgotten += 1;
+        }
+        let slot = self.little.entry(id.clone()).insert_entry(slot).into_mut();
+        Some((id, &mut slot.session))
+    }
+
+    /// Sessions, entries in them, and bytes that they hold.
+    pub(crate) fn size(&self) -> (usize, usize, usize) {
+        let slots = || self.full.values().chain(self.little.values());
+        let sum = |size: fn(&S) -> usize| slots().map(|slot| size(&slot.session)).sum();
+        (self.full.len() + self.little.len(), sum(S::entries), sum(S::bytes))
+    }
+
+    /// The ids of all in the order in which they were opened.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        let slots = self.full.iter().chain(&self.little);
+        let mut ids: Vec<(u64, &String)> = slots.map(|(id, slot)| (slot.number, id)).collect();
+        ids.sort_unstable();
+        ids.into_iter().map(|(_, id)| id.clone()).collect()
+    }
+
+    /// Those of which more than a little is remembered.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &S)> {
-        self.known.iter()
+        self.full.iter().map(|(id, slot)| (id, &slot.session))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&String, &mut S)> {
-        self.known.iter_mut()
+        self.full.iter_mut().map(|(id, slot)| (id, &mut slot.session))
     }
 }

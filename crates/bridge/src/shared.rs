@@ -93,6 +93,8 @@ pub(crate) struct Shared {
     pub(crate) now: Moment,
     /// How many messages of the bridge's own the client has been shown.
     pub(crate) minted: u64,
+    /// Bytes that have come since what is held was counted.
+    pub(crate) received: usize,
     /// What the update that is being handled says beside the update itself.
     beside: Option<Box<Beside>>,
     /// A loss under the strict policy: the session that it happened in, and what it was.
@@ -119,9 +121,24 @@ impl Shared {
             losses: LossReport::default(),
             now: Moment::default(),
             minted: 0,
+            received: 0,
             beside: None,
             strict_failure: None,
         }
+    }
+
+    /// Whether so much has come since the last time that what is held is to be counted.
+    pub(crate) fn is_time_to_count(&mut self) -> bool {
+        let is_time = self.received >= self.options.limits.total / 16;
+        if is_time {
+            self.received = 0;
+        }
+        is_time
+    }
+
+    /// Something of a session is forgotten because too much was to be remembered.
+    pub(crate) fn lose_from_memory(&mut self, session: &str, reason: String, severity: Severity) {
+        self.lose(Some(session), "session", "", reason, severity, Side::Client);
     }
 
     pub(crate) fn send(&mut self, to: Side, line: String) {

@@ -38,6 +38,11 @@ impl Terminal {
         Terminal { output, ..Terminal::default() }
     }
 
+    /// Forgets what was told.
+    pub(crate) fn forget_output(&mut self) {
+        self.output = self.output.emptied();
+    }
+
     pub(crate) fn size(&self) -> usize {
         self.output.as_str().len()
     }

@@ -15,6 +15,11 @@ use crate::terminals::{Changed, Terminal};
 pub(super) struct TerminalsAsText(HashMap<(String, String), Terminal>);
 
 impl TerminalsAsText {
+    /// How many there are, and the bytes of their output.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.0.len(), self.0.values().map(Terminal::size).sum())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

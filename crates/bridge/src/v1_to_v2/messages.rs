@@ -48,6 +48,8 @@ pub(super) struct Messages {
     /// What waits for the agent to rest, in the order in which it began, and its size.
     held: Vec<Held>,
     held_bytes: usize,
+    /// Whether some are forgotten, since that was last asked.
+    pub(super) forgets: bool,
 }
 
 /// What the client is to be told of a message later.
@@ -83,9 +85,19 @@ impl Messages {
                 && let Some(known) = self.known.get_mut(&role)
             {
                 known.remove(&oldest);
+                self.forgets = true;
             }
         }
         self.known.entry(role).or_default().entry(id.to_owned()).or_default()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Bytes of what is held back, and of ids.
+    pub(super) fn bytes(&self) -> usize {
+        self.held_bytes + self.order.iter().map(|(_, id)| 2 * id.len()).sum::<usize>()
     }
 
     /// Keeps content back. Whether there is still room for more.

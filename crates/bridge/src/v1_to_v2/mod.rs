@@ -1,6 +1,7 @@
 //! A client of version 1 with an agent of version 2.
 
 mod connection;
+mod memory;
 mod messages;
 mod misc;
 mod permissions;
@@ -117,7 +118,8 @@ struct Session {
     options: Vec<v2::SessionConfigOption<'static>>,
     /// Requests of the client that may replay history.
     replays: u32,
-    notices: u64,
+    /// Whether it has been said that not all of it is remembered.
+    reported: bool,
 }
 
 /// Translates between a client of version 1 and an agent of version 2.
@@ -128,6 +130,8 @@ pub(crate) struct V1ToV2 {
     to_client: Calls<ToClient>,
     support: Support,
     synthetic: u64,
+    /// Whether prompts may wait for the end of a turn.
+    waits: bool,
 }
 
 impl V1ToV2 {
@@ -140,6 +144,7 @@ impl V1ToV2 {
             to_client: Calls::new(Side::Client, limits.requests),
             support: Support::default(),
             synthetic: 0,
+            waits: false,
         }
     }
 
@@ -283,7 +288,9 @@ impl V1ToV2 {
         let v2::UpdateSessionNotification { session_id: id, update, meta, extra } = params;
         shared.report_left_out(Some(&id), "session/update", root, left_out, Side::Client);
         shared.begin_update(&id, meta, extra, envelope);
-        self.sessions.open(&id).apply(&id, update, &self.support, shared);
+        let session = self.sessions.open(&id);
+        session.apply(&id, update, &self.support, shared);
+        session.report_forgotten(&id, shared);
         shared.end_update();
     }
 

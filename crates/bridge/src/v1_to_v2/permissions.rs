@@ -19,7 +19,7 @@ const METHOD: &str = "session/request_permission";
 pub(super) struct Asked {
     /// The agent's id of it.
     pub(super) id: RequestId<'static>,
-    session: String,
+    pub(super) session: String,
     call: String,
     about: About,
     offered: Vec<String>,

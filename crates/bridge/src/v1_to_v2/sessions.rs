@@ -227,8 +227,8 @@ impl Session {
 
     /// Says something to the person at the client that the agent did not say in these words.
     pub(super) fn say(&mut self, id: &str, words: &str, rest: Rest<'_>, shared: &mut Shared) {
-        self.notices += 1;
-        let message_id = Some(Text::Owned(format!("bridge-notice-{}", self.notices)));
+        shared.minted += 1;
+        let message_id = Some(Text::Owned(format!("bridge-notice-{}", shared.minted)));
         let Rest { meta, extra } = rest;
         let content = v1::ContentBlock::text(words.to_owned());
         let chunk = v1::ContentChunk { content, message_id, meta, extra };

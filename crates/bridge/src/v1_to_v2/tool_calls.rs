@@ -32,6 +32,8 @@ pub(super) struct ToolCalls {
     order: VecDeque<String>,
     /// Calls with content that the client does not have.
     dirty: Vec<String>,
+    /// Whether some are forgotten, since that was last asked.
+    pub(super) forgets: bool,
 }
 
 /// What the client knows of a call, and what it is yet to be told.
@@ -42,7 +44,7 @@ pub(super) struct Call {
     kind: Option<v2::ToolKind>,
     /// Of a call that was so far only asked about: all that is known of it.
     unannounced: Option<Box<v1::ToolCallUpdate<'static>>>,
-    items: Vec<Item>,
+    items: VecDeque<Item>,
     /// Terminals among them that the client is yet to be told of.
     introductions: Vec<String>,
     /// Bytes of all items.
@@ -73,14 +75,38 @@ impl ToolCalls {
     fn open(&mut self, id: &str, limit: usize) -> &mut Call {
         if !self.known.contains_key(id) {
             self.order.push_back(id.to_owned());
-            if self.order.len() > limit
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.known.remove(&oldest);
-                self.dirty.retain(|dirty| *dirty != oldest);
+            if self.order.len() > limit {
+                self.forget_one();
             }
         }
         self.known.entry(id.to_owned()).or_default()
+    }
+
+    /// Forgets the oldest call that the client knows all of.
+    fn forget_one(&mut self) {
+        let is_told = |id: &String| self.known.get(id).is_none_or(|call| call.dirty_since.is_none());
+        let place = self.order.iter().position(is_told).unwrap_or(0);
+        let Some(oldest) = self.order.remove(place) else { return };
+        self.known.remove(&oldest);
+        self.dirty.retain(|dirty| *dirty != oldest);
+        self.forgets = true;
+    }
+
+    /// Forgets the content of all calls.
+    pub(super) fn forget_content(&mut self) {
+        for call in self.known.values_mut() {
+            call.items = VecDeque::new();
+            call.size = 0;
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Bytes of all content, and of ids.
+    pub(super) fn bytes(&self) -> usize {
+        self.known.iter().map(|(id, call)| 2 * id.len() + call.size).sum()
     }
 
     /// A call is the first to show a terminal.
@@ -149,7 +175,7 @@ impl Call {
     fn push(&mut self, item: Item, size: usize) {
         self.size += size + 1;
         self.received += size + 1;
-        self.items.push(item);
+        self.items.push_back(item);
     }
 }
 
@@ -256,7 +282,7 @@ impl Session {
         }
         let mut dropped = false;
         while call.size > most && call.items.len() > 1 {
-            if let Item::Written(item) = call.items.remove(0) {
+            if let Some(Item::Written(item)) = call.items.pop_front() {
                 call.size -= item.as_str().len() + 1;
             }
             dropped = true;

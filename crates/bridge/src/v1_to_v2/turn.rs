@@ -7,6 +7,7 @@ use switchboard_protocol::{Extra, Meta, Wire, WireFormat, v1, v2};
 
 use super::connection::cancel;
 use super::{Session, ToAgent, V1ToV2};
+use crate::bridge::refuse_work;
 use crate::convert::content::plain_text;
 use crate::convert::message::Rest;
 use crate::convert::session;
@@ -81,6 +82,10 @@ impl V1ToV2 {
     pub(super) fn prompt(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
         let params: v1::PromptRequest<'_> = shared.params(Side::Client, request)?;
         let session_id = params.session_id.clone().into_owned();
+        if self.sessions.is_full_for(&session_id) {
+            refuse_work(shared, &request.id);
+            return Ok(());
+        }
         let limit = shared.options.limits.requests;
         let session = self.sessions.open(&session_id);
         if session.turn.is_some() {
@@ -89,6 +94,7 @@ impl V1ToV2 {
                 return Ok(());
             }
             session.waiting.push_back(kept(request));
+            self.waits = true;
             return Ok(());
         }
         let wire = shared.convert(Some(&session_id), "session/prompt", "/params", Side::Agent, |cx| {
@@ -256,6 +262,9 @@ impl V1ToV2 {
 
     /// Sends prompts that wait in sessions whose turn has ended.
     pub(crate) fn next_prompts(&mut self, shared: &mut Shared) {
+        if !self.waits {
+            return;
+        }
         let ready: Vec<String> = self
             .sessions
             .iter()
@@ -265,6 +274,7 @@ impl V1ToV2 {
         for id in ready {
             self.next_prompt(&id, shared);
         }
+        self.waits = self.sessions.iter().any(|(_, session)| !session.waiting.is_empty());
     }
 }
 

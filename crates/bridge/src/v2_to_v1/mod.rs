@@ -1,6 +1,7 @@
 //! A client of version 2 with an agent of version 1.
 
 mod connection;
+mod memory;
 mod messages;
 mod misc;
 mod permissions;
@@ -398,8 +399,7 @@ impl V2ToV1 {
 
     /// Writes everything that was held back.
     pub(crate) fn finish(&mut self, shared: &mut Shared) {
-        let open: Vec<String> = self.sessions.ids().cloned().collect();
-        for id in open {
+        for id in self.sessions.ids() {
             self.sign_of_life(&id, shared);
         }
     }

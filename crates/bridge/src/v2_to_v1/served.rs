@@ -37,6 +37,31 @@ impl Terminals {
         self.known.contains_key(id)
     }
 
+    /// Whether a command runs in a session.
+    pub(super) fn runs_in(&self, session: &str) -> bool {
+        self.known.values().any(|terminal| terminal.session == session && terminal.exit.is_none())
+    }
+
+    /// How many there are, and what they hold.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.known.len(), self.known.values().map(|terminal| terminal.output.len()).sum())
+    }
+
+    /// Forgets the beginning of what was put out, of the longest first, until so many bytes are gone. Agents are told
+    /// that it is not all.
+    pub(super) fn forget_output(&mut self, mut bytes: usize) {
+        let mut terminals: Vec<&mut Terminal> = self.known.values_mut().collect();
+        terminals.sort_by_key(|terminal| std::cmp::Reverse(terminal.output.len()));
+        for terminal in terminals {
+            let kept = (terminal.output.len() / 4).min(KEPT_OUTPUT);
+            bytes = bytes.saturating_sub(terminal.output.len() - kept);
+            terminal.keep_last(kept);
+            if bytes == 0 {
+                return;
+            }
+        }
+    }
+
     pub(super) fn release_all(&mut self, session: &str, shared: &mut Shared) {
         let ids: Vec<String> = self
             .known
@@ -53,19 +78,37 @@ impl Terminals {
 }
 
 impl Terminal {
-    /// Appends output and keeps its end, cut at a character.
+    /// Appends output and keeps its end: somewhat more than wanted, so that it is not moved for every piece.
     fn append(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
         if self.output.len() > self.limit {
-            let mut cut = self.output.len() - self.limit;
+            self.truncated = true;
+        }
+        if self.output.len() > self.limit.saturating_add(self.limit / 4 + KEPT_OUTPUT) {
+            self.keep_last(self.limit);
+        }
+    }
+
+    fn keep_last(&mut self, count: usize) {
+        let cut = self.output.len().saturating_sub(count);
+        self.truncated |= cut > 0;
+        self.output.drain(..cut);
+    }
+
+    /// The end of the output, as much of it as is wanted, cut at a character.
+    fn tail(&self) -> String {
+        let mut cut = self.output.len().saturating_sub(self.limit);
+        if self.truncated {
             while cut < self.output.len() && self.output[cut] & 0xc0 == 0x80 {
                 cut += 1;
             }
-            self.output.drain(..cut);
-            self.truncated = true;
         }
+        String::from_utf8_lossy(&self.output[cut..]).into_owned()
     }
 }
+
+/// So much of the output of a command is kept when all of them have put out too much.
+const KEPT_OUTPUT: usize = 64 * 1024;
 
 /// What a file that is not where the agent may look is answered with.
 fn outside(path: &str) -> HostError {
@@ -122,7 +165,7 @@ impl V2ToV1 {
         };
         match &*request.method {
             "terminal/output" => {
-                let output = String::from_utf8_lossy(&terminal.output).into_owned();
+                let output = terminal.tail();
                 let mut wire = v1::TerminalOutputResponse::new(output, terminal.truncated);
                 wire.exit_status = terminal.exit.clone();
                 shared.respond(Side::Agent, &request.id, &wire, &Extra::new());

@@ -36,6 +36,7 @@ impl V2ToV1 {
         let session_id = answer.session_id.clone().into_owned();
         let session = self.sessions.open(&session_id);
         session.roots = roots;
+        session.journal = super::Journal::default();
         let Opened { session_id: told_id, modes, options, commands: _, rest } = OpenedV1::from(answer);
         let config_options = session.take_options(&session_id, "session/new", modes, options, shared);
         let Rest { meta, extra } = rest;
@@ -139,7 +140,9 @@ impl V2ToV1 {
         let wanted = |cwd: &str| params.cwd.as_ref().is_none_or(|wanted| wanted.as_str() == cwd);
         let mut known = Vec::new();
         for id in self.sessions.ids() {
-            let Some(cwd) = self.sessions.get(id).and_then(|session| session.roots.first()) else { continue };
+            let Some(cwd) = self.sessions.get(&id).and_then(|session| session.roots.first()) else {
+                continue;
+            };
             if wanted(cwd) {
                 known.push(v2::SessionInfo::new(id.clone(), AbsolutePath::as_sent(cwd.clone())));
             }

@@ -42,6 +42,16 @@ impl ToolCalls {
         self.known.get(id)?.title.clone()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Bytes of ids and titles.
+    pub(super) fn bytes(&self) -> usize {
+        let title = |call: &Call| call.title.as_ref().map_or(0, String::len);
+        self.known.iter().map(|(id, call)| 2 * id.len() + title(call)).sum()
+    }
+
     /// The call, and whether it is new.
     fn open(&mut self, id: &str, limit: usize) -> (&mut Call, bool) {
         let is_new = !self.known.contains_key(id);

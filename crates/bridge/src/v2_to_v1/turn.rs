@@ -7,6 +7,7 @@ use switchboard_protocol::{Extra, Wire, WireFormat, v1, v2};
 
 use super::messages::Role;
 use super::{ToAgent, ToClient, V2ToV1, tell};
+use crate::bridge::refuse_work;
 use crate::convert::content::plain_text;
 use crate::convert::{permission, session};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart};
@@ -66,6 +67,10 @@ impl V2ToV1 {
         let params: v2::PromptRequest<'_> = shared.params(Side::Client, request)?;
         let session_id = params.session_id.clone().into_owned();
         let due = shared.now.after(shared.options.acceptance);
+        if self.sessions.is_full_for(&session_id) {
+            refuse_work(shared, &request.id);
+            return Ok(());
+        }
         let limit = shared.options.limits.requests;
         let session = self.sessions.open(&session_id);
         if session.turn.is_some() {
@@ -251,8 +256,7 @@ impl V2ToV1 {
 
     /// Everything that waits for the agent fails.
     pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>, shared: &mut Shared) {
-        let ids: Vec<String> = self.sessions.ids().cloned().collect();
-        for session_id in ids {
+        for session_id in self.sessions.ids() {
             let Some(session) = self.sessions.get_mut(&session_id) else { continue };
             for held in std::mem::take(&mut session.held) {
                 shared.fail(Side::Client, &held.id, error.clone());

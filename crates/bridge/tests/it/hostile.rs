@@ -85,7 +85,7 @@ fn batches_are_taken_apart() {
 
 #[test]
 fn only_so_much_is_remembered() {
-    let limits = Limits { sessions: 4, entries: 8, content: 10_000, requests: 8 };
+    let limits = Limits { sessions: 4, entries: 8, content: 10_000, requests: 8, ..Limits::default() };
     for (client, agent) in [(Version::V1, Version::V2), (Version::V2, Version::V1)] {
         let mut bench =
             Bench::new(BridgeOptions { limits: limits.clone(), ..BridgeOptions::between(client, agent) });

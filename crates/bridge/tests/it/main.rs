@@ -5,6 +5,7 @@
 mod agent_end;
 mod dialects;
 mod hostile;
+mod memory;
 mod places;
 mod properties;
 mod recordings;
