@@ -285,10 +285,16 @@ impl Bridge {
 
     /// What handling a line leaves to do: prompts that waited, turns that a loss has ended, and what there is no room for.
     fn settle(&mut self) {
+        let counts = self.shared.is_time_to_count();
         match &mut self.mode {
-            Mode::V1ToV2(translation) => translation.make_room(&mut self.shared),
-            Mode::V2ToV1(translation) => translation.make_room(&mut self.shared),
+            Mode::V1ToV2(translation) => translation.make_room(counts, &mut self.shared),
+            Mode::V2ToV1(translation) => translation.make_room(counts, &mut self.shared),
             Mode::Opening(_) | Mode::Same(_) => {}
+        }
+        if counts && self.shared.terminals.size().1 > self.shared.options.limits.total {
+            self.shared.terminals.forget_output();
+            let reason = "what terminals put out is too much to remember; calls that come to show one show what follows";
+            self.shared.lose(None, "terminal_update", "", reason, Severity::Minor, Side::Client);
         }
         if let Mode::V1ToV2(translation) = &mut self.mode {
             translation.next_prompts(&mut self.shared);
@@ -414,7 +420,8 @@ impl Bridge {
             Mode::Same(passthrough) => passthrough.size(),
             Mode::Opening(_) => (0, 0, 0),
         };
-        Remembered { sessions, entries, bytes }
+        let (terminals, output) = self.shared.terminals.size();
+        Remembered { sessions, entries: entries + terminals, bytes: bytes + output }
     }
 
     /// What could not be carried over so far.

@@ -52,6 +52,7 @@ mod sessions;
 mod shared;
 mod stateless;
 mod terminals;
+mod terminals_as_text;
 mod v1_to_v2;
 mod v2_to_v1;
 

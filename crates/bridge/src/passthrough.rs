@@ -1,8 +1,6 @@
 //! The same version on both sides: lines pass as they came, but for what two dialects of version 2 spell
 //! differently.
 
-mod terminals;
-
 use std::collections::HashMap;
 
 use memchr::memmem::Finder;
@@ -10,8 +8,8 @@ use serde_json::Value;
 use switchboard_protocol::rpc::{Message, Response, RpcError, is_batch};
 use switchboard_protocol::{Meta, Text, Wire, WireFormat, v2};
 
-use self::terminals::TerminalsAsText;
 use crate::bridge::{Handled, refuse_full};
+use crate::convert::permission;
 use crate::loss::Severity;
 use crate::metadata::Metadata;
 use crate::open_work::{self, Asked, OpenWork};
@@ -33,7 +31,6 @@ pub(crate) struct Passthrough {
     echoes: HashMap<String, String>,
     minted: u64,
     metadata: Metadata,
-    terminals: TerminalsAsText,
 }
 
 /// What lines are looked through for, because most need not be read.
@@ -47,6 +44,8 @@ struct Words {
     commands: Finder<'static>,
     metadata: Finder<'static>,
     terminal: Finder<'static>,
+    command: Finder<'static>,
+    permission: Finder<'static>,
     tool_call: Finder<'static>,
 }
 
@@ -61,6 +60,8 @@ impl Words {
             commands: Finder::new("\"availableCommands\""),
             metadata: Finder::new("\"_meta\""),
             terminal: Finder::new("\"terminal"),
+            command: Finder::new("\"command\""),
+            permission: Finder::new("\"session/request_permission\""),
             tool_call: Finder::new("\"tool_call_update\""),
         }
     }
@@ -92,15 +93,13 @@ impl Passthrough {
             echoes: HashMap::new(),
             minted: 0,
             metadata: Metadata::default(),
-            terminals: TerminalsAsText::default(),
         }
     }
 
     /// Sessions, entries, and bytes that are held.
     pub(crate) fn size(&self) -> (usize, usize, usize) {
         let (things, metadata) = self.metadata.size();
-        let (terminals, output) = self.terminals.size();
-        (0, things + terminals, metadata + output)
+        (0, things, metadata)
     }
 
     pub(crate) fn version(&self) -> Version {
@@ -174,8 +173,11 @@ impl Passthrough {
             && peers.agent_dialect != peers.client_dialect;
         let about_terminals = peers.client_dialect == Some(Dialect::Spec)
             && (has(line, &self.words.terminal)
-                || (!self.terminals.is_empty() && has(line, &self.words.tool_call)));
-        if spelled || about_terminals || (differ && has(line, &self.words.metadata)) {
+                || (!shared.terminals.is_empty() && has(line, &self.words.tool_call)));
+        let about_command = peers.client_dialect != Some(Dialect::Newest)
+            && has(line, &self.words.command)
+            && has(line, &self.words.permission);
+        if spelled || about_terminals || about_command || (differ && has(line, &self.words.metadata)) {
             return self.rewrite(line, differ, shared);
         }
         Handled::Forward
@@ -272,20 +274,7 @@ impl Passthrough {
                     shared.lose_from_memory(&session_id, reason.to_owned(), Severity::Minor);
                 }
                 shared.begin_update(&session_id, meta, extra, &notification.extra);
-                let instead = match client {
-                    Some(Dialect::Spec) => self.terminals.replace(&session_id, &mut update, shared),
-                    _ => None,
-                };
-                match instead {
-                    None => {
-                        shared.update_v2(&session_id, update);
-                    }
-                    Some(updates) => {
-                        for update in updates {
-                            shared.update_v2(&session_id, update);
-                        }
-                    }
-                }
+                shared.update_v2(&session_id, update);
                 shared.end_update();
                 Handled::Done
             }
@@ -295,10 +284,21 @@ impl Passthrough {
                 else {
                     return Handled::Forward;
                 };
-                if let (Some(Dialect::Spec), Some(v2::RequestPermissionSubject::ToolCall(subject))) =
-                    (client, &mut params.subject)
-                {
-                    self.terminals.content(&params.session_id, &mut subject.tool_call, shared);
+                match &mut params.subject {
+                    Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
+                        shared.show_terminals(&params.session_id, &mut subject.tool_call);
+                    }
+                    // One dialect does not know it, and would ask without saying what about.
+                    Some(v2::RequestPermissionSubject::Command(subject))
+                        if client != Some(Dialect::Newest) =>
+                    {
+                        let words = permission::command_in_words(subject);
+                        let description = params.description.take();
+                        let description =
+                            description.map_or(words.clone(), |said| format!("{said}\n\n{words}"));
+                        params.description = Some(Text::Owned(description));
+                    }
+                    _ => {}
                 }
                 shared.request(Side::Client, &request.id, &request.method, &params, &request.extra);
                 Handled::Done

@@ -9,6 +9,7 @@ use switchboard_protocol::{Diagnostic, Extra, Meta, Raw, Text, Wire, WireFormat,
 use crate::convert::{Context, Losses, permission};
 use crate::host::Host;
 use crate::loss::{Severity, element_of};
+use crate::terminals_as_text::TerminalsAsText;
 use crate::{BridgeOptions, Dialect, Error, Loss, LossReport, Moment, Side};
 
 /// Something that comes out of a bridge.
@@ -95,6 +96,8 @@ pub(crate) struct Shared {
     pub(crate) minted: u64,
     /// Bytes that have come since what is held was counted.
     pub(crate) received: usize,
+    /// Terminals that the client is shown as text, because its dialect has none.
+    pub(crate) terminals: TerminalsAsText,
     /// What the update that is being handled says beside the update itself.
     beside: Option<Box<Beside>>,
     /// A loss under the strict policy: the session that it happened in, and what it was.
@@ -122,6 +125,7 @@ impl Shared {
             now: Moment::default(),
             minted: 0,
             received: 0,
+            terminals: TerminalsAsText::default(),
             beside: None,
             strict_failure: None,
         }
@@ -181,17 +185,34 @@ impl Shared {
         self.notify(Side::Client, "session/update", &params, &envelope);
     }
 
-    /// Tells a client of version 2 of something new in a session. Gives the line.
-    pub(crate) fn update_v2(&mut self, session: &str, update: v2::SessionUpdate<'_>) -> &str {
+    /// Tells a client of version 2 of something new in a session, by text where its dialect has no terminals.
+    pub(crate) fn update_v2(&mut self, session: &str, mut update: v2::SessionUpdate<'_>) {
+        if self.peers.client_dialect == Some(Dialect::Spec) {
+            let mut terminals = std::mem::take(&mut self.terminals);
+            let instead = terminals.replace(session, &mut update, self);
+            self.terminals = terminals;
+            if let Some(updates) = instead {
+                return updates.into_iter().for_each(|update| self.send_v2(session, update));
+            }
+        }
+        self.send_v2(session, update);
+    }
+
+    /// Puts text in the place of terminals in a call of a question, where the client's dialect has none.
+    pub(crate) fn show_terminals(&mut self, session: &str, call: &mut v2::ToolCallUpdate<'_>) {
+        if self.peers.client_dialect == Some(Dialect::Spec) {
+            let mut terminals = std::mem::take(&mut self.terminals);
+            terminals.content(session, call, self);
+            self.terminals = terminals;
+        }
+    }
+
+    fn send_v2(&mut self, session: &str, update: v2::SessionUpdate<'_>) {
         let Beside { session: _, meta, extra, envelope } =
             self.beside.take().map(|it| *it).unwrap_or_default();
         let params =
             v2::UpdateSessionNotification { session_id: Text::Borrowed(session), update, meta, extra };
         self.notify(Side::Client, "session/update", &params, &envelope);
-        match self.output.last() {
-            Some(Output::Line { line, .. }) => line,
-            _ => "",
-        }
     }
 
     pub(crate) fn notify<'a>(

@@ -21,8 +21,8 @@ pub(crate) fn to_v1<'a>(
             v2::SessionConfigOption::Select(select) => {
                 converted.push(v1::SessionConfigOption::Select(select_to_v1(select)));
             }
-            v2::SessionConfigOption::Boolean(_) if !booleans => {
-                cx.lose(Severity::Minor, "the client takes no options that are on or off")?;
+            v2::SessionConfigOption::Boolean(boolean) if !booleans => {
+                converted.push(v1::SessionConfigOption::Select(switch_to_v1(boolean)));
             }
             v2::SessionConfigOption::Boolean(boolean) => {
                 converted.push(v1::SessionConfigOption::Boolean(boolean_to_v1(boolean)));
@@ -48,6 +48,41 @@ fn boolean_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigBool
     } = boolean;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
     v1::SessionConfigBoolean { id: config_id, name, description, category, current_value, meta, extra }
+}
+
+/// What a switch is called where it is a choice.
+const SWITCH: [(&str, &str); 2] = [("off", "Off"), ("on", "On")];
+
+/// A switch for a client that takes none: a choice of off and on.
+fn switch_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigSelect<'_> {
+    let v1::SessionConfigBoolean { id, name, description, category, current_value, mut meta, mut extra } =
+        boolean_to_v1(boolean);
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["options"]);
+    let values = SWITCH.map(|(value, name)| v2::SessionConfigSelectOption::new(value, name));
+    v1::SessionConfigSelect {
+        id,
+        name,
+        description,
+        category,
+        current_value: Text::Borrowed(SWITCH[usize::from(current_value)].0),
+        options: v1::SessionConfigSelectOptions::Flat(values.into()),
+        meta,
+        extra,
+    }
+}
+
+/// A choice that was made where a switch is meant.
+pub(crate) fn set_switch_to_v2<'a>(
+    request: v2::SetConfigId<'a>,
+    cx: &mut Context<'_>,
+) -> Result<v2::SetSessionConfigOptionRequest<'a>, Error> {
+    let v2::SetConfigId { session_id, config_id, value, mut meta, mut extra } = request;
+    let Some(is_on) = SWITCH.iter().position(|(word, _)| *word == value) else {
+        return Err(cx.key("value").error(format!("\"{value}\" is neither \"off\" nor \"on\"")));
+    };
+    meta::set_type_apart(&mut meta, &mut extra, "boolean");
+    let set = v2::SetConfigBoolean { session_id, config_id, value: is_on == 1, meta, extra };
+    Ok(v2::SetSessionConfigOptionRequest::Boolean(set))
 }
 
 fn boolean_to_v2(boolean: v1::SessionConfigBoolean<'_>) -> v2::SessionConfigBoolean<'_> {
@@ -198,6 +233,15 @@ pub(crate) fn lose_modes(modes: &v1::SessionModeState<'_>, cx: &mut Context<'_>)
         cx.item(index).lose_rest(meta.as_ref(), extra, reason)?;
     }
     Ok(())
+}
+
+/// The id of an option of a kind that is known.
+pub(crate) fn id_of<'o>(option: &'o v2::SessionConfigOption<'_>) -> Option<&'o str> {
+    match option {
+        v2::SessionConfigOption::Select(select) => Some(&select.config_id),
+        v2::SessionConfigOption::Boolean(boolean) => Some(&boolean.config_id),
+        v2::SessionConfigOption::Unknown(_) => None,
+    }
 }
 
 /// The first choice among the options that is about modes.

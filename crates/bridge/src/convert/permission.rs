@@ -145,3 +145,8 @@ pub(crate) fn cancelled() -> v2::RequestPermissionResponse<'static> {
 fn cancelled_outcome() -> v2::RequestPermissionOutcome<'static> {
     v2::RequestPermissionOutcome::Cancelled(v2::EmptyObject::new())
 }
+
+/// A command, for who does not know that questions can be about one.
+pub(crate) fn command_in_words(subject: &v2::CommandPermissionSubject<'_>) -> String {
+    format!("{}\n\n(in {})", subject.command, subject.cwd)
+}

@@ -38,14 +38,15 @@ impl Remember for Session {
 
 impl V1ToV2 {
     /// Forgets what was said in sessions at rest while there are too many, or too much is held in all of them.
-    pub(crate) fn make_room(&mut self, shared: &mut Shared) {
+    /// `counts`: it is time to see how much that is.
+    pub(crate) fn make_room(&mut self, counts: bool, shared: &mut Shared) {
         while self.sessions.are_too_many() {
             let reason = format!("more than {} sessions", shared.options.limits.sessions);
             if !self.forget_oldest(&reason, shared) {
                 break;
             }
         }
-        if !shared.is_time_to_count() {
+        if !counts {
             return;
         }
         let most = shared.options.limits.total;

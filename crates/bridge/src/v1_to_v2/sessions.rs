@@ -129,9 +129,19 @@ impl V1ToV2 {
     pub(super) fn set_option(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
         let params: v1::SetSessionConfigOptionRequest<'_> = shared.params(Side::Client, request)?;
         let session = session_of(request.params.as_ref()).unwrap_or_default();
-        let wire = shared.convert(Some(&session), &request.method, "/params", Side::Agent, |cx| {
-            config::set_to_v2(params, cx)
-        })?;
+        let options = self.sessions.get(&session).map_or(&[][..], |session| &session.options);
+        let is_switch = |id: &str| {
+            options.iter().any(
+                |option| matches!(option, v2::SessionConfigOption::Boolean(known) if known.config_id == id),
+            )
+        };
+        let wire =
+            shared.convert(Some(&session), &request.method, "/params", Side::Agent, |cx| match params {
+                v1::SetSessionConfigOptionRequest::Id(set) if is_switch(&set.config_id) => {
+                    config::set_switch_to_v2(set, cx)
+                }
+                params => config::set_to_v2(params, cx),
+            })?;
         let purpose = ToAgent::SetOption { id: request.id.clone().into_owned(), session };
         self.to_agent.ask(request, "session/set_config_option", &wire, purpose, shared);
         Ok(())

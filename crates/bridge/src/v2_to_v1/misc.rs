@@ -37,9 +37,9 @@ impl Session {
             Update::ConfigOptionUpdate(update) => {
                 let converted =
                     shared.convert_update(id, &tag, |cx| update::options_update_to_v2(update, cx));
-                let Some(wire) = converted else { return };
-                self.mode_option = None;
-                self.options = wire.config_options.clone().into_owned();
+                let Some(mut wire) = converted else { return };
+                self.options = self.beside_modes(wire.config_options.into_owned(), None);
+                wire.config_options = self.options.clone();
                 v2::SessionUpdate::ConfigOptionUpdate(wire)
             }
             other => match shared.convert_update(id, &tag, |cx| update::to_v2(other, cx)) {

@@ -24,7 +24,7 @@ use self::turn::Turn;
 use crate::calls::Calls;
 use crate::loss::Severity;
 use crate::sessions::Sessions;
-use crate::shared::{Shared, session_of};
+use crate::shared::{Output, Shared, session_of};
 use crate::{Moment, Side};
 
 /// What the bridge asked of the agent.
@@ -104,7 +104,9 @@ struct Session {
     /// History comes that the client did not ask for.
     swallows: bool,
     /// Display terminals that the client knows of.
-    terminals: Vec<String>,
+    terminals: VecDeque<String>,
+    /// Terminals that a call shows and nobody knows.
+    missing_terminals: VecDeque<String>,
     /// The request to close the session waits for the end of the turn.
     closing: Option<RequestId<'static>>,
     warned_of_files: bool,
@@ -151,9 +153,12 @@ pub(crate) struct V2ToV1 {
 
 /// Sends an update to the client, in its dialect.
 fn tell(id: &str, session: &mut Session, update: v2::SessionUpdate<'_>, keeps: bool, shared: &mut Shared) {
-    let line = shared.update_v2(id, update);
-    if keeps {
-        session.journal.add(line);
+    let before = shared.output.len();
+    shared.update_v2(id, update);
+    for output in shared.output.get(before..).unwrap_or_default().iter().filter(|_| keeps) {
+        if let Output::Line { line, .. } = output {
+            session.journal.add(line);
+        }
     }
 }
 
@@ -352,7 +357,18 @@ impl V2ToV1 {
                 | Update::SessionInfoUpdate(_)
                 | Update::UsageUpdate(_)
         );
-        if self.sessions.get(id).is_some_and(|session| session.swallows) {
+        // History that the client did not ask for. What the session is now, it has to know all the same.
+        let is_history = matches!(
+            update,
+            Update::UserMessageChunk(_)
+                | Update::AgentMessageChunk(_)
+                | Update::AgentThoughtChunk(_)
+                | Update::ToolCall(_)
+                | Update::ToolCallUpdate(_)
+                | Update::CompactionUpdate(_)
+                | Update::CompactionSummaryChunk(_)
+        );
+        if is_history && self.sessions.get(id).is_some_and(|session| session.swallows) {
             return;
         }
         if is_work {

@@ -46,6 +46,7 @@ impl V2ToV1 {
                 // The call has a title; this one is only the prompt's.
                 call.title = Field::Keep;
             }
+            shared.show_terminals(&session_id, &mut call);
             Ok(call)
         });
         let wire = match converted {

@@ -239,17 +239,18 @@ impl V2ToV1 {
                 waiting: Vec::new(),
             },
         );
+        let mut line = vec![start.command.clone()];
+        line.extend(start.args);
+        let mut update = v2::TerminalUpdate::new(terminal_id.clone());
+        update.command = Field::Set(Text::Owned(line.join(" ")));
+        update.cwd = Field::Set(AbsolutePath::as_sent(cwd));
+        // A client whose dialect has no terminals has nothing to cancel either.
         if shared.peers.client_dialect != Some(Dialect::Spec) {
-            let mut line = vec![start.command.clone()];
-            line.extend(start.args);
-            let mut update = v2::TerminalUpdate::new(terminal_id.clone());
-            update.command = Field::Set(Text::Owned(line.join(" ")));
-            update.cwd = Field::Set(AbsolutePath::as_sent(cwd));
             let mut capabilities = v2::CancelCapabilities::new();
             capabilities.cancel = Some(v2::EmptyObject::new());
             update.capabilities = Field::Set(capabilities);
-            tell(&session_id, session, update.into(), false, shared);
         }
+        tell(&session_id, session, update.into(), false, shared);
         Ok(v1::CreateTerminalResponse::new(terminal_id))
     }
 
@@ -278,9 +279,6 @@ impl V2ToV1 {
     pub(crate) fn terminal_output(&mut self, terminal_id: &str, bytes: &[u8], shared: &mut Shared) {
         let Some(terminal) = self.terminals.known.get_mut(terminal_id) else { return };
         terminal.append(bytes);
-        if shared.peers.client_dialect == Some(Dialect::Spec) {
-            return;
-        }
         if let Some(session) = self.sessions.get_mut(&terminal.session) {
             let chunk = v2::TerminalOutputChunk::new(terminal_id, Base64::from_bytes(bytes));
             let update = v2::SessionUpdate::TerminalOutputChunk(chunk);
@@ -304,9 +302,6 @@ impl V2ToV1 {
             shared.respond(Side::Agent, &id, &exit, &Extra::new());
         }
         terminal.exit = Some(exit);
-        if shared.peers.client_dialect == Some(Dialect::Spec) {
-            return;
-        }
         if let Some(session) = self.sessions.get_mut(&terminal.session) {
             let mut status = v2::TerminalExitStatus::new();
             status.exit_code = exit_code;

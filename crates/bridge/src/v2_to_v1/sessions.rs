@@ -1,6 +1,6 @@
 //! Opening, finding and closing sessions, and their configuration.
 
-use switchboard_protocol::rpc::{Request, RequestId, Response};
+use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
 use switchboard_protocol::{AbsolutePath, Extra, Wire, v1, v2};
 
 use super::{Session, ToAgent, V2ToV1, missing, tell};
@@ -167,18 +167,23 @@ impl V2ToV1 {
         let rest = (params.meta.as_ref(), &params.extra);
         let reason = "the agent cannot close sessions; it is forgotten here";
         shared.lose_rest(Some(&session_id), "session/close", "/params", rest, reason, Side::Agent);
-        match self.sessions.get_mut(&session_id) {
+        self.close_here(&request.id, &session_id, shared);
+        Ok(())
+    }
+
+    /// Closes a session of an agent that cannot: what it does there is cancelled, and then it is forgotten here.
+    fn close_here(&mut self, id: &RequestId<'_>, session_id: &str, shared: &mut Shared) {
+        match self.sessions.get_mut(session_id) {
             Some(session) if session.turn.is_some() => {
-                session.closing = Some(request.id.clone().into_owned());
+                session.closing = Some(id.clone().into_owned());
                 let params = v2::CancelSessionNotification::new(session_id);
                 self.cancel_session(&params, &Extra::new(), shared);
             }
             _ => {
-                self.forget(&session_id, shared);
-                shared.done(Side::Client, &request.id);
+                self.forget(session_id, shared);
+                shared.done(Side::Client, id);
             }
         }
-        Ok(())
     }
 
     pub(super) fn session_closed(
@@ -188,9 +193,23 @@ impl V2ToV1 {
         response: Response<'_>,
         shared: &mut Shared,
     ) {
-        if response.outcome.is_ok() {
-            self.abandon_turn(session_id, shared);
-            self.forget(session_id, shared);
+        match &response.outcome {
+            Ok(_) => {
+                self.abandon_turn(session_id, shared);
+                self.forget(session_id, shared);
+            }
+            // It said that it can, and cannot.
+            Err(error) if error.code == codes::METHOD_NOT_FOUND => {
+                self.support.close = false;
+                let reason = format!(
+                    "the agent said that it closes sessions, and does not: {error}; the session is cancelled and forgotten here"
+                );
+                let (session, method) = (Some(session_id), "session/close");
+                shared.lose(session, method, "/error", reason, Severity::Minor, Side::Client);
+                return self.close_here(id, session_id, shared);
+            }
+            // The session is still there.
+            Err(_) => {}
         }
         shared.pass_answer(Side::Client, id, response);
     }
@@ -273,8 +292,8 @@ impl Session {
         self.journal = super::Journal::default();
     }
 
-    /// Remembers options that an answer tells, and gives them as version 2 has them. Modes are an option where there are
-    /// no others.
+    /// Remembers options that an answer tells, and gives them as version 2 has them. Modes are an option beside the others,
+    /// unless one of those is about modes.
     pub(super) fn take_options(
         &mut self,
         id: &str,
@@ -283,26 +302,52 @@ impl Session {
         options: Option<Vec<v1::SessionConfigOption<'_>>>,
         shared: &mut Shared,
     ) -> Option<Vec<v2::SessionConfigOption<'static>>> {
-        let converted =
-            shared.convert(Some(id), method, "/result", Side::Client, |cx| match (modes, options) {
-                (modes, Some(options)) => {
-                    self.mode_option = None;
-                    if let Some(modes) = modes {
-                        config::lose_modes(&modes, &mut cx.key("modes"))?;
-                    }
-                    Ok(Some(config::to_v2(options, &mut cx.key("configOptions"))?.into_owned()))
+        let converted = shared.convert(Some(id), method, "/result", Side::Client, |cx| {
+            let options = match options {
+                Some(options) => Some(config::to_v2(options, &mut cx.key("configOptions"))?.into_owned()),
+                None => None,
+            };
+            let has_mode = options.as_deref().is_some_and(|options| config::mode_option(options).is_some());
+            let choice = match modes {
+                Some(modes) if has_mode || modes.available_modes.is_empty() => {
+                    config::lose_modes(&modes, &mut cx.key("modes"))?;
+                    None
                 }
-                (Some(modes), None) if !modes.available_modes.is_empty() => {
-                    self.mode_option = Some("mode".to_owned());
-                    Ok(Some(vec![config::option_of_modes(modes, "mode").into_owned()]))
-                }
-                (Some(modes), None) => config::lose_modes(&modes, &mut cx.key("modes")).map(|()| None),
-                (None, None) => Ok(None),
-            });
+                Some(modes) => Some(config::option_of_modes(modes, "mode").into_owned()),
+                None => None,
+            };
+            Ok((options, choice))
+        });
         // What is noted does not fail.
-        let options = converted.ok().flatten();
-        if let Some(options) = &options {
-            self.options.clone_from(options);
+        let (options, choice) = converted.unwrap_or_default();
+        if options.is_none() && choice.is_none() {
+            return None;
+        }
+        self.options = self.beside_modes(options.unwrap_or_default(), choice);
+        Some(self.options.clone())
+    }
+
+    /// All options: those that were told, and the one that stands for modes, where none of them does. It stays until
+    /// another is told, because version 1 tells modes only when a session is opened.
+    pub(super) fn beside_modes(
+        &mut self,
+        mut options: Vec<v2::SessionConfigOption<'static>>,
+        told: Option<v2::SessionConfigOption<'static>>,
+    ) -> Vec<v2::SessionConfigOption<'static>> {
+        let before = self.mode_option.take();
+        if config::mode_option(&options).is_some() {
+            return options;
+        }
+        let is_it = |option: &&v2::SessionConfigOption<'_>| {
+            before.is_some() && config::id_of(option) == before.as_deref()
+        };
+        let choice = told.or_else(|| self.options.iter().find(is_it).cloned());
+        if let Some(v2::SessionConfigOption::Select(mut choice)) = choice {
+            let is_taken = options.iter().any(|option| config::id_of(option) == Some("mode"));
+            let config_id = if is_taken { "_v1_mode" } else { "mode" };
+            choice.config_id = config_id.into();
+            self.mode_option = Some(config_id.to_owned());
+            options.insert(0, v2::SessionConfigOption::Select(choice));
         }
         options
     }

@@ -16,7 +16,6 @@ use crate::convert::tool_call::{announced, item_to_v2, update_to_v2};
 use crate::convert::{Losses, meta};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart, hash_of};
 use crate::loss::Severity;
-use crate::options::Dialect;
 use crate::shared::Shared;
 
 /// The tool calls of a session.
@@ -171,6 +170,7 @@ impl Session {
         let call_id = update.tool_call_id.clone().into_owned();
         let message = if announces { "tool_call" } else { "tool_call_update" };
         let place = Place { message, root: "/params/update", in_question: false };
+        self.introduce(id, &displayed, keeps, shared);
         let mut wire = self.patch(id, update, place, terminals, keeps, shared);
         if resets_raw {
             for field in [&mut wire.raw_input, &mut wire.raw_output] {
@@ -266,17 +266,15 @@ impl Session {
         shared: &mut Shared,
     ) -> Option<v2::ToolCallContent<'a>> {
         if let v1::ToolCallContent::Terminal(terminal) = &item {
-            if shared.peers.client_dialect == Some(Dialect::Spec) {
-                let reason = "the client's dialect has no terminals; the output follows as text";
-                shared.lose(Some(id), place.message, place.root, reason, Severity::Minor, Side::Client);
-                return None;
-            }
             let known = terminals.is_known(&terminal.terminal_id)
                 || self.terminals.iter().any(|known| *known == terminal.terminal_id);
             if !known {
-                self.terminals.push(terminal.terminal_id.clone().into_owned());
-                let update = v2::TerminalUpdate::new(terminal.terminal_id.clone());
-                tell(id, self, update.into(), false, shared);
+                let terminal_id = terminal.terminal_id.clone().into_owned();
+                let reason = "there is no such terminal; words stand in its place";
+                shared.lose(Some(id), place.message, place.root, reason, Severity::Major, Side::Client);
+                let item = unknown_terminal(&item);
+                remember(&mut self.missing_terminals, terminal_id, shared.options.limits.entries);
+                return Some(item);
             }
         }
         let mut losses = Losses::noted();
@@ -290,38 +288,75 @@ impl Session {
         item.ok()
     }
 
-    /// Tells of terminals that the agent runs by itself.
-    fn display(&mut self, id: &str, call_id: &str, displayed: Displayed, keeps: bool, shared: &mut Shared) {
-        let as_text = shared.peers.client_dialect == Some(Dialect::Spec);
-        if let Some((terminal_id, cwd)) = displayed.info.filter(|_| !as_text) {
+    /// Tells of terminals that the agent runs by itself, before a call shows them.
+    fn introduce(&mut self, id: &str, displayed: &Displayed, keeps: bool, shared: &mut Shared) {
+        let limit = shared.options.limits.entries;
+        if let Some((terminal_id, cwd)) = &displayed.info {
             let mut update = v2::TerminalUpdate::new(terminal_id.clone());
             let directory = self.roots.first();
-            let cwd =
-                cwd.map(|cwd| directory.and_then(|directory| paths::resolve(&cwd, directory)).unwrap_or(cwd));
-            if let Some(cwd) = cwd.and_then(|cwd| AbsolutePath::parse(cwd).ok()) {
-                update.cwd = Field::Set(cwd);
+            let resolved = |cwd: &String| {
+                directory.and_then(|directory| paths::resolve(cwd, directory)).unwrap_or_else(|| cwd.clone())
+            };
+            match cwd.as_ref().map(|cwd| AbsolutePath::parse(resolved(cwd))) {
+                Some(Ok(cwd)) => update.cwd = Field::Set(cwd),
+                Some(Err(error)) => {
+                    let (pointer, reason) = ("/params/update/_meta/terminal_info/cwd", error.to_string());
+                    shared.lose(Some(id), "tool_call", pointer, reason, Severity::Minor, Side::Client);
+                }
+                None => {}
             }
-            if !self.terminals.contains(&terminal_id) {
-                self.terminals.push(terminal_id);
-            }
+            remember(&mut self.terminals, terminal_id.clone(), limit);
             tell(id, self, update.into(), keeps, shared);
         }
-        for (terminal_id, data) in displayed.output {
-            if as_text {
-                let item = v2::ToolCallContent::text(data);
-                let chunk = v2::ToolCallContentChunk::new(call_id, item);
-                tell(id, self, v2::SessionUpdate::ToolCallContentChunk(chunk), keeps, shared);
-            } else {
-                let chunk = v2::TerminalOutputChunk::new(terminal_id, Base64::from_bytes(data.as_bytes()));
-                tell(id, self, v2::SessionUpdate::TerminalOutputChunk(chunk), keeps, shared);
+        let output = displayed.output.iter().map(|(terminal_id, _)| terminal_id);
+        for terminal_id in output.chain(displayed.exit.iter().map(|(terminal_id, _)| terminal_id)) {
+            if !self.terminals.contains(terminal_id) {
+                remember(&mut self.terminals, terminal_id.clone(), limit);
+                tell(id, self, v2::TerminalUpdate::new(terminal_id.clone()).into(), keeps, shared);
             }
         }
-        if let Some((terminal_id, status)) = displayed.exit.filter(|_| !as_text) {
+    }
+
+    /// Tells what terminals that the agent runs by itself put out.
+    fn display(&mut self, id: &str, call_id: &str, displayed: Displayed, keeps: bool, shared: &mut Shared) {
+        for (terminal_id, data) in displayed.output {
+            if let Some(place) = self.missing_terminals.iter().position(|missing| *missing == terminal_id) {
+                // It is there after all; so far words stand in its place.
+                self.missing_terminals.remove(place);
+                let item = v2::ToolCallContent::Terminal(v2::Terminal::new(terminal_id.clone()));
+                let chunk = v2::ToolCallContentChunk::new(call_id, item);
+                tell(id, self, v2::SessionUpdate::ToolCallContentChunk(chunk), keeps, shared);
+            }
+            let chunk = v2::TerminalOutputChunk::new(terminal_id, Base64::from_bytes(data.as_bytes()));
+            tell(id, self, v2::SessionUpdate::TerminalOutputChunk(chunk), keeps, shared);
+        }
+        if let Some((terminal_id, status)) = displayed.exit {
             let mut update = v2::TerminalUpdate::new(terminal_id);
             update.exit_status = Field::Set(status);
             tell(id, self, update.into(), keeps, shared);
         }
     }
+}
+
+/// Adds an id to those that are known, and forgets the oldest where there are too many.
+fn remember(known: &mut VecDeque<String>, id: String, limit: usize) {
+    if !known.contains(&id) {
+        if known.len() >= limit {
+            known.pop_front();
+        }
+        known.push_back(id);
+    }
+}
+
+/// Words in the place of a terminal that is not there, with the original beside them.
+fn unknown_terminal(item: &v1::ToolCallContent<'_>) -> v2::ToolCallContent<'static> {
+    let words = match item {
+        v1::ToolCallContent::Terminal(terminal) => format!("[terminal {}: not found]", terminal.terminal_id),
+        _ => String::new(),
+    };
+    let mut content = v2::Content::new(v2::ContentBlock::text(words));
+    meta::add(&mut content.meta, meta::V1_CONTENT, &Raw::of(item, WireFormat::V1));
+    v2::ToolCallContent::Content(content)
 }
 
 fn units<'i>(

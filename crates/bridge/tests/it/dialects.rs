@@ -334,3 +334,24 @@ fn chunks_pass_without_a_look_unless_their_metadata_may_change() {
     bench.take_client();
     check(bench, false);
 }
+
+#[test]
+fn a_question_about_a_command_says_the_command_to_a_client_that_does_not_know_such_questions() {
+    let question = |description: Option<&str>| {
+        json!({"id": 1, "method": "session/request_permission", "params": {"sessionId": "s", "title": "Run it?",
+            "description": description, "subject": {"type": "command", "command": "rm -r build", "cwd": "/w"},
+            "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}})
+    };
+    let asked = |client, description| {
+        let mut bench = between(client, Some(Dialect::Newest));
+        bench.agent(question(description));
+        bench.take_client().remove(0)["params"].clone()
+    };
+    for client in [Some(Dialect::Spec), None] {
+        let params = asked(client, None);
+        assert_eq!(params["description"], "rm -r build\n\n(in /w)", "{client:?}");
+        assert_eq!(params["subject"]["command"], "rm -r build");
+        assert_eq!(asked(client, Some("Cleans up."))["description"], "Cleans up.\n\nrm -r build\n\n(in /w)");
+    }
+    assert_eq!(asked(Some(Dialect::Newest), Some("Cleans up."))["description"], "Cleans up.");
+}

@@ -6,6 +6,7 @@ mod agent_end;
 mod dialects;
 mod hostile;
 mod memory;
+mod old_agents;
 mod places;
 mod properties;
 mod recordings;

@@ -180,7 +180,6 @@ fn terminals_that_a_version_1_agent_runs_by_itself_are_terminals_in_version_2() 
         [
             "terminal_update",
             "tool_call_update",
-            "terminal_update",
             "tool_call_update",
             "terminal_output_chunk",
             "terminal_update"
@@ -188,9 +187,9 @@ fn terminals_that_a_version_1_agent_runs_by_itself_are_terminals_in_version_2() 
     );
     assert_eq!(updates[1]["content"], json!([{"type": "terminal", "terminalId": "t"}]));
     assert_eq!(updates[1]["_meta"], json!({"other": 1}));
-    assert_eq!(updates[2]["cwd"], "/w");
-    assert_eq!(updates[4]["data"], "YQo=");
-    assert_eq!(updates[5]["exitStatus"], json!({"exitCode": 0}));
+    assert_eq!(updates[0]["cwd"], "/w");
+    assert_eq!(updates[3]["data"], "YQo=");
+    assert_eq!(updates[4]["exitStatus"], json!({"exitCode": 0}));
 }
 
 struct OneFile;

@@ -12,20 +12,25 @@ use crate::terminals::{Changed, Terminal};
 
 /// The terminals of all sessions, by session and id.
 #[derive(Debug, Default)]
-pub(super) struct TerminalsAsText(HashMap<(String, String), Terminal>);
+pub(crate) struct TerminalsAsText(HashMap<(String, String), Terminal>);
 
 impl TerminalsAsText {
     /// How many there are, and the bytes of their output.
-    pub(super) fn size(&self) -> (usize, usize) {
+    pub(crate) fn size(&self) -> (usize, usize) {
         (self.0.len(), self.0.values().map(Terminal::size).sum())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Forgets what has been told.
+    pub(crate) fn forget_output(&mut self) {
+        self.0.values_mut().for_each(Terminal::forget_output);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Takes an update in and gives what the client is told instead; `None`: the update as it is.
-    pub(super) fn replace(
+    pub(crate) fn replace(
         &mut self,
         session: &str,
         update: &mut v2::SessionUpdate<'_>,
@@ -60,7 +65,7 @@ impl TerminalsAsText {
     }
 
     /// Puts text in the place of terminals in a call.
-    pub(super) fn content(&mut self, session: &str, call: &mut v2::ToolCallUpdate<'_>, shared: &mut Shared) {
+    pub(crate) fn content(&mut self, session: &str, call: &mut v2::ToolCallUpdate<'_>, shared: &mut Shared) {
         if call.content.is_keep() {
             return;
         }
