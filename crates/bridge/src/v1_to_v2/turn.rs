@@ -63,7 +63,7 @@ impl Turn {
         if let Some(echo) = &self.echo {
             return echo == id;
         }
-        let mut seen = self.echoed.clone();
+        let mut seen = self.echoed;
         if whole {
             seen.clear();
         }

@@ -40,7 +40,7 @@ impl Turn {
     pub(super) fn repeats(&mut self, block: &v1::ContentBlock<'_>) -> bool {
         let Some(text) = block.as_text() else { return false };
         let prompt: String = self.prompt.iter().filter_map(|block| block.as_text()).collect();
-        let mut seen = self.echoed.clone();
+        let mut seen = self.echoed;
         seen.push(FingerprintPart::Text(text));
         let repeats = seen.rest([FingerprintPart::Text(&prompt)].into_iter()).is_some();
         if repeats {
