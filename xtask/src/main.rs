@@ -2,6 +2,7 @@
 
 mod bench;
 mod fuzz;
+mod record;
 mod recordings;
 mod setup;
 
@@ -17,6 +18,7 @@ cargo xtask test          install what the tests need, then run formatting, lint
 cargo xtask fuzz SECONDS  run each fuzz target for so long
 cargo xtask bench-bridge  compare `switchboard bridge` with a pipe and the official conductor
 cargo xtask recordings    record the conversations of the demo agent in fixtures/recordings anew
+cargo xtask bench-record  compare `switchboard bridge` with and without recording
 cargo xtask schema        write the JSON Schema files anew
 cargo xtask screenshots   take the pictures of the README anew";
 
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["fuzz", seconds] => seconds.parse().map_err(|_| HELP.to_owned()).and_then(fuzz::run),
         ["bench-bridge"] => bench::bridge(),
+        ["bench-record"] => record::bench(),
         ["recordings"] => recordings::write(),
         ["tee", file, ref agent @ ..] => recordings::tee(file, agent),
         ["schema"] => write_schemas(),

@@ -210,7 +210,7 @@ impl Recorder {
         } else {
             answer.recv().unwrap_or(Ok(()))
         };
-        written.and(closed)
+        written.and(closed).and(self.shared.replaced().map_or(Ok(()), Err))
     }
 
     fn still_recording(&self) -> Result<()> {

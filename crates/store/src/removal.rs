@@ -19,10 +19,14 @@ const CONTENTS: i64 = 32;
 const ENTRIES: i64 = 64;
 /// How many pages are given back in one transaction.
 const PAGES: i64 = 256;
+/// How many pages of the index are put together in one transaction.
+const MERGE: i64 = 200;
 /// A store of an earlier version that is no larger than this is written anew as a whole.
 const SMALL: u64 = 64 * 1024 * 1024;
 /// What is kept free, so that something can be deleted when the disk is full.
 const RESERVE: usize = 1024 * 1024;
+/// The smallest share of the usual size that is tried on a full disk.
+const SMALLEST: i64 = 64;
 
 /// The file that keeps some room.
 fn reserve(path: &Path) -> PathBuf {
@@ -49,28 +53,29 @@ pub(crate) fn keep_reserve(path: &Path) {
     }
 }
 
-/// Does something in small transactions until it says that there is no more, on a full disk in the room that was kept.
+/// Does something in small transactions until it says that there is no more. On a full disk it is done in the room that
+/// was kept, and in the share of the usual size that each step is told.
 fn in_steps(
     writer: &mut Writer,
     queue: &Queue<Command>,
-    mut step: impl FnMut(&mut Connection) -> rusqlite::Result<bool>,
+    share: &mut i64,
+    mut step: impl FnMut(&mut Connection, i64) -> rusqlite::Result<bool>,
 ) -> Result<()> {
-    let mut is_full = false;
     loop {
         let done = writer.patiently(queue, |writer| {
-            step(&mut writer.connection).map_err(|error| database(&writer.path, &error))
+            step(&mut writer.connection, *share).map_err(|error| database(&writer.path, &error))
         });
         match done {
             Ok(true) => {
-                if is_full {
+                if *share > 1 {
                     // The log's room is used again by the next step.
                     writer.checkpoint();
                 }
                 writer.pump(queue);
             }
             Ok(false) => return Ok(()),
-            Err(StoreError::Full { .. }) if !is_full => {
-                is_full = true;
+            Err(StoreError::Full { .. }) if *share < SMALLEST => {
+                *share *= 8;
                 drop(std::fs::remove_file(reserve(&writer.path)));
                 writer.checkpoint();
             }
@@ -82,8 +87,8 @@ fn in_steps(
 /// Deletes a session. From the first transaction on it is not seen any more; if the rest does not succeed, the next
 /// program that opens the store goes on with it.
 pub(crate) fn delete(writer: &mut Writer, queue: &Queue<Command>, session: i64, id: &str) -> Result<()> {
-    let mut is_marked = false;
-    in_steps(writer, queue, |connection| {
+    let (mut share, mut is_marked) = (1, false);
+    in_steps(writer, queue, &mut share, |connection, _| {
         if !is_marked {
             transact(connection, |transaction| {
                 transaction.execute("UPDATE sessions SET closed = 3 WHERE number = ?1", [session])
@@ -92,16 +97,14 @@ pub(crate) fn delete(writer: &mut Writer, queue: &Queue<Command>, session: i64, 
         Ok(!std::mem::replace(&mut is_marked, true))
     })?;
     writer.folder.remove(id, None).map_err(|error| StoreError::Disk { reason: error.to_string() })?;
-    in_steps(writer, queue, |connection| {
-        transact(connection, |transaction| delete_some(transaction, session))
+    in_steps(writer, queue, &mut share, |connection, share| {
+        transact(connection, |transaction| delete_some(transaction, session, share))
     })
 }
 
 /// Deletes a part of a session. Says whether there was anything.
-fn delete_some(transaction: &Transaction<'_>, session: i64) -> rusqlite::Result<bool> {
-    if search::forget_some(transaction, session, TEXTS)? {
-        return Ok(true);
-    }
+fn delete_some(transaction: &Transaction<'_>, session: i64, share: i64) -> rusqlite::Result<bool> {
+    let some = |usual: i64| (usual / share).max(1);
     let mut deleted = 0;
     for (table, key, limit) in
         [("blocks", "number", BLOCKS), ("checkpoints", "sequence", BLOCKS), ("replaced", "run", ENTRIES)]
@@ -111,17 +114,17 @@ fn delete_some(transaction: &Transaction<'_>, session: i64) -> rusqlite::Result<
                 "DELETE FROM {table} WHERE session = ?1 AND {key} IN
                  (SELECT {key} FROM {table} WHERE session = ?1 LIMIT ?2)"
             ))?
-            .execute([session, limit])?;
+            .execute([session, some(limit)])?;
     }
     deleted += transaction
         .prepare_cached(
             "DELETE FROM entries WHERE session = ?1 AND (place, position, sequence) IN
              (SELECT place, position, sequence FROM entries WHERE session = ?1 LIMIT ?2)",
         )?
-        .execute([session, ENTRIES])?;
+        .execute([session, some(ENTRIES)])?;
     let used = transaction
         .prepare_cached("SELECT content FROM content_uses WHERE session = ?1 LIMIT ?2")?
-        .query_map([session, CONTENTS], |row| row.get::<_, i64>(0))?
+        .query_map([session, some(CONTENTS)], |row| row.get::<_, i64>(0))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     for content in &used {
         transaction
@@ -137,6 +140,10 @@ fn delete_some(transaction: &Transaction<'_>, session: i64) -> rusqlite::Result<
     if deleted > 0 || !used.is_empty() {
         return Ok(true);
     }
+    // Only now, because the index grows at first, into the room that has become free.
+    if search::forget_some(transaction, session, some(TEXTS))? {
+        return Ok(true);
+    }
     transaction.execute("DELETE FROM wire_ids WHERE session = ?1", [session])?;
     transaction.execute("DELETE FROM sessions WHERE number = ?1", [session])?;
     Ok(false)
@@ -145,11 +152,17 @@ fn delete_some(transaction: &Transaction<'_>, session: i64) -> rusqlite::Result<
 /// Gives the room of what was deleted back to the file system.
 pub(crate) fn shrink(writer: &mut Writer, queue: &Queue<Command>) -> Result<()> {
     // What is left of deleted words goes when parts of the index are put together.
-    let mut merges = 0;
-    in_steps(writer, queue, |connection| {
+    let (mut share, mut merges) = (1, 0);
+    let merged = in_steps(writer, queue, &mut share, |connection, share| {
         merges += 1;
-        Ok(merges < 1000 && transact(connection, search::merge_some)?)
-    })?;
+        let pages = (MERGE / share).max(1);
+        Ok(merges < 1000 && transact(connection, |transaction| search::merge_some(transaction, pages))?)
+    });
+    match merged {
+        // It makes the index smaller in the end, and may need room before that.
+        Ok(()) | Err(StoreError::Full { .. }) => {}
+        Err(error) => return Err(error),
+    }
     let number = |connection: &Connection, pragma: &str| {
         connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0))
     };
@@ -169,8 +182,9 @@ pub(crate) fn shrink(writer: &mut Writer, queue: &Queue<Command>) -> Result<()> 
             })?;
         }
     } else {
-        in_steps(writer, queue, |connection| {
-            let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
+        in_steps(writer, queue, &mut share, |connection, share| {
+            let pages = (PAGES / share).max(1);
+            let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({pages})"))?;
             let mut rows = statement.query([])?;
             while rows.next()?.is_some() {}
             drop(rows);

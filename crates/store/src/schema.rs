@@ -93,6 +93,8 @@ const TABLES: &str = "
     CREATE VIRTUAL TABLE words USING fts5 (
         text, scope, content='', contentless_delete=1, tokenize=\"unicode61 remove_diacritics 2\"
     );
+    -- What is left of deleted texts goes when room is given back, not while they are deleted, which may be on a full disk.
+    INSERT INTO words (words, rank) VALUES ('deletemerge', 0);
 ";
 
 /// A store that can be written.
@@ -230,6 +232,7 @@ fn migrate_tables(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
              session INTEGER NOT NULL, run TEXT NOT NULL, sequence INTEGER NOT NULL,
              PRIMARY KEY (session, run)
          ) WITHOUT ROWID;
+         INSERT INTO words (words, rank) VALUES ('deletemerge', 0);
          UPDATE sessions SET
              indexed = (SELECT coalesce(max(first + count), 0) FROM blocks WHERE session = sessions.number),
              indexed_bytes = bytes -

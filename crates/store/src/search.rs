@@ -133,11 +133,15 @@ pub(crate) fn forget_some(transaction: &Transaction<'_>, session: i64, limit: i6
 }
 
 /// Puts some parts of the index together, where much of them is of deleted texts. Says whether there were any.
-pub(crate) fn merge_some(transaction: &Transaction<'_>) -> rusqlite::Result<bool> {
+pub(crate) fn merge_some(transaction: &Transaction<'_>, pages: i64) -> rusqlite::Result<bool> {
+    // Anything deleted makes a part worth it; otherwise only parts of a size are put together.
+    transaction.execute("INSERT INTO words (words, rank) VALUES ('deletemerge', 1)", [])?;
     let before = transaction.total_changes();
-    transaction.execute("INSERT INTO words (words, rank) VALUES ('merge', 200)", [])?;
+    transaction.execute("INSERT INTO words (words, rank) VALUES ('merge', ?1)", [pages])?;
     // The statement itself counts as one change.
-    Ok(transaction.total_changes() - before >= 2)
+    let has_merged = transaction.total_changes() - before >= 2;
+    transaction.execute("INSERT INTO words (words, rank) VALUES ('deletemerge', 0)", [])?;
+    Ok(has_merged)
 }
 
 /// The words and phrases of a query.
@@ -248,7 +252,7 @@ fn indexed(
     let mut statement = connection.prepare_cached(
         "SELECT texts.session, first, last, kind, time, sessions.id FROM words
          CROSS JOIN texts ON texts.number = words.rowid CROSS JOIN sessions ON sessions.number = texts.session
-         WHERE words MATCH ?1 AND words.rowid >= ?4 AND words.rowid <= ?5 AND time >= ?2 AND time < ?3
+         WHERE sessions.closed < 3 AND words MATCH ?1 AND words.rowid >= ?4 AND words.rowid <= ?5 AND time >= ?2 AND time < ?3
          ORDER BY words.rowid DESC",
     )?;
     let mut rows = statement.query(params![plan.expression, plan.since, plan.until, lowest, highest])?;

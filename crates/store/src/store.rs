@@ -121,6 +121,11 @@ impl Shared {
         self.folder.segments(id).is_ok_and(|segments| segments.is_empty())
     }
 
+    /// That the store's file is not what was opened any more, if that is so.
+    pub(crate) fn replaced(&self) -> Option<StoreError> {
+        self.ticker.replaced()
+    }
+
     fn gone(&self) -> StoreError {
         StoreError::Database { path: self.path.clone(), reason: "its writer has stopped".to_owned() }
     }

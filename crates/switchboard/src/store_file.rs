@@ -49,12 +49,13 @@ pub(crate) fn limits() -> Limits {
     Limits { older_than, max_bytes }
 }
 
-/// Deletes what is beyond the limits, the oldest first. Each session is shown before; `false` keeps it all the same.
-/// Sessions that are being written are kept.
+/// Deletes what is beyond the limits, the oldest first, unless it is only to be said what that would be. Each session is
+/// told when it is gone. Sessions that are being written are kept.
 pub(crate) fn prune(
     store: &Store,
     limits: &Limits,
-    mut delete: impl FnMut(&str) -> bool,
+    is_dry: bool,
+    mut tell: impl FnMut(&str),
 ) -> Result<(), CommandError> {
     if *limits == Limits::default() {
         return Ok(());
@@ -72,8 +73,11 @@ pub(crate) fn prune(
         }
         if store.is_recording(&session.id).map_err(store_error)? {
             eprintln!("session {} is being written, and is kept", session.id);
-        } else if delete(&session.id) {
-            store.delete(&session.id).map_err(store_error)?;
+        } else {
+            if !is_dry {
+                store.delete(&session.id).map_err(store_error)?;
+            }
+            tell(&session.id);
         }
     }
     Ok(())
@@ -86,10 +90,7 @@ pub(crate) fn open_to_record(place: PathBuf) -> Result<Store, CommandError> {
     // Room for what is to come.
     let room = Limits { max_bytes: limits.max_bytes.map(|limit| limit / 10 * 9), ..limits };
     let mut deleted = 0;
-    prune(&store, &room, |_| {
-        deleted += 1;
-        true
-    })?;
+    prune(&store, &room, false, |_| deleted += 1)?;
     if deleted > 0 {
         eprintln!("switchboard: {deleted} old sessions were deleted, as the configuration says");
     }

@@ -4,9 +4,12 @@
 
 mod crashes;
 mod faults;
+mod files;
+mod privacy;
 mod reading;
 mod recordings;
 mod searching;
+mod sharing;
 mod support;
 mod windows;
 mod writing;

@@ -13,7 +13,15 @@ pub(super) struct DeleteArguments {
 }
 
 pub(super) fn delete(store: &Store, arguments: &DeleteArguments) -> Result<Outcome, CommandError> {
-    for id in &arguments.ids {
+    let before = store.sizes().map_err(store_error)?.file;
+    let deleted = delete_all(store, &arguments.ids);
+    // What was deleted is, whatever became of the others.
+    let given_back = give_back(store, before);
+    deleted.and(given_back).map(|()| Outcome::Fine)
+}
+
+fn delete_all(store: &Store, ids: &[String]) -> Result<(), CommandError> {
+    for id in ids {
         let session = store.session(id).map_err(store_error)?;
         // Several recordings may have the id that an agent gave, and only one of them would go.
         if !session.id.starts_with(id.as_str()) {
@@ -23,14 +31,14 @@ pub(super) fn delete(store: &Store, arguments: &DeleteArguments) -> Result<Outco
         store.delete(&session.id).map_err(store_error)?;
         println!("{}", session.id);
     }
-    store.shrink().map_err(store_error)?;
-    Ok(Outcome::Fine)
+    Ok(())
 }
 
 /// Delete old sessions
 ///
 /// Prints the ids of the sessions that it deletes. Sessions that are being written are kept. Without arguments it does
-/// what the configuration says (see docs/store.md), as recording does when it begins.
+/// what the configuration says (see docs/store.md), as recording does when it begins. It also makes searchable what
+/// recordings have left to do.
 #[derive(Debug, clap::Args)]
 pub(super) struct PruneArguments {
     /// Those that have not changed since a date (2026-11-15) or for a length of time (12h, 30d)
@@ -55,16 +63,35 @@ pub(super) fn prune(store: &Store, arguments: &PruneArguments) -> Result<Outcome
                 .hint("say it with --older-than or --max-size, or in the configuration"));
         }
     }
-    let mut deleted = 0;
-    store_file::prune(store, &limits, |session| {
+    let (mut deleted, before) = (0, store.sizes().map_err(store_error)?);
+    let pruned = store_file::prune(store, &limits, arguments.dry_run, |session| {
+        deleted += 1;
         println!("{session}");
-        deleted += u64::from(!arguments.dry_run);
-        !arguments.dry_run
-    })?;
-    if deleted > 0 {
-        store.shrink().map_err(store_error)?;
-        let sizes = store.sizes().map_err(store_error)?;
-        eprintln!("{deleted} sessions deleted; the store has {} now", size(sizes.file));
+    });
+    if arguments.dry_run {
+        return pruned.map(|()| Outcome::Fine);
     }
+    // What was deleted is, whatever comes then.
+    let given_back = if deleted > 0 { give_back(store, before.file) } else { Ok(()) };
+    pruned?;
+    given_back?;
+    // The time for everything that recordings have left to do.
+    store.catch_up().map_err(store_error)?;
     Ok(Outcome::Fine)
+}
+
+/// Gives the room of deleted sessions back, and tells what has become of it.
+fn give_back(store: &Store, before: u64) -> Result<(), CommandError> {
+    let shrunk = store.shrink();
+    let sizes = store.sizes().map_err(store_error)?;
+    let free = sizes.file.saturating_sub(sizes.used);
+    eprintln!(
+        "the store has {} now, {} less than before{}",
+        size(sizes.file),
+        size(before.saturating_sub(sizes.file)),
+        if free > 0 { format!("; {} of it are free for later recordings", size(free)) } else { String::new() }
+    );
+    shrunk.map_err(|error| {
+        CommandError::failed(format!("the sessions are deleted, but not all of their room is given back: {error}"))
+    })
 }

@@ -1,0 +1,69 @@
+//! What is recorded is for nobody but its owner.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use switchboard_store::{About, Settings, Store};
+
+use crate::support::chunk;
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode() & 0o777
+}
+
+fn set(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// All files and folders below a folder.
+fn below(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(below(&path));
+        }
+        found.push(path);
+    }
+    found
+}
+
+#[test]
+fn everything_that_is_made_is_closed_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data/switchboard/store.sqlite3");
+    let store = Store::open(&path).unwrap();
+    let mut recorder = store.begin(&About::default()).unwrap();
+    recorder.append(chunk("m", "secret")).unwrap().wait().unwrap();
+    let found = below(folder.path());
+    let has = |ending: &str| found.iter().any(|path| path.to_str().unwrap().ends_with(ending));
+    // The lock and the journal are there, too, and SQLite's files.
+    assert!(has("-wal") && has("-shm") && has(".0") && has(recorder.id()), "{found:?}");
+    for path in found {
+        let expected = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode(&path), expected, "{}", path.display());
+    }
+    assert_eq!(store.exposed(), []);
+}
+
+#[test]
+fn what_was_open_to_others_is_closed_and_told_but_not_a_folder_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("switchboard/store.sqlite3");
+    let writers = folder.path().join("switchboard/store.sqlite3-writers");
+    let store = Store::open(&path).unwrap();
+    // One whose journal stays.
+    std::mem::forget(store.begin(&About::default()).unwrap());
+    for (path, mode) in [(&path, 0o644), (&writers, 0o755), (&path.parent().unwrap().to_owned(), 0o755)] {
+        set(path, mode);
+    }
+    let shared = Store::open(&path).unwrap();
+    let told: Vec<_> = shared.exposed().iter().map(|found| (found.path.clone(), found.mode)).collect();
+    assert_eq!(told, [(path.clone(), 0o644), (writers.clone(), 0o755)]);
+    assert!(shared.exposed().iter().all(|found| found.problem.is_none()));
+    assert_eq!((mode(&path), mode(&writers), mode(path.parent().unwrap())), (0o600, 0o700, 0o755));
+    let own = Store::open_with(&path, &Settings { owns_folder: true, ..Settings::default() }).unwrap();
+    assert_eq!(own.exposed().len(), 1);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+}

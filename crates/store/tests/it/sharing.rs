@@ -1,0 +1,181 @@
+//! Others use the store at the same time: nobody who records waits for them.
+
+use std::process::Command;
+
+use switchboard_store::{About, Filter, Store, StoreError};
+
+use crate::support::{Scratch, chunk, records, scratch};
+
+#[test]
+fn a_recording_begins_goes_on_and_ends_while_somebody_holds_the_database() {
+    let Scratch { folder, store } = scratch();
+    let path = folder.path().join("store.sqlite3");
+    let mut before = store.begin(&About::default()).unwrap();
+    let _ = before.append(chunk("m", "before")).unwrap();
+    let holder = rusqlite::Connection::open(&path).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut during = store.begin(&About { title: Some("during".into()), ..About::default() }).unwrap();
+    let (first, second) = (before.id().to_owned(), during.id().to_owned());
+    for number in 0..3000 {
+        let _ = before.append(chunk("m", &format!("word {number}"))).unwrap();
+        let _ = during.append(chunk("m", &format!("word {number}"))).unwrap();
+    }
+    // Everybody sees what there is.
+    let reader = Store::open_read_only(&path).unwrap();
+    assert_eq!(records(&reader, &first).len(), 3001);
+    assert_eq!(reader.session(&first).unwrap().length, 3001);
+    before.close().unwrap();
+    during.close().unwrap();
+    drop((store, reader));
+    assert_eq!(records(&Store::open_read_only(&path).unwrap(), &first).len(), 3001);
+    holder.execute_batch("COMMIT").unwrap();
+    drop(holder);
+    // The next program moves it all into the store. Nothing was cut off, so there is nothing to tell.
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.repairs(), []);
+    assert_eq!((records(&store, &first).len(), records(&store, &second).len()), (3001, 3000));
+    let summary = store.session(&second).unwrap();
+    assert!(summary.closed && summary.about.title.as_deref() == Some("during"), "{summary:?}");
+}
+
+#[test]
+fn what_a_killed_recorder_left_before_the_store_knew_it_is_found() {
+    let Scratch { folder, store } = scratch();
+    let path = folder.path().join("store.sqlite3");
+    let mut recorder = store.begin(&About { agent: Some("bot".into()), ..About::default() }).unwrap();
+    let _ = recorder.append(chunk("m", "one")).unwrap();
+    let id = recorder.id().to_owned();
+    // As if it had never come to the row: the journal alone is left.
+    let writers = folder.path().join("store.sqlite3-writers");
+    let journal = std::fs::read(writers.join(format!("{id}.0"))).unwrap();
+    recorder.close().unwrap();
+    store.delete(&id).unwrap();
+    drop(store);
+    // And half a frame behind it.
+    let torn = [&journal[..], &journal[journal.len() - 40..journal.len() - 10]].concat();
+    std::fs::write(writers.join(format!("{id}.0")), torn).unwrap();
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.repairs().len(), 1);
+    assert_eq!((&*store.repairs()[0].session, store.repairs()[0].records), (&*id, 1));
+    assert_eq!(records(&store, &id).len(), 1);
+    assert_eq!(store.session(&id).unwrap().about.agent.as_deref(), Some("bot"));
+}
+
+#[test]
+fn sessions_are_deleted_while_others_record() {
+    let scratch = scratch();
+    let mut ids = Vec::new();
+    for session in 0..3 {
+        let mut recorder = scratch.begin();
+        for number in 0..3000 {
+            let _ = recorder.append(chunk(&format!("m{number}"), &format!("word{number} {session}"))).unwrap();
+        }
+        ids.push(recorder.id().to_owned());
+        recorder.complete().unwrap();
+    }
+    let before = scratch.store.sizes().unwrap();
+    let other = scratch.other();
+    let recorded = std::thread::scope(|scope| {
+        let recording = scope.spawn(|| {
+            let mut recorder = other.begin(&About::default()).unwrap();
+            for number in 0..3000 {
+                let _ = recorder.append(chunk("m", &format!("live {number}"))).unwrap();
+            }
+            let id = recorder.id().to_owned();
+            recorder.complete().unwrap();
+            id
+        });
+        for id in &ids[..2] {
+            scratch.store.delete(id).unwrap();
+        }
+        scratch.store.shrink().unwrap();
+        recording.join().unwrap()
+    });
+    assert_eq!(records(&scratch.store, &recorded).len(), 3000);
+    assert_eq!(records(&scratch.store, &ids[2]).len(), 3000);
+    assert_eq!(scratch.store.sessions(&Filter::default()).unwrap().len(), 2);
+    scratch.store.delete(&recorded).unwrap();
+    scratch.store.shrink().unwrap();
+    let after = scratch.store.sizes().unwrap();
+    assert!(after.file < before.file / 2, "{before:?} {after:?}");
+    assert_eq!(after.used, after.file, "no room is left over");
+}
+
+#[test]
+fn a_deletion_that_was_interrupted_is_completed_by_the_next_program() {
+    let Scratch { folder, store } = scratch();
+    let path = folder.path().join("store.sqlite3");
+    let mut recorder = store.begin(&About::default()).unwrap();
+    let id = recorder.id().to_owned();
+    let _ = recorder.append(chunk("m", "gone")).unwrap();
+    recorder.complete().unwrap();
+    drop(store);
+    rusqlite::Connection::open(&path).unwrap().execute("UPDATE sessions SET closed = 3", []).unwrap();
+    let reader = Store::open_read_only(&path).unwrap();
+    assert!(matches!(reader.session(&id), Err(StoreError::UnknownSession { .. })));
+    assert_eq!(reader.sessions(&Filter::default()).unwrap(), []);
+    // Whatever is asked of the next program waits until that is done.
+    Store::open(&path).unwrap().shrink().unwrap();
+    let rows: i64 = rusqlite::Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM blocks)", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(rows, 0);
+}
+
+/// Names the folder of the child, which is a small disk.
+const SMALL_DISK: &str = "SWITCHBOARD_STORE_SMALL_DISK_TEST";
+
+/// The child: fills its disk and then deletes. For everybody else it does nothing.
+#[test]
+fn child_on_a_small_disk() {
+    let Ok(folder) = std::env::var(SMALL_DISK) else { return };
+    let folder = std::path::Path::new(&folder);
+    let path = folder.join("store.sqlite3");
+    let store = Store::open(&path).unwrap();
+    let mut recorder = store.begin(&About::default()).unwrap();
+    let id = recorder.id().to_owned();
+    for number in 0..6000_u64 {
+        let noise = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let _ = recorder.append(chunk(&format!("m{number}"), &format!("{noise:x} {number} words"))).unwrap();
+    }
+    recorder.complete().unwrap();
+    let mut filler = std::fs::File::create(folder.join("filler")).unwrap();
+    for size in [65536, 4096, 512, 1] {
+        while std::io::Write::write_all(&mut filler, &vec![1; size]).is_ok() {}
+    }
+    assert!(std::fs::write(folder.join("probe"), [1; 5000]).is_err(), "the disk is not full");
+    // Recording is refused with the reason.
+    let mut refused = store.begin(&About::default()).and_then(|mut recorder| recorder.append(chunk("m", "x")));
+    assert!(matches!(refused.as_mut().unwrap_err(), StoreError::Full { .. }), "{refused:?}");
+    let before = store.sizes().unwrap();
+    store.delete(&id).unwrap();
+    store.shrink().unwrap();
+    let after = store.sizes().unwrap();
+    assert!(after.file < before.file / 2, "{before:?} {after:?}");
+    println!("deleted on a full disk");
+}
+
+#[test]
+fn a_full_disk_does_not_prevent_deleting() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new("unshare")
+        .args(["-rm", "sh", "-c", "mount -t tmpfs -o size=8m none \"$1\" && shift && exec \"$@\"", "sh"])
+        .arg(folder.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "sharing::child_on_a_small_disk", "--nocapture"])
+        .env(SMALL_DISK, folder.path())
+        .output();
+    match output {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+            if complaints.contains("unshare:") || complaints.contains("mount:") {
+                println!("skipped: a small disk cannot be made here: {complaints}");
+                return;
+            }
+            assert!(said.contains("deleted on a full disk"), "{said}{complaints}");
+        }
+        Err(error) => println!("skipped: a small disk cannot be made here: {error}"),
+    }
+}
