@@ -22,7 +22,11 @@ pub(crate) fn bench() -> Result<(), String> {
     for size in [60, 1000] {
         let script = folder.join(format!("agent-{size}.jsonl"));
         let wire = prose.write(&script, size).map_err(|error| format!("cannot write prose: {error}"))?;
-        println!("{} MB of prose in chunks of about {size} bytes, {} MB on the wire", PROSE / 1_000_000, wire / 1_000_000);
+        println!(
+            "{} MB of prose in chunks of about {size} bytes, {} MB on the wire",
+            PROSE / 1_000_000,
+            wire / 1_000_000
+        );
         let mut best = [Passed::slowest(), Passed::slowest()];
         for round in 0..ROUNDS {
             for (place, record) in [false, true].into_iter().enumerate() {
@@ -48,7 +52,9 @@ pub(crate) fn bench() -> Result<(), String> {
         let store = folder.join(format!("{size}-0")).join("store.sqlite3");
         let begin = Instant::now();
         // Whatever opens the store to write catches up in the background; this waits for it.
-        run(Command::new(&program).args(["sessions", "prune", "--max-size", "100GB", "--store"]).arg(&store))?;
+        run(Command::new(&program)
+            .args(["sessions", "prune", "--max-size", "100GB", "--store"])
+            .arg(&store))?;
         let file = store.metadata().map_or(0, |file| file.len());
         println!(
             "  caught up in {:.1} s; the store has {:.2} of the prose, {:.2} of the wire\n",
@@ -85,11 +91,16 @@ fn pass(program: &Path, script: &Path, store: Option<&PathBuf>) -> Result<Passed
         command.args(["--record", "--store"]).arg(store);
     }
     // It answers each request with a line of the script, and the prompt with the rest of it.
-    let agent = "read _; sed -n 1p \"$0\"; read _; sed -n 2p \"$0\"; read _; tail -n +3 \"$0\"; cat >/dev/null";
+    let agent =
+        "read _; sed -n 1p \"$0\"; read _; sed -n 2p \"$0\"; read _; tail -n +3 \"$0\"; cat >/dev/null";
     command.args(["--", "sh", "-c", agent]).arg(script);
     let fail = |error: std::io::Error| format!("cannot run the bridge: {error}");
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().map_err(fail)?;
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .map_err(fail)?;
     let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err("the bridge has no pipes".to_owned());
     };
@@ -136,7 +147,8 @@ struct Prose {
 impl Prose {
     fn new() -> Self {
         let mut prose = Prose { words: Vec::new(), number: 0x5eed };
-        let syllables = "ka to ri en sol ma ver tin da lo che ar ban us pre ni gro fel o qua ty ing ment ble st er";
+        let syllables =
+            "ka to ri en sol ma ver tin da lo che ar ban us pre ni gro fel o qua ty ing ment ble st er";
         let syllables: Vec<&str> = syllables.split(' ').collect();
         for _ in 0..20_000 {
             let count = 1 + prose.below(4);

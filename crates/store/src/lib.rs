@@ -53,6 +53,7 @@ mod statistics;
 mod store;
 mod text;
 mod window;
+mod withdrawn;
 mod writer;
 
 pub use catalog::Sizes;
@@ -69,3 +70,4 @@ pub use statistics::{Share, Statistics};
 pub use store::{Repair, Settings, Store};
 pub use text::{Text, TextKind, texts};
 pub use window::State;
+pub use withdrawn::Withdrawals;

@@ -1,12 +1,13 @@
 //! What the list of sessions wants to know, read from the messages as they pass.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 
 use memchr::memmem;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use switchboard_protocol::Raw;
 use switchboard_protocol::detect::Handshake;
+use switchboard_protocol::rpc::{
+    BATCH_LIMIT, Message, Notification, Request, Response, batch_entries, is_batch,
+};
+use switchboard_protocol::{Correlator, Raw, Side, WireFormat};
 
 use crate::record::{About, Channel, Record};
 use crate::text::{TextKind, texts};
@@ -35,55 +36,26 @@ enum Call {
 }
 
 /// Watches one session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Observer {
-    calls: HashMap<String, Call>,
+    calls: Correlator<Call>,
     wire_ids: Vec<String>,
     has_title: bool,
 }
 
-type Part<'a> = Option<&'a RawValue>;
-
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow)]
-    id: Part<'a>,
-    #[serde(borrow)]
-    method: Part<'a>,
-    #[serde(borrow)]
-    params: Part<'a>,
-    #[serde(borrow)]
-    result: Part<'a>,
+impl Default for Observer {
+    fn default() -> Self {
+        Observer { calls: Correlator::new(MAX_OPEN), wire_ids: Vec::new(), has_title: false }
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Fields<'a> {
-    #[serde(borrow)]
-    session_id: Part<'a>,
-    #[serde(borrow)]
-    cwd: Part<'a>,
-    #[serde(borrow)]
-    info: Part<'a>,
-    #[serde(borrow)]
-    agent_info: Part<'a>,
-    #[serde(borrow)]
-    client_info: Part<'a>,
-    #[serde(borrow)]
-    name: Part<'a>,
-    #[serde(borrow)]
-    update: Part<'a>,
-    #[serde(borrow)]
-    title: Part<'a>,
+fn string(object: Option<&Raw<'_>>, key: &str) -> Option<String> {
+    object?.get(key)?.as_text().map(Cow::into_owned)
 }
 
-fn fields<'a>(part: Part<'a>) -> Option<Fields<'a>> {
-    let text = part?.get();
-    text.starts_with('{').then(|| serde_json::from_str(text).ok())?
-}
-
-fn string(part: Part<'_>) -> Option<String> {
-    serde_json::from_str(part?.get()).ok()
+/// The name that a side gives itself, under the key of either version.
+fn name(object: &Raw<'_>, old_key: &str) -> Option<String> {
+    string(object.get("info").as_ref(), "name").or_else(|| string(object.get(old_key).as_ref(), "name"))
 }
 
 impl Observer {
@@ -97,67 +69,63 @@ impl Observer {
         if is_update && !informs && !self.wire_ids.is_empty() {
             return;
         }
-        let Some(envelope) = std::str::from_utf8(&record.bytes)
-            .ok()
-            .filter(|text| text.trim_start().starts_with('{'))
-            .and_then(|text| serde_json::from_str::<Envelope<'_>>(text).ok())
-        else {
-            return;
-        };
-        match (string(envelope.method), record.channel) {
-            (Some(method), channel) => self.call(&method, &envelope, channel, record, observed),
-            (None, Channel::ToClient) => self.answer(&envelope, observed),
-            (None, _) => {}
+        let Ok(text) = std::str::from_utf8(&record.bytes) else { return };
+        let messages =
+            if is_batch(text) { batch_entries(text, BATCH_LIMIT).unwrap_or_default() } else { vec![text] };
+        let from = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
+        for message in messages {
+            match Message::decode(message, WireFormat::Any) {
+                Ok(Message::Request(request)) => self.request(&request, from, record, observed),
+                Ok(Message::Notification(notification)) => self.notification(&notification, from, observed),
+                Ok(Message::Response(response)) => self.answer(&response, from, observed),
+                Err(_) => {}
+            }
         }
     }
 
-    fn call(
-        &mut self,
-        method: &str,
-        envelope: &Envelope<'_>,
-        channel: Channel,
-        record: &Record,
-        observed: &mut Observed,
-    ) {
-        let Some(params) = fields(envelope.params) else { return };
-        if channel == Channel::ToClient {
-            if method == "session/update" {
-                self.wire_id(string(params.session_id), observed);
-                if let Some(title) = fields(params.update).and_then(|update| string(update.title))
-                    && !title.is_empty()
-                    && memmem::find(&record.bytes, b"\"session_info_update\"").is_some()
-                {
-                    self.has_title = true;
-                    observed.about.title = Some(title);
-                    observed.titled = true;
-                }
-            }
+    fn notification(&mut self, message: &Notification<'_>, from: Side, observed: &mut Observed) {
+        if from != Side::Agent || message.method != "session/update" {
             return;
         }
-        let call = match method {
+        let params = message.params.as_ref();
+        self.wire_id(string(params, "sessionId"), observed);
+        let update = params.and_then(|params| params.get("update"));
+        if string(update.as_ref(), "sessionUpdate").as_deref() == Some("session_info_update")
+            && let Some(title) = string(update.as_ref(), "title").filter(|title| !title.is_empty())
+        {
+            self.has_title = true;
+            observed.about.title = Some(title);
+            observed.titled = true;
+        }
+    }
+
+    fn request(&mut self, message: &Request<'_>, from: Side, record: &Record, observed: &mut Observed) {
+        if from != Side::Client {
+            return;
+        }
+        let params = message.params.as_ref();
+        let call = match &*message.method {
             "initialize" => {
-                let info = fields(params.info).or_else(|| fields(params.client_info));
-                observed.about.client = info.and_then(|info| string(info.name));
+                observed.about.client = params.and_then(|params| name(params, "clientInfo"));
                 Some(Call::Initialize)
             }
             "session/new" => Some(Call::New),
-            "session/load" | "session/resume" => Some(Call::Old(string(params.session_id))),
+            "session/load" | "session/resume" => Some(Call::Old(string(params, "sessionId"))),
             _ => None,
         };
         let is_old = matches!(call, Some(Call::Old(_)));
-        if let (Some(call), Some(id)) = (call, envelope.id)
-            && self.calls.len() < MAX_OPEN
-        {
-            self.calls.insert(id.get().to_owned(), call);
+        if let Some(call) = call {
+            // Of too many, the newest tell nothing.
+            drop(self.calls.open(Side::Client, &message.id, call));
         }
-        if method.starts_with("session/") {
+        if message.method.starts_with("session/") {
             // An old one may not be there.
             if !is_old {
-                self.wire_id(string(params.session_id), observed);
+                self.wire_id(string(params, "sessionId"), observed);
             }
-            observed.about.project = string(params.cwd).or_else(|| observed.about.project.take());
+            observed.about.project = string(params, "cwd").or_else(|| observed.about.project.take());
         }
-        if method == "session/prompt" && !self.has_title {
+        if message.method == "session/prompt" && !self.has_title {
             let prompt = texts(record).into_iter().find(|text| text.kind == TextKind::User);
             if let Some(line) =
                 prompt.as_ref().and_then(|text| text.text.lines().find(|line| !line.trim().is_empty()))
@@ -168,18 +136,21 @@ impl Observer {
         }
     }
 
-    fn answer(&mut self, envelope: &Envelope<'_>, observed: &mut Observed) {
-        let Some(call) = envelope.id.and_then(|id| self.calls.remove(id.get())) else { return };
-        let Some(result) = fields(envelope.result) else { return };
+    fn answer(&mut self, message: &Response<'_>, from: Side, observed: &mut Observed) {
+        let Some(call) = self.calls.answered(from, &message.id) else { return };
+        let Ok(result) = &message.outcome else { return };
         match call {
             Call::Initialize => {
-                // Some agents repeat whatever number they were asked for: the shape of the answer decides.
-                let answer = envelope.result.and_then(|result| Raw::parse(result.get()).ok());
-                observed.protocol = answer.map(|answer| Handshake::of_answer(&answer).version.number());
-                let info = fields(result.info).or_else(|| fields(result.agent_info));
-                observed.about.agent = info.and_then(|info| string(info.name));
+                let handshake = Handshake::of_answer(result);
+                // A version of the future is none that we know, and is told by its number.
+                let number = handshake.number.and_then(|number| u16::try_from(number).ok());
+                observed.protocol = match number {
+                    Some(number) if handshake.is_of_the_future() => Some(number),
+                    _ => Some(handshake.version.number()),
+                };
+                observed.about.agent = name(result, "agentInfo");
             }
-            Call::New => self.wire_id(string(result.session_id), observed),
+            Call::New => self.wire_id(string(Some(result), "sessionId"), observed),
             Call::Old(id) => self.wire_id(id, observed),
         }
     }

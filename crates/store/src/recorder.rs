@@ -16,6 +16,9 @@ use crate::writer::Command;
 /// program moves it.
 const CLOSE: Duration = Duration::from_millis(1500);
 
+/// How long it is waited for what others will know about a session.
+const SETTLE: Duration = Duration::from_millis(500);
+
 /// A record that is written.
 #[derive(Debug, Clone)]
 pub struct Receipt {
@@ -176,6 +179,18 @@ impl Recorder {
     pub fn sync(&mut self) -> Result<()> {
         self.write()?;
         self.progress.sync()
+    }
+
+    /// Writes everything, and waits until the list of sessions knows what the messages say about this one; but not for
+    /// long, should others keep the store busy.
+    pub fn settle(&mut self) -> Result<()> {
+        self.write()?;
+        let (reply, answer) = sync_channel(1);
+        if self.shared.push(Command::Settle { reply }) {
+            // What is not known by then is known later.
+            drop(answer.recv_timeout(SETTLE));
+        }
+        Ok(())
     }
 
     /// Ends the recording, within two seconds however long it is: all records are on the disk afterwards. What could

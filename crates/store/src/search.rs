@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, Transaction, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Transaction, params, params_from_iter};
 
 use crate::error::{Result, StoreError};
 use crate::read::{self, Batch, Block};
 use crate::record::{Filter, Record, Time};
 use crate::segment::{Cursor, Folder};
 use crate::store::Store;
-use crate::text::{Text, TextKind, texts};
+use crate::text::{self, Reading, Text, TextKind};
 
 /// How much of a text is shown on either side of what was found.
 const AROUND: usize = 60;
@@ -51,6 +51,9 @@ pub struct Hit {
     pub kind: TextKind,
     /// The words around what was found.
     pub excerpt: String,
+    /// Whether what was found was taken back later: its message or tool call was given another text as a whole, and that
+    /// does not have the words.
+    pub withdrawn: bool,
 }
 
 /// A text that is made of the chunks in one block.
@@ -61,23 +64,36 @@ pub(crate) struct Gathered {
     text: Text,
 }
 
-/// The texts of records, chunks of one thing put together.
-pub(crate) fn gather(records: &[Record]) -> Vec<Gathered> {
-    let mut gathered: Vec<Gathered> = Vec::new();
+/// The texts of some records, chunks of one thing put together.
+#[derive(Default)]
+pub(crate) struct Gathering {
+    texts: Vec<Gathered>,
+    /// Things whose text was given as a whole, and where that was last.
+    replaced: HashMap<String, u64>,
+}
+
+pub(crate) fn gather(records: &[Record]) -> Gathering {
+    let mut gathering = Gathering::default();
     let mut runs: HashMap<(TextKind, String), usize> = HashMap::new();
     for record in records {
-        for text in texts(record) {
+        let Reading { texts, replaced } = text::read(record);
+        for run in replaced {
+            // What was there before is a text of its own: it is found, too, and told to be withdrawn.
+            runs.retain(|(_, known), _| *known != run);
+            gathering.replaced.insert(run, record.sequence);
+        }
+        for text in texts {
             // A prompt is one text, but the next prompt is another one.
             if !text.run.is_empty() && text.run != "prompt" {
                 if let Some(&place) = runs.get(&(text.kind, text.run.clone())) {
-                    let run = &mut gathered[place];
+                    let run = &mut gathering.texts[place];
                     run.text.text.push_str(&text.text);
                     run.last = record.sequence;
                     continue;
                 }
-                runs.insert((text.kind, text.run.clone()), gathered.len());
+                runs.insert((text.kind, text.run.clone()), gathering.texts.len());
             }
-            gathered.push(Gathered {
+            gathering.texts.push(Gathered {
                 first: record.sequence,
                 last: record.sequence,
                 time: record.time,
@@ -85,29 +101,28 @@ pub(crate) fn gather(records: &[Record]) -> Vec<Gathered> {
             });
         }
     }
-    gathered
+    gathering
 }
 
 /// Makes texts searchable.
 pub(crate) fn index(
     transaction: &Transaction<'_>,
     session: i64,
-    gathered: &[Gathered],
+    gathering: &Gathering,
 ) -> rusqlite::Result<()> {
-    for found in gathered {
+    let Gathering { texts, replaced } = gathering;
+    for Gathered { first, last, time, text } in texts {
         transaction
             .prepare_cached(
                 "INSERT INTO texts (session, first, last, kind, time) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
-            .execute(params![
-                session,
-                found.first as i64,
-                found.last as i64,
-                found.text.kind.code(),
-                found.time.0
-            ])?;
-        let number = transaction.last_insert_rowid();
-        put_words(transaction, number, session, &found.text)?;
+            .execute(params![session, *first as i64, *last as i64, text.kind.code(), time.0])?;
+        put_words(transaction, transaction.last_insert_rowid(), session, text)?;
+    }
+    for (run, sequence) in replaced {
+        transaction
+            .prepare_cached("INSERT OR REPLACE INTO replaced (session, run, sequence) VALUES (?1, ?2, ?3)")?
+            .execute(params![session, run, *sequence as i64])?;
     }
     Ok(())
 }
@@ -220,12 +235,13 @@ impl Store {
         };
         let words: Vec<String> = terms.into_iter().map(|(term, _)| term).collect();
         self.with_reader(|connection| {
-            let mut hits = unindexed(connection, self.folder(), &plan, &words)?;
+            let mut later = Later::new();
+            let mut hits = unindexed(connection, self.folder(), &plan, &words, &mut later)?;
             hits.sort_by_key(|hit| std::cmp::Reverse((hit.time, hit.first)));
             hits.truncate(plan.limit);
             let left = plan.limit - hits.len();
             if left > 0 {
-                hits.extend(indexed(connection, &plan, &words, left)?);
+                hits.extend(indexed(connection, &plan, &words, &later, left)?);
             }
             Ok(hits)
         })
@@ -236,6 +252,7 @@ fn indexed(
     connection: &Connection,
     plan: &Plan,
     words: &[String],
+    later: &Later,
     limit: usize,
 ) -> rusqlite::Result<Vec<Hit>> {
     // Texts come nearly in the order of their times, so the times bound the numbers well.
@@ -276,17 +293,73 @@ fn indexed(
             None => Vec::new(),
         };
         let texts: Vec<_> = gather(&records)
+            .texts
             .into_iter()
             .filter(|found| found.first == first && found.text.kind == kind)
             .collect();
         let shown = texts.iter().find(|found| place(&found.text.text, words).is_some()).or(texts.first());
+        let withdrawn = match shown {
+            Some(found) => is_withdrawn(connection, session, &found.text.run, last, words, later)?,
+            None => false,
+        };
         let excerpt = shown.map_or_else(String::new, |found| excerpt(&found.text.text, words));
-        hits.push(Hit { session: row.get(5)?, first, last, time: Time(row.get(4)?), kind, excerpt });
+        hits.push(Hit {
+            session: row.get(5)?,
+            first,
+            last,
+            time: Time(row.get(4)?),
+            kind,
+            excerpt,
+            withdrawn,
+        });
         if hits.len() == limit {
             break;
         }
     }
     Ok(hits)
+}
+
+/// What took the place of earlier texts and is not in the index yet: where, and the text.
+type Later = HashMap<(i64, String), (u64, String)>;
+
+/// Whether the words of a text are not in what took its place.
+fn is_withdrawn(
+    connection: &Connection,
+    session: i64,
+    run: &str,
+    last: u64,
+    words: &[String],
+    later: &Later,
+) -> rusqlite::Result<bool> {
+    if run.is_empty() {
+        return Ok(false);
+    }
+    if let Some((sequence, text)) = later.get(&(session, run.to_owned())) {
+        return Ok(*sequence > last && !has_all(text, words));
+    }
+    let sequence = connection
+        .prepare_cached("SELECT sequence FROM replaced WHERE session = ?1 AND run = ?2")?
+        .query_row(params![session, run], |row| row.get::<_, i64>(0))
+        .optional()?
+        .map(i64::unsigned_abs);
+    let Some(sequence) = sequence.filter(|sequence| *sequence > last) else { return Ok(false) };
+    match read::stored(connection, session, sequence, sequence + 1)? {
+        Batch::Records(records) => {
+            Ok(!records.iter().any(|record| has_all(&text_of_run(record, run), words)))
+        }
+        Batch::Gap { .. } | Batch::End => Ok(true),
+    }
+}
+
+/// What a record gives a thing as its text.
+fn text_of_run(record: &Record, run: &str) -> String {
+    text::read(record).texts.into_iter().filter(|text| text.run == run).map(|text| text.text).collect()
+}
+
+/// Whether all words are there, as far as that can be told without the tokenizer.
+fn has_all(text: &str, words: &[String]) -> bool {
+    let lower = text.to_lowercase();
+    words.iter().all(|word| lower.contains(&word.to_lowercase()))
 }
 
 /// Looks through what is not in the index yet, with an index made for the occasion.
@@ -295,6 +368,7 @@ fn unindexed(
     folder: &Folder,
     plan: &Plan,
     words: &[String],
+    later: &mut Later,
 ) -> rusqlite::Result<Vec<Hit>> {
     let journals = folder.journals().unwrap_or_default();
     let mut statement = connection
@@ -309,26 +383,38 @@ fn unindexed(
         }
         let mut at = row.get::<_, i64>(2)?.unsigned_abs();
         let mut journal = Cursor::new(folder, &id, at);
+        let mut found = Vec::new();
         loop {
             match read::batch(connection, session, &mut journal, at, u64::MAX)? {
                 Batch::Records(records) => {
                     at = records.last().map_or(at + 1, |record| record.sequence + 1);
-                    look_through(plan, words, (session, &id), &gather(&records), &mut hits)?;
+                    let gathering = gather(&records);
+                    for (run, sequence) in gathering.replaced {
+                        let record = records.iter().find(|record| record.sequence == sequence);
+                        let text = record.map(|record| text_of_run(record, &run)).unwrap_or_default();
+                        later.insert((session, run), (sequence, text));
+                    }
+                    look_through(plan, words, (session, &id), &gathering.texts, &mut found)?;
                 }
                 Batch::Gap { to, .. } => at = to.max(at + 1),
                 Batch::End => break,
             }
         }
+        for (mut hit, run) in found {
+            hit.withdrawn = is_withdrawn(connection, session, &run, hit.last, words, later)?;
+            hits.push(hit);
+        }
     }
     Ok(hits)
 }
 
+/// Finds texts, each with what it belongs to.
 fn look_through(
     plan: &Plan,
     words: &[String],
     (session, id): (i64, &str),
     gathered: &[Gathered],
-    hits: &mut Vec<Hit>,
+    hits: &mut Vec<(Hit, String)>,
 ) -> rusqlite::Result<()> {
     let fits = |found: &Gathered| {
         (plan.since..plan.until).contains(&found.time.0)
@@ -351,14 +437,16 @@ fn look_through(
         .query_map(params_from_iter([&plan.expression]), |row| row.get::<_, i64>(0))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     for found in numbers.into_iter().filter_map(|number| gathered.get(usize::try_from(number).ok()?)) {
-        hits.push(Hit {
+        let hit = Hit {
             session: id.to_owned(),
             first: found.first,
             last: found.last,
             time: found.time,
             kind: found.text.kind,
             excerpt: excerpt(&found.text.text, words),
-        });
+            withdrawn: false,
+        };
+        hits.push((hit, found.text.run.clone()));
     }
     Ok(())
 }

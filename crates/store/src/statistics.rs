@@ -1,9 +1,9 @@
 //! How much of what goes over the wire is content.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use switchboard_protocol::Raw;
 
 use crate::error::Result;
 use crate::record::{Filter, Item, Record};
@@ -46,61 +46,23 @@ pub struct Statistics {
     pub kinds: BTreeMap<(String, String), Share>,
 }
 
-type Part<'a> = Option<&'a RawValue>;
-
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow)]
-    method: Part<'a>,
-    #[serde(borrow)]
-    params: Part<'a>,
-}
-
-#[derive(Deserialize)]
-struct Params<'a> {
-    #[serde(borrow)]
-    update: Part<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Update<'a> {
-    #[serde(borrow)]
-    session_update: Part<'a>,
-    #[serde(borrow)]
-    tool_call_id: Part<'a>,
-    #[serde(borrow)]
-    kind: Part<'a>,
-    #[serde(borrow)]
-    name: Part<'a>,
-}
-
-fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
-    text.trim_start().starts_with('{').then(|| serde_json::from_str(text).ok())?
-}
-
-fn string(part: Part<'_>) -> Option<String> {
-    serde_json::from_str(part?.get()).ok()
-}
-
 /// What a record counts as. `calls` remembers the tools of tool calls.
 fn kind(record: &Record, calls: &mut HashMap<String, String>) -> String {
     if !record.channel.is_message() {
         return "log".to_owned();
     }
-    let Some(envelope) = std::str::from_utf8(&record.bytes).ok().and_then(object::<Envelope<'_>>) else {
-        return "noise".to_owned();
+    let message = std::str::from_utf8(&record.bytes).ok().and_then(|text| Raw::parse(text).ok());
+    let Some(message) = message.filter(Raw::is_object) else { return "noise".to_owned() };
+    let string = |object: &Raw<'_>, key: &str| object.get(key)?.as_text().map(Cow::into_owned);
+    let Some(method) = string(&message, "method") else { return "answer".to_owned() };
+    let params = message.get("params");
+    let Some(update) = params.as_ref().and_then(|params| params.get("update")).filter(Raw::is_object) else {
+        return method;
     };
-    let Some(method) = string(envelope.method) else { return "answer".to_owned() };
-    let update = envelope
-        .params
-        .and_then(|params| object::<Params<'_>>(params.get()))
-        .and_then(|params| params.update);
-    let Some(update) = update.and_then(|update| object::<Update<'_>>(update.get())) else { return method };
-    let Some(id) = string(update.tool_call_id) else {
-        return string(update.session_update).unwrap_or(method);
+    let Some(id) = string(&update, "toolCallId") else {
+        return string(&update, "sessionUpdate").unwrap_or(method);
     };
-    if let Some(tool) = string(update.name).or_else(|| string(update.kind))
+    if let Some(tool) = string(&update, "name").or_else(|| string(&update, "kind"))
         && calls.len() < MAX_CALLS
     {
         calls.insert(id.clone(), tool);

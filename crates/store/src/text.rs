@@ -1,10 +1,12 @@
 //! What of a message can be searched for. It reads both versions of the protocol, and whatever else agents
 //! send, by the keys that they share; what it does not know, it passes over.
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use std::borrow::Cow;
 
-use crate::record::{Channel, Record};
+use switchboard_protocol::Raw;
+use switchboard_protocol::rpc::{BATCH_LIMIT, batch_entries, is_batch};
+
+use crate::record::Record;
 
 /// What a text that can be searched for is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,136 +89,56 @@ pub struct Text {
     pub text: String,
 }
 
-type Part<'a> = Option<&'a RawValue>;
-
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow)]
-    method: Part<'a>,
-    #[serde(borrow)]
-    params: Part<'a>,
+/// What can be read in a record.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) texts: Vec<Text>,
+    /// The runs whose text is given as a whole here: what they had before is not in them any more.
+    pub(crate) replaced: Vec<String>,
 }
 
-/// The parameters of the methods that have anything to read.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Params<'a> {
-    #[serde(borrow)]
-    update: Part<'a>,
-    #[serde(borrow)]
-    prompt: Part<'a>,
-    #[serde(borrow)]
-    title: Part<'a>,
-    #[serde(borrow)]
-    description: Part<'a>,
-    #[serde(borrow)]
-    command: Part<'a>,
-    #[serde(borrow)]
-    args: Part<'a>,
-    #[serde(borrow)]
-    path: Part<'a>,
-    #[serde(borrow)]
-    tool_call: Part<'a>,
+/// The values of some keys of an object.
+fn pick<'r, const N: usize>(object: &'r Raw<'_>, keys: [&str; N]) -> [Option<Raw<'r>>; N] {
+    let mut values = [const { None }; N];
+    for (key, value) in object.entries() {
+        if let Some(place) = keys.iter().position(|wanted| *wanted == key) {
+            values[place] = Some(value);
+        }
+    }
+    values
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Update<'a> {
-    #[serde(borrow)]
-    session_update: Part<'a>,
-    #[serde(borrow)]
-    message_id: Part<'a>,
-    #[serde(borrow)]
-    tool_call_id: Part<'a>,
-    #[serde(borrow)]
-    title: Part<'a>,
-    #[serde(borrow)]
-    content: Part<'a>,
-    #[serde(borrow)]
-    locations: Part<'a>,
-    #[serde(borrow)]
-    raw_input: Part<'a>,
-    #[serde(borrow)]
-    command: Part<'a>,
-    #[serde(borrow)]
-    plan: Part<'a>,
-    #[serde(borrow)]
-    entries: Part<'a>,
-    #[serde(borrow)]
-    summary: Part<'a>,
-}
-
-/// Content of any kind, and what it is made of.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Content<'a> {
-    #[serde(borrow)]
-    text: Part<'a>,
-    #[serde(borrow)]
-    content: Part<'a>,
-    #[serde(borrow)]
-    resource: Part<'a>,
-    #[serde(borrow)]
-    entries: Part<'a>,
-    #[serde(borrow)]
-    path: Part<'a>,
-    #[serde(borrow, alias = "file_path", alias = "filePath")]
-    file_path: Part<'a>,
-    #[serde(borrow)]
-    old_path: Part<'a>,
-    #[serde(borrow)]
-    new_text: Part<'a>,
-    #[serde(borrow)]
-    changes: Part<'a>,
-    #[serde(borrow)]
-    patch: Part<'a>,
-    #[serde(borrow)]
-    diff: Part<'a>,
-    #[serde(borrow)]
-    command: Part<'a>,
-}
-
-fn object<'a, T: Deserialize<'a>>(part: Part<'a>) -> Option<T> {
-    let text = part?.get();
-    // An array would be read as the fields of a struct in their order.
-    text.starts_with('{').then(|| serde_json::from_str(text).ok())?
-}
-
-fn string(part: Part<'_>) -> Option<String> {
-    serde_json::from_str(part?.get()).ok()
-}
-
-fn items(part: Part<'_>) -> Vec<&RawValue> {
-    part.and_then(|part| serde_json::from_str(part.get()).ok()).unwrap_or_default()
+fn string(part: Option<&Raw<'_>>) -> Option<String> {
+    part?.as_text().map(Cow::into_owned)
 }
 
 /// All texts of a record.
 pub fn texts(record: &Record) -> Vec<Text> {
-    let mut found = Found::default();
+    read(record).texts
+}
+
+/// All that can be read in a record.
+pub(crate) fn read(record: &Record) -> Reading {
+    let mut found = Reading::default();
     if record.channel.is_other_side() {
-        return found.texts;
+        return found;
     }
     if !record.channel.is_message() {
         found.put(TextKind::Log, "", Some(String::from_utf8_lossy(&record.bytes).into_owned()));
-        return found.texts;
+        return found;
     }
-    let Ok(text) = std::str::from_utf8(&record.bytes) else { return found.texts };
-    if text.trim_start().starts_with('[') {
-        for message in serde_json::from_str::<Vec<&RawValue>>(text).unwrap_or_default() {
-            found.message(message.get(), record.channel);
+    let Ok(text) = std::str::from_utf8(&record.bytes) else { return found };
+    if is_batch(text) {
+        for message in batch_entries(text, BATCH_LIMIT).unwrap_or_default() {
+            found.message(message);
         }
     } else {
-        found.message(text, record.channel);
+        found.message(text);
     }
-    found.texts
+    found
 }
 
-#[derive(Default)]
-struct Found {
-    texts: Vec<Text>,
-}
-
-impl Found {
+impl Reading {
     fn put(&mut self, kind: TextKind, run: &str, text: Option<String>) {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return };
         match self.texts.last_mut() {
@@ -228,38 +150,72 @@ impl Found {
         }
     }
 
-    fn message(&mut self, text: &str, channel: Channel) {
-        if !text.trim_start().starts_with('{') {
-            return;
-        }
-        let Ok(envelope) = serde_json::from_str::<Envelope<'_>>(text) else { return };
-        let Some(method) = string(envelope.method) else { return };
-        let Some(params) = object::<Params<'_>>(envelope.params) else { return };
-        match (&*method, channel) {
-            ("session/update", _) => self.update(params.update),
-            ("session/prompt", _) => self.content(params.prompt, TextKind::User, "prompt", 0),
-            ("session/request_permission", _) => {
-                self.put(TextKind::Title, "", string(params.title));
-                self.put(TextKind::Title, "", string(params.description));
-                self.update(params.tool_call);
+    fn message(&mut self, text: &str) {
+        let Ok(message) = Raw::parse(text) else { return };
+        let [method, params] = pick(&message, ["method", "params"]);
+        let (Some(method), Some(params)) = (string(method.as_ref()), params) else { return };
+        match &*method {
+            "session/update" => {
+                let [session, update] = pick(&params, ["sessionId", "update"]);
+                if let Some(update) = update {
+                    self.update(&string(session.as_ref()).unwrap_or_default(), &update);
+                }
             }
-            ("terminal/create", _) => {
-                let words = string(params.command).into_iter();
-                let words: Vec<_> = words
-                    .chain(items(params.args).into_iter().filter_map(|word| string(Some(word))))
-                    .collect();
+            "session/prompt" => {
+                let [prompt] = pick(&params, ["prompt"]);
+                self.content(prompt.as_ref(), TextKind::User, "prompt", 0);
+            }
+            "session/request_permission" => {
+                let [session, title, description, call, subject] =
+                    pick(&params, ["sessionId", "title", "description", "toolCall", "subject"]);
+                self.put(TextKind::Title, "", string(title.as_ref()));
+                self.put(TextKind::Title, "", string(description.as_ref()));
+                let session = string(session.as_ref()).unwrap_or_default();
+                if let Some(call) = call {
+                    self.update(&session, &call);
+                }
+                if let Some(subject) = subject {
+                    let [call, command] = pick(&subject, ["toolCall", "command"]);
+                    self.put(TextKind::Command, "", string(command.as_ref()));
+                    if let Some(call) = call {
+                        self.update(&session, &call);
+                    }
+                }
+            }
+            "terminal/create" => {
+                let [command, arguments] = pick(&params, ["command", "args"]);
+                let mut words: Vec<_> = string(command.as_ref()).into_iter().collect();
+                if let Some(arguments) = &arguments {
+                    words.extend(arguments.items().filter_map(|word| string(Some(&word))));
+                }
                 self.put(TextKind::Command, "", Some(words.join(" ")));
             }
-            ("fs/read_text_file" | "fs/write_text_file", _) => {
-                self.put(TextKind::Path, "", string(params.path));
+            "fs/read_text_file" | "fs/write_text_file" => {
+                let [path] = pick(&params, ["path"]);
+                self.put(TextKind::Path, "", string(path.as_ref()));
             }
             _ => {}
         }
     }
 
-    fn update(&mut self, update: Part<'_>) {
-        let Some(update) = object::<Update<'_>>(update) else { return };
-        let name = string(update.session_update).unwrap_or_default();
+    fn update(&mut self, session: &str, update: &Raw<'_>) {
+        let [name, message, call, title, content, locations, input, command, plan, entries, summary] = pick(
+            update,
+            [
+                "sessionUpdate",
+                "messageId",
+                "toolCallId",
+                "title",
+                "content",
+                "locations",
+                "rawInput",
+                "command",
+                "plan",
+                "entries",
+                "summary",
+            ],
+        );
+        let name = string(name.as_ref()).unwrap_or_default();
         let kind = match &*name {
             "user_message" | "user_message_chunk" => TextKind::User,
             "agent_message" | "agent_message_chunk" => TextKind::Agent,
@@ -267,62 +223,72 @@ impl Found {
             "plan" | "plan_update" => TextKind::Plan,
             _ => TextKind::Output,
         };
-        let id = string(update.message_id).or_else(|| string(update.tool_call_id)).unwrap_or_default();
-        let run = format!("{}/{id}", kind.as_str());
+        let id = string(message.as_ref()).or_else(|| string(call.as_ref())).unwrap_or_default();
+        let run = format!("{}/{session}/{id}", kind.as_str());
         if name != "session_info_update" {
-            self.put(TextKind::Title, "", string(update.title));
+            self.put(TextKind::Title, "", string(title.as_ref()));
         }
-        self.content(update.content, kind, &run, 0);
-        self.content(update.summary, kind, &run, 0);
-        self.content(update.plan, kind, "", 0);
-        self.content(update.entries, kind, "", 0);
-        self.put(TextKind::Command, "", string(update.command));
-        for location in items(update.locations) {
-            self.paths(Some(location));
+        // What is no chunk is the whole; the first of a tool call takes nobody's place.
+        if (content.is_some() || summary.is_some()) && !name.ends_with("_chunk") && name != "tool_call" {
+            self.replaced.push(run.clone());
         }
-        if let Some(input) = object::<Content<'_>>(update.raw_input) {
-            self.command(input.command);
-            self.put(TextKind::Path, "", string(input.path).or_else(|| string(input.file_path)));
+        self.content(content.as_ref(), kind, &run, 0);
+        self.content(summary.as_ref(), kind, &run, 0);
+        self.content(plan.as_ref(), kind, "", 0);
+        self.content(entries.as_ref(), kind, "", 0);
+        self.put(TextKind::Command, "", string(command.as_ref()));
+        for location in locations.iter().flat_map(Raw::items) {
+            self.paths(&location);
+        }
+        if let Some(input) = input {
+            let [command, path, snake, camel] = pick(&input, ["command", "path", "file_path", "filePath"]);
+            self.command(command.as_ref());
+            let path = [path, snake, camel].iter().find_map(|path| string(path.as_ref()));
+            self.put(TextKind::Path, "", path);
         }
     }
 
-    fn paths(&mut self, part: Part<'_>) {
-        if let Some(change) = object::<Content<'_>>(part) {
-            self.put(TextKind::Path, "", string(change.old_path));
-            self.put(TextKind::Path, "", string(change.path));
-        }
+    fn paths(&mut self, change: &Raw<'_>) {
+        let [old, path] = pick(change, ["oldPath", "path"]);
+        self.put(TextKind::Path, "", string(old.as_ref()));
+        self.put(TextKind::Path, "", string(path.as_ref()));
     }
 
-    fn command(&mut self, part: Part<'_>) {
-        let words: Vec<_> = items(part).into_iter().filter_map(|word| string(Some(word))).collect();
-        let command = string(part).or_else(|| (!words.is_empty()).then(|| words.join(" ")));
+    fn command(&mut self, part: Option<&Raw<'_>>) {
+        let Some(part) = part else { return };
+        let words: Vec<_> = part.items().filter_map(|word| string(Some(&word))).collect();
+        let command = string(Some(part)).or_else(|| (!words.is_empty()).then(|| words.join(" ")));
         self.put(TextKind::Command, "", command);
     }
 
-    fn content(&mut self, part: Part<'_>, kind: TextKind, run: &str, depth: usize) {
-        let Some(raw) = part.filter(|_| depth < 8) else { return };
-        match raw.get().as_bytes().first() {
+    fn content(&mut self, part: Option<&Raw<'_>>, kind: TextKind, run: &str, depth: usize) {
+        let Some(part) = part.filter(|_| depth < 8) else { return };
+        match part.as_str().as_bytes().first() {
             Some(b'[') => {
-                for item in items(part) {
-                    self.content(Some(item), kind, run, depth + 1);
+                for item in part.items() {
+                    self.content(Some(&item), kind, run, depth + 1);
                 }
             }
-            Some(b'"') if depth > 0 => self.put(kind, run, string(part)),
+            Some(b'"') if depth > 0 => self.put(kind, run, string(Some(part))),
             Some(b'{') => {
-                let Some(content) = object::<Content<'_>>(part) else { return };
-                self.put(kind, run, string(content.text));
-                self.content(content.content, kind, run, depth + 1);
-                self.content(content.resource, kind, run, depth + 1);
-                self.content(content.entries, kind, run, depth + 1);
-                for change in items(content.changes) {
-                    self.paths(Some(change));
+                let [text, content, resource, entries, changes, path, new_text, patch] = pick(
+                    part,
+                    ["text", "content", "resource", "entries", "changes", "path", "newText", "patch"],
+                );
+                self.put(kind, run, string(text.as_ref()));
+                for inner in [content, resource, entries] {
+                    self.content(inner.as_ref(), kind, run, depth + 1);
                 }
-                if content.new_text.is_some() {
-                    self.put(TextKind::Path, "", string(content.path));
-                    self.put(TextKind::Patch, "", string(content.new_text));
+                for change in changes.iter().flat_map(Raw::items) {
+                    self.paths(&change);
                 }
-                if let Some(patch) = object::<Content<'_>>(content.patch) {
-                    self.put(TextKind::Patch, "", string(patch.text).or_else(|| string(patch.diff)));
+                if new_text.is_some() {
+                    self.put(TextKind::Path, "", string(path.as_ref()));
+                    self.put(TextKind::Patch, "", string(new_text.as_ref()));
+                }
+                if let Some(patch) = patch {
+                    let [text, diff] = pick(&patch, ["text", "diff"]);
+                    self.put(TextKind::Patch, "", string(text.as_ref()).or_else(|| string(diff.as_ref())));
                 }
             }
             _ => {}
@@ -333,6 +299,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Channel;
 
     fn found(message: &str) -> Vec<(TextKind, String)> {
         let record = Record::new(Channel::ToClient, message);

@@ -158,7 +158,7 @@ fn fold_from_checkpoint(
     let (records, gaps) = tail(connection, session, journal.as_deref_mut(), sequence, at)?;
     // History that is replayed takes the place of what was there.
     if records.iter().any(|record| memmem::find(&record.bytes, b"\"session/resume\"").is_some()) {
-        let (records, gaps) = tail(connection, session, journal.as_deref_mut(), 0, at)?;
+        let (records, gaps) = tail(connection, session, journal, 0, at)?;
         return fold(connection, session, None, &records, gaps, &[]);
     }
     // A fold without what was there before shows which of it the new messages touch.

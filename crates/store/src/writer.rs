@@ -76,6 +76,10 @@ pub(crate) enum Command {
     Shrink {
         reply: Reply<()>,
     },
+    /// Has a look at all journals.
+    Settle {
+        reply: Reply<()>,
+    },
     /// Makes everything searchable.
     CatchUp {
         reply: Reply<()>,
@@ -174,6 +178,10 @@ impl Writer {
                     drop(reply.send(result));
                 }
                 Command::Shrink { reply } => drop(reply.send(removal::shrink(self, queue))),
+                Command::Settle { reply } => {
+                    self.pump(queue);
+                    drop(reply.send(Ok(())));
+                }
                 Command::CatchUp { reply } => drop(reply.send(self.catch_up(queue))),
             }
             self.signal.raise();

@@ -167,6 +167,14 @@ impl Recording {
         self.with_sink(Sink::commit);
     }
 
+    /// Makes everything safe, and waits until the store's list of sessions knows what it says.
+    pub(crate) fn settle(&self) {
+        self.with_sink(|sink| match &mut sink.target {
+            Target::Store(recorder) => recorder.settle().map_err(|error| error.to_string()),
+            _ => sink.commit(),
+        });
+    }
+
     /// Records something that came and is no message.
     pub(crate) fn set_aside(&self, from: Side, what: &str) {
         self.record(Channel::Diagnostic, &noise(from, what));

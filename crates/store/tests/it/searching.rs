@@ -103,3 +103,78 @@ fn the_other_side_of_a_translation_is_kept_but_neither_folded_nor_found_nor_coun
         }
     }
 }
+
+/// A message as a whole, with a text or emptied.
+fn whole(message: &str, text: Option<&str>) -> Record {
+    let content = text.map_or_else(
+        || "[]".to_owned(),
+        |text| format!(r#"[{{"type":"text","text":{}}}]"#, serde_json::Value::from(text)),
+    );
+    update(&format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s-1","update":{{"sessionUpdate":"agent_message","messageId":"{message}","content":{content}}}}}}}"#
+    ))
+}
+
+#[test]
+fn what_was_streamed_and_then_replaced_is_found_by_both_texts_and_marked() {
+    let scratch = scratch();
+    let mut recorder = scratch.begin();
+    for record in [
+        chunk("m-1", "the first dra"),
+        chunk("m-1", "ft is wrong"),
+        whole("m-1", Some("the final text is right")),
+        chunk("m-2", "a password by mistake"),
+        whole("m-2", None),
+        chunk("m-3", "kept and"),
+        whole("m-3", Some("kept and repeated")),
+        // Another session on the same connection, in which a message has the same id.
+        update(&String::from_utf8(chunk("m-2", "mistake elsewhere").bytes).unwrap().replace("s-1", "s-2")),
+    ] {
+        let _ = recorder.append(record).unwrap();
+    }
+    let mut recorder = Some(recorder);
+    // In the journal, in the index, and with the replacement in a later block.
+    for _ in 0..2 {
+        let found = |query: &str| {
+            let hits = scratch.store.search(&search(query)).unwrap();
+            hits.iter().map(|hit| (hit.first, hit.last, hit.withdrawn)).collect::<Vec<_>>()
+        };
+        assert_eq!(found("\"first draft is\""), [(0, 1, true)]);
+        assert_eq!(found("\"final text\""), [(2, 2, false)]);
+        assert_eq!(found("wrong"), [(0, 1, true)]);
+        assert_eq!(found("password"), [(3, 3, true)]);
+        assert_eq!(found("kept"), [(6, 6, false), (5, 5, false)]);
+        assert_eq!(found("mistake"), [(7, 7, false), (3, 3, true)]);
+        if let Some(recorder) = recorder.take() {
+            recorder.complete().unwrap();
+        }
+    }
+    let id = scratch.store.sessions(&Filter::default()).unwrap()[0].id.clone();
+    let mut later = scratch.store.resume(&id).unwrap();
+    let _ = later.append(whole("m-1", None)).unwrap();
+    for _ in 0..2 {
+        let hits = scratch.store.search(&search("final")).unwrap();
+        assert!(hits.len() == 1 && hits[0].withdrawn, "{hits:?}");
+        later = {
+            later.complete().unwrap();
+            scratch.store.resume(&id).unwrap()
+        };
+    }
+}
+
+#[test]
+fn what_was_withdrawn_can_be_taken_out() {
+    let scratch = scratch();
+    let mut recorder = scratch.begin();
+    let id = recorder.id().to_owned();
+    for record in [chunk("m-1", "secret"), whole("m-1", Some("public")), chunk("m-2", "stays")] {
+        let _ = recorder.append(record).unwrap();
+    }
+    recorder.close().unwrap();
+    let mut withdrawals = scratch.store.withdrawals(&id).unwrap();
+    let changed: Vec<_> =
+        records(&scratch.store, &id).iter().map(|record| withdrawals.take_out(record)).collect();
+    let expected = String::from_utf8(chunk("m-1", "secret").bytes).unwrap().replace("secret", "[withdrawn]");
+    assert_eq!(changed, [Some(expected.into_bytes()), None, None]);
+    assert_eq!(withdrawals.count(), 1);
+}

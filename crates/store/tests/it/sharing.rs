@@ -68,7 +68,8 @@ fn sessions_are_deleted_while_others_record() {
     for session in 0..3 {
         let mut recorder = scratch.begin();
         for number in 0..3000 {
-            let _ = recorder.append(chunk(&format!("m{number}"), &format!("word{number} {session}"))).unwrap();
+            let _ =
+                recorder.append(chunk(&format!("m{number}"), &format!("word{number} {session}"))).unwrap();
         }
         ids.push(recorder.id().to_owned());
         recorder.complete().unwrap();
@@ -118,7 +119,9 @@ fn a_deletion_that_was_interrupted_is_completed_by_the_next_program() {
     Store::open(&path).unwrap().shrink().unwrap();
     let rows: i64 = rusqlite::Connection::open(&path)
         .unwrap()
-        .query_row("SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM blocks)", [], |row| row.get(0))
+        .query_row("SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM blocks)", [], |row| {
+            row.get(0)
+        })
         .unwrap();
     assert_eq!(rows, 0);
 }
@@ -146,7 +149,8 @@ fn child_on_a_small_disk() {
     }
     assert!(std::fs::write(folder.join("probe"), [1; 5000]).is_err(), "the disk is not full");
     // Recording is refused with the reason.
-    let mut refused = store.begin(&About::default()).and_then(|mut recorder| recorder.append(chunk("m", "x")));
+    let mut refused =
+        store.begin(&About::default()).and_then(|mut recorder| recorder.append(chunk("m", "x")));
     assert!(matches!(refused.as_mut().unwrap_err(), StoreError::Full { .. }), "{refused:?}");
     let before = store.sizes().unwrap();
     store.delete(&id).unwrap();

@@ -145,7 +145,7 @@ fn what_a_session_is_about_is_read_from_its_messages() {
     ] {
         let _ = recorder.append(Record::new(channel, text)).unwrap();
     }
-    recorder.sync().unwrap();
+    recorder.settle().unwrap();
     let summary = scratch.store.session("wire-1").unwrap();
     let about = About {
         agent: Some("bot".into()),

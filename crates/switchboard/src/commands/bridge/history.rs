@@ -328,7 +328,7 @@ impl History {
     /// What was recorded last of a session.
     fn recorded(&self, id: &str) -> Option<SessionScript> {
         // The session may be of this conversation.
-        self.recording.commit();
+        self.recording.settle();
         let version = if self.agent.is_version_1 { 1 } else { 2 };
         let sessions =
             self.sessions().into_iter().filter(|session| session.wire_ids.iter().any(|own| own == id));

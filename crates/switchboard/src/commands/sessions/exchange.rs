@@ -1,7 +1,7 @@
 use std::io::{BufWriter, Write};
 
 use switchboard_store::{
-    About, Item, Recorder, Redaction, Store, Time, began, parse_line, to_first_line, to_line,
+    About, Item, Recorder, Redaction, Store, Time, Withdrawals, began, parse_line, to_first_line, to_line,
 };
 
 use crate::arguments::InputArgument;
@@ -16,7 +16,8 @@ pub(super) struct ExportArguments {
     /// The session
     id: String,
 
-    /// Replace secrets: keys, tokens, authorization headers, values of environment variables
+    /// Replace secrets: keys, tokens, authorization headers, values of environment variables; and leave out what the
+    /// agent withdrew later
     #[arg(long)]
     redact: bool,
 
@@ -33,6 +34,9 @@ pub(super) fn export(store: &Store, arguments: &ExportArguments) -> Result<Outco
     let session = store.session(&arguments.id).map_err(store_error)?;
     let mut output = BufWriter::new(std::io::stdout().lock());
     let mut redaction = Redaction::new();
+    let redacts = arguments.redact || arguments.preview;
+    let mut withdrawals =
+        if redacts { store.withdrawals(&session.id).map_err(store_error)? } else { Withdrawals::default() };
     let (mut outcome, mut left_out, mut is_first) = (Outcome::Fine, 0_u64, true);
     for item in store.read(&session.id, 0).map_err(store_error)? {
         let mut record = match item.map_err(store_error)? {
@@ -43,7 +47,8 @@ pub(super) fn export(store: &Store, arguments: &ExportArguments) -> Result<Outco
                 continue;
             }
         };
-        if arguments.redact || arguments.preview {
+        if redacts {
+            record.bytes = withdrawals.take_out(&record).unwrap_or(record.bytes);
             record.bytes = redaction.redact(&record.bytes);
         }
         let to_line = if is_first { to_first_line } else { to_line };
@@ -59,8 +64,13 @@ pub(super) fn export(store: &Store, arguments: &ExportArguments) -> Result<Outco
     if left_out > 0 && !arguments.preview {
         eprintln!("{left_out} records are no messages and were left out; --everything takes them, too");
     }
-    for secret in redaction.secrets() {
-        let line = format!("{:>6} x {}: {}", secret.count, secret.reason, shown(&secret.preview));
+    let withdrawn = (withdrawals.count() > 0)
+        .then(|| format!("{:>6} x withdrawn later: the text of a message or tool call", withdrawals.count()));
+    let secrets = redaction
+        .secrets()
+        .into_iter()
+        .map(|secret| format!("{:>6} x {}: {}", secret.count, secret.reason, shown(&secret.preview)));
+    for line in withdrawn.into_iter().chain(secrets) {
         if arguments.preview {
             writeln!(output, "{line}").map_err(write_error)?;
         } else {

@@ -89,9 +89,15 @@ fn give_back(store: &Store, before: u64) -> Result<(), CommandError> {
         "the store has {} now, {} less than before{}",
         size(sizes.file),
         size(before.saturating_sub(sizes.file)),
-        if free > 0 { format!("; {} of it are free for later recordings", size(free)) } else { String::new() }
+        if free > 0 {
+            format!("; {} of it are free for later recordings", size(free))
+        } else {
+            String::new()
+        }
     );
     shrunk.map_err(|error| {
-        CommandError::failed(format!("the sessions are deleted, but not all of their room is given back: {error}"))
+        CommandError::failed(format!(
+            "the sessions are deleted, but not all of their room is given back: {error}"
+        ))
     })
 }

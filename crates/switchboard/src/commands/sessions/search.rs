@@ -11,7 +11,8 @@ use crate::units::moment;
 /// Search all sessions, the latest texts first
 ///
 /// All words must be there, in any order; "words in quotation marks" must follow each other; word* stands for all
-/// words that begin so. Case and accents do not matter. The exit code is 1 when nothing is found.
+/// words that begin so. Case and accents do not matter. What was replaced or emptied later, and is not in the message any
+/// more, is found and marked. The exit code is 1 when nothing is found.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// What to look for
@@ -70,15 +71,16 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
     for hit in &hits {
         let line = if arguments.json {
             json!({"session": hit.session, "first": hit.first, "last": hit.last, "time": hit.time.0,
-                "kind": hit.kind.as_str(), "excerpt": hit.excerpt})
+                "kind": hit.kind.as_str(), "excerpt": hit.excerpt, "withdrawn": hit.withdrawn})
             .to_string()
         } else {
             format!(
-                "{} #{} {} {}: {}",
+                "{} #{} {} {}{}: {}",
                 hit.session,
                 hit.first,
                 hit.time,
                 hit.kind.as_str(),
+                if hit.withdrawn { " (withdrawn later)" } else { "" },
                 shown(&hit.excerpt)
             )
         };
