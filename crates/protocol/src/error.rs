@@ -81,6 +81,20 @@ impl fmt::Display for Diagnostic {
 }
 
 impl Diagnostic {
+    /// The same thing seen from a value around the one that was read, in which that stands under a pointer.
+    ///
+    /// ```
+    /// use switchboard_protocol::{Wire, WireFormat, v2};
+    ///
+    /// let error = v2::ToolCallUpdate::decode(r#"{"toolCallId":7}"#, WireFormat::Any).unwrap_err();
+    /// assert_eq!(error.under("/params/update").diagnostic().pointer, "/params/update/toolCallId");
+    /// ```
+    #[must_use]
+    pub fn under(mut self, pointer: &str) -> Self {
+        self.pointer.insert_str(0, pointer);
+        self
+    }
+
     /// The sentence without the pointer.
     pub fn message(&self) -> String {
         format!("expected {}, found {}", self.expected, self.found)
@@ -118,6 +132,13 @@ impl DecodeError {
         let diagnostic =
             Diagnostic { pointer: String::new(), expected: Cow::Borrowed(expected), found, kept: false };
         DecodeError { diagnostic: Box::new(diagnostic), syntax: false }
+    }
+
+    /// The same error seen from a text around the one that was read, in which that stands under a pointer.
+    #[must_use]
+    pub fn under(mut self, pointer: &str) -> Self {
+        self.diagnostic.pointer.insert_str(0, pointer);
+        self
     }
 
     /// What is wrong and where.

@@ -119,6 +119,8 @@ pub enum RequestEvent {
     Cancelled,
     /// The web page that it sent the user to is done with.
     Completed,
+    /// What it is about is another now: an answer to what was asked before must not count.
+    Changed,
 }
 
 /// What happened to an entry.

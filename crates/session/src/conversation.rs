@@ -1,42 +1,81 @@
-//! The messages of a connection, sorted into sessions.
+//! The messages of a connection, folded into sessions: the one reading that everybody looks at.
+
+mod message;
+mod questions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use switchboard_protocol::detect::DialectTracker;
 use switchboard_protocol::rpc::{
-    CancelRequestNotification, Expected, Message, Notification, Request, RequestId, Response,
+    BATCH_LIMIT, BatchFault, Expected, Message, RequestId, batch_entries, is_batch,
 };
-use switchboard_protocol::{DecodeError, Moment, Raw, Side, Wire, WireFormat, v2};
+use switchboard_protocol::{Correlator, DecodeError, Diagnostic, Moment, Side, Text, Wire, WireFormat, v2};
 
 use crate::change::Changes;
+use crate::entry::EntryKind;
 use crate::error::SessionError;
 use crate::session::Session;
+use crate::turn::{Turn, Turns};
+use crate::update::entry_of_update;
 
-/// The sessions that the messages of one connection amount to, in the order in which they first appear.
+/// How many requests may wait for an answer; for more, the oldest are forgotten.
+const MAX_OPEN: usize = 10_000;
+/// How many sessions are known as children of others.
+const MAX_CHILDREN: usize = 10_000;
+
+/// The sessions that the messages of one connection amount to, in the order in which they first appear: their
+/// transcripts, the prompts and how the work on each ended, the questions and who answered them.
 ///
-/// It takes what either side sends, so it can stand between the two or read a recording. Messages that have
-/// nothing to do with a session are passed over. A copy shares what the two have in common, and is cheap.
+/// It takes what either side sends, so it can stand between the two, be one of them, or read a recording. Messages
+/// that have nothing to do with a session are passed over. It reads tolerantly: what is malformed and optional is left
+/// out and reported, as a good client does; [`strict`](Conversation::strict) makes it refuse such messages.
+/// A copy shares what the two have in common, and is cheap.
 ///
 /// ```
-/// use switchboard_protocol::WireFormat;
-/// use switchboard_session::{Conversation, Moment, Side};
+/// use switchboard_protocol::{Moment, Side, WireFormat};
+/// use switchboard_session::Conversation;
 ///
 /// let mut conversation = Conversation::new(WireFormat::Any);
 /// let line = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":
-///     {"sessionUpdate":"session_info_update","title":"Fix the build"}}}"#;
-/// conversation.read(line, Some(Side::Agent), Moment(0))?;
-/// assert_eq!(conversation.session(Some("s-1")).unwrap().title(), Some("Fix the build"));
+///     {"sessionUpdate":"tool_call_update","toolCallId":"c-1","title":"Read","locations":[{"path":"relative"}]}}}"#;
+/// let folded = conversation.read(line, Some(Side::Agent), Moment(0))?;
+/// assert_eq!(folded.left_out[0].pointer, "/params/update/locations/0/path");
+/// let session = conversation.session(Some("s-1")).unwrap();
+/// assert_eq!(session.tool_call("c-1").unwrap().title(), Some("Read"));
+///
+/// let mut strict = Conversation::new(WireFormat::Any).strict();
+/// assert!(strict.read(line, Some(Side::Agent), Moment(0)).is_err());
 /// # Ok::<(), switchboard_session::ConversationError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Conversation {
-    dialect: WireFormat,
-    sessions: Vec<(Option<Arc<str>>, Session)>,
+    format: WireFormat,
+    is_strict: bool,
+    session_limit: usize,
+    slots: Vec<Slot>,
+    /// Places of sessions that were removed.
+    free: Vec<usize>,
     places: HashMap<Option<Arc<str>>, usize>,
-    /// Requests without an answer yet. Each side counts its own.
-    calls: HashMap<(Side, RequestId<'static>), Call>,
-    /// Whether the agent has shown that it speaks the newest dialect.
-    newest_seen: bool,
+    /// The session that the last message went to; the next one mostly goes there too.
+    recent: usize,
+    /// Requests without an answer yet.
+    open: Correlator<Call>,
+    /// The agent's dialect, as far as it shows.
+    dialect: DialectTracker,
+    /// Sessions that agents of other sessions have opened.
+    parents: HashMap<Arc<str>, Parent>,
+    /// The latest moment that was told.
+    now: Moment,
+}
+
+/// A session with its prompts.
+#[derive(Debug, Clone)]
+struct Slot {
+    id: Option<Arc<str>>,
+    session: Session,
+    turns: Turns,
+    removed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -49,13 +88,58 @@ enum Call {
     Elicitation { session: usize },
 }
 
-/// What a message did.
+impl Call {
+    fn session(&self) -> Option<usize> {
+        match *self {
+            Call::New => None,
+            Call::Resume { session, .. }
+            | Call::SetConfigOption { session }
+            | Call::Prompt { session }
+            | Call::Permission { session }
+            | Call::Elicitation { session } => Some(session),
+        }
+    }
+}
+
+/// Where a session belongs that an agent has opened in the course of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parent {
+    /// The other session.
+    pub session: Arc<str>,
+    /// The tool call there that stands for it, where that is known.
+    pub tool_call: Option<Arc<str>>,
+}
+
+/// What a message did to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The place of the session among [`Conversation::sessions`].
+    /// The place of the session, for [`Conversation::session_at`].
     pub session: usize,
     /// What changed there.
     pub changes: Changes,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Folded<'t> {
+    /// What it did to its session, where it concerns one.
+    pub step: Option<Step>,
+    /// The entry of the transcript that it is about, whether it changed or not.
+    pub entry: Option<(EntryKind, Text<'t>)>,
+    /// What was malformed, with its place in the message: it was left out or, where only a rule was broken that nothing
+    /// depends on, as by a path that is not absolute, kept as it came.
+    pub left_out: Vec<Diagnostic>,
+    /// The prompts that are over thereby, by the ids of their requests.
+    pub ended: Vec<RequestId<'static>>,
+}
+
+/// A message that has been read, and not applied yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decoded<'t> {
+    /// The message. Updates come in great numbers, and are read in one pass.
+    pub message: Expected<'t, v2::UpdateSessionNotification<'t>>,
+    /// What was malformed and left out.
+    pub left_out: Vec<Diagnostic>,
 }
 
 /// Why a message that concerns a session changed nothing.
@@ -65,317 +149,413 @@ pub enum ConversationError {
     /// It is not what it should be.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
+    /// It is a batch of too many messages, or of none.
+    #[error("expected 1 to {BATCH_LIMIT} messages in a batch, found another number")]
+    Batch,
     /// It asks for something that the session refuses.
     #[error(transparent)]
     Refused(#[from] SessionError),
+    /// It is about one session more than there may be.
+    #[error("there are {limit} sessions on this connection already")]
+    TooManySessions {
+        /// How many there may be.
+        limit: usize,
+    },
 }
 
-type Outcome = Result<Option<Step>, ConversationError>;
-
 impl Conversation {
-    /// A connection on which nothing has been said, whose messages are read strictly in a dialect.
-    pub fn new(dialect: WireFormat) -> Self {
+    /// A connection on which nothing has been said, whose messages are read tolerantly in a dialect of version 2.
+    pub fn new(format: WireFormat) -> Self {
         Conversation {
-            dialect,
-            sessions: Vec::new(),
+            format,
+            is_strict: false,
+            session_limit: usize::MAX,
+            slots: Vec::new(),
+            free: Vec::new(),
             places: HashMap::new(),
-            calls: HashMap::new(),
-            newest_seen: false,
+            recent: 0,
+            open: Correlator::new(MAX_OPEN),
+            dialect: DialectTracker::told(format),
+            parents: HashMap::new(),
+            now: Moment::default(),
         }
     }
 
+    /// The same, which refuses messages that are malformed in any part.
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.is_strict = true;
+        self
+    }
+
+    /// The same with a limit to the number of sessions. Messages about more are refused.
+    #[must_use]
+    pub fn with_session_limit(mut self, limit: usize) -> Self {
+        self.session_limit = limit;
+        self
+    }
+
+    /// Says what is known of the agent's dialect from before, as where a recording is read from its middle.
+    pub fn set_dialect(&mut self, dialect: DialectTracker) {
+        self.dialect = dialect;
+        self.tell_dialect();
+    }
+
+    /// The agent's dialect, as far as it shows, and what shows it.
+    pub fn dialect(&self) -> &DialectTracker {
+        &self.dialect
+    }
+
+    // ----- reading
+
     /// All sessions with their ids. Updates that came without an id have a session of their own, without one.
     pub fn sessions(&self) -> impl Iterator<Item = (Option<&str>, &Session)> {
-        self.sessions.iter().map(|(id, session)| (id.as_deref(), session))
+        let there = self.slots.iter().filter(|slot| !slot.removed);
+        there.map(|slot| (slot.id.as_deref(), &slot.session))
     }
 
     /// The session with an id.
     pub fn session(&self, id: Option<&str>) -> Option<&Session> {
-        let place = *self.places.get(&id.map(Arc::from))?;
-        self.sessions.get(place).map(|(_, session)| session)
+        self.slots.get(self.place_of(id)?).map(|slot| &slot.session)
+    }
+
+    /// The session at the place that a [`Step`] names, with its id.
+    pub fn session_at(&self, place: usize) -> Option<(Option<&str>, &Session)> {
+        let slot = self.slots.get(place).filter(|slot| !slot.removed)?;
+        Some((slot.id.as_deref(), &slot.session))
+    }
+
+    /// The id of the session at a place, to be kept.
+    pub fn id_at(&self, place: usize) -> Option<&Arc<str>> {
+        self.slots.get(place)?.id.as_ref()
+    }
+
+    /// The prompts of a session, in their order. Of very many, the oldest that are over are forgotten.
+    pub fn turns(&self, session: Option<&str>) -> impl DoubleEndedIterator<Item = &Turn> {
+        let slot = self.place_of(session).and_then(|place| self.slots.get(place));
+        slot.into_iter().flat_map(|slot| slot.turns.iter())
+    }
+
+    /// The prompt of a request, the last one where an id was used again.
+    pub fn turn(&self, session: Option<&str>, id: &RequestId<'_>) -> Option<&Turn> {
+        self.turns(session).rev().find(|turn| turn.id() == id)
+    }
+
+    /// Where a session belongs that an agent has opened in the course of another, as far as it told that.
+    pub fn parent(&self, session: &str) -> Option<&Parent> {
+        self.parents.get(session)
+    }
+
+    /// The sessions that belong to another one.
+    pub fn children<'c>(&'c self, session: &'c str) -> impl Iterator<Item = (&'c str, &'c Parent)> {
+        let of_session = self.parents.iter().filter(move |(_, parent)| *parent.session == *session);
+        of_session.map(|(child, parent)| (&**child, parent))
+    }
+
+    /// How many sessions there are.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether there is no session.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    // ----- places
+
+    fn place_of(&self, id: Option<&str>) -> Option<usize> {
+        if let Some(slot) = self.slots.get(self.recent)
+            && !slot.removed
+            && slot.id.as_deref() == id
+        {
+            return Some(self.recent);
+        }
+        self.places.get(&id.map(Arc::from)).copied()
     }
 
     /// The place of a session, which is made if need be.
-    fn place(&mut self, id: Option<&str>) -> usize {
-        if let Some((last, (known, _))) = self.sessions.iter().enumerate().next_back()
-            && known.as_deref() == id
-        {
-            return last;
-        }
-        let id: Option<Arc<str>> = id.map(Arc::from);
-        if let Some(&place) = self.places.get(&id) {
-            return place;
-        }
-        let place = self.sessions.len();
-        self.sessions.push((id.clone(), Session::new(self.dialect)));
-        self.places.insert(id, place);
-        place
+    fn place(&mut self, id: Option<&str>) -> Result<usize, ConversationError> {
+        let place = match self.place_of(id) {
+            Some(place) => place,
+            None => self.add(id)?,
+        };
+        self.recent = place;
+        Ok(place)
     }
 
-    fn step(&mut self, session: usize, apply: impl FnOnce(&mut Session) -> Changes) -> Step {
-        let changes = self.sessions.get_mut(session).map(|(_, session)| apply(session));
-        Step { session, changes: changes.unwrap_or_default() }
+    fn add(&mut self, id: Option<&str>) -> Result<usize, ConversationError> {
+        if self.len() >= self.session_limit {
+            return Err(ConversationError::TooManySessions { limit: self.session_limit });
+        }
+        let id: Option<Arc<str>> = id.map(Arc::from);
+        let mut session = Session::new(self.format);
+        if self.format == WireFormat::Any && self.dialect.wire_format() == WireFormat::Spec {
+            session.peer_replaces_meta();
+        }
+        let slot = Slot { id: id.clone(), session, turns: Turns::default(), removed: false };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.slots[place] = slot;
+                place
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+        };
+        self.places.insert(id, place);
+        Ok(place)
+    }
+
+    /// Makes room for a session that is about to be opened, or finds it.
+    pub fn open_session(&mut self, id: &str) -> Result<usize, ConversationError> {
+        self.place(Some(id))
+    }
+
+    /// Forgets a session, for instance after it was closed.
+    pub fn remove(&mut self, id: Option<&str>) {
+        let Some(place) = self.place_of(id) else { return };
+        let _ = self.open.drain_if(|_, _, call| call.session() == Some(place));
+        if let Some(slot) = self.slots.get_mut(place) {
+            self.places.remove(&slot.id);
+            *slot =
+                Slot { id: None, session: Session::new(self.format), turns: Turns::default(), removed: true };
+            self.free.push(place);
+        }
+    }
+
+    fn step(&mut self, place: usize, apply: impl FnOnce(&mut Session) -> Changes) -> Step {
+        let changes = self.slots.get_mut(place).map(|slot| apply(&mut slot.session));
+        Step { session: place, changes: changes.unwrap_or_default() }
     }
 
     fn try_step(
         &mut self,
-        session: usize,
+        place: usize,
         apply: impl FnOnce(&mut Session) -> Result<Changes, SessionError>,
-    ) -> Outcome {
-        let changes = self.sessions.get_mut(session).map(|(_, session)| apply(session)).transpose()?;
-        Ok(changes.map(|changes| Step { session, changes }))
+    ) -> Result<Option<Step>, SessionError> {
+        let changes = self.slots.get_mut(place).map(|slot| apply(&mut slot.session)).transpose()?;
+        Ok(changes.map(|changes| Step { session: place, changes }))
     }
 
-    /// Reads one message. `from` is who sent it, where that is known; else it is guessed from what it says.
-    pub fn read(&mut self, text: &str, from: Option<Side>, at: Moment) -> Outcome {
-        match Expected::<v2::UpdateSessionNotification<'_>>::decode(text, self.dialect)? {
-            Expected::Params(notification) => {
-                Ok(Some(self.apply_update(Some(&notification.session_id), &notification.update)))
+    // ----- messages
+
+    /// Reads and applies one message. `from` is who sent it, where that is known; else it is guessed from what it says.
+    pub fn read<'t>(
+        &mut self,
+        text: &'t str,
+        from: Option<Side>,
+        at: Moment,
+    ) -> Result<Folded<'t>, ConversationError> {
+        let decoded = self.decode(text)?;
+        self.apply(decoded, from, at)
+    }
+
+    /// Reads and applies a line that holds a message, or several in an array, and gives what became of each.
+    pub fn read_line<'t>(
+        &mut self,
+        line: &'t str,
+        from: Option<Side>,
+        at: Moment,
+        mut each: impl FnMut(&Self, Result<Folded<'t>, ConversationError>),
+    ) {
+        if !is_batch(line) {
+            let folded = self.read(line, from, at);
+            return each(self, folded);
+        }
+        match batch_entries(line, BATCH_LIMIT) {
+            Ok(entries) if entries.is_empty() => each(self, Err(ConversationError::Batch)),
+            Ok(entries) => {
+                for (place, entry) in entries.into_iter().enumerate() {
+                    let under = format!("/{place}");
+                    let folded = match self.read(entry, from, at) {
+                        Ok(mut folded) => {
+                            let left_out = folded.left_out.into_iter();
+                            folded.left_out = left_out.map(|diagnostic| diagnostic.under(&under)).collect();
+                            Ok(folded)
+                        }
+                        Err(ConversationError::Malformed(error)) => Err(error.under(&under).into()),
+                        Err(error) => Err(error),
+                    };
+                    each(self, folded);
+                }
             }
-            Expected::Other(message) => self.apply_message(&message, from, at),
+            Err(BatchFault::NotJson(error)) => each(self, Err(error.into())),
+            Err(BatchFault::TooMany { .. }) => each(self, Err(ConversationError::Batch)),
+        }
+    }
+
+    /// Reads a message as this conversation reads them, without applying it.
+    pub fn decode<'t>(&self, text: &'t str) -> Result<Decoded<'t>, DecodeError> {
+        if self.is_strict {
+            let message = Expected::decode(text, self.format)?;
+            return Ok(Decoded { message, left_out: Vec::new() });
+        }
+        let (message, left_out) = Expected::decode_tolerant(text, self.format)?;
+        Ok(Decoded { message, left_out })
+    }
+
+    /// Reads a part of a message, such as its parameters, as this conversation reads them.
+    fn decode_part<'t, T: Wire<'t>>(
+        &self,
+        pointer: &str,
+        text: &'t str,
+        left_out: &mut Vec<Diagnostic>,
+    ) -> Result<T, DecodeError> {
+        if self.is_strict {
+            return T::decode(text, self.format).map_err(|error| error.under(pointer));
+        }
+        let (value, tolerated) =
+            T::decode_tolerant(text, self.format).map_err(|error| error.under(pointer))?;
+        left_out.extend(tolerated.into_iter().map(|diagnostic| diagnostic.under(pointer)));
+        Ok(value)
+    }
+
+    /// Applies a message that has been read by [`decode`](Conversation::decode).
+    pub fn apply<'t>(
+        &mut self,
+        decoded: Decoded<'t>,
+        from: Option<Side>,
+        at: Moment,
+    ) -> Result<Folded<'t>, ConversationError> {
+        self.now = self.now.max(at);
+        let Decoded { message, left_out } = decoded;
+        match message {
+            Expected::Params(notification) => {
+                let applied = self.apply_update(Some(&notification.session_id), &notification.update)?;
+                let Folded { step, entry, left_out: _, ended } = applied;
+                let kind = entry.map(|(kind, _)| kind);
+                let v2::UpdateSessionNotification { update, .. } = notification;
+                Ok(Folded { step, entry: kind.zip(id_of(update)), left_out, ended })
+            }
+            Expected::Other(message) => {
+                let folded = self.apply_message(&message, from, at)?;
+                Ok(Folded {
+                    step: folded.step,
+                    entry: folded.entry.map(|(kind, id)| (kind, Text::Owned(id.into_owned()))),
+                    left_out: left_out.into_iter().chain(folded.left_out).collect(),
+                    ended: folded.ended,
+                })
+            }
         }
     }
 
     /// Applies an update.
-    pub fn apply_update(&mut self, session_id: Option<&str>, update: &v2::SessionUpdate<'_>) -> Step {
-        use v2::SessionUpdate as Update;
-        self.newest_seen |= matches!(
-            update,
-            Update::TerminalUpdate(_)
-                | Update::TerminalOutputChunk(_)
-                | Update::Notice(_)
-                | Update::CompactionUpdate(_)
-                | Update::CompactionSummaryChunk(_)
-        );
-        let place = self.place(session_id);
-        self.step(place, |session| session.apply(update))
+    pub fn apply_update<'u>(
+        &mut self,
+        session_id: Option<&str>,
+        update: &'u v2::SessionUpdate<'_>,
+    ) -> Result<Folded<'u>, ConversationError> {
+        let place = self.place(session_id)?;
+        if self.dialect.see_update(update) {
+            self.tell_dialect();
+        }
+        let step = self.step(place, |session| session.apply(update));
+        let mut folded = Folded { step: Some(step), ..Folded::default() };
+        match update {
+            v2::SessionUpdate::StateUpdate(state) => {
+                let now = self.now;
+                if let Some(slot) = self.slots.get_mut(place)
+                    && slot.turns.has_open()
+                    && !slot.session.is_replaying()
+                {
+                    folded.ended = slot.turns.note_state(state, now);
+                }
+            }
+            v2::SessionUpdate::Unknown(unknown) if unknown.tag == "subagent_update" => {
+                let child = unknown.text("sessionId");
+                let tool_call = unknown.text("toolCallId");
+                if let (Some(child), Some(parent)) = (child, session_id)
+                    && self.parents.len() < MAX_CHILDREN
+                {
+                    let parent =
+                        Parent { session: parent.into(), tool_call: tool_call.map(|id| (*id).into()) };
+                    self.parents.insert((*child).into(), parent);
+                }
+            }
+            update => folded.entry = entry_of_update(update).map(|(kind, id)| (kind, Text::Borrowed(id))),
+        }
+        Ok(folded)
+    }
+
+    /// Makes the sessions follow the dialect that has shown.
+    #[cold]
+    fn tell_dialect(&mut self) {
+        if self.format != WireFormat::Any {
+            return;
+        }
+        for slot in &mut self.slots {
+            match self.dialect.wire_format() {
+                WireFormat::Spec => slot.session.peer_replaces_meta(),
+                WireFormat::Newest | WireFormat::Any | WireFormat::V1 => slot.session.peer_merges_meta(),
+            }
+        }
     }
 
     /// Applies any message.
-    pub fn apply_message(&mut self, message: &Message<'_>, from: Option<Side>, at: Moment) -> Outcome {
+    pub fn apply_message<'m>(
+        &mut self,
+        message: &'m Message<'_>,
+        from: Option<Side>,
+        at: Moment,
+    ) -> Result<Folded<'m>, ConversationError> {
+        self.now = self.now.max(at);
         match message {
             Message::Notification(notification) => self.notification(notification, from, at),
             Message::Request(request) => self.request(request, at),
-            Message::Response(response) => self.response(response, from, at),
+            Message::Response(response) => self.response(response, from, at).map(Folded::owned),
         }
     }
 
-    fn notification(&mut self, message: &Notification<'_>, from: Option<Side>, at: Moment) -> Outcome {
-        match &*message.method {
-            "session/update" => {
-                let params = v2::UpdateSessionNotification::decode(message.params_text(), self.dialect)?;
-                Ok(Some(self.apply_update(Some(&params.session_id), &params.update)))
+    /// The connection is gone: questions are settled and prompts over. Gives what that changed, and the prompts.
+    pub fn end_connection(&mut self, at: Moment) -> (Vec<Step>, Vec<RequestId<'static>>) {
+        let (mut steps, mut ended) = (Vec::new(), Vec::new());
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            let changes = slot.session.cancel_requests(crate::Decider::ConnectionEnd, at);
+            if !changes.is_empty() {
+                steps.push(Step { session: place, changes });
             }
-            "session/cancel" => {
-                let params = v2::CancelSessionNotification::decode(message.params_text(), self.dialect)?;
-                let place = self.place(Some(&params.session_id));
-                Ok(Some(self.step(place, |session| session.cancel_requests(Side::Client, at))))
-            }
-            "elicitation/complete" => {
-                let params =
-                    v2::CompleteElicitationNotification::decode(message.params_text(), self.dialect)?;
-                let steps = (0..self.sessions.len()).map(|place| {
-                    self.step(place, |session| session.complete_elicitation(&params.elicitation_id))
-                });
-                Ok(steps.filter(|step| !step.changes.is_empty()).last())
-            }
-            "$/cancel_request" if from != Some(Side::Client) => {
-                let params = CancelRequestNotification::decode(message.params_text(), self.dialect)?;
-                let key = (Side::Agent, params.request_id.clone().into_owned());
-                // The client's answer to it still comes, and then finds the question settled.
-                match self.calls.get(&key).cloned() {
-                    Some(Call::Permission { session }) => drop_late(self.try_step(session, |session| {
-                        session.cancel_permission(&params.request_id, Side::Agent, at)
-                    })),
-                    Some(Call::Elicitation { session }) => drop_late(self.try_step(session, |session| {
-                        session.cancel_elicitation(&params.request_id, Side::Agent, at)
-                    })),
-                    _ => Ok(None),
-                }
-            }
-            _ => Ok(None),
+            ended.extend(slot.turns.connection_ended(at));
         }
-    }
-
-    fn request(&mut self, message: &Request<'_>, at: Moment) -> Outcome {
-        let (id, text) = (&message.id, message.params_text());
-        let call = |conversation: &mut Self, side, call| {
-            conversation.calls.insert((side, id.clone().into_owned()), call);
-        };
-        match &*message.method {
-            "session/request_permission" => {
-                let request = v2::RequestPermissionRequest::decode(text, self.dialect)?;
-                let session = self.place(Some(&request.session_id));
-                call(self, Side::Agent, Call::Permission { session });
-                Ok(Some(self.step(session, |session| session.open_permission(id, &request, at))))
-            }
-            "elicitation/create" => {
-                let request = v2::CreateElicitationRequest::decode(text, self.dialect)?;
-                let Some(session) = self.elicitation_scope(&request) else { return Ok(None) };
-                call(self, Side::Agent, Call::Elicitation { session });
-                Ok(Some(self.step(session, |session| session.open_elicitation(id, &request, at))))
-            }
-            "session/new" => {
-                call(self, Side::Client, Call::New);
-                Ok(None)
-            }
-            // What the client asks is no update: where it cannot be read, the agent will say so.
-            "session/resume" => {
-                let Ok(request) = v2::ResumeSessionRequest::decode(text, self.dialect) else {
-                    return Ok(None);
-                };
-                let session = self.place(Some(&request.session_id));
-                let replays = request.replay_from.is_some();
-                call(self, Side::Client, Call::Resume { session, replays });
-                Ok(Some(self.step(session, |session| {
-                    if replays {
-                        session.begin_replay();
-                    }
-                    Changes::default()
-                })))
-            }
-            "session/set_config_option" | "session/prompt" => {
-                let Some(session_id) = session_of(message.params.as_ref()) else { return Ok(None) };
-                let session = self.place(Some(&session_id));
-                let made = match &*message.method {
-                    "session/prompt" => Call::Prompt { session },
-                    _ => Call::SetConfigOption { session },
-                };
-                call(self, Side::Client, made);
-                Ok(None)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// The session that a request for data belongs to: its own, or that of the client's request it is about.
-    fn elicitation_scope(&mut self, request: &v2::CreateElicitationRequest<'_>) -> Option<usize> {
-        let (session_id, about) = match request {
-            v2::CreateElicitationRequest::Form(form) => (form.session_id.clone(), form.request_id.clone()),
-            v2::CreateElicitationRequest::Url(url) => (url.session_id.clone(), url.request_id.clone()),
-            v2::CreateElicitationRequest::Unknown(unknown) => (unknown.text("sessionId"), None),
-        };
-        if let Some(session_id) = session_id {
-            return Some(self.place(Some(&session_id)));
-        }
-        match self.calls.get(&(Side::Client, about?.into_owned()))? {
-            Call::Resume { session, .. } | Call::SetConfigOption { session } | Call::Prompt { session } => {
-                Some(*session)
-            }
-            Call::New | Call::Permission { .. } | Call::Elicitation { .. } => None,
-        }
-    }
-
-    fn response(&mut self, message: &Response<'_>, from: Option<Side>, at: Moment) -> Outcome {
-        let asker = match from {
-            Some(Side::Client) => Side::Agent,
-            Some(Side::Agent) => Side::Client,
-            None => {
-                // Ids of both sides overlap, but only answers to the agent have these keys.
-                let to_agent =
-                    |result: &Raw<'_>| result.get("outcome").is_some() || result.get("action").is_some();
-                if message.outcome.as_ref().is_ok_and(to_agent) { Side::Agent } else { Side::Client }
-            }
-        };
-        let Some(call) = self.calls.remove(&(asker, message.id.clone().into_owned())) else {
-            return Ok(None);
-        };
-        match &message.outcome {
-            Ok(result) => self.result(&call, &message.id, result, at),
-            Err(_) => {
-                match call {
-                    Call::Permission { session } => drop_late(self.try_step(session, |session| {
-                        session.cancel_permission(&message.id, Side::Client, at)
-                    })),
-                    Call::Elicitation { session } => drop_late(self.try_step(session, |session| {
-                        session.cancel_elicitation(&message.id, Side::Client, at)
-                    })),
-                    Call::Resume { session, replays: true } => Ok(Some(self.step(session, |session| {
-                        session.abandon_replay();
-                        Changes::default()
-                    }))),
-                    Call::New | Call::Resume { .. } | Call::SetConfigOption { .. } | Call::Prompt { .. } => {
-                        Ok(None)
-                    }
-                }
-            }
-        }
-    }
-
-    fn result(&mut self, call: &Call, id: &RequestId<'_>, result: &Raw<'_>, at: Moment) -> Outcome {
-        let text = result.as_str();
-        match *call {
-            Call::Permission { session } => {
-                let response = v2::RequestPermissionResponse::decode(text, self.dialect)?;
-                drop_late(self.try_step(session, |session| {
-                    session.settle_permission(id, &response.outcome, Side::Client.as_str(), at)
-                }))
-            }
-            Call::Elicitation { session } => {
-                let response = v2::CreateElicitationResponse::decode(text, self.dialect)?;
-                drop_late(self.try_step(session, |session| {
-                    session.answer_elicitation(id, &response, Side::Client.as_str(), at)
-                }))
-            }
-            // The rest is no update: where it cannot be read, it tells nothing.
-            Call::New => {
-                let Ok((response, _)) = v2::NewSessionResponse::decode_tolerant(text, self.dialect) else {
-                    return Ok(None);
-                };
-                let (options, commands) = (response.config_options, response.available_commands);
-                let session = self.place(Some(&response.session_id));
-                Ok(Some(
-                    self.step(session, |session| {
-                        session.apply_lists(options.as_deref(), commands.as_deref())
-                    }),
-                ))
-            }
-            Call::Resume { session, replays } => {
-                let response = v2::ResumeSessionResponse::decode_tolerant(text, self.dialect);
-                let lists = response.ok().map(|(it, _)| (it.config_options, it.available_commands));
-                let (options, commands) = lists.unwrap_or_default();
-                let ended = replays.then(|| self.step(session, Session::end_replay));
-                let listed = self
-                    .step(session, |session| session.apply_lists(options.as_deref(), commands.as_deref()));
-                Ok(match ended {
-                    Some(mut ended) => {
-                        ended.changes.extend(listed.changes);
-                        Some(ended)
-                    }
-                    None => Some(listed),
-                })
-            }
-            Call::SetConfigOption { session } => {
-                let response = v2::SetSessionConfigOptionResponse::decode_tolerant(text, self.dialect);
-                let Ok((response, _)) = response else { return Ok(None) };
-                Ok(Some(
-                    self.step(session, |session| session.apply_lists(Some(&response.config_options), None)),
-                ))
-            }
-            Call::Prompt { session } => {
-                self.newest_seen |= result.get("messageId").is_some();
-                // The `spec` dialect answers `{}`; version 1 answers with a stop reason.
-                let is_spec = result.is_object() && result.get("stopReason").is_none();
-                if self.dialect == WireFormat::Any && is_spec && !self.newest_seen {
-                    self.step(session, |session| {
-                        session.peer_replaces_meta();
-                        Changes::default()
-                    });
-                }
-                Ok(None)
-            }
-        }
+        while self.open.pop_oldest().is_some() {}
+        (steps, ended)
     }
 }
 
-/// An answer to a question that is settled already has come late, which is nobody's fault.
-fn drop_late(outcome: Outcome) -> Outcome {
-    match outcome {
-        Err(ConversationError::Refused(SessionError::AlreadySettled { .. })) => Ok(None),
-        outcome => outcome,
+impl Folded<'_> {
+    fn of(step: Option<Step>) -> Self {
+        Folded { step, ..Folded::default() }
+    }
+
+    fn owned<'o>(self) -> Folded<'o> {
+        let Folded { step, entry, left_out, ended } = self;
+        let entry = entry.map(|(kind, id)| (kind, Text::Owned(id.into_owned())));
+        Folded { step, entry, left_out, ended }
+    }
+
+    /// What changed.
+    pub fn changes(&self) -> Option<&Changes> {
+        self.step.as_ref().map(|step| &step.changes)
     }
 }
 
-fn session_of(params: Option<&Raw<'_>>) -> Option<String> {
-    Some(params?.get("sessionId")?.as_text()?.into_owned())
+/// The id of the entry that an update is about, for as long as the text lives that it was read from.
+fn id_of(update: v2::SessionUpdate<'_>) -> Option<Text<'_>> {
+    use v2::SessionUpdate as Update;
+    Some(match update {
+        Update::UserMessageChunk(chunk)
+        | Update::AgentMessageChunk(chunk)
+        | Update::AgentThoughtChunk(chunk) => chunk.message_id,
+        Update::UserMessage(message) | Update::AgentMessage(message) | Update::AgentThought(message) => {
+            message.message_id
+        }
+        Update::ToolCallUpdate(call) => call.tool_call_id,
+        Update::ToolCallContentChunk(chunk) => chunk.tool_call_id,
+        Update::TerminalUpdate(terminal) => terminal.terminal_id,
+        Update::TerminalOutputChunk(chunk) => chunk.terminal_id,
+        Update::CompactionUpdate(compaction) => compaction.compaction_id,
+        Update::CompactionSummaryChunk(chunk) => chunk.compaction_id,
+        _ => return None,
+    })
 }

@@ -9,15 +9,15 @@ use serde_json::value::RawValue;
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Extra, Meta, Text, Wire, WireFormat, v2};
 
+use crate::Moment;
 use crate::content::{Attached, Block, Content, Item};
 use crate::entry::{Entry, EntryKind, Origin};
 use crate::error::SessionError;
 use crate::json::extra_object;
 use crate::patch::{MetaRule, set};
-use crate::request::{Elicitation, Permission, Settlement};
+use crate::request::{Decider, Elicitation, Permission, Settlement};
 use crate::session::{Session, TERMINAL_OUTPUT_LIMIT};
 use crate::snapshot::{Info, Plan};
-use crate::{Moment, Side};
 
 const VERSION: u32 = 1;
 
@@ -92,11 +92,16 @@ struct RequestDocument {
     position: usize,
     revision: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    content_revision: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     answer: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     answered_by: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cancelled_by: Option<Box<str>>,
+    /// What was answered that is no approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    no_approval: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     settled_at: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -241,6 +246,7 @@ impl Store {
             opened_at: permission.opened_at.0,
             position: permission.position,
             revision: permission.revision,
+            content_revision: Some(permission.content_revision),
             ..RequestDocument::default()
         };
         base.settled(&permission.settlement, |option_id| self.raw(&Text::Borrowed(&**option_id)))
@@ -270,11 +276,16 @@ impl RequestDocument {
             Settlement::Pending => {}
             Settlement::Answered { answer, by, at } => {
                 self.answer = Some(write(answer));
-                self.answered_by = Some((**by).into());
+                self.answered_by = Some(by.to_string().into());
                 self.settled_at = Some(at.0);
             }
             Settlement::Cancelled { by, at } => {
-                self.cancelled_by = Some(by.as_str().into());
+                self.cancelled_by = Some(by.to_string().into());
+                self.settled_at = Some(at.0);
+            }
+            Settlement::NotAnApproval { reason, by, at } => {
+                self.no_approval = Some((**reason).into());
+                self.answered_by = Some(by.to_string().into());
                 self.settled_at = Some(at.0);
             }
         }
@@ -283,14 +294,12 @@ impl RequestDocument {
 
     fn settlement<A>(&self, read: impl Fn(&RawValue) -> Restored<A>) -> Restored<Settlement<A>> {
         let at = Moment(self.settled_at.unwrap_or_default());
-        Ok(match (&self.answer, self.cancelled_by.as_deref()) {
-            (Some(answer), _) => {
-                let by = self.answered_by.as_deref().unwrap_or_default().into();
-                Settlement::Answered { answer: read(answer)?, by, at }
-            }
-            (None, Some("agent")) => Settlement::Cancelled { by: Side::Agent, at },
-            (None, Some(_)) => Settlement::Cancelled { by: Side::Client, at },
-            (None, None) => Settlement::Pending,
+        let by = || Decider::from(self.answered_by.as_deref().unwrap_or_default());
+        Ok(match (&self.answer, self.cancelled_by.as_deref(), self.no_approval.as_deref()) {
+            (Some(answer), _, _) => Settlement::Answered { answer: read(answer)?, by: by(), at },
+            (None, Some(cancelled_by), _) => Settlement::Cancelled { by: cancelled_by.into(), at },
+            (None, None, Some(reason)) => Settlement::NotAnApproval { reason: reason.into(), by: by(), at },
+            (None, None, None) => Settlement::Pending,
         })
     }
 }
@@ -304,9 +313,11 @@ impl Default for RequestDocument {
             opened_at: 0,
             position: 0,
             revision: 0,
+            content_revision: None,
             answer: None,
             answered_by: None,
             cancelled_by: None,
+            no_approval: None,
             settled_at: None,
             completed: false,
         }
@@ -482,15 +493,20 @@ fn restore_permission(
     document: &RequestDocument,
     dialect: WireFormat,
 ) -> Restored<()> {
-    let id: RequestId<'_> = wire(&document.id, dialect, "permissions")?;
+    let id: RequestId<'_> = wire(&document.id, WireFormat::Any, "permissions")?;
     let request: v2::RequestPermissionRequest<'_> = wire(&document.request, dialect, "permissions")?;
     let mut permission = Permission::new(&id, &request, Moment(document.opened_at), document.position);
     permission.revision = document.revision;
+    permission.content_revision = document.content_revision.unwrap_or(document.revision);
     permission.settlement = document.settlement(|answer| {
         let option_id: Text<'_> = wire(answer, dialect, "permissions")?;
         Ok(Arc::from(&*option_id))
     })?;
-    session.view.push_permission(permission);
+    let is_pending = permission.settlement.is_pending();
+    let index = session.view.push_permission(permission);
+    if is_pending {
+        session.pending.push(index);
+    }
     Ok(())
 }
 
@@ -499,7 +515,7 @@ fn restore_elicitation(
     document: &RequestDocument,
     dialect: WireFormat,
 ) -> Restored<()> {
-    let id: RequestId<'_> = wire(&document.id, dialect, "elicitations")?;
+    let id: RequestId<'_> = wire(&document.id, WireFormat::Any, "elicitations")?;
     let request: v2::CreateElicitationRequest<'_> = wire(&document.request, dialect, "elicitations")?;
     let settlement = document.settlement(|answer| {
         let response: v2::CreateElicitationResponse<'_> = wire(answer, dialect, "elicitations")?;

@@ -25,14 +25,6 @@ pub enum SessionError {
         /// The option that the answer names.
         option_id: Box<str>,
     },
-    /// The outcome is of a kind that nobody here knows, so it is no approval. The request stays open.
-    #[error("the outcome {outcome:?} of the permission {id} is unknown")]
-    UnknownOutcome {
-        /// The request.
-        id: RequestId<'static>,
-        /// The outcome's tag.
-        outcome: Box<str>,
-    },
     /// A stored session is of a version that this library does not read.
     #[error("a stored session of version {version} cannot be read")]
     UnknownVersion {

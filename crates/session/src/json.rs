@@ -280,14 +280,17 @@ fn write_settlement<A>(
 ) {
     let (state, by, at) = match settlement {
         Settlement::Pending => ("pending", None, None),
-        Settlement::Answered { by, at, .. } => ("answered", Some(&**by), Some(at)),
-        Settlement::Cancelled { by, at } => ("cancelled", Some(by.as_str()), Some(at)),
+        Settlement::Answered { by, at, .. } => ("answered", Some(by), Some(at)),
+        Settlement::Cancelled { by, at } => ("cancelled", Some(by), Some(at)),
+        Settlement::NotAnApproval { by, at, .. } => ("not_approved", Some(by), Some(at)),
     };
     object.text("state", state);
-    if let Settlement::Answered { answer, .. } = settlement {
-        write_answer(object, answer);
+    match settlement {
+        Settlement::Answered { answer, .. } => write_answer(object, answer),
+        Settlement::NotAnApproval { reason, .. } => object.text("reason", reason),
+        Settlement::Pending | Settlement::Cancelled { .. } => {}
     }
-    object.optional_text("by", by);
+    object.optional_text("by", by.map(ToString::to_string).as_deref());
     if let Some(Moment(at)) = at {
         object.value("at", at);
     }

@@ -7,7 +7,7 @@
 //! - [`Snapshot`] is the session at one moment: cheap to take, readable on another thread.
 //! - [`Entry`] is one thing in the transcript; [`Content`] is what a message or a tool call consists of.
 //! - [`Changes`] is what one update changed, for who draws the session.
-//! - [`Conversation`] sorts the messages of a connection into sessions.
+//! - [`Conversation`] folds all messages of a connection: sessions, prompts ([`Turn`]), questions and who answered.
 //!
 //! ```
 //! use switchboard_protocol::{WireFormat, Wire, v2};
@@ -44,6 +44,7 @@ mod segment;
 mod session;
 mod shared_vec;
 mod snapshot;
+mod turn;
 mod update;
 
 pub use bytes::Bytes;
@@ -51,10 +52,12 @@ pub use change::{
     Change, Changes, ContentChange, EntryChange, EntryField, FieldChange, FieldChanges, RequestEvent,
 };
 pub use content::{Attached, Block, Content, Item};
-pub use conversation::{Conversation, ConversationError, Step};
+pub use conversation::{Conversation, ConversationError, Decoded, Folded, Parent, Step};
 pub use entry::{Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;
-pub use request::{Elicitation, Permission, Settlement};
+pub use request::{Decider, Elicitation, Permission, Settlement};
 pub use session::{Session, TERMINAL_OUTPUT_LIMIT};
 pub use snapshot::{Activity, Plan, Snapshot, Usage};
 pub use switchboard_protocol::{Moment, Side};
+pub use turn::{Turn, TurnEnd, TurnOutcome};
+pub use update::entry_of_update;

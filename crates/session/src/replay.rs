@@ -44,7 +44,8 @@ impl Session {
         self.take_transcript(&replay.view, &mut changes);
         self.take_rest(&replay.view, &mut changes);
         self.recent = Default::default();
-        self.finish(changes)
+        let changes = self.finish(changes);
+        if self.pending.is_empty() { changes } else { self.note_asked(changes) }
     }
 
     fn take_transcript(&mut self, replay: &Snapshot, changes: &mut Changes) {

@@ -1,10 +1,80 @@
 //! What the agent asks of the user: permissions and data. These are things of their own, several at once,
 //! and never parts of a tool call.
 
+use std::fmt;
 use std::sync::Arc;
 
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Extra, Meta, Moment, Side, Wire, v2};
+
+/// Who settled a question.
+///
+/// ```
+/// use switchboard_session::Decider;
+///
+/// assert_eq!(Decider::from("user"), Decider::User);
+/// assert_eq!(Decider::Rule("tests only".into()).to_string(), "rule tests only");
+/// assert_eq!(Decider::from("rule tests only"), Decider::Rule("tests only".into()));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Decider {
+    /// The client, of which nothing more is known: its answer was seen on the wire.
+    Client,
+    /// The agent took the question back.
+    Agent,
+    /// Somebody who was asked.
+    User,
+    /// A rule, by its name.
+    Rule(Arc<str>),
+    /// A choice that was made before and was to be remembered.
+    Remembered,
+    /// Nobody: the connection is gone.
+    ConnectionEnd,
+    /// Somebody else, in the caller's words.
+    Other(Arc<str>),
+}
+
+const CONNECTION_END: &str = "end of the connection";
+
+impl From<Side> for Decider {
+    fn from(side: Side) -> Self {
+        match side {
+            Side::Client => Decider::Client,
+            Side::Agent => Decider::Agent,
+        }
+    }
+}
+
+impl From<&str> for Decider {
+    fn from(name: &str) -> Self {
+        match name {
+            "client" => Decider::Client,
+            "agent" => Decider::Agent,
+            "user" => Decider::User,
+            "remembered" => Decider::Remembered,
+            CONNECTION_END => Decider::ConnectionEnd,
+            _ => match name.strip_prefix("rule ") {
+                Some(rule) => Decider::Rule(rule.into()),
+                None => Decider::Other(name.into()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Decider {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Decider::Client => formatter.write_str("client"),
+            Decider::Agent => formatter.write_str("agent"),
+            Decider::User => formatter.write_str("user"),
+            Decider::Rule(name) => write!(formatter, "rule {name}"),
+            Decider::Remembered => formatter.write_str("remembered"),
+            Decider::ConnectionEnd => formatter.write_str(CONNECTION_END),
+            Decider::Other(name) => formatter.write_str(name),
+        }
+    }
+}
 
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,15 +85,25 @@ pub enum Settlement<A> {
     Answered {
         /// The answer.
         answer: A,
-        /// Who answered, in the caller's words: the user, a policy, ...
-        by: Arc<str>,
+        /// Who answered.
+        by: Decider,
         /// When.
         at: Moment,
     },
     /// It was taken back, or dismissed without a choice. This is no approval.
     Cancelled {
         /// Who did.
-        by: Side,
+        by: Decider,
+        /// When.
+        at: Moment,
+    },
+    /// It was answered with something that is no choice: an outcome that nobody here knows, an option that was not
+    /// offered, or what cannot be read. This is no approval.
+    NotAnApproval {
+        /// What was answered, in words.
+        reason: Arc<str>,
+        /// Who did.
+        by: Decider,
         /// When.
         at: Moment,
     },
@@ -50,6 +130,7 @@ pub struct Permission {
     pub(crate) position: usize,
     pub(crate) settlement: Settlement<Arc<str>>,
     pub(crate) revision: u64,
+    pub(crate) content_revision: u64,
 }
 
 impl Permission {
@@ -72,6 +153,7 @@ impl Permission {
             position,
             settlement: Settlement::Pending,
             revision: 0,
+            content_revision: 0,
         }
     }
 
@@ -138,7 +220,7 @@ impl Permission {
     pub fn chosen(&self) -> Option<&v2::PermissionOption<'static>> {
         match &self.settlement {
             Settlement::Answered { answer, .. } => self.option(answer),
-            Settlement::Pending | Settlement::Cancelled { .. } => None,
+            Settlement::Pending | Settlement::Cancelled { .. } | Settlement::NotAnApproval { .. } => None,
         }
     }
 
@@ -155,6 +237,13 @@ impl Permission {
     /// The session's revision at which it last changed.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// The session's revision at which what is asked last changed: the words of the prompt, its subject and options,
+    /// or the tool call that it is about, as it is folded. Who shows the question remembers this number, and refuses
+    /// an answer that was given to an older one.
+    pub fn content_revision(&self) -> u64 {
+        self.content_revision
     }
 }
 

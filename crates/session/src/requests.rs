@@ -5,11 +5,12 @@ use std::sync::Arc;
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Wire, v2};
 
-use crate::change::{Change, Changes, RequestEvent};
+use crate::Moment;
+use crate::change::{Change, Changes, ContentChange, EntryField, RequestEvent};
+use crate::entry::EntryKind;
 use crate::error::SessionError;
-use crate::request::{Elicitation, Permission, Settlement};
+use crate::request::{Decider, Elicitation, Permission, Settlement};
 use crate::session::Session;
-use crate::{Moment, Side};
 
 impl Session {
     /// The agent asks for a permission. A tool call that it is about is changed first, exactly as an update
@@ -48,13 +49,18 @@ impl Session {
         }
         // An id that is used again while its request is open: the agent has forgotten the first one.
         if let Some(index) = self.permission_place(id) {
-            self.settle(index, Settlement::Cancelled { by: Side::Agent, at }, &mut changes);
+            self.settle(index, Settlement::Cancelled { by: Decider::Agent, at }, &mut changes);
         }
         let mut permission = Permission::new(id, request, at, self.view.entries.len());
         permission.revision = self.view.revision + 1;
+        permission.content_revision = permission.revision;
         let index = self.view.push_permission(permission);
         changes.push(Change::Permission { index, event: RequestEvent::Opened });
-        self.finish(changes)
+        let changes = self.finish(changes);
+        // The other questions may be about the same tool call.
+        let changes = if self.pending.is_empty() { changes } else { self.note_asked(changes) };
+        self.pending.push(index);
+        changes
     }
 
     /// Somebody chooses an option. One that was not offered is refused, and the permission stays open.
@@ -62,7 +68,7 @@ impl Session {
         &mut self,
         id: &RequestId<'_>,
         option_id: &str,
-        by: &str,
+        by: impl Into<Decider>,
         at: Moment,
     ) -> Result<Changes, SessionError> {
         let (index, permission) = self.open_permission_at(id)?;
@@ -80,34 +86,102 @@ impl Session {
     pub fn cancel_permission(
         &mut self,
         id: &RequestId<'_>,
-        by: Side,
+        by: impl Into<Decider>,
         at: Moment,
     ) -> Result<Changes, SessionError> {
         let (index, _) = self.open_permission_at(id)?;
         let mut changes = Changes::default();
-        self.settle(index, Settlement::Cancelled { by, at }, &mut changes);
+        self.settle(index, Settlement::Cancelled { by: by.into(), at }, &mut changes);
         Ok(self.finish(changes))
     }
 
-    /// The outcome as it goes over the wire. One of an unknown kind is no approval: it is refused.
+    /// The outcome as it goes over the wire. One of an unknown kind and one that was not offered settle the question,
+    /// because the agent has got its answer; but they are no approval.
     pub fn settle_permission(
         &mut self,
         id: &RequestId<'_>,
         outcome: &v2::RequestPermissionOutcome<'_>,
-        by: &str,
+        by: impl Into<Decider>,
         at: Moment,
     ) -> Result<Changes, SessionError> {
+        let (_, permission) = self.open_permission_at(id)?;
         match outcome {
             v2::RequestPermissionOutcome::Selected(selected) => {
-                self.answer_permission(id, &selected.option_id, by, at)
+                let option_id = &*selected.option_id;
+                if permission.option(option_id).is_some() {
+                    return self.answer_permission(id, option_id, by, at);
+                }
+                self.settle_as_no_approval(id, &format!("the option {option_id:?} was not offered"), by, at)
             }
-            v2::RequestPermissionOutcome::Cancelled(_) => self.cancel_permission(id, Side::Client, at),
+            v2::RequestPermissionOutcome::Cancelled(_) => self.cancel_permission(id, by, at),
             v2::RequestPermissionOutcome::Unknown(unknown) => {
-                self.open_permission_at(id)?;
-                let id = id.clone().into_owned();
-                Err(SessionError::UnknownOutcome { id, outcome: (*unknown.tag).into() })
+                self.settle_as_no_approval(id, &format!("the outcome {:?} is unknown", unknown.tag), by, at)
             }
         }
+    }
+
+    /// The permission was answered with something that is no choice.
+    pub fn settle_as_no_approval(
+        &mut self,
+        id: &RequestId<'_>,
+        reason: &str,
+        by: impl Into<Decider>,
+        at: Moment,
+    ) -> Result<Changes, SessionError> {
+        let (index, _) = self.open_permission_at(id)?;
+        let mut changes = Changes::default();
+        let settlement = Settlement::NotAnApproval { reason: reason.into(), by: by.into(), at };
+        self.settle(index, settlement, &mut changes);
+        Ok(self.finish(changes))
+    }
+
+    /// After changes that may concern what open questions are about: those of which it is true get a new content
+    /// revision, and that is told with the changes.
+    #[cold]
+    pub(crate) fn note_asked(&mut self, mut changes: Changes) -> Changes {
+        let revision = changes.revision();
+        let concerned: Vec<usize> =
+            self.pending.iter().copied().filter(|index| self.is_asked_otherwise(*index, &changes)).collect();
+        for index in concerned {
+            if let Some(permission) = self.view.permissions.get_mut(index) {
+                let permission = Arc::make_mut(permission);
+                permission.revision = revision;
+                permission.content_revision = revision;
+                changes.push(Change::Permission { index, event: RequestEvent::Changed });
+            }
+        }
+        changes
+    }
+
+    /// Whether changes make another question of a permission. The status of a tool call and what came out of it are
+    /// not asked about.
+    fn is_asked_otherwise(&self, index: usize, changes: &Changes) -> bool {
+        let call = self.permission_at(index).and_then(Permission::tool_call_id);
+        let Some(call) = call else { return false };
+        changes.iter().any(|change| match change {
+            Change::Replayed => true,
+            Change::Entry(change) => {
+                let Some(entry) = self.entry(change.position) else { return false };
+                let has = |field: EntryField| change.fields.get(field).is_some();
+                match change.kind {
+                    EntryKind::ToolCall
+                        if self.position(EntryKind::ToolCall, call) == Some(change.position) =>
+                    {
+                        let others = change.fields.iter().map(|(field, _)| field);
+                        let told = [EntryField::Status, EntryField::RawOutput];
+                        change.created
+                            || change.content != ContentChange::Kept
+                            || others.into_iter().any(|field| !told.contains(&field))
+                    }
+                    EntryKind::Terminal if has(EntryField::Command) || has(EntryField::Cwd) => {
+                        let shown = self.tool_call(call);
+                        shown.is_some_and(|shown| shown.terminal_ids().any(|id| id == entry.id()))
+                    }
+                    _ => false,
+                }
+            }
+            _ => false,
+        })
     }
 
     fn open_permission_at(&self, id: &RequestId<'_>) -> Result<(usize, &Permission), SessionError> {
@@ -128,6 +202,7 @@ impl Session {
             let event = event_of(&settlement);
             let permission = Arc::make_mut(permission);
             permission.settlement = settlement;
+            self.pending.retain(|pending| *pending != index);
             permission.revision = revision;
             changes.push(Change::Permission { index, event });
         }
@@ -142,7 +217,7 @@ impl Session {
     ) -> Changes {
         let mut changes = Changes::default();
         if let Some(index) = self.elicitation_place(id) {
-            self.settle_data(index, Settlement::Cancelled { by: Side::Agent, at }, &mut changes);
+            self.settle_data(index, Settlement::Cancelled { by: Decider::Agent, at }, &mut changes);
         }
         let index = self.view.push_elicitation(Elicitation {
             id: id.clone().into_owned(),
@@ -162,7 +237,7 @@ impl Session {
         &mut self,
         id: &RequestId<'_>,
         response: &v2::CreateElicitationResponse<'_>,
-        by: &str,
+        by: impl Into<Decider>,
         at: Moment,
     ) -> Result<Changes, SessionError> {
         let index = self.open_elicitation_at(id)?;
@@ -176,12 +251,12 @@ impl Session {
     pub fn cancel_elicitation(
         &mut self,
         id: &RequestId<'_>,
-        by: Side,
+        by: impl Into<Decider>,
         at: Moment,
     ) -> Result<Changes, SessionError> {
         let index = self.open_elicitation_at(id)?;
         let mut changes = Changes::default();
-        self.settle_data(index, Settlement::Cancelled { by, at }, &mut changes);
+        self.settle_data(index, Settlement::Cancelled { by: by.into(), at }, &mut changes);
         Ok(self.finish(changes))
     }
 
@@ -232,14 +307,15 @@ impl Session {
 
     /// Takes back every question that is still open: the session's work was cancelled, or the connection is
     /// gone. Updates that come later still apply.
-    pub fn cancel_requests(&mut self, by: Side, at: Moment) -> Changes {
+    pub fn cancel_requests(&mut self, by: impl Into<Decider>, at: Moment) -> Changes {
+        let by = by.into();
         let mut changes = Changes::default();
         // Those that are settled already stay as they are.
         for index in 0..self.view.permissions.len() {
-            self.settle(index, Settlement::Cancelled { by, at }, &mut changes);
+            self.settle(index, Settlement::Cancelled { by: by.clone(), at }, &mut changes);
         }
         for index in 0..self.view.elicitations.len() {
-            self.settle_data(index, Settlement::Cancelled { by, at }, &mut changes);
+            self.settle_data(index, Settlement::Cancelled { by: by.clone(), at }, &mut changes);
         }
         self.finish(changes)
     }
@@ -248,7 +324,7 @@ impl Session {
 fn event_of<A>(settlement: &Settlement<A>) -> RequestEvent {
     match settlement {
         Settlement::Pending => RequestEvent::Opened,
-        Settlement::Answered { .. } => RequestEvent::Answered,
+        Settlement::Answered { .. } | Settlement::NotAnApproval { .. } => RequestEvent::Answered,
         Settlement::Cancelled { .. } => RequestEvent::Cancelled,
     }
 }

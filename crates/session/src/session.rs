@@ -34,6 +34,8 @@ pub struct Session {
     /// For each kind, the entry that the last update went to; the next one mostly goes there too.
     pub(crate) recent: [usize; EntryKind::ALL.len()],
     pub(crate) terminal_limit: usize,
+    /// The places of the permissions that wait for an answer.
+    pub(crate) pending: Vec<usize>,
 }
 
 impl Deref for Session {
@@ -70,6 +72,7 @@ impl Session {
             replay: None,
             recent: Default::default(),
             terminal_limit: TERMINAL_OUTPUT_LIMIT,
+            pending: Vec::new(),
         }
     }
 
@@ -88,6 +91,15 @@ impl Session {
         self.meta_rule = MetaRule::Replace;
         if let Some(replay) = &mut self.replay {
             replay.peer_replaces_meta();
+        }
+    }
+
+    /// Tells that the peer, whose dialect was unknown, has turned out to speak the newest dialect: from here on,
+    /// metadata is merged.
+    pub fn peer_merges_meta(&mut self) {
+        self.meta_rule = MetaRule::Merge;
+        if let Some(replay) = &mut self.replay {
+            replay.peer_merges_meta();
         }
     }
 
@@ -116,7 +128,11 @@ impl Session {
                 replay.apply(update);
                 Changes::default()
             }
-            None => self.apply_to_view(update),
+            None if self.pending.is_empty() => self.apply_to_view(update),
+            None => {
+                let changes = self.apply_to_view(update);
+                self.note_asked(changes)
+            }
         }
     }
 

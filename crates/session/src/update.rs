@@ -66,6 +66,41 @@ impl Entry {
     }
 }
 
+/// The entry that an update is about: its kind and its id.
+///
+/// ```
+/// use switchboard_protocol::v2;
+/// use switchboard_session::{EntryKind, entry_of_update};
+///
+/// let update = v2::SessionUpdate::from(v2::ToolCallUpdate::new("c-1"));
+/// assert_eq!(entry_of_update(&update), Some((EntryKind::ToolCall, "c-1")));
+/// ```
+pub fn entry_of_update<'u>(update: &'u v2::SessionUpdate<'_>) -> Option<(EntryKind, &'u str)> {
+    use v2::SessionUpdate as Update;
+    Some(match update {
+        Update::UserMessage(message) => (EntryKind::UserMessage, &message.message_id),
+        Update::UserMessageChunk(chunk) => (EntryKind::UserMessage, &chunk.message_id),
+        Update::AgentMessage(message) => (EntryKind::AgentMessage, &message.message_id),
+        Update::AgentMessageChunk(chunk) => (EntryKind::AgentMessage, &chunk.message_id),
+        Update::AgentThought(message) => (EntryKind::AgentThought, &message.message_id),
+        Update::AgentThoughtChunk(chunk) => (EntryKind::AgentThought, &chunk.message_id),
+        Update::ToolCallUpdate(call) => (EntryKind::ToolCall, &call.tool_call_id),
+        Update::ToolCallContentChunk(chunk) => (EntryKind::ToolCall, &chunk.tool_call_id),
+        Update::TerminalUpdate(terminal) => (EntryKind::Terminal, &terminal.terminal_id),
+        Update::TerminalOutputChunk(chunk) => (EntryKind::Terminal, &chunk.terminal_id),
+        Update::CompactionUpdate(compaction) => (EntryKind::Compaction, &compaction.compaction_id),
+        Update::CompactionSummaryChunk(chunk) => (EntryKind::Compaction, &chunk.compaction_id),
+        Update::SessionInfoUpdate(_)
+        | Update::StateUpdate(_)
+        | Update::PlanUpdate(_)
+        | Update::AvailableCommandsUpdate(_)
+        | Update::ConfigOptionUpdate(_)
+        | Update::UsageUpdate(_)
+        | Update::Notice(_)
+        | Update::Unknown(_) => return None,
+    })
+}
+
 fn set_content<B: Block>(content: &Content<B>) -> Field<Vec<B::Wire<'_>>> {
     set((!content.is_empty()).then(|| content.blocks().collect()))
 }

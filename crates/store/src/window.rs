@@ -263,13 +263,13 @@ fn fold(
                 if let Some(update) = update
                     && let Ok(update) = v2::SessionUpdate::decode(&update, DIALECT)
                 {
-                    conversation.apply_update(id, &update);
+                    drop(conversation.apply_update(id, &update));
                     there.push(position);
                 }
             }
             for update in &point.updates {
                 if let Ok(update) = v2::SessionUpdate::decode(update.get(), DIALECT) {
-                    conversation.apply_update(id, &update);
+                    drop(conversation.apply_update(id, &update));
                 }
             }
             loaded.push((there, point.entries));
@@ -299,7 +299,7 @@ fn fold(
             if let Some(update) = update
                 && let Ok(update) = v2::SessionUpdate::decode(&update, DIALECT)
             {
-                conversation.apply_update(checkpoint.sessions[place].id.as_deref(), &update);
+                drop(conversation.apply_update(checkpoint.sessions[place].id.as_deref(), &update));
             }
         }
     }

@@ -2,16 +2,23 @@
 
 use serde_json::{Value, json};
 use switchboard_protocol::WireFormat;
-use switchboard_session::{Conversation, ConversationError, Moment, SessionError, Settlement, Side, Step};
+use switchboard_session::{Conversation, ConversationError, Decider, Folded, Moment, Settlement, Side};
 
-type Outcome = Result<Option<Step>, ConversationError>;
+type Outcome = Result<Folded<'static>, ConversationError>;
 
 fn agent(conversation: &mut Conversation, message: Value) -> Outcome {
-    conversation.read(&message.to_string(), Some(Side::Agent), Moment(0))
+    say(conversation, Side::Agent, &message)
 }
 
 fn client(conversation: &mut Conversation, message: Value) -> Outcome {
-    conversation.read(&message.to_string(), Some(Side::Client), Moment(0))
+    say(conversation, Side::Client, &message)
+}
+
+fn say(conversation: &mut Conversation, from: Side, message: &Value) -> Outcome {
+    let text = message.to_string();
+    let Folded { step, entry, left_out, ended } = conversation.read(&text, Some(from), Moment(0))?;
+    let entry = entry.map(|(kind, id)| (kind, id.into_owned().into()));
+    Ok(Folded { step, entry, left_out, ended })
 }
 
 fn update(session: &str, update: Value) -> Value {
@@ -51,15 +58,33 @@ fn ids_of_both_sides_are_separate() {
 }
 
 #[test]
-fn an_answer_that_was_not_offered_is_refused() {
-    let mut conversation = Conversation::new(WireFormat::Any);
-    agent(&mut conversation, permission(1)).unwrap();
-    let refused = client(&mut conversation, chosen(1, "z"));
-    assert!(
-        matches!(refused, Err(ConversationError::Refused(SessionError::OptionNotOffered { .. }))),
-        "{refused:?}"
-    );
-    assert_eq!(conversation.session(Some("s")).unwrap().pending_permissions().count(), 1);
+fn an_answer_that_is_no_choice_settles_the_question_and_is_no_approval() {
+    for (result, expected) in [
+        (json!({"outcome": {"outcome": "selected", "optionId": "z"}}), "the option \"z\" was not offered"),
+        (json!({"outcome": {"outcome": "granted"}}), "the outcome \"granted\" is unknown"),
+        (json!({"outcome": {"outcome": "selected"}}), "the answer cannot be read"),
+        (json!({"outcome": 7}), "the answer cannot be read"),
+        (json!(null), "the answer cannot be read"),
+    ] {
+        for strict in [false, true] {
+            let mut conversation = Conversation::new(WireFormat::Any);
+            if strict {
+                conversation = conversation.strict();
+            }
+            agent(&mut conversation, permission(1)).unwrap();
+            let folded =
+                client(&mut conversation, json!({"jsonrpc": "2.0", "id": 1, "result": result})).unwrap();
+            assert_eq!(folded.left_out.is_empty(), !expected.contains("cannot"), "{result}");
+            let session = conversation.session(Some("s")).unwrap();
+            let permission = session.permission(&1.into()).unwrap();
+            assert!(!permission.is_granted() && session.pending_permissions().count() == 0);
+            let Settlement::NotAnApproval { reason, by, .. } = permission.settlement() else {
+                panic!("{:?}", permission.settlement());
+            };
+            assert!(reason.contains(expected), "{reason}");
+            assert_eq!(*by, Decider::Client);
+        }
+    }
 }
 
 #[test]
@@ -84,10 +109,10 @@ fn either_side_can_cancel_and_a_late_answer_is_dropped() {
         let mut conversation = Conversation::new(WireFormat::Any);
         agent(&mut conversation, permission(1)).unwrap();
         conversation.read(&message.to_string(), Some(from), Moment(7)).unwrap();
-        assert_eq!(client(&mut conversation, chosen(1, "y")), Ok(None));
+        assert_eq!(client(&mut conversation, chosen(1, "y")), Ok(Folded::default()));
         let session = conversation.session(Some("s")).unwrap();
         let settlement = session.permission(&1.into()).unwrap().settlement();
-        assert_eq!(settlement, &Settlement::Cancelled { by, at: Moment(7) }, "{message}");
+        assert_eq!(settlement, &Settlement::Cancelled { by: by.into(), at: Moment(7) }, "{message}");
     }
 }
 

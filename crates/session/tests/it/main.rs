@@ -12,6 +12,8 @@ mod reference;
 mod replay;
 mod rules;
 mod sharing;
+mod tolerance;
+mod turns;
 mod vectors;
 
 #[test]

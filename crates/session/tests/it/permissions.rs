@@ -3,7 +3,7 @@
 use serde_json::json;
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Wire, WireFormat, v2};
-use switchboard_session::{Change, Moment, RequestEvent, Session, SessionError, Settlement, Side};
+use switchboard_session::{Change, Decider, Moment, RequestEvent, Session, SessionError, Settlement, Side};
 
 use crate::generate::{apply, fold};
 
@@ -66,7 +66,7 @@ fn several_are_open_at_once_and_settle_one_by_one() {
     let changes = session.cancel_requests(Side::Client, Moment(40));
     assert_eq!(changes.len(), 2);
     assert_eq!(session.pending_permissions().count(), 0);
-    let cancelled = Settlement::Cancelled { by: Side::Client, at: Moment(40) };
+    let cancelled = Settlement::Cancelled { by: Decider::Client, at: Moment(40) };
     assert_eq!(session.permission(&4.into()).unwrap().settlement(), &cancelled);
     assert!(session.cancel_requests(Side::Client, Moment(50)).is_empty());
     // Late updates still apply.
@@ -83,11 +83,15 @@ fn only_an_offered_option_of_a_kind_that_allows_is_an_approval() {
     let refused = session.answer_permission(&1.into(), "z", "user", Moment(1));
     assert!(matches!(refused, Err(SessionError::OptionNotOffered { .. })), "{refused:?}");
     let unknown = v2::RequestPermissionOutcome::decode(r#"{"outcome":"granted"}"#, WireFormat::Any).unwrap();
-    let refused = session.settle_permission(&1.into(), &unknown, "user", Moment(1));
-    assert!(matches!(refused, Err(SessionError::UnknownOutcome { .. })), "{refused:?}");
     let missing = session.answer_permission(&9.into(), "y", "user", Moment(1));
     assert!(matches!(missing, Err(SessionError::NoSuchRequest { .. })), "{missing:?}");
     assert_eq!(*session, before);
+    let mut other = session.clone();
+    other.settle_permission(&1.into(), &unknown, "user", Moment(1)).unwrap();
+    let settled = other.permission(&1.into()).unwrap();
+    assert!(matches!(settled.settlement(), Settlement::NotAnApproval { .. }) && !settled.is_granted());
+    let text = serde_json::to_string(&other).unwrap();
+    assert_eq!(serde_json::from_str::<Session>(&text).unwrap(), other);
 
     session.answer_permission(&1.into(), "m", "user", Moment(1)).unwrap();
     assert!(!session.permission(&1.into()).unwrap().is_granted());

@@ -5,10 +5,13 @@ pub(crate) mod text;
 
 use std::io::{BufWriter, Write};
 
+use switchboard_bridge::{Policy, RecordingBridge};
 use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{BATCH_LIMIT, batch_entries, is_batch};
-use switchboard_protocol::{Raw, Recorded, RecordedLine, Version, Wire, WireFormat, v2};
-use switchboard_session::{Conversation, ConversationError, Moment, Side, Step};
+use switchboard_protocol::rpc::is_batch;
+use switchboard_protocol::{
+    DecodeError, Diagnostic, Raw, Recorded, RecordedLine, Version, Wire, WireFormat, v2,
+};
+use switchboard_session::{Conversation, ConversationError, Folded, Moment, Side, Step};
 
 use crate::arguments::{Dialect, InputArgument};
 use crate::lines::{Line, Lines, MAX_LINE};
@@ -16,11 +19,13 @@ use crate::outcome::{CommandError, Outcome, write_error};
 
 /// Fold session updates into the sessions that result
 ///
-/// Reads JSON lines of version 2: bare updates, session/update messages or recorded lines
+/// Reads JSON lines: bare updates of version 2, session/update messages or recorded lines
 /// ({"dir":"agent->client","msg":{...}}), several sessions mixed. Writes one JSON object a session, in the order
 /// in which they first appear; updates that name no session make one whose "sessionId" is null. Permission
-/// requests, their answers, cancellations and replays are followed too. Lines that are not updates are passed
-/// over; malformed ones change nothing, are reported on standard error, and make the exit code 1.
+/// requests, their answers, cancellations and replays are followed too. A recording whose handshake is of version 1
+/// is translated first. Lines that are not updates are passed over. What is malformed and optional is left out, as a
+/// good client does, and what cannot be read changes nothing; both are reported on standard error, and make the exit
+/// code 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
     echo '{\"sessionUpdate\":\"tool_call_update\",\"toolCallId\":\"c\",\"title\":\"Read\"}' | switchboard fold --text")]
@@ -36,6 +41,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LINE")]
     at: Option<u64>,
 
+    /// Refuse messages that are malformed in any part, instead of leaving that part out
+    #[arg(long)]
+    strict: bool,
+
     /// Print what each update changes, a line each, instead of the result
     #[arg(long, conflicts_with = "text")]
     changes: bool,
@@ -46,38 +55,37 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let mut fold = Fold::new(arguments.dialect.revision());
+    let mut fold = Fold::new(arguments.dialect.revision(), arguments.strict);
     let mut lines = Lines::new(arguments.input.open()?);
     let mut output = BufWriter::new(std::io::stdout().lock());
     let mut outcome = Outcome::Fine;
-    while arguments.at.is_none_or(|at| lines.number() < at) {
-        let result = match lines.next() {
+    let mut is_over = false;
+    while !is_over {
+        let is_enough = arguments.at.is_some_and(|at| lines.number() >= at);
+        let outcomes = match if is_enough { Ok(None) } else { lines.next() } {
             Ok(Some(Line::Text(text))) => fold.line(text),
             Ok(Some(Line::TooLong { length })) => {
-                Err(format!("expected at most {MAX_LINE} bytes in a line, found {length}"))
+                Outcomes::problem(format!("expected at most {MAX_LINE} bytes in a line, found {length}"))
             }
-            Ok(None) => break,
+            Ok(None) => {
+                is_over = true;
+                fold.finish()
+            }
             Err(error) => {
                 let name = arguments.input.name();
                 return Err(CommandError::failed(format!("cannot read {name}: {error}")));
             }
         };
-        match result {
-            Ok(steps) if arguments.changes => {
-                for step in &steps {
-                    let line = changes::to_json(&fold.conversation, step, lines.number());
-                    writeln!(output, "{line}").map_err(write_error)?;
-                }
-            }
-            Ok(_) => {}
-            Err(problem) => {
-                outcome = Outcome::Problems;
-                eprintln!("line {}: {problem}", lines.number());
+        if arguments.changes {
+            for step in &outcomes.steps {
+                let line = changes::to_json(&fold.conversation, step, lines.number());
+                writeln!(output, "{line}").map_err(write_error)?;
             }
         }
-    }
-    if outcome == Outcome::Problems && fold.is_version_1 {
-        eprintln!("hint: this is a conversation of version 1; only updates of version 2 can be folded");
+        for problem in &outcomes.problems {
+            outcome = Outcome::Problems;
+            eprintln!("line {}: {problem}", lines.number());
+        }
     }
     if !arguments.changes {
         for (id, session) in fold.conversation.sessions() {
@@ -100,67 +108,156 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 
 struct Fold {
     conversation: Conversation,
-    dialect: WireFormat,
-    /// Whether an agent said that it speaks version 1.
-    is_version_1: bool,
+    format: WireFormat,
+    is_strict: bool,
+    /// A handshake whose answer is not there yet.
+    introduction: Option<(Option<Side>, String, Moment)>,
+    /// Makes version 2 of what is said after a handshake of version 1.
+    translation: Option<Box<RecordingBridge>>,
+}
+
+/// What came of a line.
+#[derive(Default)]
+struct Outcomes {
+    steps: Vec<Step>,
+    problems: Vec<String>,
+}
+
+impl Outcomes {
+    fn problem(problem: impl Into<String>) -> Self {
+        Outcomes { steps: Vec::new(), problems: vec![problem.into()] }
+    }
+
+    fn take(&mut self, folded: Result<Folded<'_>, ConversationError>) {
+        match folded {
+            Ok(folded) => {
+                self.steps.extend(folded.step);
+                self.problems.extend(folded.left_out.iter().map(tolerated));
+            }
+            Err(error) => self.problems.push(error.to_string()),
+        }
+    }
+}
+
+/// What was done about something malformed.
+fn tolerated(diagnostic: &Diagnostic) -> String {
+    format!("{} {diagnostic}", if diagnostic.kept { "kept" } else { "left out" })
 }
 
 impl Fold {
-    fn new(dialect: WireFormat) -> Self {
-        Fold { conversation: Conversation::new(dialect), dialect, is_version_1: false }
+    fn new(format: WireFormat, is_strict: bool) -> Self {
+        let conversation = Conversation::new(format);
+        let conversation = if is_strict { conversation.strict() } else { conversation };
+        Fold { conversation, format, is_strict, introduction: None, translation: None }
     }
 
-    /// Folds one line. Gives what it did, or what is wrong with it.
-    fn line(&mut self, line: &[u8]) -> Result<Vec<Step>, String> {
-        let text = std::str::from_utf8(line).map_err(|error| format!("expected UTF-8, {error}"))?;
-        if text.trim_ascii().is_empty() {
-            return Ok(Vec::new());
-        }
-        let line = RecordedLine::parse(text).map_err(|error| error.to_string())?;
+    /// Folds one line.
+    fn line(&mut self, line: &[u8]) -> Outcomes {
+        let text = match std::str::from_utf8(line) {
+            Ok(text) if text.trim_ascii().is_empty() => return Outcomes::default(),
+            Ok(text) => text,
+            Err(error) => return Outcomes::problem(format!("expected UTF-8, {error}")),
+        };
+        let line = match RecordedLine::parse(text) {
+            Ok(line) => line,
+            Err(error) => return Outcomes::problem(error.to_string()),
+        };
         let Recorded::Message { from, other_side: false, text: message } = &line.recorded else {
-            return Ok(Vec::new());
+            return Outcomes::default();
         };
         // A time before the beginning is the beginning.
         let at = Moment(line.milliseconds().and_then(|time| u64::try_from(time).ok()).unwrap_or_default());
-        if is_batch(message) {
-            return self.batch(message, *from, at);
-        }
         self.message(message, *from, at)
-            .map(|step| step.into_iter().collect())
-            .map_err(|error| error.to_string())
     }
 
-    fn message(
-        &mut self,
-        message: &str,
-        from: Option<Side>,
-        at: Moment,
-    ) -> Result<Option<Step>, ConversationError> {
-        let raw = Raw::parse(message)?;
-        Ok(match Shape::of(&raw) {
-            Shape::Message => {
-                self.is_version_1 |= is_version_1(&raw);
-                self.conversation.read(message, from, at)?
-            }
-            Shape::Update => {
-                let update = v2::SessionUpdate::decode(message, self.dialect)?;
-                Some(self.conversation.apply_update(None, &update))
-            }
-            Shape::Parameters => {
-                let params = v2::UpdateSessionNotification::decode(message, self.dialect)?;
-                Some(self.conversation.apply_update(Some(&params.session_id), &params.update))
-            }
-            Shape::Other => None,
-        })
-    }
-
-    /// The messages of a batch apply one after the other, up to the first that cannot be read.
-    fn batch(&mut self, text: &str, from: Option<Side>, at: Moment) -> Result<Vec<Step>, String> {
-        let mut steps = Vec::new();
-        for entry in batch_entries(text, BATCH_LIMIT).map_err(|fault| fault.to_string())? {
-            steps.extend(self.conversation.read(entry, from, at).map_err(|error| error.to_string())?);
+    fn message(&mut self, message: &str, from: Option<Side>, at: Moment) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        if is_batch(message) {
+            self.fold(message, from, at, &mut outcomes);
+            return outcomes;
         }
-        Ok(steps)
+        let raw = match Raw::parse(message) {
+            Ok(raw) => raw,
+            Err(error) => return Outcomes::problem(error.to_string()),
+        };
+        match Shape::of(&raw) {
+            Shape::Message => {
+                self.watch_handshake(&raw, from, message, at);
+                self.fold(message, from, at, &mut outcomes);
+            }
+            Shape::Update => match self.decode::<v2::SessionUpdate<'_>>(message, &mut outcomes) {
+                Ok(update) => outcomes.take(self.conversation.apply_update(None, &update)),
+                Err(error) => outcomes.problems.push(error.to_string()),
+            },
+            Shape::Parameters => {
+                match self.decode::<v2::UpdateSessionNotification<'_>>(message, &mut outcomes) {
+                    Ok(params) => outcomes
+                        .take(self.conversation.apply_update(Some(&params.session_id), &params.update)),
+                    Err(error) => outcomes.problems.push(error.to_string()),
+                }
+            }
+            Shape::Other => {}
+        }
+        outcomes
+    }
+
+    /// A value that stands alone on its line.
+    fn decode<'t, T: Wire<'t>>(&self, text: &'t str, outcomes: &mut Outcomes) -> Result<T, DecodeError> {
+        if self.is_strict {
+            return T::decode(text, self.format);
+        }
+        let (value, left_out) = T::decode_tolerant(text, self.format)?;
+        outcomes.problems.extend(left_out.iter().map(tolerated));
+        Ok(value)
+    }
+
+    fn fold(&mut self, message: &str, from: Option<Side>, at: Moment, outcomes: &mut Outcomes) {
+        if let Some(translation) = &mut self.translation {
+            translation.take(from, message, at);
+            self.fold_translated(at, outcomes);
+        } else {
+            self.conversation.read_line(message, from, at, |_, folded| outcomes.take(folded));
+        }
+    }
+
+    fn fold_translated(&mut self, at: Moment, outcomes: &mut Outcomes) {
+        let Some(translation) = &mut self.translation else { return };
+        for line in translation.drain() {
+            outcomes.take(self.conversation.read(&line.text, Some(line.from), at));
+        }
+    }
+
+    /// Where the agent introduces itself as one of version 1, what is said from its handshake on is translated.
+    fn watch_handshake(&mut self, raw: &Raw<'_>, from: Option<Side>, message: &str, at: Moment) {
+        if self.translation.is_some() {
+            return;
+        }
+        let method = raw.get("method");
+        if method.as_ref().and_then(Raw::as_text).as_deref() == Some("initialize") {
+            self.introduction = Some((from, message.to_owned(), at));
+            return;
+        }
+        let Some(result) = raw.get("result").filter(|result| result.get("protocolVersion").is_some()) else {
+            return;
+        };
+        let introduction = self.introduction.take();
+        if Handshake::of_answer(&result).version == Version::V1 {
+            let mut translation = Box::new(RecordingBridge::with_policy(Version::V2, Policy::Quiet));
+            if let Some((from, message, at)) = introduction {
+                translation.take(from, &message, at);
+            }
+            self.translation = Some(translation);
+        }
+    }
+
+    /// Folds what was held back.
+    fn finish(&mut self) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        if let Some(translation) = &mut self.translation {
+            translation.finish();
+        }
+        self.fold_translated(Moment::default(), &mut outcomes);
+        outcomes
     }
 }
 
@@ -189,10 +286,4 @@ impl Shape {
             Shape::Other
         }
     }
-}
-
-/// Whether an agent introduces itself as one of version 1.
-fn is_version_1(message: &Raw<'_>) -> bool {
-    let result = message.get("result").filter(|result| result.get("protocolVersion").is_some());
-    result.is_some_and(|result| Handshake::of_answer(&result).version == Version::V1)
 }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use switchboard_bridge::{Policy, RecordingBridge, Version};
 use switchboard_protocol::rpc::{Message, RequestId};
 use switchboard_protocol::{Correlator, Raw, WireFormat};
-use switchboard_session::{Changes, Conversation, EntryKind, Moment, Session, Side};
+use switchboard_session::{Changes, Conversation, EntryKind, Moment, Session, Side, entry_of_update};
 use switchboard_store::{Channel, Record};
 
 use super::checkpoints::Checkpoints;
 use super::entry_times::{EntryTimes, Times};
 use super::names::Names;
 use super::rates::Rates;
-use super::reading::{Folded, Update, entity_of, fold, read_question, sender};
+use super::reading::{Folded, Update, fold, read_question, sender};
 
 /// How many bytes of the latest messages are kept in memory, because they may not be readable in the store yet.
 const RECENT: usize = 4 * 1024 * 1024;
@@ -404,7 +404,7 @@ impl MessageLog {
                 self.note(row, number, folded);
             }
             None => {
-                if let Some((kind, id)) = entity_of(&update.notification.update) {
+                if let Some((kind, id)) = entry_of_update(&update.notification.update) {
                     row.entity = self.entity(row.session, kind, id);
                 }
                 if let Some(problem) = update.problem {

@@ -2,7 +2,7 @@
 
 use switchboard_protocol::rpc::{Expected, Message};
 use switchboard_protocol::{Diagnostic, Wire, WireFormat, v2};
-use switchboard_session::{Conversation, EntryKind, Moment, Side, Step};
+use switchboard_session::{Conversation, ConversationError, EntryKind, Moment, Side, Step};
 use switchboard_store::Channel;
 
 /// What a line did to the sessions.
@@ -11,20 +11,22 @@ pub(crate) enum Folded {
     Refused(String),
 }
 
-/// Folds one message as a good client does: what is malformed and optional is left out.
+impl Folded {
+    fn of(folded: Result<switchboard_session::Folded<'_>, ConversationError>) -> Self {
+        match folded {
+            Ok(switchboard_session::Folded { step, entry, left_out, .. }) => Folded::Step {
+                step,
+                entity: entry.map(|(kind, id)| (kind, id.into_owned())),
+                problem: in_words(&left_out),
+            },
+            Err(reason) => Folded::Refused(reason.to_string()),
+        }
+    }
+}
+
+/// Folds one message.
 pub(crate) fn fold(conversation: &mut Conversation, side: Side, text: &str, at: Moment) -> Folded {
-    if let Some(update) = Update::read(text) {
-        return update.apply(conversation);
-    }
-    let message = match Message::decode(text, WireFormat::Any) {
-        Ok(message) => message,
-        Err(reason) => return Folded::Refused(reason.to_string()),
-    };
-    let entity = asked_entity(&message);
-    match conversation.apply_message(&message, Some(side), at) {
-        Ok(step) => Folded::Step { step, entity, problem: None },
-        Err(reason) => Folded::Refused(reason.to_string()),
-    }
+    Folded::of(conversation.read(text, Some(side), at))
 }
 
 /// What can be told of a message whose sessions are folded elsewhere: what a question is about, and what is wrong with it.
@@ -73,30 +75,11 @@ impl<'t> Update<'t> {
 
     pub(super) fn apply(self, conversation: &mut Conversation) -> Folded {
         let Update { notification, problem } = self;
-        let entity = entity_of(&notification.update).map(|(kind, id)| (kind, id.to_owned()));
-        let step = conversation.apply_update(Some(&notification.session_id), &notification.update);
-        Folded::Step { step: Some(step), entity, problem }
+        match Folded::of(conversation.apply_update(Some(&notification.session_id), &notification.update)) {
+            Folded::Step { step, entity, .. } => Folded::Step { step, entity, problem },
+            refused @ Folded::Refused(_) => refused,
+        }
     }
-}
-
-/// The entry that an update is for.
-pub(super) fn entity_of<'u>(update: &'u v2::SessionUpdate<'_>) -> Option<(EntryKind, &'u str)> {
-    use v2::SessionUpdate as Update;
-    Some(match update {
-        Update::UserMessage(message) => (EntryKind::UserMessage, &message.message_id),
-        Update::UserMessageChunk(chunk) => (EntryKind::UserMessage, &chunk.message_id),
-        Update::AgentMessage(message) => (EntryKind::AgentMessage, &message.message_id),
-        Update::AgentMessageChunk(chunk) => (EntryKind::AgentMessage, &chunk.message_id),
-        Update::AgentThought(message) => (EntryKind::AgentThought, &message.message_id),
-        Update::AgentThoughtChunk(chunk) => (EntryKind::AgentThought, &chunk.message_id),
-        Update::ToolCallUpdate(call) => (EntryKind::ToolCall, &call.tool_call_id),
-        Update::ToolCallContentChunk(chunk) => (EntryKind::ToolCall, &chunk.tool_call_id),
-        Update::TerminalUpdate(terminal) => (EntryKind::Terminal, &terminal.terminal_id),
-        Update::TerminalOutputChunk(chunk) => (EntryKind::Terminal, &chunk.terminal_id),
-        Update::CompactionUpdate(compaction) => (EntryKind::Compaction, &compaction.compaction_id),
-        Update::CompactionSummaryChunk(chunk) => (EntryKind::Compaction, &chunk.compaction_id),
-        _ => return None,
-    })
 }
 
 /// The tool call that a permission is about.

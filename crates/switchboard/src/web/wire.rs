@@ -396,6 +396,7 @@ fn describe(change: &Change) -> String {
         RequestEvent::Answered => "answered",
         RequestEvent::Cancelled => "taken back",
         RequestEvent::Completed => "completed",
+        RequestEvent::Changed => "is another now",
     };
     match change {
         Change::Entry(entry) => {

@@ -147,9 +147,43 @@ fn permissions_are_followed_to_their_end() {
     );
 
     let run = fold(&[], &[request, answer("z")]);
+    assert_eq!((run.code, &*run.stderr), (0, ""));
+    let permission = &run.json_lines()[0]["permissions"][0];
+    assert_eq!(
+        (&permission["state"], &permission["reason"]),
+        (&json!("not_approved"), &json!("the option \"z\" was not offered"))
+    );
+}
+
+#[test]
+fn an_answer_of_an_unknown_kind_is_shown_as_no_approval() {
+    let request = json!({"jsonrpc": "2.0", "id": 5, "method": "session/request_permission", "params": {
+        "sessionId": "s", "title": "Write?", "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}});
+    let granted = json!({"jsonrpc": "2.0", "id": 5, "result": {"outcome": {"outcome": "granted"}}});
+    let run = fold(&["--text"], &[request.clone(), granted]);
+    let shown = "    not approved: the outcome \"granted\" is unknown (answered by client)\n";
+    assert!(run.stdout.contains(shown) && run.stdout.contains("( ) Yes"), "{}", run.stdout);
+    let unreadable = json!({"jsonrpc": "2.0", "id": 5, "result": {"outcome": {"outcome": "selected"}}});
+    let run = fold(&["--text"], &[recorded("agent->client", request), recorded("client->agent", unreadable)]);
+    assert!(run.stdout.contains("not approved: the answer cannot be read"), "{}", run.stdout);
     assert_eq!(run.code, 1);
-    assert_eq!(run.stderr, "line 2: the permission 5 has no option \"z\"\n");
-    assert_eq!(run.json_lines()[0]["permissions"][0]["state"], "pending");
+}
+
+#[test]
+fn what_is_malformed_and_optional_is_left_out_unless_strict_is_asked_for() {
+    let call = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Read", "kind": 7});
+    let lines = [update("s", call.clone()), call];
+    let run = fold(&[], &lines);
+    assert_eq!(run.code, 1);
+    let tolerated = "line 1: left out at /params/update/kind: expected a string, found the number 7\n\
+                     line 2: left out at /kind: expected a string, found the number 7\n";
+    assert_eq!(run.stderr, tolerated);
+    let titles: Vec<_> =
+        run.json_lines().iter().map(|session| session["entries"][0]["title"].clone()).collect();
+    assert_eq!(titles, ["Read", "Read"]);
+    let run = fold(&["--strict"], &lines);
+    assert_eq!((run.code, run.json_lines().len()), (1, 0));
+    assert_eq!(run.stderr, tolerated.replace("left out ", ""));
 }
 
 #[test]
@@ -212,19 +246,23 @@ fn the_transcript_is_for_people_and_harmless() {
 }
 
 #[test]
-fn a_version_1_recording_gets_a_hint() {
+fn a_version_1_recording_is_translated() {
+    let ask = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}});
     let initialize = json!({"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": 1}});
     let chunk = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}});
+    let call = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Read", "kind": "read"});
     let run = fold(
         &[],
         &[
-            initialize,
-            update("s", json!({"sessionUpdate": "tool_call", "toolCallId": "c"})),
-            update("s", chunk),
+            recorded("client->agent", ask),
+            recorded("agent->client", initialize),
+            recorded("agent->client", update("s", call)),
+            recorded("agent->client", update("s", chunk)),
         ],
     );
-    assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("hint: this is a conversation of version 1"), "{}", run.stderr);
-    let sessions = run.json_lines();
-    assert_eq!((&sessions[0]["entries"], sessions[0]["unknown"].as_array().unwrap().len()), (&json!([]), 1));
+    assert_eq!((run.code, &*run.stderr), (0, ""));
+    let session = &run.json_lines()[0];
+    let seen: Vec<_> = session["entries"].as_array().unwrap().iter().map(|entry| &entry["type"]).collect();
+    assert_eq!(seen, ["tool_call", "agent_message"]);
+    assert_eq!(session["unknown"], json!([]));
 }

@@ -8,7 +8,7 @@ use switchboard_session::{
 };
 
 pub(crate) fn to_json(conversation: &Conversation, step: &Step, line: u64) -> Value {
-    let Some((id, session)) = conversation.sessions().nth(step.session) else { return Value::Null };
+    let Some((id, session)) = conversation.session_at(step.session) else { return Value::Null };
     let changes: Vec<_> = step.changes.iter().map(|change| change_json(session, change)).collect();
     // Of a batch, all messages have been applied by now.
     let revision = if changes.is_empty() { session.revision() } else { step.changes.revision() };
@@ -81,6 +81,7 @@ fn event_name(event: RequestEvent) -> &'static str {
         RequestEvent::Answered => "answered",
         RequestEvent::Cancelled => "cancelled",
         RequestEvent::Completed => "completed",
+        RequestEvent::Changed => "changed",
     }
 }
 

@@ -186,9 +186,12 @@ fn settlement<A>(settlement: &Settlement<A>, answer_text: impl Fn(&A) -> String)
         Settlement::Pending => ("pending".to_owned(), None),
         Settlement::Answered { answer, by, .. } => {
             let answer = answer_text(answer);
-            (format!("answered by {}: {}", shown(by), shown(&answer)), Some(answer))
+            (format!("answered by {}: {}", shown(&by.to_string()), shown(&answer)), Some(answer))
         }
-        Settlement::Cancelled { by, .. } => (format!("cancelled by the {}", by.as_str()), None),
+        Settlement::Cancelled { by, .. } => (format!("cancelled by the {}", shown(&by.to_string())), None),
+        Settlement::NotAnApproval { reason, by, .. } => {
+            (format!("not approved: {} (answered by {})", shown(reason), shown(&by.to_string())), None)
+        }
     }
 }
 

@@ -79,7 +79,12 @@ fn settled(elicitation: &Elicitation) -> Markup {
         @match elicitation.settlement() {
             Settlement::Pending => {},
             Settlement::Cancelled { by, at } => {
-                span.st.st-off { (cancelled_by(*by)) } time data-at=(at.0) {}
+                span.st.st-off { (cancelled_by(by)) } time data-at=(at.0) {}
+            },
+            Settlement::NotAnApproval { reason, by, at } => {
+                span.st.st-bad { "✗ not an answer: " (visible_line(reason)) }
+                span.dim { "by " (visible_line(&by.to_string())) }
+                time data-at=(at.0) {}
             },
             Settlement::Answered { answer, by, at } => {
                 @match &**answer {
@@ -88,7 +93,7 @@ fn settled(elicitation: &Elicitation) -> Markup {
                     v2::CreateElicitationResponse::Cancel(_) => span.st.st-off { "∅ dismissed" },
                     v2::CreateElicitationResponse::Unknown(unknown) => span.st.st-off { (visible_line(&unknown.tag)) },
                 }
-                span.dim { "by " (visible_line(by)) }
+                span.dim { "by " (visible_line(&by.to_string())) }
                 time data-at=(at.0) {}
             },
         }

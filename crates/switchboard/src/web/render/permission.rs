@@ -3,7 +3,7 @@
 use maud::{Markup, PreEscaped, html};
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Wire, WireFormat, v2};
-use switchboard_session::{Permission, Settlement, Side, Snapshot};
+use switchboard_session::{Decider, Permission, Settlement, Snapshot};
 
 use crate::web::remembered::BY as REMEMBERED;
 
@@ -52,7 +52,12 @@ fn settled(permission: &Permission) -> Markup {
     match permission.settlement() {
         Settlement::Pending => html! {},
         Settlement::Cancelled { by, at } => html! {
-            span.st.st-off { span aria-hidden="true" { "∅ " } (cancelled_by(*by)) }
+            span.st.st-off { span aria-hidden="true" { "∅ " } (cancelled_by(by)) }
+            time data-at=(at.0) {}
+        },
+        Settlement::NotAnApproval { reason, by, at } => html! {
+            span.st.st-bad { span aria-hidden="true" { "✗ " } "not an approval: " (visible_line(reason)) }
+            span.dim { "by " (visible_line(&by.to_string())) }
             time data-at=(at.0) {}
         },
         Settlement::Answered { answer, by, at } => {
@@ -66,18 +71,19 @@ fn settled(permission: &Permission) -> Markup {
                         None => { "not an offered option: " (visible_line(answer)) },
                     }
                 }
-                @if by.starts_with(REMEMBERED) { span.tag { "answered by itself" } }
-                span.dim { "by " (visible_line(by)) }
+                @if by.to_string().starts_with(REMEMBERED) { span.tag { "answered by itself" } }
+                span.dim { "by " (visible_line(&by.to_string())) }
                 time data-at=(at.0) {}
             }
         }
     }
 }
 
-pub(super) fn cancelled_by(side: Side) -> &'static str {
-    match side {
-        Side::Client => "dismissed",
-        Side::Agent => "taken back by the agent",
+pub(super) fn cancelled_by(by: &Decider) -> &'static str {
+    match by {
+        Decider::Agent => "taken back by the agent",
+        Decider::ConnectionEnd => "the connection ended",
+        _ => "dismissed",
     }
 }
 
