@@ -129,7 +129,7 @@ impl<'a> Wire<'a> for RequestId<'a> {
                 }
                 let passes = reader.revision() == WireFormat::Any && !reader.is_judging();
                 if !passes {
-                    reader.broken_expectation(offset, what)?;
+                    reader.broken_rule(offset, what)?;
                 }
                 Ok(RequestId::Irregular(Number::from_checked(number)))
             }

@@ -138,19 +138,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A value of another shape than the protocol wants that can be kept all the same: an error when reading strictly,
-    /// noted when reading tolerantly.
-    #[cold]
-    pub(crate) fn broken_expectation(&mut self, offset: usize, what: &'static str) -> Read<()> {
-        let fault = Fault { offset, problem: Problem::Expected(what.into()) };
-        if self.tolerant {
-            self.tolerated.push(fault);
-            Ok(())
-        } else {
-            Err(Box::new(fault))
-        }
-    }
-
     #[cold]
     pub(crate) fn fault<T>(&self, offset: usize, problem: Problem) -> Read<T> {
         Err(Fault::new(offset, problem))
