@@ -21,12 +21,13 @@ fn main() {
     if std::env::args().any(|argument| argument == "--be-the-agent") {
         return be_the_agent();
     }
-    let all: [(&str, fn()); 5] = [
+    let all: [(&str, fn()); 6] = [
         ("view", first_view),
         ("stream", updates_to_screen),
         ("paragraph", long_paragraph),
         ("flood", flood),
         ("tabs", tabs),
+        ("memory", memory),
     ];
     let is_named = |name: &str| std::env::args().any(|argument| argument == name);
     let is_any_named = all.iter().any(|(name, _)| is_named(name));
@@ -63,8 +64,12 @@ impl Opened {
 
     /// The most memory that the program has had, in megabytes.
     fn peak_memory(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, which: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(which)).unwrap_or_default();
         line.trim().split(' ').next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) / 1024
     }
 }
@@ -209,6 +214,12 @@ fn be_the_agent() {
         writeln!(out, "{}", json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).unwrap();
         out.flush().unwrap();
         if message["method"] == "session/prompt" {
+            let prompt = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
+            if let Some((_, numbers)) = prompt.split_once("prose ") {
+                let numbers: Vec<usize> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
+                tell_prose(&mut out, numbers[0], numbers[1]);
+                continue;
+            }
             // A paragraph has twenty of them, or there is only one.
             let is_endless = line.contains("paragraph");
             tell_the_time(&mut out, if is_endless { u32::MAX } else { 20 });
@@ -242,6 +253,50 @@ fn tell_the_time(out: &mut impl Write, in_paragraph: u32) {
         );
     }
     say(json!({ "sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn" }));
+}
+
+/// Says so many megabytes of updates. Each chunk has so many bytes of text, and a message two kilobytes or one chunk.
+fn tell_prose(out: &mut impl Write, megabytes: usize, piece: usize) {
+    let words = "The quick brown fox jumps over the lazy dog, and nobody knows why. ".repeat(200);
+    let mut said = 0;
+    let mut say = |update: Value| {
+        let params = json!({ "sessionId": "s", "update": update });
+        let line = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }).to_string();
+        writeln!(out, "{line}").unwrap();
+        line.len() + 1
+    };
+    say(json!({ "sessionUpdate": "state_update", "state": "running" }));
+    for number in 0.. {
+        let message = format!("m{}", number * piece / 2000);
+        let start = number * 37 % 5000;
+        let text = &words[start..start + piece];
+        said += say(
+            json!({ "sessionUpdate": "agent_message_chunk", "messageId": message, "content": { "type": "text", "text": text } }),
+        );
+        if said >= megabytes << 20 {
+            break;
+        }
+    }
+    say(json!({ "sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn" }));
+    out.flush().unwrap();
+}
+
+/// What the program keeps of what an agent says.
+fn memory() {
+    const MEGABYTES: u64 = 106;
+    for piece in [20, 200, 2000] {
+        let (opened, _visitor, page) = before_the_clock();
+        let before = opened.memory("VmRSS:");
+        say(&page, &format!("prose {MEGABYTES} {piece}"));
+        page.wait_until("document.body.dataset.activity === 'running'");
+        page.wait_until("document.body.dataset.activity === 'idle'");
+        let (now, most) = (opened.memory("VmRSS:"), opened.peak_memory());
+        println!(
+            "{MEGABYTES} MB of updates with {piece} bytes of text each: the program has {now} MB, {:.2} times as much (to be \
+             under 2), {before} MB of it from the beginning; {most} MB at most",
+            now as f64 / MEGABYTES as f64
+        );
+    }
 }
 
 /// From the agent's write to the frame that shows it.

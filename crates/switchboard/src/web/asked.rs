@@ -19,19 +19,21 @@ pub(crate) struct Asked {
     unclear: Option<&'static str>,
     /// What was malformed and is not in it.
     left_out: Option<String>,
+    /// What would be done, in few words of the agent.
+    about: Option<String>,
 }
 
 const NO_SUBJECT: &str = "it does not tell what it is about";
 const UNKNOWN_SUBJECT: &str = "it is about something of an unknown kind";
 const NOTHING_TOLD: &str = "the call tells neither its input nor a command nor a change";
 const UNKNOWN_PART: &str = "a part of it is of an unknown kind";
-const LEFT_OUT: &str = "a part of it was malformed and is left out";
+const LEFT_OUT: &str = "a part of it is malformed";
 const CUT_OFF: &str = "it does not show all changed lines";
 
 impl Asked {
     /// What a permission asks. `left_out` is what was malformed in it.
     pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, left_out: Option<String>) -> Self {
-        let mut asked = Asked { text: String::new(), unclear: None, left_out: None };
+        let mut asked = Asked { text: String::new(), unclear: None, left_out: None, about: None };
         if let Some(problem) = left_out {
             asked.add("left out", &problem);
             asked.fault(LEFT_OUT);
@@ -60,6 +62,7 @@ impl Asked {
                 let v2::CommandPermissionSubject { command, cwd, tool_call_id, terminal_id, meta, extra } =
                     subject;
                 asked.add("subject", "command");
+                asked.about = Some(command.to_string());
                 asked.add("command", command);
                 asked.add("cwd", cwd);
                 asked.add_meta(meta.as_ref());
@@ -81,7 +84,12 @@ impl Asked {
 
     /// What a request for data asks.
     pub(crate) fn elicitation(request: &v2::CreateElicitationRequest<'_>) -> Self {
-        Asked { text: request.encode(WireFormat::Any), unclear: Some(NO_SUBJECT), left_out: None }
+        Asked {
+            text: request.encode(WireFormat::Any),
+            unclear: Some(NO_SUBJECT),
+            left_out: None,
+            about: None,
+        }
     }
 
     /// A short name for exactly this. Nobody outside this process can foresee it, so nobody can make two texts that
@@ -92,6 +100,11 @@ impl Asked {
 
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// What would be done, in few words.
+    pub(crate) fn about(&self) -> Option<&str> {
+        self.about.as_deref()
     }
 
     /// Why an answer to it must not be taken for an answer to its like, where that is so.
@@ -138,6 +151,7 @@ impl Asked {
     fn add_call<'s>(&mut self, snapshot: &'s Snapshot, id: &str) -> Option<&'s ToolCall> {
         let entry = snapshot.find(EntryKind::ToolCall, id)?;
         let call = entry.as_tool_call()?;
+        self.about = self.about.take().or_else(|| call.title().map(str::to_owned));
         self.add_some("call title", call.title());
         self.add_some("call name", call.name());
         self.add("kind", call.kind().as_str());

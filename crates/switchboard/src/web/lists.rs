@@ -147,6 +147,7 @@ pub(crate) fn choices(app: &App) -> Markup {
                     span class="name" {
                         @if choice.allows { "Always allow: " } @else { "Always reject: " }
                         (render::visible_line(&choice.title))
+                        @if let Some(about) = &choice.about { " " code { (render::visible_line(about)) } }
                     }
                     span class="meta" {
                         "exactly this, in the session " (render::visible_line(&choice.session))

@@ -23,6 +23,9 @@ const BATCH: usize = 512;
 /// How many records are read from the store at once to look at the past. Checkpoints lie between two such pieces.
 const PIECE: usize = 2048;
 
+/// A gap of more records than this is taken for damage of the store, and not for records that were once there.
+const MAX_GAP: u64 = 1_000_000;
+
 /// From so many records on, the end of a recording is shown before all of it is read.
 const LONG: u64 = 20_000;
 
@@ -68,18 +71,16 @@ impl LiveRecording {
 
     /// The ids of the sessions in the order in which they came up.
     pub(crate) fn session_ids(&self) -> Vec<String> {
+        let Some(sessions) = self.sessions.get() else {
+            let log = self.log();
+            let known = log.conversation().into_iter().flat_map(Conversation::sessions);
+            return known.filter_map(|(id, _)| id).map(str::to_owned).collect();
+        };
+        // Never with the log locked: the connection may be waiting for it.
+        let mut ids: Vec<String> = sessions.ids().iter().map(ToString::to_string).collect();
         let log = self.log();
-        match (self.sessions.get(), log.conversation()) {
-            (Some(sessions), _) => {
-                let mut ids: Vec<String> = sessions.ids().iter().map(ToString::to_string).collect();
-                ids.sort_by_key(|id| log.names().find(id).unwrap_or(u16::MAX));
-                ids
-            }
-            (None, Some(conversation)) => {
-                conversation.sessions().filter_map(|(id, _)| id).map(str::to_owned).collect()
-            }
-            (None, None) => Vec::new(),
-        }
+        ids.sort_by_key(|id| log.names().find(id).unwrap_or(u16::MAX));
+        ids
     }
 
     /// Takes note of what changed in a session of the connection.
@@ -254,7 +255,10 @@ fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Resul
         true
     };
     for item in store.read(id, 0)? {
-        next = sequence_after(item?, &mut batch);
+        match sequence_after(item?, &mut batch) {
+            Some(after) => next = after,
+            None => return Ok(damaged(room)),
+        }
         if batch.len() >= BATCH && !take(&mut batch) {
             return Ok(());
         }
@@ -269,7 +273,9 @@ fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Resul
     let mut tail = store.follow(id, next)?;
     while room.strong_count() > 0 {
         if let Some(item) = tail.next(POLL)? {
-            sequence_after(item, &mut batch);
+            if sequence_after(item, &mut batch).is_none() {
+                return Ok(damaged(room));
+            }
             if !take(&mut batch) {
                 break;
             }
@@ -278,14 +284,22 @@ fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Resul
     Ok(())
 }
 
-/// Puts a record, or notes for a gap so that rows keep the numbers of their records, into the batch.
-fn sequence_after(item: Item, batch: &mut Vec<Record>) -> u64 {
+fn damaged(room: &Weak<LiveRecording>) {
+    if let Some(room) = room.upgrade() {
+        room.fail(format!("more than {MAX_GAP} records are missing, so the store is damaged"));
+    }
+}
+
+/// Puts a record, or notes for a gap so that rows keep the numbers of their records, into the batch. `None` when the gap
+/// is too large for that.
+fn sequence_after(item: Item, batch: &mut Vec<Record>) -> Option<u64> {
     match item {
         Item::Record(record) => {
             let next = record.sequence + 1;
             batch.push(record);
-            next
+            Some(next)
         }
+        Item::Gap { from, to, .. } if to.saturating_sub(from) > MAX_GAP => None,
         Item::Gap { from, to, reason } => {
             for sequence in from..to {
                 let channel = switchboard_store::Channel::Diagnostic;
@@ -293,7 +307,7 @@ fn sequence_after(item: Item, batch: &mut Vec<Record>) -> u64 {
                 note.sequence = sequence;
                 batch.push(note);
             }
-            to
+            Some(to)
         }
     }
 }
@@ -328,6 +342,16 @@ mod tests {
             assert!(std::time::Instant::now() < deadline, "the recording is not read");
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_gap_keeps_the_numbers_of_records_unless_nobody_can_believe_it() {
+        let gap = |to: u64| Item::Gap { from: 2, to, reason: "damage".into() };
+        let mut batch = Vec::new();
+        assert_eq!(sequence_after(gap(4), &mut batch), Some(4));
+        assert_eq!(batch.iter().map(|note| note.sequence).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(sequence_after(gap(u64::MAX), &mut batch), None);
+        assert_eq!(batch.len(), 2);
     }
 
     #[test]

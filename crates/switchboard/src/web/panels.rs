@@ -235,8 +235,8 @@ fn question(
     html! {
         section class="question" data-question=(id) data-revision=(asked.revision()) data-position=[call]
             data-open[is_open] {
-            @for part in parts { (maud::PreEscaped(&*part.html)) }
             @if let Some(left_out) = asked.left_out() { (render::left_out(left_out)) }
+            @for part in parts { (maud::PreEscaped(&*part.html)) }
         }
     }
 }

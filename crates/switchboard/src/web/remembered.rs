@@ -24,6 +24,8 @@ pub(crate) struct Choice {
     pub(crate) session: String,
     /// What was asked, for people.
     pub(crate) title: String,
+    /// What was to be done, for people.
+    pub(crate) about: Option<String>,
     /// What was asked, exactly.
     asked: String,
     /// The option that was chosen.
@@ -70,6 +72,7 @@ impl Remembered {
         choices.push(Choice {
             session: session.to_owned(),
             title: title.to_owned(),
+            about: asked.about().map(str::to_owned),
             asked: asked.text().to_owned(),
             option: option.option_id.to_string(),
             allows,

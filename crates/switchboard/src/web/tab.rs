@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a tab is asked for a sign of life, which the browser gives by itself.
 const KNOCK: Duration = Duration::from_secs(10);
 
+/// How long a text may be that messages are searched for.
+const MAX_SEARCH: usize = 10_000;
+
 /// How many requests of one tab may be under way.
 const UNDER_WAY: usize = 32;
 
@@ -190,6 +193,9 @@ impl Tab {
             Request::Window { from, to } => {
                 self.view.set_window(from, to);
                 Ok(Value::Null)
+            }
+            Request::Wire { filter, .. } if filter.text.len() > MAX_SEARCH => {
+                Err("the text to search for is too long".to_owned())
             }
             Request::Wire { window, follows, filter } => {
                 self.view.set_wire(window, follows, filter);

@@ -198,11 +198,11 @@ pub(crate) fn always(permission: &Permission, asked_again: Option<&str>) -> Opti
     })
 }
 
-/// What was malformed in a question and is not shown.
+/// What is malformed in a question, and may not be shown.
 pub(crate) fn left_out(problem: &str) -> Markup {
     html! {
         p.p.note.bad data-part="left-out" {
-            "A part of this question was malformed and is left out: " (prose(problem))
+            "A part of this question is malformed, and left out where it makes no sense: " (prose(problem))
         }
     }
 }

@@ -339,7 +339,7 @@ fn a_choice_for_always_is_remembered_and_can_be_withdrawn() {
     page.click("#show-inspector");
     page.click("#show-sessions");
     page.click("[data-action=choices]");
-    page.wait_for("dialog :: Always allow: Run a command?");
+    page.wait_for("dialog :: Always allow: Run a command? rm -rf build && make");
     page.screenshot("choices");
     page.click("dialog [data-action=withdraw]");
     page.wait_for("dialog :: No choice has been made for always.");
