@@ -22,6 +22,7 @@ use switchboard_protocol::v2;
 use switchboard_transport::{Child, Connection, ConnectionOptions, Program};
 
 use crate::{Error, translation};
+use negotiation::Early;
 use state::Shared;
 
 /// What a client tells of itself, and how patient it is.
@@ -31,7 +32,7 @@ pub struct ClientOptions {
     pub info: v2::Implementation<'static>,
     /// What it can do. Nothing unless told otherwise.
     pub capabilities: v2::ClientCapabilities<'static>,
-    /// How long the agent may take to introduce itself. A minute: some agents are installed by their first start.
+    /// How long the agent may take to introduce itself, in all. 30 seconds.
     pub patience: Duration,
     /// How many sessions the agent may talk of at once; updates for more are dropped and reported. 1024.
     pub session_limit: usize,
@@ -45,7 +46,7 @@ impl ClientOptions {
         ClientOptions {
             info: v2::Implementation::new(name.to_owned(), version.to_owned()),
             capabilities: v2::ClientCapabilities::new(),
-            patience: Duration::from_secs(60),
+            patience: Duration::from_secs(30),
             session_limit: 1024,
             observer: None,
         }
@@ -79,9 +80,18 @@ impl Client {
     /// the shape of its answer, because several agents echo any number.
     ///
     /// An agent of version 1 is translated: the client sees one of version 2. [`AgentDescription::version`] tells.
-    pub async fn connect(mut connection: Connection, options: ClientOptions) -> Result<Self, Error> {
-        let mut description = negotiation::initialize(&mut connection, &options).await?;
-        let mut gone = None;
+    pub async fn connect(connection: Connection, options: ClientOptions) -> Result<Self, Error> {
+        let patience = options.patience;
+        tokio::time::timeout(patience, Self::shake_hands(connection, options)).await.unwrap_or_else(|_| {
+            let method = negotiation::INITIALIZE.to_owned();
+            Err(switchboard_transport::Error::DeadlinePassed { method, after: patience }.into())
+        })
+    }
+
+    async fn shake_hands(mut connection: Connection, options: ClientOptions) -> Result<Self, Error> {
+        let mut early = Early::default();
+        let mut description = negotiation::initialize(&mut connection, &options, &mut early).await?;
+        let (mut gone, mut anomalies) = (None, None);
         if let Some(observer) = &options.observer {
             observer.see(Observed::Version(description.version));
         }
@@ -89,16 +99,18 @@ impl Client {
             let (name, answer) = (description.name().to_owned(), description.answer.clone());
             let observer = options.observer.clone();
             let near = observer::observed(Self::connection_options(), observer.as_ref(), WireSide::Canonical);
-            let (mut translated, closure) =
+            let (mut translated, mut behind) =
                 translation::to_version_one_agent(connection, near, &name, answer, observer);
-            description = negotiation::initialize_translated(&mut translated, &options).await?;
+            let told = &mut behind.anomalies;
+            description =
+                negotiation::initialize_translated(&mut translated, &options, told, &mut early).await?;
             connection = translated;
-            gone = Some(closure);
+            (gone, anomalies) = (Some(behind.gone), Some(behind.anomalies));
         }
         let shared = Arc::new(Shared::new(connection.caller, options.session_limit, gone));
         Ok(Client {
             agent: AgentHandle::new(Arc::clone(&shared), Arc::new(description)),
-            feed: Feed::new(connection.inbox, shared),
+            feed: Feed::new(connection.inbox, shared, early, anomalies),
         })
     }
 

@@ -7,13 +7,26 @@ use std::time::Duration;
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
 use switchboard_protocol::rpc::{Message, RequestId};
 use switchboard_protocol::{Wire, WireFormat};
-use switchboard_transport::{Closure, Connection, ConnectionOptions, Event, Inbox, Received, SharedText};
+use switchboard_transport::{
+    Anomaly, Closure, Connection, ConnectionOptions, Event, Inbox, Received, SharedText, Substitute,
+};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::client::{Observed, Observer};
 
 /// Why the peer behind a translation is gone, once it is.
 pub(crate) type Gone = Arc<OnceLock<Arc<Closure>>>;
+
+/// What is known of an agent behind a translation.
+pub(crate) struct Behind {
+    pub(crate) gone: Gone,
+    /// What it sent and should not have. Somebody must take it: the agent waits for that.
+    pub(crate) anomalies: mpsc::Receiver<Anomaly>,
+}
+
+/// How many anomalies may wait to be taken.
+const ANOMALIES: usize = 16;
 
 /// Makes a connection to an agent of version 1 one to an agent of version 2. `answer` is what the agent answered to
 /// `initialize` before, and stands for its answer where it refuses to be asked once more.
@@ -23,7 +36,8 @@ pub(crate) fn to_version_one_agent(
     agent_name: &str,
     answer: String,
     observer: Option<Observer>,
-) -> (Connection, Gone) {
+) -> (Connection, Behind) {
+    let (anomalies, told) = mpsc::channel(ANOMALIES);
     let (near, far) = Connection::pair(options, ConnectionOptions::default());
     let gone = Gone::default();
     let mut bridge_options = BridgeOptions::between(Version::V2, Version::V1);
@@ -36,9 +50,10 @@ pub(crate) fn to_version_one_agent(
         handshake: Some(Handshake { answer, id: None }),
         observer,
         gone: Arc::clone(&gone),
+        anomalies: Some(anomalies),
     };
     tokio::spawn(translation.run(None));
-    (near, gone)
+    (near, Behind { gone, anomalies: told })
 }
 
 /// Makes a connection to a client of version 1 one to a client of version 2. `first` is what has been read from it
@@ -57,6 +72,7 @@ pub(crate) fn to_version_one_client(
         handshake: None,
         observer: None,
         gone: Gone::default(),
+        anomalies: None,
     };
     tokio::spawn(translation.run(first));
     near
@@ -70,6 +86,8 @@ struct Translation {
     handshake: Option<Handshake>,
     observer: Option<Observer>,
     gone: Gone,
+    /// Who is told what the agent should not have sent.
+    anomalies: Option<mpsc::Sender<Anomaly>>,
 }
 
 /// The second `initialize` that an agent of version 1 gets, this time in its own words.
@@ -103,8 +121,13 @@ impl Translation {
                 }
             };
             match line {
-                Ok(line) => {
+                Ok(Came::Line(line)) => {
                     if self.carry(from, &line).await.is_none() {
+                        return;
+                    }
+                }
+                Ok(Came::Anomaly(anomaly)) => {
+                    if from == Side::Agent && self.take_anomaly(anomaly).await.is_none() {
                         return;
                     }
                 }
@@ -123,6 +146,23 @@ impl Translation {
 
     fn now(&self) -> Moment {
         Moment(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Passes on what the agent should not have sent. Whoever waits for an answer that was too long is told so.
+    async fn take_anomaly(&mut self, anomaly: Anomaly) -> Option<()> {
+        let substitute = match &anomaly {
+            Anomaly::TooLong(too_long) => too_long.substitute(),
+            _ => None,
+        };
+        if let Some(anomalies) = &self.anomalies {
+            // Nobody may be there any more to be told.
+            let _ = anomalies.send(anomaly).await;
+        }
+        match substitute {
+            Some(Substitute::Answer(line)) => self.carry(Side::Agent, &SharedText::from(line)).await,
+            // A request has been refused by the connection itself.
+            Some(Substitute::Refusal(_)) | None => Some(()),
+        }
     }
 
     /// `None` when a side cannot be reached any more.
@@ -196,11 +236,20 @@ impl Handshake {
     }
 }
 
-/// The next message as it came; noise is passed over.
-async fn next_line(inbox: &mut Inbox) -> Result<SharedText, Arc<Closure>> {
+/// What came from a peer.
+enum Came {
+    /// A message.
+    Line(SharedText),
+    /// Something that should not have come.
+    Anomaly(Anomaly),
+}
+
+/// The next message as it came, or what came instead of one.
+async fn next_line(inbox: &mut Inbox) -> Result<Came, Arc<Closure>> {
     loop {
         match inbox.next_or(|line| Some(line.clone())).await {
-            Some(Received::Taken(line)) => return Ok(line),
+            Some(Received::Taken(line)) => return Ok(Came::Line(line)),
+            Some(Received::Event(Event::Anomaly(anomaly))) => return Ok(Came::Anomaly(anomaly)),
             Some(Received::Event(Event::Closed(closure))) => return Err(closure),
             Some(Received::Event(_)) => {}
             // Only after the closure, which ends the translation.

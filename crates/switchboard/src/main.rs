@@ -4,6 +4,7 @@
 mod arguments;
 mod commands;
 mod configuration;
+mod handshake;
 mod lines;
 mod oddities;
 mod outcome;

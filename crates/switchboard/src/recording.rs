@@ -11,8 +11,7 @@ use std::time::Duration;
 use switchboard_peer::Observer;
 use switchboard_protocol::Side;
 use switchboard_store::{About, Channel, Record, Recorder, Store};
-use switchboard_transport::{Child, Exit, StandardErrorLine};
-use tokio::task::JoinHandle;
+use switchboard_transport::{Child, Exit};
 
 use self::file::RecordedFile;
 use self::observed::Sides;
@@ -69,6 +68,9 @@ pub(crate) struct Recording {
     /// Where it goes, unless that is a file.
     store: Option<Store>,
 }
+
+/// An agent's process whose standard error is recorded.
+pub(crate) struct Watch(Child);
 
 struct Sink {
     target: Target,
@@ -190,24 +192,14 @@ impl Recording {
     }
 
     /// Records the beginning of the agent's process, and its standard error until that ends.
-    pub(crate) fn watch(&self, child: &Child) -> JoinHandle<()> {
+    pub(crate) fn watch(&self, child: &Child) -> Watch {
         self.record(
             Channel::Process,
             &format!("{} started as process {}", child.program(), child.process_id()),
         );
         let recording = self.clone();
-        let mut lines = child.standard_error();
-        tokio::spawn(async move {
-            while let Some(line) = lines.next().await {
-                match line {
-                    StandardErrorLine::Line(line) => recording.record(Channel::StandardError, &line),
-                    StandardErrorLine::Missed(count) => {
-                        let text = format!("{count} lines of standard error were missed");
-                        recording.record(Channel::Process, &text);
-                    }
-                }
-            }
-        })
+        child.on_standard_error(move |line| recording.record(Channel::StandardError, line));
+        Watch(child.clone())
     }
 
     /// Ends the recording of an agent that could not be started.
@@ -217,9 +209,9 @@ impl Recording {
     }
 
     /// Ends the recording after the agent's process has ended.
-    pub(crate) async fn finish(&self, watch: JoinHandle<()>, exit: Option<Exit>) {
+    pub(crate) async fn finish(&self, watch: Watch, exit: Option<Exit>) {
         // A grandchild may hold standard error open; what it says later is nobody's.
-        drop(tokio::time::timeout(LAST_LINES, watch).await);
+        let _ = tokio::time::timeout(LAST_LINES, watch.0.standard_error_ended()).await;
         let end = exit.map_or_else(|| "did not end".to_owned(), |exit| exit.to_string());
         self.record(Channel::Process, &format!("the process {end}"));
         self.close();

@@ -65,6 +65,12 @@ pub(crate) async fn say_patiently(line: impl Into<String>) {
     let _ = printer().entries.send(Entry::Line(line.into())).await;
 }
 
+/// Writes a text in its place among what is written elsewhere, for commands that talk with a person. Whoever does not
+/// read it is waited for; one that is gone is nobody to tell.
+pub(crate) fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 /// Waits until everything has been written, but not for long.
 pub(crate) fn flush(time: Duration) {
     let Some(printer) = PRINTER.get() else { return };

@@ -34,6 +34,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use switchboard_store::Store;
 use switchboard_transport::Program;
@@ -42,6 +43,8 @@ use tokio::net::TcpListener;
 use app::App;
 use connections::Limits;
 use guard::Guard;
+
+use crate::standard_error;
 
 /// What is opened.
 pub(crate) struct Opening {
@@ -52,6 +55,8 @@ pub(crate) struct Opening {
     pub(crate) folder: PathBuf,
     /// 0: any that is free.
     pub(crate) port: u16,
+    /// How long the agent may take to introduce itself.
+    pub(crate) handshake_timeout: Duration,
     /// The recording to look at first.
     pub(crate) recording: Option<String>,
 }
@@ -85,7 +90,8 @@ impl Server {
         remembered::mention_old_file(opening.store.path());
         let path = opening.recording.map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));
         let links = Links { guard: guard.clone(), path };
-        let app = App::new(opening.store, opening.program, opening.agent_name, opening.folder, guard);
+        let mut app = App::new(opening.store, opening.program, opening.agent_name, opening.folder, guard);
+        app.handshake_timeout = opening.handshake_timeout;
         Ok(Server { listener, app: Arc::new(app), links })
     }
 
@@ -94,22 +100,21 @@ impl Server {
         &self.links
     }
 
-    /// Serves until `end` is done, then ends the agent.
-    pub(crate) async fn run(self, end: impl Future<Output = ()> + Send + 'static) {
+    /// Serves until `end` is done, then ends the agent. Gives why it ended.
+    pub(crate) async fn run<E>(self, end: impl Future<Output = E>) -> E {
         let app = Arc::clone(&self.app);
         tokio::spawn(async move {
             // The page shows it too, with a way to try again.
             if let Err(reason) = app.start_agent().await {
-                eprintln!("switchboard: {reason}");
+                standard_error::say(format!("switchboard: {reason}"));
             }
         });
         let router = pages::router(Arc::clone(&self.app));
-        tokio::select! {
+        let end = tokio::select! {
             never = connections::serve(&self.listener, &router, Limits::default()) => match never {},
-            () = end => {}
-        }
-        if let Some(live) = self.app.live() {
-            live.stop().await;
-        }
+            end = end => end,
+        };
+        self.app.end().await;
+        end
     }
 }

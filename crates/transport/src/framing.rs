@@ -109,6 +109,11 @@ impl Noise {
     pub(crate) fn new(kind: NoiseKind, bytes: &[u8]) -> Self {
         Noise { kind, excerpt: excerpt(bytes), length: bytes.len() }
     }
+
+    /// Whether there is nothing to see in it, as in an empty line: not worth a word.
+    pub fn is_blank(&self) -> bool {
+        self.excerpt.trim().is_empty()
+    }
 }
 
 impl fmt::Display for Noise {

@@ -243,6 +243,22 @@ pub enum Anomaly {
     },
 }
 
+impl Anomaly {
+    /// Whether it is something that came instead of a message, and not a message that should not have come.
+    pub fn is_no_message(&self) -> bool {
+        matches!(self, Anomaly::Noise(_) | Anomaly::TooLong(_) | Anomaly::Unfinished(_))
+    }
+
+    /// Whether it is worth a word to a person: not an empty line, nor a notification of somebody's own.
+    pub fn is_worth_telling(&self) -> bool {
+        match self {
+            Anomaly::Noise(noise) => !noise.is_blank(),
+            Anomaly::UnknownMethod { wants_answer, .. } => *wants_answer,
+            _ => true,
+        }
+    }
+}
+
 impl fmt::Display for Anomaly {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -12,6 +12,9 @@ use switchboard_transport::{
     Received, SharedText,
 };
 
+use tokio::sync::mpsc;
+
+use super::negotiation::Early;
 use super::question::{ElicitationQuestion, PermissionQuestion};
 use super::state::{Question, Shared, State, now};
 
@@ -137,12 +140,21 @@ pub struct Feed {
     shared: Arc<Shared>,
     /// Open questions, to notice when the agent takes one back.
     open: Vec<(RequestId<'static>, Cancellation)>,
+    /// What the agent sent before it had introduced itself, and should not have.
+    early: Early,
+    /// What an agent behind a translation sends and should not.
+    anomalies: Option<mpsc::Receiver<Anomaly>>,
     closed: bool,
 }
 
 impl Feed {
-    pub(super) fn new(inbox: Inbox, shared: Arc<Shared>) -> Self {
-        Feed { inbox, shared, open: Vec::new(), closed: false }
+    pub(super) fn new(
+        inbox: Inbox,
+        shared: Arc<Shared>,
+        early: Early,
+        anomalies: Option<mpsc::Receiver<Anomaly>>,
+    ) -> Self {
+        Feed { inbox, shared, open: Vec::new(), early, anomalies, closed: false }
     }
 
     /// The sessions.
@@ -178,6 +190,9 @@ impl Feed {
 
     /// Takes one message; `Some(None)` when it was no event.
     async fn step(&mut self) -> Option<Option<Event>> {
+        if let Some(anomaly) = self.early.0.pop_front() {
+            return Some(Some(Event::Anomaly(anomaly)));
+        }
         if let Some(event) = self.shared.pop() {
             return Some(Some(event));
         }
@@ -187,6 +202,10 @@ impl Feed {
         let shared = &self.shared;
         let received = tokio::select! {
             biased;
+            // First: it came before what has come through the translation since.
+            Some(anomaly) = next_anomaly(&mut self.anomalies) => {
+                return Some(Some(Event::Anomaly(anomaly)));
+            }
             received = self.inbox.frame_or(|line| take(shared, line)) => received,
             // Asked last: what it would tell is looked for before every message anyway.
             () = shared.wake.notified() => return Some(None),
@@ -327,6 +346,14 @@ impl Feed {
         // One that was answered in the meantime is settled.
         self.shared.settle_cancelled(&id, Side::Agent).ok()?;
         Some(Event::Withdrawn { id })
+    }
+}
+
+/// The next anomaly of an agent behind a translation; `None` when there is none or no more.
+async fn next_anomaly(anomalies: &mut Option<mpsc::Receiver<Anomaly>>) -> Option<Anomaly> {
+    match anomalies {
+        Some(anomalies) => anomalies.recv().await,
+        None => None,
     }
 }
 

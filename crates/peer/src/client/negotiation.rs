@@ -1,10 +1,13 @@
 //! The handshake: which version the agent speaks, and what it can do.
 
+use std::collections::VecDeque;
+
 use switchboard_bridge::{Side, Stateless, Version};
 use switchboard_protocol::detect::Handshake;
 use switchboard_protocol::rpc::{Message, RpcError, codes};
 use switchboard_protocol::{Raw, Wire, WireFormat, v1, v2};
-use switchboard_transport::{Answer, Connection, Deadline, Json, SharedText};
+use switchboard_transport::{Anomaly, Answer, Connection, Deadline, Event, Json, SharedText};
+use tokio::sync::mpsc;
 
 use super::ClientOptions;
 use crate::Error;
@@ -37,21 +40,22 @@ impl AgentDescription {
     }
 }
 
-const INITIALIZE: &str = "initialize";
+pub(super) const INITIALIZE: &str = "initialize";
 
 /// Asks for version 2, and for version 1 where that is refused.
 pub(super) async fn initialize(
     connection: &mut Connection,
     options: &ClientOptions,
+    early: &mut Early,
 ) -> Result<AgentDescription, Error> {
     let request = request(options);
-    let first = ask(connection, options, Json::of(&request, WireFormat::Any)).await?;
+    let first = ask(connection, Json::of(&request, WireFormat::Any), early).await?;
     let refused = match first {
         Answer::Result(text) => return read(&text),
         Answer::Error(error) => error,
     };
     let Some(request) = in_version_one(&request) else { return Err(Error::NotInitialized(refused)) };
-    match ask(connection, options, Json::from(&request)).await? {
+    match ask(connection, Json::from(&request), early).await? {
         Answer::Result(text) => read(&text),
         Answer::Error(second) => Err(Error::NotInitialized(more_telling(refused, second))),
     }
@@ -61,8 +65,21 @@ pub(super) async fn initialize(
 pub(super) async fn initialize_translated(
     connection: &mut Connection,
     options: &ClientOptions,
+    anomalies: &mut mpsc::Receiver<Anomaly>,
+    early: &mut Early,
 ) -> Result<AgentDescription, Error> {
-    match ask(connection, options, Json::of(&request(options), WireFormat::Any)).await? {
+    // What the translation has to say itself is nothing that concerns the agent.
+    let mut own = Early::default();
+    let asked = ask(connection, Json::of(&request(options), WireFormat::Any), &mut own);
+    tokio::pin!(asked);
+    let answer = loop {
+        tokio::select! {
+            biased;
+            Some(anomaly) = anomalies.recv() => early.take(anomaly),
+            answer = &mut asked => break answer?,
+        }
+    };
+    match answer {
         Answer::Result(text) => Ok(AgentDescription { version: 1, ..read(&text)? }),
         Answer::Error(error) => Err(Error::NotInitialized(error)),
     }
@@ -99,16 +116,32 @@ fn more_telling(first: RpcError<'static>, second: RpcError<'static>) -> RpcError
     if second.code == codes::UNSUPPORTED_PROTOCOL_VERSION { first } else { second }
 }
 
-async fn ask(
-    connection: &mut Connection,
-    options: &ClientOptions,
-    params: Json<'_>,
-) -> Result<Answer, Error> {
-    let deadline = Deadline::After(options.patience);
+async fn ask(connection: &mut Connection, params: Json<'_>, early: &mut Early) -> Result<Answer, Error> {
     let Connection { caller, inbox } = connection;
-    let call = async { caller.begin(INITIALIZE, params, deadline).await?.answer().await };
-    // What an agent says before it has introduced itself concerns nobody.
-    Ok(inbox.until(call, drop).await?)
+    // How long it may take is limited for the handshake as a whole.
+    let call = async { caller.begin(INITIALIZE, params, Deadline::Never).await?.answer().await };
+    // What an agent asks or tells before it has introduced itself concerns nobody.
+    let event = |event| {
+        if let Event::Anomaly(anomaly) = event {
+            early.take(anomaly);
+        }
+    };
+    Ok(inbox.until(call, event).await?)
+}
+
+/// What an agent sent before it had introduced itself, and should not have.
+#[derive(Debug, Default)]
+pub(super) struct Early(pub(super) VecDeque<Anomaly>);
+
+impl Early {
+    /// How much of it is kept.
+    const MOST: usize = 1000;
+
+    fn take(&mut self, anomaly: Anomaly) {
+        if self.0.len() < Self::MOST {
+            self.0.push_back(anomaly);
+        }
+    }
 }
 
 fn read(text: &SharedText) -> Result<AgentDescription, Error> {

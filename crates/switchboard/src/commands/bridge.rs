@@ -9,7 +9,6 @@ mod service;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use switchboard_bridge::{Bridge, BridgeOptions, Dialect};
 use switchboard_store::About;
@@ -22,11 +21,11 @@ use self::recorded::Recorded;
 use self::service::{Parts, Service};
 use super::convert::PolicyArgument;
 use crate::configuration::Configuration;
+use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{RecordArguments, agent_name};
 use crate::signals::Signals;
 use crate::standard_error;
-use crate::units::parse_time;
 
 /// Be an agent on standard input and output, in front of another agent of any version
 ///
@@ -64,9 +63,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     hold_messages: bool,
 
-    /// How long the agent may take to answer the client's handshake: seconds, or with a unit as in 90s, 5m
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
-    handshake_timeout: Duration,
+    #[command(flatten)]
+    handshake: HandshakeArgument,
 
     /// What to do about losses in the session itself
     #[arg(long, value_enum, default_value = "visible")]
@@ -167,7 +165,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         history,
         terminal_events,
         signals,
-        handshake_timeout: arguments.handshake_timeout,
+        handshake_timeout: arguments.handshake.handshake_timeout,
     };
     Service::run(parts, spawned).await
 }

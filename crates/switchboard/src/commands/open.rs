@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use switchboard_transport::Program;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::run::{absolute_program, working_directory};
 use crate::configuration::Configuration;
+use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::agent_name;
+use crate::signals::Signals;
 use crate::store_file;
 use crate::web::{Opening, Server};
 
@@ -43,6 +44,9 @@ pub(crate) struct Arguments {
     /// Keep nothing: what is recorded is gone at the end
     #[arg(long, conflicts_with = "store")]
     no_record: bool,
+
+    #[command(flatten)]
+    handshake: HandshakeArgument,
 
     /// Port to listen on, instead of any that is free
     #[arg(long, default_value_t = 0, hide_default_value = true)]
@@ -78,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         agent_name,
         folder,
         port: arguments.port,
+        handshake_timeout: arguments.handshake.handshake_timeout,
         recording,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -111,8 +116,7 @@ async fn serve(opening: Opening, with_browser: bool) -> Result<Outcome, CommandE
         let refused = CommandError::failed(format!("cannot listen on port {port} of this machine: {error}"));
         refused.hint("leave --port away to take any that is free")
     })?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut signals = Signals::listen()?;
     println!("{}", server.links().fresh().map_err(cannot)?);
     let more = if more_links::on_enter(server.links().clone()) { "Enter prints another, " } else { "" };
     eprintln!(
@@ -122,14 +126,7 @@ async fn serve(opening: Opening, with_browser: bool) -> Result<Outcome, CommandE
         // Arguments can be seen by everybody on this machine, so this link is worth nothing once the browser is there.
         show(&server.links().fresh().map_err(cannot)?);
     }
-    let end = async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    };
-    server.run(end).await;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Signalled(server.run(signals.next()).await))
 }
 
 /// Whether there is a screen that a browser could come up on.

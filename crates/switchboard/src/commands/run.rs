@@ -17,6 +17,7 @@ use switchboard_store::About;
 use switchboard_transport::Program;
 
 use crate::configuration::Configuration;
+use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::RecordArguments;
 use crate::units::parse_time;
@@ -25,7 +26,8 @@ use crate::units::parse_time;
 ///
 /// The prompt comes before the `--` of a command line: `switchboard run "Fix the build" -- my-agent --acp`. Without a
 /// prompt, standard input or --file has it. The agent `demo` is built in. Exit codes: 0 the agent finished, 1 it failed,
-/// 2 wrong usage, 3 timeout, 4 no session, 5 a permission was denied, 130 interrupted.
+/// 2 wrong usage, 3 timeout, 4 no session, 5 a permission was denied, 130 interrupted, or 128 and another signal's
+/// number.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Name of a configured agent (see `switchboard agents`), unless a command line is given; then the prompt
@@ -67,6 +69,9 @@ pub(crate) struct Arguments {
     /// Give up after this time: seconds, or with a unit as in 90s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     timeout: Option<Duration>,
+
+    #[command(flatten)]
+    handshake: HandshakeArgument,
 
     /// Go on with a session instead of opening one
     #[arg(long, value_name = "ID")]
@@ -134,6 +139,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
         policy,
         answers: None,
         timeout: arguments.timeout,
+        handshake_timeout: arguments.handshake.handshake_timeout,
         session: arguments.session,
         settings: arguments.set,
     };

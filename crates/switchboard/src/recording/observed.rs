@@ -5,7 +5,7 @@ use switchboard_protocol::detect::Handshake;
 use switchboard_protocol::rpc::Message;
 use switchboard_protocol::{Side, Version, WireFormat};
 use switchboard_store::{Channel, Record};
-use switchboard_transport::{Anomaly, Direction};
+use switchboard_transport::Direction;
 
 use super::{Sink, noise};
 
@@ -65,9 +65,9 @@ impl Sink {
                     None => Ok(()),
                 }
             }
-            Observed::Anomaly(
-                anomaly @ (Anomaly::Noise(_) | Anomaly::TooLong(_) | Anomaly::Unfinished(_)),
-            ) => self.append(Record::new(Channel::Diagnostic, noise(Side::Agent, &anomaly.to_string()))),
+            Observed::Anomaly(anomaly) if anomaly.is_no_message() && anomaly.is_worth_telling() => {
+                self.append(Record::new(Channel::Diagnostic, noise(Side::Agent, &anomaly.to_string())))
+            }
             Observed::Loss(loss) => match serde_json::to_string(loss) {
                 Ok(loss) => self.append(Record::new(Channel::Diagnostic, loss)),
                 Err(error) => Err(error.to_string()),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use switchboard_store::Store;
 use switchboard_transport::Program;
@@ -21,6 +22,8 @@ pub(crate) struct App {
     pub(crate) program: Program,
     /// The agent's name in the configuration, or its program.
     pub(crate) agent_name: String,
+    /// How long it may take to introduce itself.
+    pub(crate) handshake_timeout: Duration,
     pub(crate) folder: PathBuf,
     pub(crate) cache: RenderCache,
     pub(crate) guard: Guard,
@@ -30,6 +33,8 @@ pub(crate) struct App {
     /// Held while the agent is being started, so that two tabs do not start two.
     starting: tokio::sync::Mutex<()>,
     agent_changed: watch::Sender<u64>,
+    /// Set when all is to end.
+    ending: watch::Sender<bool>,
     rooms: Mutex<HashMap<String, Weak<LiveRecording>>>,
 }
 
@@ -58,6 +63,7 @@ impl App {
             store,
             program,
             agent_name,
+            handshake_timeout: Duration::from_secs(30),
             folder,
             cache: RenderCache::default(),
             guard,
@@ -65,6 +71,7 @@ impl App {
             agent: Mutex::default(),
             starting: tokio::sync::Mutex::new(()),
             agent_changed: watch::Sender::new(0),
+            ending: watch::Sender::new(false),
             rooms: Mutex::default(),
         }
     }
@@ -97,7 +104,9 @@ impl App {
             return Ok(());
         }
         self.set_agent(AgentState::Starting);
-        let started = Live::start(&self.program, &self.agent_name, &self.folder, &self.store).await;
+        let (timeout, ending) = (self.handshake_timeout, self.ending.subscribe());
+        let started =
+            Live::start(&self.program, &self.agent_name, &self.folder, &self.store, timeout, ending).await;
         let live = match started {
             Ok(live) => live,
             Err(failure) => {
@@ -111,6 +120,17 @@ impl App {
         let opened = live.new_session(&self.folder).await;
         self.agent_changed.send_modify(|count| *count += 1);
         opened.map(drop)
+    }
+
+    /// Ends the agent, also one that is only being started, and waits until all of it is in the store.
+    pub(crate) async fn end(&self) {
+        self.ending.send_replace(true);
+        if self.live().is_none() {
+            drop(self.starting.lock().await);
+        }
+        if let Some(live) = self.live() {
+            live.stop().await;
+        }
     }
 
     /// The recording with an id, live or from the store.

@@ -12,12 +12,13 @@ use switchboard_protocol::rpc::{RequestId, RpcError};
 use switchboard_protocol::{AbsolutePath, Wire, WireFormat, v2};
 use switchboard_session::Snapshot;
 use switchboard_store::{About, Channel, Store};
-use switchboard_transport::{Anomaly, Child, Program};
+use switchboard_transport::{Child, Grace, Program};
 use tokio::sync::watch;
 
 use super::asked::Asked;
 use super::live_recording::LiveRecording;
 use super::remembered::{self, Choice, Remembered};
+use crate::handshake;
 use crate::recording::Recording;
 
 /// How long after it appeared or changed a question cannot be answered, so that nobody allows something by a click or a
@@ -80,11 +81,21 @@ pub(crate) struct Live {
     recorded: watch::Sender<bool>,
 }
 
+/// How long the agent is given to end: with the recording, all within two seconds.
+const HURRY: Grace =
+    Grace { input_closed: Duration::from_millis(150), terminate: Duration::from_millis(250) };
+
 /// Something that could not be done, in words for the user.
 pub(crate) type Failure = String;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until all is to end.
+async fn ended(ending: &mut watch::Receiver<bool>) {
+    // The other end goes only with everything else.
+    let _ = ending.wait_for(|ending| *ending).await;
 }
 
 impl Live {
@@ -94,6 +105,8 @@ impl Live {
         name: &str,
         project: &Path,
         store: &Store,
+        handshake_timeout: Duration,
+        mut ending: watch::Receiver<bool>,
     ) -> Result<Arc<Self>, Failure> {
         let about = About {
             agent: Some(name.to_owned()),
@@ -113,15 +126,29 @@ impl Live {
             ..v2::ElicitationCapabilities::new()
         });
         options.observer = Some(recording.observer());
+        options.patience = handshake_timeout;
         let started = program.connect(options.connection_options());
-        let (child, connection) = started.map_err(|error| error.to_string())?;
-        let watch = recording.watch(&child);
-        let client = match Client::connect(connection, options).await {
-            Ok(client) => client,
+        let (child, connection) = match started {
+            Ok(started) => started,
             Err(error) => {
-                child.shut_down().await;
-                recording.finish(watch, child.exit()).await;
+                recording.not_started(&error.to_string());
                 return Err(error.to_string());
+            }
+        };
+        let watch = recording.watch(&child);
+        let connected = tokio::select! {
+            connected = Client::connect(connection, options) => match connected {
+                Ok(client) => Ok(client),
+                Err(error) => Err(handshake::failure(&error, &child).await),
+            },
+            () = ended(&mut ending) => Err("the agent was told to end".to_owned()),
+        };
+        let client = match connected {
+            Ok(client) => client,
+            Err(reason) => {
+                child.shut_down_within(HURRY).await;
+                recording.finish(watch, child.exit()).await;
+                return Err(reason);
             }
         };
         let Client { agent, feed } = client;
@@ -157,7 +184,7 @@ impl Live {
 
     /// Ends the agent, and waits until everything that it said is in the store.
     pub(crate) async fn stop(&self) {
-        self.child.shut_down().await;
+        self.child.shut_down_within(HURRY).await;
         // The sender lives as long as this.
         let _ = self.recorded.subscribe().wait_for(|recorded| *recorded).await;
     }
@@ -175,7 +202,7 @@ impl Live {
                     locked(&self.questions).remove(&id.encode(WireFormat::Any));
                 }
                 // What is no message is recorded where it was read.
-                Event::Anomaly(Anomaly::Noise(_) | Anomaly::Unfinished(_)) => {}
+                Event::Anomaly(anomaly) if anomaly.is_no_message() => {}
                 Event::Anomaly(anomaly) => self.recording.record(Channel::Diagnostic, &anomaly.to_string()),
                 Event::TooManySessions => self.recording.record(
                     Channel::Diagnostic,

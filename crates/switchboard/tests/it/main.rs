@@ -17,6 +17,7 @@ mod interop;
 mod program;
 mod replay;
 mod run;
+mod run_ends;
 mod schema;
 mod sessions;
 mod terminal;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::process::ChildStderr;
+use tokio::process::{ChildStderr, ChildStdout};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
@@ -109,11 +109,11 @@ impl Child {
         }
         let (life_sender, life) = watch::channel(Life::default());
         let (stop, stop_receiver) = watch::channel(None);
-        let kept = Arc::new(StandardError::new());
+        let kept = Arc::new(StandardError::new(standard_error).ok()?);
         tokio::spawn(look_after(process, group, stop_receiver, life_sender, grace, watchdog));
         let reader = Arc::clone(&kept);
-        let standard_error = ChildOutput::new(standard_error, exited(life.clone()));
-        tokio::spawn(async move { reader.read(standard_error).await });
+        let ended = exited(life.clone());
+        tokio::spawn(async move { reader.read(ended).await });
         let input = Mutex::new(None);
         let handle = Handle { program, process_id, standard_error: kept, life, stop, grace, input };
         Some(Child { handle: Arc::new(handle) })
@@ -143,6 +143,23 @@ impl Child {
     /// waits for it.
     pub fn standard_error(&self) -> StandardErrorLines {
         self.handle.standard_error.listen()
+    }
+
+    /// Shows each line of standard error to a function at once, first those that were kept already. What was written
+    /// before something that is read from the standard output is shown before that is read, as far as the two pipes
+    /// tell. The function is called in the middle of reading, so it must be quick.
+    pub fn on_standard_error(&self, listener: impl FnMut(&str) + Send + 'static) {
+        self.handle.standard_error.tell(Box::new(listener));
+    }
+
+    /// Waits until nothing more comes on standard error.
+    pub async fn standard_error_ended(&self) {
+        self.handle.standard_error.ended().await;
+    }
+
+    /// The output of the process.
+    pub(super) fn output(&self, pipe: ChildStdout) -> ChildOutput {
+        ChildOutput::new(pipe, exited(self.handle.life.clone()), Arc::clone(&self.handle.standard_error))
     }
 
     /// Waits until the process has ended by itself or by somebody.
@@ -185,10 +202,6 @@ impl Child {
         let _ = timeout(EXIT_PATIENCE, told).await;
         let last_lines = self.last_lines(TOLD_LINES);
         ProcessEnd { program: self.handle.program.clone(), exit: self.exit(), last_lines }
-    }
-
-    pub(super) fn exited(&self) -> impl Future<Output = ()> + Send + 'static {
-        exited(self.handle.life.clone())
     }
 }
 

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,17 +13,21 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::ChildStdout;
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::standard_error::StandardError;
+
 /// How long a pipe of a child that is gone must be silent to count as empty.
-const SILENCE: Duration = Duration::from_millis(100);
+pub(super) const SILENCE: Duration = Duration::from_millis(100);
 
 /// The standard output of a child.
 ///
 /// A grandchild that inherited the pipe keeps it open for as long as it lives. So this also ends when the child
 /// has: after all that the child had written, which is no more than the pipe holds.
-pub struct ChildOutput<R = ChildStdout> {
-    pipe: R,
+pub struct ChildOutput {
+    pipe: ChildStdout,
     capacity: usize,
     state: Writer,
+    /// Looked at before each read, so that what came there first also counts as first.
+    standard_error: Arc<StandardError>,
 }
 
 enum Writer {
@@ -30,21 +35,26 @@ enum Writer {
     Gone { silence: Pin<Box<Sleep>>, left: usize },
 }
 
-impl<R: AsFd> ChildOutput<R> {
+impl ChildOutput {
     /// `exited` is done when the child is gone.
-    pub(super) fn new(pipe: R, exited: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub(super) fn new(
+        pipe: ChildStdout,
+        exited: impl Future<Output = ()> + Send + 'static,
+        standard_error: Arc<StandardError>,
+    ) -> Self {
         let capacity = capacity(&pipe);
-        ChildOutput { pipe, capacity, state: Writer::Runs(Box::pin(exited)) }
+        ChildOutput { pipe, capacity, state: Writer::Runs(Box::pin(exited)), standard_error }
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for ChildOutput<R> {
+impl AsyncRead for ChildOutput {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        this.standard_error.look();
         if let Writer::Runs(exited) = &mut this.state
             && exited.as_mut().poll(context).is_ready()
         {
@@ -70,14 +80,14 @@ impl<R: AsyncRead + Unpin> AsyncRead for ChildOutput<R> {
     }
 }
 
-impl<R> fmt::Debug for ChildOutput<R> {
+impl fmt::Debug for ChildOutput {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("ChildOutput").field("capacity", &self.capacity).finish_non_exhaustive()
     }
 }
 
 /// What a pipe holds; where the system does not tell, the most that it can.
-fn capacity(pipe: &impl AsFd) -> usize {
+pub(super) fn capacity(pipe: &impl AsFd) -> usize {
     const MOST: usize = 1024 * 1024;
     #[cfg(target_os = "linux")]
     return rustix::pipe::fcntl_getpipe_size(pipe).unwrap_or(MOST);

@@ -175,7 +175,7 @@ impl Program {
         let standard_error = process.stderr.take().ok_or_else(missing)?;
         let child =
             Child::start(name.clone(), process, standard_error, self.grace, watchdog).ok_or_else(missing)?;
-        let output = ChildOutput::new(output, child.exited());
+        let output = child.output(output);
         Ok(Spawned { child, input, output })
     }
 

@@ -3,15 +3,14 @@
 use switchboard_bridge::{Side, Version};
 use switchboard_store::Channel;
 use switchboard_transport::{Child, Exit};
-use tokio::task::JoinHandle;
 
-use crate::recording::Recording;
+use crate::recording::{Recording, Watch};
 
 /// What is recorded: the side that speaks version 2, and the other one beside it. A file gets what the client
 /// sends and sees.
 pub(super) struct Recorded {
     pub(super) recording: Recording,
-    watch: JoinHandle<()>,
+    watch: Watch,
     /// The side whose messages are those of the session, where it is settled.
     side: Option<Side>,
 }

@@ -22,7 +22,7 @@ use super::recorded::Recorded;
 use crate::oddities::Oddities;
 use crate::outcome::{CommandError, Outcome};
 use crate::signals::{EndSignal, Signals};
-use crate::{standard_error, stdio};
+use crate::{handshake, standard_error, stdio};
 
 /// How many lines, or runs of lines, of one side are handled before the other gets its turn.
 const TURN: usize = 128;
@@ -229,7 +229,7 @@ impl Service {
         let line = match frame {
             Frame::Message(line) => line,
             Frame::Noise(noise) | Frame::Unfinished(noise) => {
-                if !noise.excerpt.trim().is_empty() {
+                if !noise.is_blank() {
                     self.complain(from, &noise.to_string());
                 }
                 return;
@@ -248,7 +248,7 @@ impl Service {
 
     /// Whoever waits for a line that was too long to be read is told so.
     fn take_too_long(&mut self, from: Side, long: &TooLong) {
-        self.complain(from, &format!("{long}; it was dropped"));
+        self.complain(from, &long.to_string());
         match long.substitute() {
             Some(Substitute::Answer(line)) => self.line(from, Line::Made(line)),
             Some(Substitute::Refusal(line)) => {
@@ -437,7 +437,7 @@ impl Service {
             End::Agent(did) => (did.clone(), None),
             End::NoHandshake => (
                 format!("did not answer the handshake within {:?}", self.handshake_timeout),
-                Some("give an agent that is still being installed more time: --handshake-timeout 5m"),
+                Some(handshake::HINT),
             ),
         };
         let known = child.describe_end().await;

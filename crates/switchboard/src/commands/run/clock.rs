@@ -32,6 +32,15 @@ pub(super) enum Halt {
     Failed(CommandError),
 }
 
+impl Halt {
+    pub(super) fn into_outcome(self) -> Result<Outcome, CommandError> {
+        match self {
+            Halt::Stop(stop) => Ok(stop.into()),
+            Halt::Failed(error) => Err(error),
+        }
+    }
+}
+
 impl From<CommandError> for Halt {
     fn from(error: CommandError) -> Self {
         Halt::Failed(error)
@@ -40,11 +49,12 @@ impl From<CommandError> for Halt {
 
 impl From<io::Error> for Halt {
     fn from(error: io::Error) -> Self {
-        // A reader that has seen enough is no reason to complain, but the agent must be ended all the same.
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Halt::Stop(Stop::Told(EndSignal::Interrupt))
-        } else {
-            Halt::Failed(write_error(error))
+        // A reader that has seen enough is no reason to complain, nor is a terminal that is gone; but the agent must be
+        // ended all the same.
+        match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::PIPE) => Halt::Stop(Stop::Told(EndSignal::Interrupt)),
+            Some(rustix::io::Errno::IO) => Halt::Stop(Stop::Told(EndSignal::HangUp)),
+            _ => Halt::Failed(write_error(error)),
         }
     }
 }

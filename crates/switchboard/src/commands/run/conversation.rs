@@ -12,9 +12,7 @@ use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::{self, StopReason};
 use switchboard_protocol::{AbsolutePath, DecodeError};
-use switchboard_store::Channel;
-use switchboard_transport::{Anomaly, Child, Connection, Program};
-use tokio::signal::unix::{SignalKind, signal};
+use switchboard_transport::{Child, Connection, Grace, Program};
 use tokio::time::{Instant, timeout};
 
 use super::clock::{Clock, Halt, Stop};
@@ -23,10 +21,12 @@ use super::permissions::{self, Keyboard, Verdict};
 use super::screen::Screen;
 use super::view::{JsonView, QuietView, View};
 use super::{Format, Policy};
-use crate::outcome::{CommandError, Outcome, write_error};
+use crate::oddities::Oddities;
+use crate::outcome::{CommandError, Outcome};
 use crate::recording::Recording;
 use crate::signals::EndSignal;
 use crate::terminal::text::{visible, visible_line};
+use crate::{handshake, standard_error};
 
 /// One prompt.
 pub(crate) type Prompt = Vec<v2::ContentBlock<'static>>;
@@ -42,6 +42,8 @@ pub(crate) struct Task {
     /// The options to choose when the agent asks, one after the other, instead of the policy.
     pub(crate) answers: Option<VecDeque<Option<String>>>,
     pub(crate) timeout: Option<Duration>,
+    /// How long the agent may take to introduce itself.
+    pub(crate) handshake_timeout: Duration,
     /// A session to go on with instead of opening the first one.
     pub(crate) session: Option<String>,
     pub(crate) settings: Vec<(String, String)>,
@@ -49,9 +51,10 @@ pub(crate) struct Task {
 }
 
 /// How long the agent may take to stop after it was told to.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
-/// How many odd things of the agent are told one by one.
-const TOLD_ODDITIES: usize = 3;
+const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
+/// How long it may take to end after that: with the recording, all within two seconds.
+const HURRY: Grace =
+    Grace { input_closed: Duration::from_millis(150), terminate: Duration::from_millis(250) };
 
 /// Whether there is a terminal to ask on.
 fn can_ask() -> bool {
@@ -75,6 +78,7 @@ async fn run(mut task: Task) -> Result<Outcome, CommandError> {
     let recording = task.recording.take();
     let mut options = ClientOptions {
         observer: recording.as_ref().map(Recording::observer),
+        patience: task.handshake_timeout,
         ..ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"))
     };
     if can_ask() {
@@ -89,8 +93,7 @@ async fn run(mut task: Task) -> Result<Outcome, CommandError> {
         Err(error) => {
             let reason = error.to_string();
             if let Some(recording) = recording {
-                recording.record(Channel::Process, &reason);
-                recording.close();
+                recording.not_started(&reason);
             }
             return Err(CommandError::no_session(reason));
         }
@@ -115,9 +118,9 @@ async fn converse(
         biased;
         connected = Client::connect(connection, options) => connected,
         stop = clock.next() => {
-            child.shut_down().await;
+            child.shut_down_within(HURRY).await;
             if stop == Stop::Timeout {
-                eprintln!("switchboard: the agent did not introduce itself in the time that it had");
+                standard_error::say("switchboard: the agent did not introduce itself in the time that it had");
             }
             return Ok(stop.into());
         }
@@ -125,46 +128,46 @@ async fn converse(
     let client = match connected {
         Ok(client) => client,
         Err(error) => {
-            child.shut_down().await;
-            return Err(no_client(&error));
+            let failed = no_client(&error, child).await;
+            end(child, &mut clock, false).await;
+            return Err(failed);
         }
     };
     let mut runner = Runner::new(client, clock, &mut task);
     let halted = runner.work(task).await;
-    let outcome = match halted {
-        Ok(outcome) => Ok(outcome),
-        Err(Halt::Stop(stop)) => Ok(stop.into()),
-        Err(Halt::Failed(error)) => Err(error),
+    let stopping = runner.stopping;
+    let outcome = match (halted, stopping) {
+        (Ok(outcome), _) => Ok(outcome),
+        // What fails when we are told to end, for instance because the terminal is gone, is no news.
+        (Err(_), Some(stop)) | (Err(Halt::Stop(stop)), None) => Ok(stop.into()),
+        (Err(Halt::Failed(error)), None) => Err(error),
     };
-    let ended = runner.show_end();
-    drop(runner);
-    end(child).await;
-    ended.map_err(write_error)?;
-    outcome
+    let in_hurry = stopping.is_some() || matches!(outcome, Ok(Outcome::Signalled(_)));
+    let shown = runner.show_end();
+    let Runner { mut clock, .. } = runner;
+    end(child, &mut clock, in_hurry).await;
+    match shown {
+        Err(error) if outcome.is_ok() && !in_hurry => Halt::from(error).into_outcome(),
+        _ => outcome,
+    }
 }
 
 /// Ends the agent, at once when the user insists.
-async fn end(child: &Child) {
-    let interrupted = async {
-        match signal(SignalKind::interrupt()) {
-            Ok(mut interrupt) => drop(interrupt.recv().await),
-            Err(_) => std::future::pending().await,
-        }
-    };
+async fn end(child: &Child, clock: &mut Clock, in_hurry: bool) {
+    if in_hurry {
+        child.shut_down_within(HURRY).await;
+        return;
+    }
+    clock.deadline = None;
     tokio::select! {
         _ = child.shut_down() => {}
-        () = interrupted => {}
+        _ = clock.next() => drop(child.shut_down_within(HURRY).await),
     }
 }
 
-fn no_client(error: &Error) -> CommandError {
-    let failed = CommandError::no_session(visible(&error.to_string()));
-    match error {
-        Error::Transport(switchboard_transport::Error::DeadlinePassed { .. }) => {
-            failed.hint("the program runs, but does not answer as an agent should")
-        }
-        _ => failed,
-    }
+async fn no_client(error: &Error, child: &Child) -> CommandError {
+    let failed = CommandError::no_session(visible(&handshake::failure(error, child).await));
+    if handshake::is_too_late(error) { failed.hint(handshake::HINT) } else { failed }
 }
 
 /// What the user is asked.
@@ -198,7 +201,7 @@ struct Runner {
     prompted: bool,
     stopping: Option<Stop>,
     denied: bool,
-    oddities: usize,
+    oddities: Oddities,
 }
 
 impl Runner {
@@ -222,7 +225,7 @@ impl Runner {
             prompted: false,
             stopping: None,
             denied: false,
-            oddities: 0,
+            oddities: Oddities::default(),
         }
     }
 
@@ -379,15 +382,16 @@ impl Runner {
         let Some(session) = self.session.clone().filter(|_| self.prompted) else {
             return Err(Halt::Stop(stop));
         };
-        self.view.note(match stop {
+        // A terminal that is gone is told nothing; the agent is, all the same.
+        let _ = self.view.note(match stop {
             Stop::Told(EndSignal::Interrupt) => "cancelling; interrupt again to end at once",
             Stop::Told(_) => "told to end; cancelling",
             Stop::Timeout => "the time is over; cancelling",
-        })?;
+        });
         self.questions.clear();
         self.clock.deadline = Some(Instant::now() + CANCEL_PATIENCE);
         // An agent that does not read any more is ended when the patience is over.
-        let _ = timeout(Duration::from_secs(1), self.agent.cancel(&session)).await;
+        let _ = timeout(CANCEL_PATIENCE / 2, self.agent.cancel(&session)).await;
         Ok(())
     }
 
@@ -424,9 +428,7 @@ impl Runner {
                 }
             }
             Event::Malformed { reason, .. } => self.odd(&format!("a message cannot be read: {reason}"))?,
-            // Many agents have notifications of their own.
-            Event::Anomaly(Anomaly::UnknownMethod { wants_answer: false, .. }) => {}
-            Event::Anomaly(anomaly) => self.odd(&anomaly.to_string())?,
+            Event::Anomaly(anomaly) if anomaly.is_worth_telling() => self.odd(&anomaly.to_string())?,
             Event::TooManySessions => self.odd("the agent talks of too many sessions")?,
             _ => {}
         }
@@ -435,15 +437,9 @@ impl Runner {
 
     /// Tells something odd that the agent did, but not without end.
     fn odd(&mut self, words: &str) -> io::Result<()> {
-        self.oddities += 1;
-        match self.oddities {
-            count if count <= TOLD_ODDITIES => {
-                self.view.note(&format!("from the agent: {}", shortened(words)))
-            }
-            count if count == TOLD_ODDITIES + 1 => {
-                self.view.note("from the agent: more of that kind, not shown")
-            }
-            _ => Ok(()),
+        match self.oddities.next(words) {
+            Some(words) => self.view.note(&format!("from the agent: {words}")),
+            None => Ok(()),
         }
     }
 
@@ -612,7 +608,10 @@ impl Runner {
     }
 
     fn show_end(&mut self) -> io::Result<()> {
-        let Runner { feed, view, session, .. } = self;
+        let Runner { feed, view, session, oddities, .. } = self;
+        if let Some(words) = oddities.total() {
+            view.note(&format!("from the agent: {words}"))?;
+        }
         let shown =
             session.as_ref().and_then(|id| feed.sessions().get(id, |session| view.end(Some(session))));
         shown.unwrap_or_else(|| view.end(None))
@@ -646,12 +645,4 @@ fn refusal(what: &str, error: &RpcError<'_>) -> String {
 
 fn lost(error: &Error) -> CommandError {
     CommandError::failed(format!("the agent is gone: {}", visible(&error.to_string())))
-}
-
-fn shortened(words: &str) -> String {
-    const LONGEST: usize = 200;
-    if words.chars().count() <= LONGEST {
-        return words.to_owned();
-    }
-    words.chars().take(LONGEST).chain("...".chars()).collect()
 }

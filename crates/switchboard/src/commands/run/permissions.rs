@@ -8,6 +8,7 @@ use switchboard_session::Session;
 use tokio::sync::mpsc;
 
 use super::{Policy, entry_text};
+use crate::standard_error;
 use crate::terminal::style::Style;
 
 /// What becomes of a question.
@@ -83,7 +84,7 @@ pub(super) fn chosen<'q>(
 /// Shows a question on standard error, for formats that keep standard output to themselves.
 pub(super) fn ask_on_error(question: &PermissionQuestion) -> io::Result<()> {
     let session = Session::new(switchboard_protocol::WireFormat::Any);
-    eprint!("{}> ", entry_text::question(&session, question.request(), Style::PLAIN));
+    standard_error::tell(&format!("{}> ", entry_text::question(&session, question.request(), Style::PLAIN)));
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use switchboard_session::{
 use super::entry_text::{self, Amount};
 use super::form::Form;
 use super::view::View;
+use crate::standard_error;
 use crate::terminal::markdown::{self, MarkdownStream};
 use crate::terminal::style::{Role, Style};
 use crate::terminal::text::{visible, visible_line};
@@ -283,7 +284,7 @@ impl View for Screen {
             let line = style.paint(Role::Faint, visible_line(words));
             return self.print(&format!("{line}\n"));
         }
-        eprintln!("switchboard: {}", visible_line(words));
+        standard_error::tell(&format!("switchboard: {}\n", visible_line(words)));
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use switchboard_protocol::{Wire, WireFormat};
 use switchboard_session::{EntryKind, Session};
 
 use super::form::Form;
+use crate::standard_error;
 use crate::terminal::style::Style;
 
 /// Shows a session as it goes on.
@@ -19,7 +20,7 @@ pub(super) trait View {
 
     /// Somebody is to be asked for data: the next field of a form.
     fn ask_for_data(&mut self, form: &Form) -> io::Result<()> {
-        eprint!("{}> ", form.prompt(Style::PLAIN));
+        standard_error::tell(&format!("{}> ", form.prompt(Style::PLAIN)));
         Ok(())
     }
 
@@ -57,7 +58,7 @@ impl View for JsonView {
     }
 
     fn note(&mut self, words: &str) -> io::Result<()> {
-        eprintln!("switchboard: {words}");
+        standard_error::tell(&format!("switchboard: {words}\n"));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::time::Duration;
 
 use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_transport::Program;
@@ -39,6 +40,7 @@ pub(super) fn run(script: &Script, agent: &Agent<'_>, format: Format) -> Result<
         format,
         policy: Policy::DenyAll,
         answers: Some(answers),
+        handshake_timeout: Duration::from_secs(30),
         timeout: None,
         session: None,
         settings: Vec::new(),
