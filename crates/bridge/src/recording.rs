@@ -7,8 +7,8 @@ use switchboard_protocol::rpc::{BATCH_LIMIT, Message, RequestId, batch_entries};
 use switchboard_protocol::{Correlator, DecodeError, Wire, WireFormat};
 
 use crate::bridge::Handled;
-use crate::loss::Severity;
-use crate::shared::Output;
+use crate::loss::{Severity, element_of};
+use crate::shared::{Output, session_of};
 use crate::{Bridge, BridgeOptions, Loss, Moment, Policy, Side, Version};
 
 /// Translates a recorded conversation, in which both sides speak the same version, into the other version.
@@ -172,7 +172,33 @@ impl RecordingBridge {
         };
         // Both sides of each half are known, so that nothing is to be forwarded as it is.
         let _: Handled = bridge.handle(from, line, now);
+        self.settle_after(Message::decode(line, WireFormat::Any).ok().as_ref());
+    }
+
+    /// The same after a line of the recording. A request that is answered at once was refused: the other side never gets
+    /// it, in whatever words the one who made it was told so.
+    fn settle_after(&mut self, message: Option<&Message<'_>>) {
+        let told = self.back.len();
         self.settle();
+        let Some(Message::Request(request)) = message else { return };
+        let refusals = self.back[told..].iter().filter_map(|line| {
+            match Message::decode(&line.text, WireFormat::Any).ok()? {
+                Message::Response(response) if response.id == request.id => {
+                    Some((line.from, response.outcome.err()?.message.into_owned()))
+                }
+                _ => None,
+            }
+        });
+        let losses = refusals.map(|(toward, reason)| Loss {
+            session: session_of(request.params.as_ref()),
+            message: request.method.clone().into_owned(),
+            element: element_of(""),
+            pointer: String::new(),
+            reason: format!("refused: {reason}"),
+            severity: Severity::Major,
+            toward,
+        });
+        self.losses.extend(losses);
     }
 
     /// Carries what the two halves say to each other until they have said everything.

@@ -294,10 +294,22 @@ impl Shared {
     }
 
     /// What one side takes back is not there any more, which is no loss; what it says beside that is.
-    pub(crate) fn lose_cancellation(&mut self, from: Side, params: &CancelRequestNotification<'_>) {
-        let rest = (params.meta.as_ref(), &params.extra);
+    pub(crate) fn lose_cancellation(
+        &mut self,
+        from: Side,
+        params: &CancelRequestNotification<'_>,
+        envelope: &Extra<'_>,
+    ) {
         let reason = "the request that is taken back is not open any more";
-        self.lose_rest(None, "$/cancel_request", "/params", rest, reason, from.other());
+        for (root, rest) in [("/params", (params.meta.as_ref(), &params.extra)), ("", (None, envelope))] {
+            self.lose_rest(None, "$/cancel_request", root, rest, reason, from.other());
+        }
+    }
+
+    /// A prompt is not told to the agent, because its turn never came.
+    pub(crate) fn lose_waiting_prompt(&mut self, session: &str) {
+        let reason = "its turn never came";
+        self.lose(Some(session), "session/prompt", "", reason, Severity::Minor, Side::Agent);
     }
 
     /// One side answers what it was not asked, or not any more.
@@ -402,7 +414,7 @@ impl Shared {
                 Some(result)
             }
             Err(error) => {
-                self.lose(None, method, "/result", error.to_string(), Severity::Major, Side::Client);
+                self.lose(None, method, "", error.to_string(), Severity::Major, Side::Client);
                 self.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string());
                 None
             }

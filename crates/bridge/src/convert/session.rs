@@ -1,7 +1,7 @@
 //! Requests to open sessions, prompts, and the answers.
 
 use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::{Text, v1, v2};
+use switchboard_protocol::{Meta, Text, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::{self, Origin};
@@ -225,7 +225,8 @@ pub(crate) fn idle_to_v1<'a>(
             Some(error) => *error,
             None => RpcError::new(codes::INTERNAL_ERROR, "the agent failed"),
         };
-        if let Some(meta) = meta {
+        let own = failed.extra.remove("_meta").and_then(|own| Meta::parse(own.as_str().to_owned()).ok());
+        if let Some(meta) = meta::join(own, meta, cx)? {
             failed.extra.insert("_meta", meta.as_raw().clone());
         }
         failed.extra = meta::join_extra(failed.extra, extra, cx)?;

@@ -58,12 +58,12 @@ impl V1ToV2 {
                 if let Some(sent) = self.to_agent.find(|purpose| *purpose.original() == own) {
                     cancel(Side::Agent, sent, params, &notification.extra, shared);
                 } else {
-                    self.cancel_accepted_prompt(&own, params, shared);
+                    self.cancel_accepted_prompt(&own, params, &notification.extra, shared);
                 }
             }
             Side::Agent => {
                 let Some(sent) = self.to_client.find(|purpose| *purpose.original() == own) else {
-                    return shared.lose_cancellation(from, &params);
+                    return shared.lose_cancellation(from, &params, &notification.extra);
                 };
                 cancel(Side::Client, sent.clone(), params, &notification.extra, shared);
                 // A version 1 client may not react. What it answers later finds nobody waiting.

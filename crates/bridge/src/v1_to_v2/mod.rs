@@ -270,6 +270,9 @@ impl V1ToV2 {
             ToAgent::Prompt { id, session } => self.prompt_answered(&id, &session, response, shared),
             ToAgent::Close { id, session } => {
                 if response.outcome.is_ok() {
+                    if let Some(closed) = self.sessions.get_mut(&session) {
+                        closed.close(&session, shared);
+                    }
                     self.sessions.forget(&session);
                 }
                 shared.pass_answer(Side::Client, &id, response);
@@ -305,10 +308,21 @@ impl V1ToV2 {
     }
 
     /// Writes everything that was held back.
-    pub(crate) fn finish(&mut self, shared: &mut Shared) {
+    pub(crate) fn flush(&mut self, shared: &mut Shared) {
         for (id, session) in self.sessions.iter_mut() {
             session.flush_all(id, shared);
             session.report_hidden_terminals(id, shared);
+        }
+    }
+
+    /// The same, because no more is to come.
+    pub(crate) fn finish(&mut self, shared: &mut Shared) {
+        self.flush(shared);
+        for (id, session) in self.sessions.iter_mut() {
+            for _ in session.waiting.drain(..) {
+                shared.lose_waiting_prompt(id);
+            }
+            session.lose_turn(id, shared);
         }
     }
 }

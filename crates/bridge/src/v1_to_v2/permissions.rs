@@ -52,7 +52,7 @@ impl V1ToV2 {
         if options.is_empty() {
             shared.respond(Side::Agent, &request.id, &permission::cancelled(), &Extra::new());
             let reason = "no option is left that could be chosen";
-            shared.lose(Some(&session_id), METHOD, "/params", reason, Severity::Major, Side::Client);
+            shared.lose(Some(&session_id), METHOD, "", reason, Severity::Major, Side::Client);
             let words = format!("[The agent asked \"{title}\" in a way that cannot be shown here]");
             return self.sessions.open(&session_id).say(&session_id, &words, Rest::default(), shared);
         }

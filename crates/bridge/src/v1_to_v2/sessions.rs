@@ -50,6 +50,7 @@ impl V1ToV2 {
         session.roots = roots(&wire.cwd, wire.additional_directories.as_deref());
         if wire.replay_from.is_some() {
             // The client forgets what it has seen, so that all of it counts as new.
+            session.flush_all(&id, shared);
             session.messages = super::messages::Messages::default();
             session.calls.forget();
             session.plans.clear();

@@ -9,6 +9,7 @@ use switchboard_diff::FileAtHand;
 use switchboard_protocol::{Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::Session;
+use crate::convert::content::plain_text;
 use crate::convert::paths::Places;
 use crate::convert::tool_call::{
     announcement, in_one, item_to_v1, placeholder, terminal_as_text, update_to_v1,
@@ -52,6 +53,8 @@ pub(super) struct Call {
     received: usize,
     sent: usize,
     dirty_since: Option<Moment>,
+    /// Whether there is more than text among what the client is yet to be told.
+    untold: bool,
     told: Option<Moment>,
 }
 
@@ -169,6 +172,7 @@ impl Call {
         self.size = content.as_str().len();
         self.told = Some(now);
         self.dirty_since = None;
+        self.untold = false;
         content
     }
 
@@ -188,6 +192,12 @@ pub(super) fn put(content: Option<Raw<'static>>, extra: &mut Extra<'_>) {
 
 fn send(session_id: &str, update: v1::ToolCallUpdate<'_>, shared: &mut Shared) {
     shared.update_v1(session_id, v1::SessionUpdate::ToolCallUpdate(Box::new(update)));
+}
+
+/// Whether an item is nothing but text.
+fn is_plain(item: &v1::ToolCallContent<'_>) -> bool {
+    matches!(item, v1::ToolCallContent::Content(v1::Content { content, meta: None, extra })
+        if extra.is_empty() && plain_text(content).is_some())
 }
 
 /// What a call is part of.
@@ -237,8 +247,14 @@ impl Session {
         }
         let replaced = !content.is_keep();
         if replaced {
+            // What else was said goes first, so that it has been said.
+            if call.untold && call.dirty_since.is_some() {
+                self.flush_call(id, &call_id, shared);
+            }
+            let call = self.calls.open(&call_id, shared.options.limits.entries);
             call.items.clear();
             call.size = 0;
+            call.untold = false;
         }
         if let Field::Set(items) = content {
             for (index, item) in items.into_iter().enumerate() {
@@ -276,6 +292,7 @@ impl Session {
         let (entries, most) = (limits.entries, limits.content);
         let call = self.calls.open(call_id, entries);
         for item in items.unwrap_or_default() {
+            call.untold |= !is_plain(&item);
             let item = Raw::of(&item, WireFormat::V1);
             let size = item.as_str().len();
             call.push(Item::Written(item), size);

@@ -125,9 +125,12 @@ impl V1ToV2 {
         shared: &mut Shared,
     ) {
         let session = self.sessions.open(session_id);
-        let Some(turn) = session.turn.as_mut().filter(|turn| turn.id == *id) else { return };
+        let Some(turn) = session.turn.as_mut().filter(|turn| turn.id == *id) else {
+            return shared.lose_late_answer(Side::Agent);
+        };
         match &response.outcome {
             Err(_) => {
+                lose_end(session_id, turn.ended.take(), shared);
                 session.turn = None;
                 shared.pass_answer(Side::Client, id, response);
                 self.next_prompt(session_id, shared);
@@ -186,8 +189,7 @@ impl V1ToV2 {
                     for request in session.waiting.drain(..) {
                         let cancelled = v1::PromptResponse::new(v1::StopReason::Cancelled);
                         shared.respond(Side::Client, &request.id, &cancelled, &Extra::new());
-                        let (session, reason) = (Some(&*params.session_id), "cancelled before its turn came");
-                        shared.lose(session, "session/prompt", "", reason, Severity::Minor, Side::Agent);
+                        shared.lose_waiting_prompt(&params.session_id);
                     }
                 }
                 shared.pass_notification(Side::Agent, notification);
@@ -204,6 +206,7 @@ impl V1ToV2 {
         &mut self,
         id: &RequestId<'static>,
         params: CancelRequestNotification<'_>,
+        envelope: &Extra<'_>,
         shared: &mut Shared,
     ) {
         let mut found = None;
@@ -220,16 +223,19 @@ impl V1ToV2 {
                 found = Some(session_id.clone());
             }
         }
-        let Some(session_id) = found else { return shared.lose_cancellation(Side::Client, &params) };
+        let Some(session_id) = found else {
+            return shared.lose_cancellation(Side::Client, &params, envelope);
+        };
         let CancelRequestNotification { request_id: _, meta, extra } = params;
         let params = v2::CancelSessionNotification { session_id: session_id.into(), meta, extra };
-        shared.notify(Side::Agent, "session/cancel", &params, &Extra::new());
+        shared.notify(Side::Agent, "session/cancel", &params, envelope);
     }
 
     /// Ends a turn because something was lost and nothing may be.
     pub(crate) fn fail_turn(&mut self, session_id: Option<&str>, reason: &str, shared: &mut Shared) {
         let Some(session_id) = session_id else { return };
         let Some(session) = self.sessions.get_mut(session_id) else { return };
+        session.lose_turn(session_id, shared);
         let Some(turn) = session.turn.take() else { return };
         let message = format!("ended because something cannot be translated: {reason}");
         shared.refuse(Side::Client, &turn.id, codes::INTERNAL_ERROR, message);
@@ -246,8 +252,9 @@ impl V1ToV2 {
 
     /// Everything that waits for the agent fails.
     pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>, shared: &mut Shared) {
-        self.finish(shared);
-        for (_, session) in self.sessions.iter_mut() {
+        self.flush(shared);
+        for (id, session) in self.sessions.iter_mut() {
+            session.lose_turn(id, shared);
             let open = session.turn.take().map(|turn| (turn.accepted, turn.id));
             // A prompt that the agent has not taken is among the requests below.
             let open = open.filter(|(accepted, _)| *accepted).map(|(_, id)| id);
@@ -278,7 +285,36 @@ impl V1ToV2 {
     }
 }
 
+/// The end of work that no prompt has begun, as it turns out.
+fn lose_end(id: &str, idle: Option<v2::IdleState<'_>>, shared: &mut Shared) {
+    if let Some(idle) = idle {
+        let state = v2::StateUpdate::Idle(idle);
+        shared.convert_update(id, "state_update", |cx| session::lose_state(&state, cx));
+    }
+}
+
 impl Session {
+    /// The session is closed: what is held back is told, and what waits for its turn is refused.
+    pub(super) fn close(&mut self, id: &str, shared: &mut Shared) {
+        self.flush_all(id, shared);
+        self.lose_turn(id, shared);
+        for waiting in self.waiting.drain(..) {
+            shared.refuse(Side::Client, &waiting.id, codes::REQUEST_CANCELLED, "the session was closed");
+            shared.lose_waiting_prompt(id);
+        }
+    }
+
+    /// The turn will not end any more: what was said about it is told to nobody.
+    pub(super) fn lose_turn(&mut self, id: &str, shared: &mut Shared) {
+        let Some(turn) = &mut self.turn else { return };
+        lose_end(id, turn.ended.take(), shared);
+        let (rest, envelope) = std::mem::take(&mut turn.said);
+        let reason = "the turn that was begun by it did not end";
+        for (root, rest) in [("/result", (rest.meta.as_ref(), &rest.extra)), ("", (None, &envelope))] {
+            shared.lose_rest(Some(id), "session/prompt", root, rest, reason, Side::Client);
+        }
+    }
+
     pub(super) fn state(&mut self, id: &str, state: v2::StateUpdate<'_>, shared: &mut Shared) {
         let state = match state {
             v2::StateUpdate::Idle(idle) => {
@@ -288,7 +324,8 @@ impl Session {
                         if turn.accepted {
                             self.end_turn(id, idle.into_owned(), shared);
                         } else {
-                            turn.ended = Some(idle.into_owned());
+                            let earlier = turn.ended.replace(idle.into_owned());
+                            lose_end(id, earlier, shared);
                         }
                         return;
                     }

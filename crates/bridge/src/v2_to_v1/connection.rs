@@ -6,6 +6,7 @@ use switchboard_protocol::{Raw, Wire, WireFormat, v1, v2};
 use super::{ToAgent, ToClient, V2ToV1};
 use crate::convert::elicitation;
 use crate::convert::initialize::{self, Served};
+use crate::loss::Severity;
 use crate::shared::Shared;
 use crate::v1_to_v2::cancel;
 use crate::{Error, Side};
@@ -52,6 +53,7 @@ impl V2ToV1 {
         if !matches!(answer.protocol_version, 1 | 2) && !is_held_to_first {
             let message =
                 format!("asked for version 1, the agent answers in version {}", answer.protocol_version);
+            shared.lose(None, "initialize", "", message.clone(), Severity::Major, Side::Client);
             return shared.refuse(Side::Client, id, codes::UNSUPPORTED_PROTOCOL_VERSION, message);
         }
         if let Some(capabilities) = &answer.agent_capabilities {
@@ -88,8 +90,8 @@ impl V2ToV1 {
         };
         match sent {
             Some(sent) => cancel(from.other(), sent, params, &notification.extra, shared),
-            None if from == Side::Client => self.cancel_prompt(&own, params, shared),
-            None => shared.lose_cancellation(from, &params),
+            None if from == Side::Client => self.cancel_prompt(&own, params, &notification.extra, shared),
+            None => shared.lose_cancellation(from, &params, &notification.extra),
         }
     }
 

@@ -417,6 +417,10 @@ impl V2ToV1 {
     pub(crate) fn finish(&mut self, shared: &mut Shared) {
         for id in self.sessions.ids() {
             self.sign_of_life(&id, shared);
+            let held = self.sessions.get_mut(&id).map(|session| std::mem::take(&mut session.held));
+            for _ in held.unwrap_or_default() {
+                shared.lose_waiting_prompt(&id);
+            }
         }
     }
 }

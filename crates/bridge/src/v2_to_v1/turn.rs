@@ -117,8 +117,10 @@ impl V2ToV1 {
     }
 
     pub(super) fn prompt_answered(&mut self, session_id: &str, response: Response<'_>, shared: &mut Shared) {
-        let Some(session) = self.sessions.get_mut(session_id) else { return };
-        let Some(turn) = &session.turn else { return };
+        let Some(session) = self.sessions.get_mut(session_id) else {
+            return shared.lose_late_answer(Side::Agent);
+        };
+        let Some(turn) = &session.turn else { return shared.lose_late_answer(Side::Agent) };
         let idle = match &response.outcome {
             Err(_) if !turn.accepted => {
                 let id = turn.id.clone();
@@ -184,6 +186,7 @@ impl V2ToV1 {
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         for held in std::mem::take(&mut session.held) {
             shared.refuse(Side::Client, &held.id, codes::REQUEST_CANCELLED, "the session was closed");
+            shared.lose_waiting_prompt(session_id);
         }
         if session.turn.is_some() {
             self.sign_of_life(session_id, shared);
@@ -213,8 +216,7 @@ impl V2ToV1 {
         if let Some(session) = self.sessions.get_mut(session_id) {
             for held in session.held.drain(..) {
                 shared.refuse(Side::Client, &held.id, codes::REQUEST_CANCELLED, "the prompt was cancelled");
-                let reason = "cancelled before its turn came";
-                shared.lose(Some(session_id), "session/prompt", "", reason, Severity::Minor, Side::Agent);
+                shared.lose_waiting_prompt(session_id);
             }
             session.asks = false;
         }
@@ -234,6 +236,7 @@ impl V2ToV1 {
         &mut self,
         id: &RequestId<'static>,
         params: CancelRequestNotification<'_>,
+        envelope: &Extra<'_>,
         shared: &mut Shared,
     ) {
         let mut found = None;
@@ -242,16 +245,18 @@ impl V2ToV1 {
             session.held.retain(|held| held.id != *id);
             if session.held.len() < before {
                 shared.refuse(Side::Client, id, codes::REQUEST_CANCELLED, "the prompt was taken back");
-                return shared.lose_cancellation(Side::Client, &params);
+                return shared.lose_cancellation(Side::Client, &params, envelope);
             }
             if session.turn.as_ref().is_some_and(|turn| turn.id == *id && !turn.accepted) {
                 found = Some(session_id.clone());
             }
         }
-        let Some(session_id) = found else { return shared.lose_cancellation(Side::Client, &params) };
+        let Some(session_id) = found else {
+            return shared.lose_cancellation(Side::Client, &params, envelope);
+        };
         let CancelRequestNotification { request_id: _, meta, extra } = params;
         let params = v2::CancelSessionNotification { session_id: session_id.into(), meta, extra };
-        self.cancel_session(&params, &Extra::new(), shared);
+        self.cancel_session(&params, envelope, shared);
     }
 
     /// Everything that waits for the agent fails.

@@ -277,7 +277,7 @@ fn questions_for_a_version_1_client() {
         "params": {"sessionId": "s", "title": "May I?", "options": options}}));
     assert_eq!(bench.take_agent()[0]["result"], cancelled());
     assert!(bench.take_updates()[0]["content"]["text"].as_str().unwrap().contains("May I?"));
-    assert_eq!(bench.lost(), ["session/request_permission options[0]", "session/request_permission params"]);
+    assert_eq!(bench.lost(), ["session/request_permission options[0]", "session/request_permission message"]);
 
     // Content that the client does not have yet comes before the question.
     let mut bench = Bench::v1_client();
