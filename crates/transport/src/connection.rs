@@ -235,6 +235,17 @@ impl Caller {
         params: impl Into<Json<'_>>,
         deadline: Deadline,
     ) -> Result<PendingCall, Error> {
+        self.begin_noting(method, params, deadline, |_| {}).await
+    }
+
+    /// The same, and tells the id of the request before it is sent: its answer cannot come earlier than that.
+    pub async fn begin_noting(
+        &self,
+        method: &str,
+        params: impl Into<Json<'_>>,
+        deadline: Deadline,
+        note: impl FnOnce(&RequestId<'static>),
+    ) -> Result<PendingCall, Error> {
         let allowed = match deadline {
             Deadline::Default => self.shared.options.deadline,
             Deadline::After(time) => Some(time),
@@ -252,6 +263,7 @@ impl Caller {
             begun.map_err(|waiter| Error::TooManyCalls { method: waiter.method, limit })?
         };
         let line = request_line(&id, method, params.into().as_str());
+        note(&id);
         let mut call = PendingCall::new(Arc::clone(&self.shared), id, method, receiver, allowed);
         match allowed {
             Some(allowed) => match tokio::time::timeout(allowed, self.shared.send(&line)).await {

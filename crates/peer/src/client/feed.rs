@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use switchboard_protocol::rpc::{Expected, Message, RequestId, RpcError, codes};
 use switchboard_protocol::{DecodeError, Diagnostic, Wire, WireFormat, v2};
-use switchboard_session::{Changes, Session, Side};
+use switchboard_session::{Changes, Conversation, ConversationError, Decider, Decoded, Session, Side};
 use switchboard_transport::{
     Anomaly, Cancellation, Closure, Event as Incoming, Inbox, IncomingNotification, IncomingRequest,
     Received, SharedText,
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::negotiation::Early;
 use super::question::{ElicitationQuestion, PermissionQuestion};
-use super::state::{Question, Shared, State, now};
+use super::state::{Question, Shared, now};
 
 /// Something that happened, already part of its session.
 #[derive(Debug)]
@@ -58,10 +58,10 @@ pub enum Event {
 /// An update that has been applied.
 #[derive(Debug, Clone)]
 pub struct Update {
-    session: Arc<str>,
-    changes: Changes,
-    diagnostics: Vec<Diagnostic>,
-    line: SharedText,
+    pub(super) session: Arc<str>,
+    pub(super) changes: Changes,
+    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(super) line: SharedText,
 }
 
 impl Update {
@@ -108,19 +108,22 @@ pub struct Sessions(Arc<Shared>);
 impl Sessions {
     /// Looks at a session.
     pub fn get<T>(&self, id: &str, look: impl FnOnce(&Session) -> T) -> Option<T> {
-        self.0.state().sessions.get(id).map(|live| look(&live.session))
+        self.0.state().conversation.session(Some(id)).map(look)
     }
 
     /// The ids of all sessions.
     pub fn ids(&self) -> Vec<Arc<str>> {
-        self.0.state().sessions.keys().cloned().collect()
+        self.0.state().conversation.sessions().filter_map(|(id, _)| id.map(Arc::from)).collect()
     }
 
     /// Forgets a session, for instance after it was closed.
     pub fn remove(&self, id: &str) {
-        let mut state = self.0.state();
-        state.recent = None;
-        state.sessions.remove(id);
+        self.0.state().conversation.remove(Some(id));
+    }
+
+    /// Looks at everything that is known: sessions, prompts, questions.
+    pub fn conversation<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
+        look(&self.0.state().conversation)
     }
 }
 
@@ -235,32 +238,18 @@ impl Feed {
     fn take_notification(&mut self, notification: &IncomingNotification) -> Option<Event> {
         let line = notification.line().clone();
         match notification.method() {
-            "session/update" => {
-                let read =
-                    v2::UpdateSessionNotification::decode_tolerant(notification.params(), WireFormat::Any);
-                Some(match read {
-                    Ok((params, diagnostics)) => apply(&mut self.shared.state(), &params, diagnostics, line),
-                    Err(reason) => Event::Malformed { line, reason },
-                })
-            }
-            "elicitation/complete" => {
-                let read = v2::CompleteElicitationNotification::decode_tolerant(
-                    notification.params(),
-                    WireFormat::Any,
-                );
-                let params = match read {
-                    Ok((params, _)) => params,
-                    Err(reason) => return Some(Event::Malformed { line, reason }),
-                };
+            "session/update" | "elicitation/complete" => {
                 let mut state = self.shared.state();
-                let keys: Vec<Arc<str>> = state.sessions.keys().cloned().collect();
-                for key in keys {
-                    if let Some(live) = state.sessions.get_mut(&key) {
-                        let changes = live.session.complete_elicitation(&params.elicitation_id);
-                        state.note(&key, changes);
+                match state.conversation.decode(&line) {
+                    Ok(decoded) if notification.method() == "session/update" => {
+                        Some(state.take_update(decoded, line.clone()))
                     }
+                    Ok(decoded) => {
+                        state.see_answer(decoded);
+                        None
+                    }
+                    Err(reason) => Some(Event::Malformed { line: line.clone(), reason }),
                 }
-                None
             }
             _ => None,
         }
@@ -268,75 +257,54 @@ impl Feed {
 
     fn take_request(&mut self, request: IncomingRequest) -> Option<Event> {
         let id = request.id().clone();
-        self.open.retain(|(open, _)| self.shared.state().questions.contains_key(open));
-        let outcome = match request.method() {
-            "session/request_permission" => self.open_permission(&request),
-            "elicitation/create" => self.open_elicitation(&request),
+        self.open.retain(|(open, _)| self.shared.state().questions.contains(Side::Agent, open));
+        let is_permission = match request.method() {
+            "session/request_permission" => true,
+            "elicitation/create" => false,
             _ => {
                 tokio::spawn(request.method_not_found());
                 return None;
             }
         };
-        match outcome {
-            Ok((event, session, is_permission)) => {
+        match self.open_question(&request, is_permission) {
+            Ok((event, session)) => {
                 self.open.push((id.clone(), request.cancellation()));
                 let question = Question { session, request, is_permission };
-                self.shared.state().questions.insert(id, question);
+                // The connection takes no more questions than there is room for here.
+                drop(self.shared.state().questions.open_or_evict(Side::Agent, &id, question));
                 Some(event)
             }
-            Err(Refused::Malformed(reason)) => {
+            Err(refusal) => {
                 let line = request.line().clone();
-                let error = RpcError::new(codes::INVALID_PARAMS, reason.to_string());
+                let error = RpcError::new(codes::INVALID_PARAMS, refusal.to_string());
                 tokio::spawn(async move { request.fail(&error).await });
-                Some(Event::Malformed { line, reason })
-            }
-            Err(Refused::TooManySessions) => {
-                let error = RpcError::new(codes::INVALID_PARAMS, "there are too many sessions");
-                tokio::spawn(async move { request.fail(&error).await });
-                Some(Event::TooManySessions)
+                Some(Event::of_refusal(refusal, line))
             }
         }
     }
 
-    fn open_permission(&self, request: &IncomingRequest) -> Opened {
-        let (asked, _) = v2::RequestPermissionRequest::decode_tolerant(request.params(), WireFormat::Any)?;
+    fn open_question(
+        &self,
+        request: &IncomingRequest,
+        is_permission: bool,
+    ) -> Result<(Event, Option<Arc<str>>), ConversationError> {
+        let (shared, id) = (Arc::clone(&self.shared), request.id().clone());
         let mut state = self.shared.state();
-        let (session, live) = state.live(&asked.session_id).ok_or(Refused::TooManySessions)?;
-        let changes = live.session.open_permission(request.id(), &asked, now());
-        state.note(&session, changes);
-        let question = PermissionQuestion {
-            shared: Arc::clone(&self.shared),
-            session: Arc::clone(&session),
-            id: request.id().clone(),
-            request: Arc::new(asked.into_owned()),
+        let step = state.conversation.read(request.line(), Some(Side::Agent), now())?.step;
+        let session = step.as_ref().and_then(|step| state.conversation.id_at(step.session).cloned());
+        step.into_iter().for_each(|step| state.note(step));
+        let event = if is_permission {
+            let (asked, _) =
+                v2::RequestPermissionRequest::decode_tolerant(request.params(), WireFormat::Any)?;
+            let (session, request) = (session.clone().unwrap_or_default(), Arc::new(asked.into_owned()));
+            Event::Permission(PermissionQuestion { shared, session, id, request })
+        } else {
+            let (asked, _) =
+                v2::CreateElicitationRequest::decode_tolerant(request.params(), WireFormat::Any)?;
+            let (session, request) = (session.clone(), Arc::new(asked.into_owned()));
+            Event::Elicitation(ElicitationQuestion { shared, session, id, request })
         };
-        Ok((Event::Permission(question), Some(session), true))
-    }
-
-    fn open_elicitation(&self, request: &IncomingRequest) -> Opened {
-        let (asked, _) = v2::CreateElicitationRequest::decode_tolerant(request.params(), WireFormat::Any)?;
-        let named = match &asked {
-            v2::CreateElicitationRequest::Form(form) => form.session_id.clone(),
-            v2::CreateElicitationRequest::Url(url) => url.session_id.clone(),
-            v2::CreateElicitationRequest::Unknown(unknown) => unknown.text("sessionId"),
-        };
-        let mut state = self.shared.state();
-        let session = match named {
-            Some(named) => {
-                let (session, live) = state.live(&named).ok_or(Refused::TooManySessions)?;
-                let changes = live.session.open_elicitation(request.id(), &asked, now());
-                state.note(&session, changes);
-                Some(session)
-            }
-            None => None,
-        };
-        let question = ElicitationQuestion {
-            shared: Arc::clone(&self.shared),
-            session: session.clone(),
-            id: request.id().clone(),
-            request: Arc::new(asked.into_owned()),
-        };
-        Ok((Event::Elicitation(question), session, false))
+        Ok((event, session))
     }
 
     /// After a message that was no event: it may have taken a question back.
@@ -344,7 +312,7 @@ impl Feed {
         let place = self.open.iter().position(|(_, cancellation)| cancellation.is_cancelled())?;
         let (id, _) = self.open.swap_remove(place);
         // One that was answered in the meantime is settled.
-        self.shared.settle_cancelled(&id, Side::Agent).ok()?;
+        self.shared.settle_cancelled(&id, Decider::Agent).ok()?;
         Some(Event::Withdrawn { id })
     }
 }
@@ -363,42 +331,26 @@ impl Drop for Feed {
     }
 }
 
-type Opened = Result<(Event, Option<Arc<str>>, bool), Refused>;
-
-enum Refused {
-    Malformed(DecodeError),
-    TooManySessions,
-}
-
-impl From<DecodeError> for Refused {
-    fn from(reason: DecodeError) -> Self {
-        Refused::Malformed(reason)
+impl Event {
+    /// A message that changed nothing.
+    pub(super) fn of_refusal(refusal: ConversationError, line: SharedText) -> Self {
+        match refusal {
+            ConversationError::Malformed(reason) => Event::Malformed { line, reason },
+            // The rest concerns batches, which the connection takes apart, and answers, which are not refused.
+            _ => Event::TooManySessions,
+        }
     }
 }
 
 /// Takes an update before its envelope is read twice; lets answers pass and takes note of them.
 fn take(shared: &Shared, line: &SharedText) -> Option<Event> {
-    let (message, diagnostics) =
-        Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, WireFormat::Any).ok()?;
-    let mut state = shared.state();
+    let (message, left_out) = Expected::decode_tolerant(line, WireFormat::Any).ok()?;
     match message {
-        Expected::Params(params) => Some(apply(&mut state, &params, diagnostics, line.clone())),
-        Expected::Other(Message::Response(answer)) => {
-            state.see_answer(line, &answer);
+        Expected::Params(_) => Some(shared.state().take_update(Decoded { message, left_out }, line.clone())),
+        Expected::Other(Message::Response(_)) => {
+            shared.state().see_answer(Decoded { message, left_out });
             None
         }
         Expected::Other(_) => None,
-    }
-}
-
-fn apply(
-    state: &mut MutexGuard<'_, State>,
-    params: &v2::UpdateSessionNotification<'_>,
-    diagnostics: Vec<Diagnostic>,
-    line: SharedText,
-) -> Event {
-    match state.apply(&params.session_id, &params.update) {
-        Some((session, changes)) => Event::Update(Update { session, changes, diagnostics, line }),
-        None => Event::TooManySessions,
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::RpcError;
-use switchboard_protocol::{DecodeError, Wire, WireFormat, v2};
+use switchboard_protocol::rpc::{RequestId, RpcError};
+use switchboard_protocol::{DecodeError, Raw, Wire, WireFormat, v2};
 use switchboard_transport::{Answer, Caller, Deadline, Json, PendingCall};
 
 use super::negotiation::AgentDescription;
-use super::state::{Shared, Watched};
+use super::state::{Shared, State};
 use super::turn::PromptTurn;
 use crate::Error;
 
@@ -55,7 +55,7 @@ impl AgentHandle {
         &self,
         request: &v2::NewSessionRequest<'_>,
     ) -> Reply<v2::NewSessionResponse<'static>> {
-        let call = self.begin("session/new", request, Deadline::Default, Some(Watched::New)).await?;
+        let call = self.begin("session/new", request, Deadline::Default).await?;
         self.finish("session/new", call, reader!(NewSessionResponse)).await
     }
 
@@ -64,31 +64,10 @@ impl AgentHandle {
         &self,
         request: &v2::ResumeSessionRequest<'_>,
     ) -> Reply<v2::ResumeSessionResponse<'static>> {
-        let replays = request.replay_from.is_some();
-        let session = {
-            let mut state = self.shared.state();
-            let Some((key, live)) = state.live(&request.session_id) else {
-                return Err(Error::BrokenRule("there are too many sessions on this connection".into()));
-            };
-            if replays {
-                live.session.begin_replay();
-            }
-            key
-        };
-        let watched = Watched::Resume { session: Arc::clone(&session), replays };
+        self.shared.open_session(&request.session_id)?;
         // History may be long: what counts is that it comes, not when it is complete.
-        let begun = self.begin("session/resume", request, Deadline::Never, Some(watched)).await;
-        let reply = match begun {
-            Ok(call) => self.finish("session/resume", call, reader!(ResumeSessionResponse)).await,
-            Err(error) => Err(error),
-        };
-        if replays
-            && !matches!(reply, Ok(Ok(_)))
-            && let Some((_, live)) = self.shared.state().live(&session)
-        {
-            live.session.abandon_replay();
-        }
-        reply
+        let call = self.begin("session/resume", request, Deadline::Never).await?;
+        self.finish("session/resume", call, reader!(ResumeSessionResponse)).await
     }
 
     /// Lists sessions, a page at a time.
@@ -96,7 +75,7 @@ impl AgentHandle {
         &self,
         request: &v2::ListSessionsRequest<'_>,
     ) -> Reply<v2::ListSessionsResponse<'static>> {
-        let call = self.begin("session/list", request, Deadline::Default, None).await?;
+        let call = self.begin("session/list", request, Deadline::Default).await?;
         self.finish("session/list", call, reader!(ListSessionsResponse)).await
     }
 
@@ -118,16 +97,13 @@ impl AgentHandle {
     /// be after other work; [`PromptTurn::ended`] tells when the work on it is over.
     pub async fn prompt(&self, session: &str, content: Vec<v2::ContentBlock<'_>>) -> Reply<PromptTurn> {
         let request = v2::PromptRequest::new(session, content);
-        let opened = self.shared.state().open_turn(session);
-        let Some((number, progress)) = opened else {
-            return Err(Error::BrokenRule("there are too many sessions on this connection".into()));
-        };
-        let session: Arc<str> = session.into();
-        let shared = Arc::clone(&self.shared);
-        let mut turn =
-            PromptTurn { message_id: None, session: Arc::clone(&session), number, progress, shared };
-        let watched = Watched::Prompt { session, turn: number };
-        let call = self.begin("session/prompt", &request, Deadline::Never, Some(watched)).await?;
+        let session = self.shared.open_session(session)?;
+        let mut progress = None;
+        let wait = |state: &mut State, id: &RequestId<'static>| progress = Some(state.wait_for(id, &session));
+        let call = self.begin_noting("session/prompt", &request, Deadline::Never, wait).await?;
+        let (id, shared) = (call.call.id().clone(), Arc::clone(&self.shared));
+        let Some(progress) = progress else { return Err(self.shared.lost()) };
+        let mut turn = PromptTurn { message_id: None, id, progress, shared };
         let reply = self.finish("session/prompt", call, reader!(PromptResponse)).await?;
         Ok(reply.map(|response| {
             turn.message_id = response.message_id.map(std::borrow::Cow::into_owned);
@@ -158,22 +134,14 @@ impl AgentHandle {
         &self,
         request: &v2::SetSessionConfigOptionRequest<'_>,
     ) -> Reply<v2::SetSessionConfigOptionResponse<'static>> {
-        let session = match request {
-            v2::SetSessionConfigOptionRequest::Id(id) => id.session_id.as_ref().into(),
-            v2::SetSessionConfigOptionRequest::Boolean(boolean) => boolean.session_id.as_ref().into(),
-            v2::SetSessionConfigOptionRequest::Unknown(unknown) => {
-                unknown.text("sessionId").unwrap_or_default().as_ref().into()
-            }
-        };
-        let watched = Watched::SetConfigOption { session };
-        let call = self.begin("session/set_config_option", request, Deadline::Default, Some(watched)).await?;
+        let call = self.begin("session/set_config_option", request, Deadline::Default).await?;
         self.finish("session/set_config_option", call, reader!(SetSessionConfigOptionResponse)).await
     }
 
     /// Logs in by a method that the agent offered. It may take as long as a person needs.
     pub async fn login(&self, method: &str) -> Reply<()> {
         let request = v2::LoginAuthRequest::new(method);
-        let call = self.begin("auth/login", &request, Deadline::Never, None).await?;
+        let call = self.begin("auth/login", &request, Deadline::Never).await?;
         self.finish("auth/login", call, nothing).await
     }
 
@@ -183,7 +151,7 @@ impl AgentHandle {
     }
 
     async fn plain<'w>(&self, method: &'static str, request: &impl Wire<'w>) -> Reply<()> {
-        let call = self.begin(method, request, Deadline::Default, None).await?;
+        let call = self.begin(method, request, Deadline::Default).await?;
         self.finish(method, call, nothing).await
     }
 
@@ -192,14 +160,36 @@ impl AgentHandle {
         method: &'static str,
         request: &impl Wire<'w>,
         deadline: Deadline,
-        watched: Option<Watched>,
     ) -> Result<WatchedCall, Error> {
-        let begun = self.shared.caller.begin(method, Json::of(request, WireFormat::Any), deadline).await;
-        let call = begun.map_err(|error| self.shared.explain(error))?;
-        if let Some(watched) = watched {
-            self.shared.watch(call.id(), watched);
+        self.begin_noting(method, request, deadline, |_, _| {}).await
+    }
+
+    /// Sends a request, which the conversation knows before the agent does, so that its answer finds it there.
+    async fn begin_noting<'w>(
+        &self,
+        method: &'static str,
+        request: &impl Wire<'w>,
+        deadline: Deadline,
+        note: impl FnOnce(&mut State, &RequestId<'static>),
+    ) -> Result<WatchedCall, Error> {
+        let params = Raw::parse(request.encode(WireFormat::Any))
+            .map_err(|reason| Error::BadAnswer { method, reason })?;
+        let mut noted = None;
+        let begun = self.shared.caller.begin_noting(method, Json::from(&params), deadline, |id| {
+            self.shared.note_call(id, method, &params);
+            note(&mut self.shared.state(), id);
+            noted = Some(id.clone());
+        });
+        match begun.await {
+            Ok(call) => Ok(WatchedCall { call, shared: Arc::clone(&self.shared) }),
+            Err(error) => {
+                if let Some(id) = noted {
+                    self.shared.forget(&id, true);
+                    self.shared.state().stop_waiting(&id);
+                }
+                Err(self.shared.explain(error))
+            }
         }
-        Ok(WatchedCall { call, shared: Arc::clone(&self.shared) })
     }
 
     async fn finish<T>(
@@ -228,6 +218,6 @@ struct WatchedCall {
 
 impl Drop for WatchedCall {
     fn drop(&mut self) {
-        self.shared.forget(self.call.id());
+        self.shared.forget(self.call.id(), false);
     }
 }

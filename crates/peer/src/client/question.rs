@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{WireFormat, v2};
-use switchboard_transport::{IncomingRequest, Json};
+use switchboard_session::Decider;
+use switchboard_transport::Json;
 
-use super::state::{Question, Shared, answer_dismissed, now};
+use super::state::{Shared, answer_dismissed, now};
 use crate::Error;
 
 /// A permission that the agent asks for. It stays open until it is answered, the agent takes it back, or the
@@ -41,20 +42,13 @@ impl PermissionQuestion {
     }
 
     /// Chooses an option. One that was not offered is an error, and the question stays open.
-    pub async fn choose(&self, option_id: &str, by: &str) -> Result<(), Error> {
-        let request = {
-            let mut state = self.shared.state();
-            if let Some(live) = state.sessions.get_mut(&self.session) {
-                let changes = live.session.answer_permission(&self.id, option_id, by, now())?;
-                let session = Arc::clone(&self.session);
-                state.note(&session, changes);
-            }
-            take(&mut state.questions, &self.id)?
-        };
+    pub async fn choose(&self, option_id: &str, by: impl Into<Decider>) -> Result<(), Error> {
+        let question =
+            self.shared.state().settle(&self.id, |all| all.choose(&self.id, option_id, by, now()))?;
         self.shared.wake.notify_one();
         let outcome = v2::RequestPermissionOutcome::Selected(v2::SelectedPermissionOutcome::new(option_id));
         let response = v2::RequestPermissionResponse::new(outcome);
-        Ok(request.respond(Json::of(&response, WireFormat::Any)).await?)
+        Ok(question.request.respond(Json::of(&response, WireFormat::Any)).await?)
     }
 
     /// Answers without a choice, which is no approval.
@@ -89,19 +83,15 @@ impl ElicitationQuestion {
     }
 
     /// Gives the data, or declines to.
-    pub async fn answer(&self, response: &v2::CreateElicitationResponse<'_>, by: &str) -> Result<(), Error> {
-        let request = {
-            let mut state = self.shared.state();
-            if let Some(session) = &self.session
-                && let Some(live) = state.sessions.get_mut(session)
-            {
-                let changes = live.session.answer_elicitation(&self.id, response, by, now())?;
-                state.note(session, changes);
-            }
-            take(&mut state.questions, &self.id)?
-        };
+    pub async fn answer(
+        &self,
+        response: &v2::CreateElicitationResponse<'_>,
+        by: impl Into<Decider>,
+    ) -> Result<(), Error> {
+        let question =
+            self.shared.state().settle(&self.id, |all| all.answer(&self.id, response, by, now()))?;
         self.shared.wake.notify_one();
-        Ok(request.respond(Json::of(response, WireFormat::Any)).await?)
+        Ok(question.request.respond(Json::of(response, WireFormat::Any)).await?)
     }
 
     /// Answers without data.
@@ -110,40 +100,14 @@ impl ElicitationQuestion {
     }
 }
 
-fn take(
-    questions: &mut std::collections::HashMap<RequestId<'static>, Question>,
-    id: &RequestId<'static>,
-) -> Result<IncomingRequest, Error> {
-    let open = questions.remove(id).ok_or_else(|| Error::AlreadySettled { id: id.clone() })?;
-    Ok(open.request)
-}
-
 impl Shared {
     fn dismiss(&self, id: &RequestId<'static>) -> Result<(), Error> {
-        self.settle_cancelled(id, switchboard_session::Side::Client)
+        self.settle_cancelled(id, Decider::User)
     }
 
-    /// Closes a question without an answer, on behalf of one of the sides.
-    pub(super) fn settle_cancelled(
-        &self,
-        id: &RequestId<'static>,
-        by: switchboard_session::Side,
-    ) -> Result<(), Error> {
-        let mut state = self.state();
-        let settled = || Error::AlreadySettled { id: id.clone() };
-        let question = state.questions.remove(id).ok_or_else(settled)?;
-        if let Some(session) = question.session.clone()
-            && let Some(live) = state.sessions.get_mut(&session)
-        {
-            let changes = if question.is_permission {
-                live.session.cancel_permission(id, by, now())
-            } else {
-                live.session.cancel_elicitation(id, by, now())
-            };
-            // Settled in the session and open here cannot both be, and if they were nothing would be lost.
-            state.note(&session, changes.unwrap_or_default());
-        }
-        drop(state);
+    /// Closes a question without an answer.
+    pub(super) fn settle_cancelled(&self, id: &RequestId<'static>, by: Decider) -> Result<(), Error> {
+        let question = self.state().settle(id, |all| all.dismiss(id, by, now()))?;
         answer_dismissed(question);
         self.wake.notify_one();
         Ok(())

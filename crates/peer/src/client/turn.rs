@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::RpcError;
+use switchboard_protocol::rpc::{RequestId, RpcError};
 use switchboard_protocol::v2;
 use tokio::sync::watch;
 
@@ -31,8 +31,7 @@ pub(crate) enum Progress {
 #[derive(Debug)]
 pub struct PromptTurn {
     pub(super) message_id: Option<String>,
-    pub(super) session: Arc<str>,
-    pub(super) number: u64,
+    pub(super) id: RequestId<'static>,
     pub(super) progress: watch::Receiver<Progress>,
     pub(super) shared: Arc<Shared>,
 }
@@ -56,6 +55,6 @@ impl PromptTurn {
 
 impl Drop for PromptTurn {
     fn drop(&mut self) {
-        self.shared.state().close_turn(&self.session, self.number);
+        self.shared.state().stop_waiting(&self.id);
     }
 }

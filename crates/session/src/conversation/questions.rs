@@ -86,6 +86,10 @@ impl Conversation {
     /// Nobody waits for the answer to a request of the client any more; where it was never sent, `unsent`, nothing of it
     /// remains. A prompt that was sent may still be worked on.
     pub fn forget_call(&mut self, id: &RequestId<'_>, unsent: bool) {
+        // The answer to a prompt still tells that it is part of the conversation.
+        if !unsent && matches!(self.open.get(Side::Client, id), Some(Call::Prompt { .. })) {
+            return;
+        }
         match self.open.close(Side::Client, id) {
             Some(Call::Resume { session, replays: true }) => {
                 if let Some(slot) = self.slots.get_mut(session) {

@@ -230,7 +230,7 @@ impl Live {
         if let Some(choice) = choice {
             // Where it fails, the question is open still and a person is asked.
             let by = format!("{}, made at {}", remembered::BY, choice.since);
-            if question.choose(&choice.option, &by).await.is_ok() {
+            if question.choose(&choice.option, &*by).await.is_ok() {
                 self.recording.record(Channel::Process, &answered_by_itself(&question, &choice));
                 return;
             }
