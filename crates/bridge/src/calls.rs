@@ -1,10 +1,8 @@
 //! Requests that the bridge has made of one side, each with what is to become of its answer.
 
-use std::collections::HashMap;
-
-use switchboard_protocol::Wire;
 use switchboard_protocol::rpc::{Request, RequestId};
 use switchboard_protocol::v2::EmptyObject;
+use switchboard_protocol::{Correlator, Wire};
 
 use crate::Side;
 use crate::bridge::refuse_full;
@@ -15,14 +13,18 @@ use crate::shared::Shared;
 pub(crate) struct Calls<P> {
     /// Who is asked.
     to: Side,
-    open: HashMap<RequestId<'static>, P>,
+    open: Correlator<P>,
     next: i64,
-    limit: usize,
 }
 
 impl<P> Calls<P> {
     pub(crate) fn new(to: Side, limit: usize) -> Self {
-        Calls { to, open: HashMap::new(), next: 1, limit }
+        Calls { to, open: Correlator::new(limit), next: 1 }
+    }
+
+    /// Whether no more can be asked until something is answered.
+    pub(crate) fn is_full(&self) -> bool {
+        self.open.len() >= self.open.limit()
     }
 
     /// Makes a request for the other side of one that came, or refuses that when too many are open.
@@ -34,12 +36,11 @@ impl<P> Calls<P> {
         purpose: P,
         shared: &mut Shared,
     ) {
-        if self.open.len() >= self.limit {
-            return refuse_full(shared, self.to.other(), &request.id);
+        let id = self.id_for(shared.options.keep_ids.then_some(&request.id));
+        match self.open.open(self.to.other(), &id, purpose) {
+            Ok(_) => shared.request(self.to, &id, method, params, &request.extra),
+            Err(_) => refuse_full(shared, self.to.other(), &request.id),
         }
-        let wanted = shared.options.keep_ids.then_some(&request.id);
-        let sent = self.begin(wanted, purpose);
-        shared.request(self.to, &sent, method, params, &request.extra);
     }
 
     /// The same with the parameters as they came.
@@ -50,50 +51,37 @@ impl<P> Calls<P> {
         }
     }
 
-    /// Remembers a request and gives it an id: its own if that is wanted and free.
-    fn begin(&mut self, wanted: Option<&RequestId<'_>>, purpose: P) -> RequestId<'static> {
-        let id = match wanted {
-            Some(id) if *id != RequestId::Null && !self.open.contains_key(&id.clone().into_owned()) => {
-                id.clone().into_owned()
-            }
-            _ => self.mint(),
-        };
-        self.open.insert(id.clone(), purpose);
-        id
-    }
-
-    fn mint(&mut self) -> RequestId<'static> {
+    /// The id of a request at the other side: its own if that is wanted and free, else one that never was there.
+    fn id_for(&mut self, wanted: Option<&RequestId<'_>>) -> RequestId<'static> {
+        let is_open = |id: &RequestId<'_>| self.open.contains(self.to.other(), id);
+        if let Some(id) = wanted.filter(|id| **id != RequestId::Null && !is_open(id)) {
+            return id.clone().into_owned();
+        }
         loop {
             let id = RequestId::Number(self.next);
             self.next += 1;
-            if !self.open.contains_key(&id) {
+            // One that was kept may have the number.
+            if !self.open.contains(self.to.other(), &id) {
                 return id;
             }
         }
     }
 
     pub(crate) fn take(&mut self, id: &RequestId<'_>) -> Option<P> {
-        self.open.remove(&id.clone().into_owned())
+        self.open.answered(self.to, id)
     }
 
     pub(crate) fn get(&self, id: &RequestId<'_>) -> Option<&P> {
-        self.open.get(&id.clone().into_owned())
+        self.open.get(self.to.other(), id)
     }
 
     pub(crate) fn find(&self, matches: impl Fn(&P) -> bool) -> Option<RequestId<'static>> {
-        self.open.iter().find_map(|(id, purpose)| matches(purpose).then(|| id.clone()))
+        self.open.iter().find_map(|(_, id, purpose)| matches(purpose).then(|| id.clone()))
     }
 
-    /// Takes all requests that match, lowest id first.
+    /// Takes all requests that match, in the order in which they were made.
     pub(crate) fn take_all(&mut self, matches: impl Fn(&P) -> bool) -> Vec<(RequestId<'static>, P)> {
-        let mut ids: Vec<_> =
-            self.open.iter().filter(|(_, purpose)| matches(purpose)).map(|(id, _)| id.clone()).collect();
-        ids.sort_by_key(|id| match id {
-            RequestId::Number(number) => (*number, String::new()),
-            RequestId::Text(text) => (i64::MAX, text.to_string()),
-            RequestId::Null => (i64::MAX, String::new()),
-            RequestId::Irregular(number) => (i64::MAX, number.to_string()),
-        });
-        ids.into_iter().filter_map(|id| self.open.remove(&id).map(|purpose| (id, purpose))).collect()
+        let taken = self.open.drain_if(|_, _, purpose| matches(purpose));
+        taken.into_iter().map(|request| (request.id, request.about)).collect()
     }
 }

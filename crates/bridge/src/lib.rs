@@ -45,6 +45,7 @@ mod map;
 mod metadata;
 mod open_work;
 mod options;
+mod own_ids;
 mod passthrough;
 mod plain;
 mod recording;

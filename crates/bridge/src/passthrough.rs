@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use memchr::memmem::Finder;
-use serde_json::Value;
 use switchboard_protocol::rpc::{Message, Response, RpcError, is_batch};
 use switchboard_protocol::{Meta, Text, Wire, WireFormat, v2};
 
@@ -164,8 +163,11 @@ impl Passthrough {
             self.remember_echo(line);
         }
         let spelled = has(line, &self.words.git_patch) || has(line, &self.words.commands);
-        if spelled && shared.peers.agent_dialect.is_none() {
-            shared.peers.agent_dialect = dialect_of(line);
+        if spelled
+            && !shared.peers.knows_agent()
+            && let Ok(message) = Message::decode(line, WireFormat::Any)
+        {
+            shared.peers.learn_from_agent(&message);
         }
         let peers = &shared.peers;
         let differ = peers.agent_dialect.is_some()
@@ -227,8 +229,7 @@ impl Passthrough {
         }
         let Ok(result) = &response.outcome else { return Handled::Forward };
         let tells_id = result.get("messageId").is_some();
-        let shown = if tells_id { Dialect::Newest } else { Dialect::Spec };
-        shared.peers.agent_dialect.get_or_insert(shown);
+        shared.peers.learn_from_answer(result);
         if tells_id || shared.peers.client_dialect == Some(Dialect::Spec) {
             return Handled::Forward;
         }
@@ -306,30 +307,6 @@ impl Passthrough {
             _ => Handled::Forward,
         }
     }
-}
-
-/// The dialect that an update with a patch or with commands is written in, where it shows.
-fn dialect_of(line: &str) -> Option<Dialect> {
-    let message: Value = serde_json::from_str(line).ok()?;
-    let params = &message["params"];
-    let commands = params["update"]["availableCommands"].as_array();
-    if let Some(command) = commands.and_then(|commands| commands.first()) {
-        return Some(if command.get("type").is_some() { Dialect::Newest } else { Dialect::Spec });
-    }
-    let subject = &params["subject"]["toolCall"];
-    let content = [&params["update"]["content"], &subject["content"]];
-    let items = content.into_iter().flat_map(|content| match content {
-        Value::Array(items) => items.as_slice(),
-        one => std::slice::from_ref(one),
-    });
-    items.into_iter().find_map(|item| {
-        let patch = item.get("patch")?;
-        match (patch.get("text").is_some(), patch.get("diff").is_some()) {
-            (true, false) => Some(Dialect::Newest),
-            (false, true) => Some(Dialect::Spec),
-            _ => None,
-        }
-    })
 }
 
 #[cfg(test)]

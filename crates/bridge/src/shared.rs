@@ -1,5 +1,6 @@
 //! What all translations write to: lines for either side, and losses.
 
+use switchboard_protocol::detect::{DialectTracker, Weight};
 use switchboard_protocol::rpc::{
     CancelRequestNotification, Message, Notification, Request, RequestId, Response, RpcError, codes,
     encode_answer, encode_call,
@@ -31,6 +32,8 @@ pub enum Output {
 pub(crate) struct Peers {
     pub(crate) client_dialect: Option<Dialect>,
     pub(crate) agent_dialect: Option<Dialect>,
+    client: DialectTracker,
+    agent: DialectTracker,
     /// Whether a version 1 client shows terminals of the agent that it is told of in metadata.
     pub(crate) client_displays: bool,
     /// The side of version 1, where the sides differ.
@@ -42,28 +45,37 @@ impl Peers {
         Peers {
             client_dialect: options.client_dialect,
             agent_dialect: options.agent_dialect,
+            client: tracker(options.client_dialect),
+            agent: tracker(options.agent_dialect),
             client_displays: false,
             old: None,
         }
     }
 
-    /// Takes notice of what only clients of the newest dialect say.
+    /// Takes notice of what only clients of one dialect say.
     pub(crate) fn learn_from_client(&mut self, request: &Request<'_>) {
-        if self.client_dialect.is_some() {
-            return;
+        if self.client.see_client_request(request) {
+            self.client_dialect = dialect(self.client.wire_format());
         }
-        let is_newest = match &*request.method {
-            "initialize" => {
-                let capabilities = request.params.as_ref().and_then(|params| params.get("capabilities"));
-                let has = |key: &str| capabilities.as_ref().is_some_and(|known| known.get(key).is_some());
-                has("elicitation") || has("auth")
-            }
-            "tool_call/cancel" | "terminal/cancel" => true,
-            _ => false,
-        };
-        if is_newest {
-            self.client_dialect = Some(Dialect::Newest);
+    }
+
+    /// Takes notice of how an agent spells an update or a question.
+    pub(crate) fn learn_from_agent(&mut self, message: &Message<'_>) {
+        if self.agent.see_agent_call(message) {
+            self.agent_dialect = dialect(self.agent.wire_format());
         }
+    }
+
+    /// Takes notice of what an agent answers to a prompt.
+    pub(crate) fn learn_from_answer(&mut self, result: &Raw<'_>) {
+        if self.agent.see_prompt_answer(result) {
+            self.agent_dialect = dialect(self.agent.wire_format());
+        }
+    }
+
+    /// Whether the agent has shown its dialect so clearly that nothing changes it.
+    pub(crate) fn knows_agent(&self) -> bool {
+        self.agent.evidence().is_some_and(|evidence| evidence.row().weight >= Weight::Presence)
     }
 
     /// How to write for a side.
@@ -82,6 +94,22 @@ impl Peers {
             Some(Dialect::Newest) => WireFormat::Newest,
             None => WireFormat::Any,
         }
+    }
+}
+
+fn tracker(told: Option<Dialect>) -> DialectTracker {
+    match told {
+        Some(Dialect::Spec) => DialectTracker::told(WireFormat::Spec),
+        Some(Dialect::Newest) => DialectTracker::told(WireFormat::Newest),
+        None => DialectTracker::new(),
+    }
+}
+
+fn dialect(format: WireFormat) -> Option<Dialect> {
+    match format {
+        WireFormat::Spec => Some(Dialect::Spec),
+        WireFormat::Newest => Some(Dialect::Newest),
+        WireFormat::V1 | WireFormat::Any => None,
     }
 }
 

@@ -14,14 +14,18 @@ impl Remember for Session {
     }
 
     fn forget_said(&mut self) {
-        self.messages = super::messages::Messages::default();
+        self.messages.forget();
         self.calls.forget();
         self.terminals.clear();
         self.plans.clear();
     }
 
     fn entries(&self) -> usize {
-        self.messages.len() + self.calls.len() + self.terminals.len() + self.plans.len()
+        self.messages.len()
+            + self.calls.len()
+            + self.own_calls.len()
+            + self.terminals.len()
+            + self.plans.len()
     }
 
     fn bytes(&self) -> usize {

@@ -11,6 +11,7 @@ use crate::convert::content::plain_text;
 use crate::convert::message::{Message, Rest, chunk_to_v1, message_to_v1};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart, hash_of};
 use crate::loss::Severity;
+use crate::own_ids::OwnIds;
 use crate::shared::Shared;
 use crate::{Policy, Side};
 
@@ -48,6 +49,8 @@ pub(super) struct Messages {
     /// What waits for the agent to rest, in the order in which it began, and its size.
     held: Vec<Held>,
     held_bytes: usize,
+    /// Ids that the client has and the agent did not give.
+    own: OwnIds,
     /// Whether some are forgotten, since that was last asked.
     pub(super) forgets: bool,
 }
@@ -91,8 +94,32 @@ impl Messages {
         self.known.entry(role).or_default().entry(id.to_owned()).or_default()
     }
 
+    /// Forgets all messages. Ids that were made are not made again.
+    pub(super) fn forget(&mut self) {
+        *self = Messages { own: std::mem::take(&mut self.own), ..Messages::default() };
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.order.len()
+        self.order.len() + self.own.len()
+    }
+
+    /// An id that neither the agent nor the bridge has used.
+    pub(super) fn make_id(&mut self, next: impl FnMut() -> String) -> String {
+        let known = &self.known;
+        self.own.make(next, |id| known.values().any(|known| known.contains_key(id)))
+    }
+
+    /// The next id of a message that is replaced.
+    fn next_id(&mut self, role: Role, message_id: &str) -> String {
+        let mut count = self.get_mut(role, message_id).map_or(0, |delivered| delivered.replaced);
+        let id = self.make_id(|| {
+            count += 1;
+            format!("{message_id}~r{count}")
+        });
+        if let Some(delivered) = self.get_mut(role, message_id) {
+            delivered.replaced = count;
+        }
+        id
     }
 
     /// Bytes of what is held back, and of ids.
@@ -163,7 +190,14 @@ fn lose_rest(role: Role, id: &str, rest: &Rest<'_>, shared: &mut Shared) {
 }
 
 impl Session {
-    pub(super) fn chunk(&mut self, role: Role, id: &str, chunk: v2::ContentChunk<'_>, shared: &mut Shared) {
+    pub(super) fn chunk(
+        &mut self,
+        role: Role,
+        id: &str,
+        mut chunk: v2::ContentChunk<'_>,
+        shared: &mut Shared,
+    ) {
+        chunk.message_id = self.messages.own.set_apart(chunk.message_id);
         let tag = role.chunk_tag();
         if role == Role::User
             && self.suppresses(&chunk.message_id, std::slice::from_ref(&chunk.content), false)
@@ -239,9 +273,10 @@ impl Session {
         &mut self,
         role: Role,
         id: &str,
-        message: v2::MessageUpdate<'_>,
+        mut message: v2::MessageUpdate<'_>,
         shared: &mut Shared,
     ) {
+        message.message_id = self.messages.own.set_apart(message.message_id);
         let tag = role.message_tag();
         if role == Role::User {
             let blocks = message.content.value().map_or(&[][..], Vec::as_slice);
@@ -281,10 +316,11 @@ impl Session {
             return;
         }
         delivered.pieces.clear();
-        delivered.replaced += 1;
-        let notice_id = format!("{message_id}~r{}", delivered.replaced);
-        delivered.shown_as = Some(format!("{message_id}~r{}", delivered.replaced + 1));
-        delivered.replaced += 1;
+        let notice_id = self.messages.next_id(role, message_id);
+        let shown = self.messages.next_id(role, message_id);
+        if let Some(delivered) = self.messages.get_mut(role, message_id) {
+            delivered.shown_as = Some(shown);
+        }
         let reason = "version 1 cannot take back what was shown";
         self.lose(id, role.message_tag(), "/params/update/content", reason, Severity::Major, shared);
         if shared.options.policy != Policy::Quiet {
@@ -327,11 +363,12 @@ impl Session {
             return;
         }
         delivered.pieces.clear();
-        delivered.replaced += 1;
-        let shown = format!("{message_id}~r{}", delivered.replaced);
-        delivered.shown_as = Some(shown.clone());
         for (block, _) in &blocks {
             push(&mut delivered.pieces, block);
+        }
+        let shown = self.messages.next_id(role, message_id);
+        if let Some(delivered) = self.messages.get_mut(role, message_id) {
+            delivered.shown_as = Some(shown.clone());
         }
         let reason = "version 1 cannot replace what was shown; the new text follows as another message";
         self.lose(id, role.message_tag(), "/params/update/content", reason, Severity::Major, shared);

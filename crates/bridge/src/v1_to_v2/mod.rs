@@ -21,6 +21,7 @@ use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
 use crate::loss::Severity;
+use crate::own_ids::OwnIds;
 use crate::sessions::Sessions;
 use crate::shared::Shared;
 use crate::terminals::Terminals;
@@ -113,6 +114,8 @@ struct Session {
     waiting: VecDeque<Request<'static>>,
     messages: Messages,
     calls: ToolCalls,
+    /// Calls that exist only to carry a question.
+    own_calls: OwnIds,
     terminals: Terminals,
     plans: Vec<(String, Vec<v2::PlanEntry<'static>>)>,
     options: Vec<v2::SessionConfigOption<'static>>,
@@ -341,8 +344,14 @@ impl Session {
             Update::AgentMessage(message) => self.message(messages::Role::Agent, id, message, shared),
             Update::AgentThought(message) => self.message(messages::Role::Thought, id, message, shared),
             Update::StateUpdate(state) => self.state(id, *state, shared),
-            Update::ToolCallContentChunk(chunk) => self.tool_call_chunk(id, chunk, shared),
-            Update::ToolCallUpdate(update) => self.tool_call(id, *update, shared),
+            Update::ToolCallContentChunk(mut chunk) => {
+                chunk.tool_call_id = self.own_calls.set_apart(chunk.tool_call_id);
+                self.tool_call_chunk(id, chunk, shared);
+            }
+            Update::ToolCallUpdate(mut update) => {
+                update.tool_call_id = self.own_calls.set_apart(update.tool_call_id);
+                self.tool_call(id, *update, shared);
+            }
             Update::TerminalUpdate(update) => self.terminal(id, *update, shared),
             Update::TerminalOutputChunk(chunk) => self.terminal_chunk(id, &chunk, shared),
             other => self.other_update(id, other, support, shared),

@@ -7,6 +7,7 @@ use switchboard_protocol::{Extra, Raw, Text, Wire, WireFormat, v1, v2};
 use super::tool_calls::Place;
 use super::{ToClient, V1ToV2};
 use crate::Side;
+use crate::bridge::refuse_full;
 use crate::convert::message::Rest;
 use crate::convert::permission::{self, Question, Subject};
 use crate::loss::Severity;
@@ -38,6 +39,9 @@ enum About {
 
 impl V1ToV2 {
     pub(super) fn permission(&mut self, request: &Request<'_>, shared: &mut Shared) {
+        if self.to_client.is_full() {
+            return refuse_full(shared, Side::Agent, &request.id);
+        }
         let session_id = session_of(request.params.as_ref()).unwrap_or_default();
         let question = shared.params(Side::Agent, request).and_then(|params| {
             shared.convert(Some(&session_id), METHOD, "/params", Side::Client, |cx| {
@@ -61,7 +65,7 @@ impl V1ToV2 {
             Subject::ToolCall(call) => {
                 self.embed_prompt(&session_id, *call, &title, description.as_ref(), shared)
             }
-            other => self.synthesize(&title, description, other),
+            other => self.synthesize(&session_id, &title, description, other),
         };
         let asked = Asked {
             id: request.id.clone().into_owned(),
@@ -79,12 +83,13 @@ impl V1ToV2 {
     fn embed_prompt(
         &mut self,
         session_id: &str,
-        patch: v2::ToolCallUpdate<'_>,
+        mut patch: v2::ToolCallUpdate<'_>,
         title: &str,
         description: Option<&Text<'_>>,
         shared: &mut Shared,
     ) -> (v1::ToolCallUpdate<'static>, About) {
         let session = self.sessions.open(session_id);
+        patch.tool_call_id = session.own_calls.set_apart(patch.tool_call_id);
         let call_id = patch.tool_call_id.clone().into_owned();
         session.flush_call(session_id, &call_id, shared);
         let place = Place { message: METHOD, root: "/params/subject/toolCall" };
@@ -115,12 +120,21 @@ impl V1ToV2 {
     /// A call that carries a question which is about none.
     fn synthesize(
         &mut self,
+        session_id: &str,
         title: &str,
         description: Option<Text<'_>>,
         subject: Subject<'_>,
     ) -> (v1::ToolCallUpdate<'static>, About) {
-        self.synthetic += 1;
-        let mut call = v1::ToolCallUpdate::new(format!("bridge-perm-{}", self.synthetic));
+        let session = self.sessions.open(session_id);
+        let calls = &session.calls;
+        let made = session.own_calls.make(
+            || {
+                self.synthetic += 1;
+                format!("bridge-perm-{}", self.synthetic)
+            },
+            |id| calls.get(id).is_some(),
+        );
+        let mut call = v1::ToolCallUpdate::new(made);
         call.title = Some(Text::Owned(title.to_owned()));
         call.kind = Some(v1::ToolKind::Other);
         call.status = Some(v1::ToolCallStatus::Pending);

@@ -4,6 +4,7 @@ use switchboard_protocol::rpc::{Request, RequestId, Response};
 use switchboard_protocol::{Text, Wire, v1, v2};
 
 use super::{Session, Support, ToAgent, V1ToV2};
+use crate::bridge::refuse_full;
 use crate::convert::session::{self, Opened, OpenedV2};
 use crate::convert::{config, lists, message::Rest};
 use crate::loss::Severity;
@@ -45,13 +46,16 @@ impl V1ToV2 {
         wire: &v2::ResumeSessionRequest<'_>,
         shared: &mut Shared,
     ) {
+        if self.to_agent.is_full() {
+            return refuse_full(shared, Side::Client, &request.id);
+        }
         let id = wire.session_id.clone().into_owned();
         let session = self.sessions.open(&id);
         session.roots = roots(&wire.cwd, wire.additional_directories.as_deref());
         if wire.replay_from.is_some() {
             // The client forgets what it has seen, so that all of it counts as new.
             session.flush_all(&id, shared);
-            session.messages = super::messages::Messages::default();
+            session.messages.forget();
             session.calls.forget();
             session.plans.clear();
             session.replays += 1;
@@ -238,8 +242,11 @@ impl Session {
 
     /// Says something to the person at the client that the agent did not say in these words.
     pub(super) fn say(&mut self, id: &str, words: &str, rest: Rest<'_>, shared: &mut Shared) {
-        shared.minted += 1;
-        let message_id = Some(Text::Owned(format!("bridge-notice-{}", shared.minted)));
+        let made = self.messages.make_id(|| {
+            shared.minted += 1;
+            format!("bridge-notice-{}", shared.minted)
+        });
+        let message_id = Some(Text::Owned(made));
         let Rest { meta, extra } = rest;
         let content = v1::ContentBlock::text(words.to_owned());
         let chunk = v1::ContentChunk { content, message_id, meta, extra };

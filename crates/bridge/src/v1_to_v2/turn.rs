@@ -7,7 +7,7 @@ use switchboard_protocol::{Extra, Meta, Wire, WireFormat, v1, v2};
 
 use super::connection::cancel;
 use super::{Session, ToAgent, V1ToV2};
-use crate::bridge::refuse_work;
+use crate::bridge::{refuse_full, refuse_work};
 use crate::convert::content::plain_text;
 use crate::convert::message::Rest;
 use crate::convert::session;
@@ -86,11 +86,15 @@ impl V1ToV2 {
             refuse_work(shared, &request.id);
             return Ok(());
         }
+        if self.to_agent.is_full() {
+            refuse_full(shared, Side::Client, &request.id);
+            return Ok(());
+        }
         let limit = shared.options.limits.requests;
         let session = self.sessions.open(&session_id);
         if session.turn.is_some() {
             if session.waiting.len() >= limit {
-                crate::bridge::refuse_full(shared, Side::Client, &request.id);
+                refuse_full(shared, Side::Client, &request.id);
                 return Ok(());
             }
             session.waiting.push_back(kept(request));
@@ -176,6 +180,7 @@ impl V1ToV2 {
         let Some(request) = session.waiting.pop_front() else { return };
         if let Err(error) = self.prompt(&request, shared) {
             shared.fail(Side::Client, &request.id, error.to_rpc());
+            shared.lose_waiting_prompt(session_id);
         }
     }
 

@@ -21,7 +21,11 @@ impl Remember for Session {
     }
 
     fn entries(&self) -> usize {
-        self.calls.len() + self.terminals.len() + self.missing_terminals.len() + self.journal.lines.len()
+        self.calls.len()
+            + self.terminals.len()
+            + self.missing_terminals.len()
+            + self.own_messages.len()
+            + self.journal.lines.len()
     }
 
     fn bytes(&self) -> usize {

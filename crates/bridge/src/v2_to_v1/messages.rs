@@ -45,8 +45,29 @@ impl Session {
     /// A new id for a message.
     pub(super) fn mint(&mut self, role: Role) -> String {
         let count = self.minted.entry(role).or_default();
-        *count += 1;
-        format!("b-{}-{}{count}", role.word(), self.salt)
+        let salt = &self.salt;
+        let next = || {
+            *count += 1;
+            format!("b-{}-{salt}{count}", role.word())
+        };
+        // Those of the agent that look like ours are counted.
+        self.own_messages.make(next, |_| false)
+    }
+
+    /// An id of the agent. One that looks like ours is not made any more.
+    fn take_id<'a>(&mut self, role: Role, id: Text<'a>) -> Text<'a> {
+        if self.own_messages.contains(&id) {
+            return self.own_messages.set_apart(id);
+        }
+        let number = id
+            .strip_prefix("b-")
+            .and_then(|rest| rest.strip_prefix(role.word())?.strip_prefix('-')?.strip_prefix(&*self.salt))
+            .and_then(|number| number.parse::<u64>().ok());
+        if let Some(number) = number {
+            let count = self.minted.entry(role).or_default();
+            *count = number.max(*count);
+        }
+        id
     }
 
     pub(super) fn chunk(
@@ -66,6 +87,7 @@ impl Session {
         let message_id = match chunk.message_id.take() {
             Some(message_id) => {
                 self.run = None;
+                let message_id = self.take_id(role, message_id);
                 if role == Role::User && self.counted_user.as_deref() != Some(&*message_id) {
                     // So that no prompt gets a number that was used for another when it was live.
                     *self.minted.entry(Role::User).or_default() += 1;

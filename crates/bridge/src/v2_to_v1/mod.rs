@@ -23,6 +23,7 @@ use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
 use crate::loss::Severity;
+use crate::own_ids::OwnIds;
 use crate::sessions::Sessions;
 use crate::shared::{Output, Shared, session_of};
 use crate::{Moment, Side};
@@ -94,6 +95,7 @@ struct Session {
     minted: HashMap<messages::Role, u64>,
     /// The id of the user message that was counted last, of those that have ids of their own.
     counted_user: Option<String>,
+    own_messages: OwnIds,
     /// Set apart from ids of earlier runs, which the client may still have.
     salt: String,
     calls: ToolCalls,

@@ -6,6 +6,7 @@ use switchboard_protocol::{Field, Text, Wire, v1, v2};
 use super::tool_calls::Place;
 use super::{ToClient, V2ToV1, tell};
 use crate::Side;
+use crate::bridge::refuse_full;
 use crate::convert::permission::question_to_v2;
 use crate::shared::Shared;
 
@@ -24,6 +25,9 @@ impl V2ToV1 {
         if let Some(id) = twice(&params.options) {
             let message = format!("two options with the id \"{id}\"");
             return shared.refuse(Side::Agent, &request.id, codes::INVALID_PARAMS, message);
+        }
+        if self.to_client.is_full() {
+            return refuse_full(shared, Side::Agent, &request.id);
         }
         let session_id = params.session_id.clone().into_owned();
         let keeps = !self.support.load;

@@ -212,8 +212,14 @@ impl V2ToV1 {
         if !is_inside(&cwd, &session.roots) {
             return Err(outside(&cwd));
         }
-        self.terminals.made += 1;
-        let terminal_id = format!("bridge-term-{}", self.terminals.made);
+        let terminal_id = loop {
+            self.terminals.made += 1;
+            let id = format!("bridge-term-{}", self.terminals.made);
+            // Agents have terminals of their own.
+            if !session.terminals.contains(&id) {
+                break id;
+            }
+        };
         let start = TerminalStart {
             terminal_id: terminal_id.clone(),
             command: params.command.clone().into_owned(),

@@ -4,10 +4,12 @@ use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
 use switchboard_protocol::{AbsolutePath, Extra, Wire, v1, v2};
 
 use super::{Session, ToAgent, V2ToV1, missing, tell};
+use crate::bridge::refuse_full;
 use crate::convert::config;
 use crate::convert::message::Rest;
 use crate::convert::session::{self, Opened, OpenedV1};
 use crate::loss::Severity;
+use crate::own_ids::OwnIds;
 use crate::sessions::roots;
 use crate::shared::{Shared, session_of};
 use crate::{Error, Side};
@@ -81,6 +83,10 @@ impl V2ToV1 {
                     (None, Some(session::resume_to_v1(params, cx)?))
                 })
             })?;
+        if self.to_agent.is_full() {
+            refuse_full(shared, Side::Client, &request.id);
+            return Ok(());
+        }
         let session = self.sessions.open(&session_id);
         session.roots = roots;
         if replays && loads {
@@ -287,6 +293,7 @@ impl Session {
         self.run = None;
         // Counted anew, so that messages without ids get the same ones as when they were live.
         self.minted.clear();
+        self.own_messages = OwnIds::default();
         self.counted_user = None;
         self.calls.forget();
         self.journal = super::Journal::default();

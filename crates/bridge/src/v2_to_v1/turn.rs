@@ -7,7 +7,7 @@ use switchboard_protocol::{Extra, Wire, WireFormat, v1, v2};
 
 use super::messages::Role;
 use super::{ToAgent, ToClient, V2ToV1, tell};
-use crate::bridge::refuse_work;
+use crate::bridge::{refuse_full, refuse_work};
 use crate::convert::content::plain_text;
 use crate::convert::{permission, session};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart};
@@ -71,11 +71,15 @@ impl V2ToV1 {
             refuse_work(shared, &request.id);
             return Ok(());
         }
+        if self.to_agent.is_full() {
+            refuse_full(shared, Side::Client, &request.id);
+            return Ok(());
+        }
         let limit = shared.options.limits.requests;
         let session = self.sessions.open(&session_id);
         if session.turn.is_some() {
             if session.held.len() >= limit {
-                crate::bridge::refuse_full(shared, Side::Client, &request.id);
+                refuse_full(shared, Side::Client, &request.id);
                 return Ok(());
             }
             session.held.push_back(kept(request));
@@ -168,6 +172,10 @@ impl V2ToV1 {
     fn turn_over(&mut self, session_id: &str, shared: &mut Shared) {
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         if let Some(id) = session.closing.take() {
+            for held in std::mem::take(&mut session.held) {
+                shared.refuse(Side::Client, &held.id, codes::REQUEST_CANCELLED, "the session was closed");
+                shared.lose_waiting_prompt(session_id);
+            }
             self.forget(session_id, shared);
             return shared.done(Side::Client, &id);
         }
@@ -176,7 +184,10 @@ impl V2ToV1 {
         {
             match self.prompt(&request, shared) {
                 Ok(()) => break,
-                Err(error) => shared.fail(Side::Client, &request.id, error.to_rpc()),
+                Err(error) => {
+                    shared.fail(Side::Client, &request.id, error.to_rpc());
+                    shared.lose_waiting_prompt(session_id);
+                }
             }
         }
     }

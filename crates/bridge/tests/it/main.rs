@@ -5,6 +5,7 @@
 mod agent_end;
 mod dialects;
 mod hostile;
+mod ids;
 mod markers;
 mod memory;
 mod old_agents;
