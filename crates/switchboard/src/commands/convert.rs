@@ -83,7 +83,12 @@ struct Report<'l> {
 struct Writer<W> {
     output: W,
     lost: bool,
+    /// How many lines were no messages.
+    noise: u64,
 }
+
+/// How many lines that are no messages are listed one by one.
+const LISTED_NOISE: u64 = 10;
 
 impl<W: Write> Writer<W> {
     fn line(&mut self, from: Option<Side>, text: &str, form: &Form<'_>) -> std::io::Result<()> {
@@ -109,6 +114,10 @@ impl<W: Write> Writer<W> {
         if loss.severity == Severity::Guess {
             return;
         }
+        // So the translation calls what is no message at all.
+        if loss.message == "line" {
+            return self.noise(line, &loss.reason);
+        }
         self.report(&Report {
             line,
             session: loss.session.as_deref(),
@@ -118,6 +127,22 @@ impl<W: Write> Writer<W> {
             reason: &loss.reason,
             severity: loss.severity,
         });
+    }
+
+    /// A line that is no message. So many there may be that not all are listed.
+    fn noise(&mut self, line: u64, reason: &str) {
+        self.noise += 1;
+        if self.noise <= LISTED_NOISE {
+            self.fault(line, reason);
+        }
+    }
+
+    /// Tells how many lines were no messages, where not all were listed.
+    fn total_noise(&mut self, last: u64) {
+        if self.noise > LISTED_NOISE {
+            let count = self.noise;
+            self.fault(last, &format!("{count} lines were no messages, of which {LISTED_NOISE} are listed"));
+        }
     }
 
     fn fault(&mut self, line: u64, reason: &str) {
@@ -143,7 +168,7 @@ struct Form<'l> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut lines = Lines::new(arguments.input.open()?);
-    let mut writer = Writer { output: BufWriter::new(std::io::stdout().lock()), lost: false };
+    let mut writer = Writer { output: BufWriter::new(std::io::stdout().lock()), lost: false, noise: 0 };
     let to = Version::from(arguments.to);
     let mut converter = if arguments.stateless {
         Converter::Stateless(Stateless::new(to))
@@ -158,12 +183,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
                 Ok(text) if text.trim().is_empty() => continue,
                 Ok(text) => text,
                 Err(error) => {
-                    writer.fault(number, &format!("not UTF-8: {error}"));
+                    writer.noise(number, &format!("not UTF-8: {error}"));
                     continue;
                 }
             },
             Ok(Some(Line::TooLong { length })) => {
-                writer.fault(number, &format!("a line of {length} bytes, of at most {MAX_LINE}"));
+                writer.noise(number, &format!("a line of {length} bytes, of at most {MAX_LINE}"));
                 continue;
             }
             Ok(None) => break,
@@ -175,6 +200,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         converter.line(text, number, &mut writer).map_err(write_error)?;
     }
     converter.finish(lines.number(), &mut writer).map_err(write_error)?;
+    writer.total_noise(lines.number());
     writer.output.flush().map_err(write_error)?;
     Ok(if writer.lost { Outcome::Problems } else { Outcome::Fine })
 }
@@ -189,7 +215,7 @@ impl Converter {
         let line = match RecordedLine::parse(text) {
             Ok(line) => line,
             Err(error) => {
-                writer.fault(number, &error.to_string());
+                writer.noise(number, &error.to_string());
                 return Ok(());
             }
         };
@@ -231,7 +257,7 @@ impl Converter {
                         severity,
                     });
                 }
-                Err(error) => writer.fault(number, &error.to_string()),
+                Err(error) => writer.noise(number, &error.to_string()),
             },
             Converter::Stateful { recording, clock, wrapped } => {
                 *wrapped = form.wrapped;

@@ -237,3 +237,34 @@ fn a_run_that_is_killed_has_recorded_all_that_was_shown() {
         assert!(shown, "version {version}: {lines:?}");
     }
 }
+
+#[test]
+fn signals_end_a_session_in_the_browser_also_while_the_agent_is_being_started() {
+    // It says that it runs, and never anything else.
+    let silent = "trap '' HUP INT TERM; echo ready > \"$READY\"; sleep 1000; sleep 1000".to_owned();
+    // It opens a session first.
+    let opened = format!(
+        "{NEW}{}",
+        BODY.replace("*'\"session/new\"'*)", "*'\"session/new\"'*) echo ready > \"$READY\";")
+    );
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        for script in [&silent, &opened] {
+            let place = Place::new();
+            let ready = place.work().join("ready");
+            assert!(Command::new("mkfifo").arg(&ready).status().unwrap().success());
+            let mut child = place
+                .command(&["open", "--no-browser", "--", "sh", "-c", script])
+                .env("READY", &ready)
+                .spawn()
+                .unwrap();
+            assert_eq!(std::fs::read_to_string(&ready).unwrap(), "ready\n");
+            assert!(
+                Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap().success()
+            );
+            assert_eq!(child.wait().unwrap().code(), Some(code), "SIG{name}");
+            let lines = recorded(&place);
+            let last = lines.last().unwrap()["process"].as_str().unwrap_or_default();
+            assert!(last.starts_with("the process "), "SIG{name}: {lines:?}");
+        }
+    }
+}

@@ -120,9 +120,14 @@ impl History {
         }
     }
 
+    /// Whether it has to look at what the agent says.
+    pub(super) fn is_at_work(&self) -> bool {
+        !self.asked.is_empty() || !self.renamed.is_empty()
+    }
+
     /// A line from the agent; `None`: it goes as it is.
     pub(super) fn take_of_agent(&mut self, line: &str) -> Option<Vec<Step>> {
-        if self.asked.is_empty() && self.renamed.is_empty() {
+        if !self.is_at_work() {
             return None;
         }
         let pass = |message: Message<'_>| Some(vec![Step::FromAgent(message.encode(WireFormat::Any))]);

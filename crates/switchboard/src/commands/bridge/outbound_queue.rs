@@ -64,7 +64,7 @@ impl OutboundQueue {
 
     /// Whether more may be read for this side: not while more waits than the outbox takes.
     pub(super) fn has_room(&self) -> bool {
-        self.waiting.is_empty() || (self.holds && self.waiting_bytes < self.room())
+        self.waiting.is_empty() || (self.holds && self.room() > 0)
     }
 
     /// Whether the side reads what it is told, or has not been told much that it has not read.
@@ -131,7 +131,7 @@ impl OutboundQueue {
 
     /// How many bytes can be sent at once.
     pub(super) fn room(&self) -> usize {
-        self.outbox.as_ref().map_or(0, Outbox::room)
+        self.outbox.as_ref().map_or(0, Outbox::room).saturating_sub(self.waiting_bytes)
     }
 
     /// Whether the side takes nothing more.

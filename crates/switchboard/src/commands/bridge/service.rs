@@ -215,14 +215,22 @@ impl Service {
 
     /// Passes on what the agent has said already as far as nobody has to look at it. Tells whether there was something.
     fn pass_run(&mut self, from_agent: &mut LineReader<impl AsyncRead + Unpin>) -> bool {
-        // A recording wants each line by itself, and history looks at each.
-        if self.record.is_some() {
+        // History looks at each line while it waits for something.
+        if self.history.as_ref().is_some_and(History::is_at_work) {
             return false;
         }
-        let Service { bridge, to_client, .. } = self;
+        let Service { bridge, to_client, record, .. } = self;
         let room = to_client.room();
         let passes = |line: &[u8]| bridge.is_passthrough(Side::Agent, line);
-        from_agent.ready_run(room, passes, |lines| to_client.push_run(lines)).is_some()
+        let take = |lines: &str| {
+            if let Some(recorded) = record {
+                for line in lines.split('\n') {
+                    recorded.forwarded(Side::Agent, line, bridge.versions());
+                }
+            }
+            to_client.push_run(lines);
+        };
+        from_agent.ready_run(room, passes, take).is_some()
     }
 
     fn frame(&mut self, from: Side, frame: Frame) {
