@@ -7,9 +7,85 @@ use switchboard_protocol::AbsolutePath;
 
 use crate::location::Location;
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat};
-use crate::patch::{FilePatch, PatchFault, parse_patch};
+use crate::patch::{FilePatch, Header, PatchFault, parse_patch};
 
-/// One way in which the changes of a diff and its patch do not tell the same.
+/// What there is to say of a diff.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// What is wrong. A diff without any agrees with itself and with the protocol.
+    pub disagreements: Vec<Disagreement>,
+    /// What is allowed, and good to know.
+    pub notes: Vec<Note>,
+}
+
+impl Checked {
+    /// Whether nothing is wrong.
+    pub fn agrees(&self) -> bool {
+        self.disagreements.is_empty()
+    }
+}
+
+/// Something that the protocol allows and a reader may want to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// The patch, which may show some or all of the changes, does not show this one.
+    NotInPatch {
+        /// The path in the list.
+        path: String,
+        /// What the list says of it.
+        operation: Operation,
+    },
+    /// The operation is none of ACP's, so that nothing can be said of the change but its name: somebody's own if it
+    /// begins with an underscore, else one that is reserved for later versions.
+    UnknownOperation {
+        /// The path in the list; empty when there is none.
+        path: String,
+        /// The word for the operation.
+        operation: String,
+    },
+    /// The patch is in a format that is not read here.
+    UnknownFormat {
+        /// The word for the format.
+        format: String,
+    },
+}
+
+impl Note {
+    /// A word for the kind of note, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Note::NotInPatch { .. } => "not_in_patch",
+            Note::UnknownOperation { operation, .. } if operation.starts_with('_') => "custom_operation",
+            Note::UnknownOperation { .. } => "reserved_operation",
+            Note::UnknownFormat { .. } => "unknown_format",
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::NotInPatch { path, operation } => {
+                write!(formatter, "{path}: the changes have {operation}, the patch does not show it")
+            }
+            Note::UnknownOperation { path, operation } => {
+                let whose = if operation.starts_with('_') {
+                    "somebody's own"
+                } else {
+                    "not defined, and reserved for later versions"
+                };
+                let path = if path.is_empty() { "a change without a path" } else { path };
+                write!(formatter, "{path}: the operation \"{operation}\" is {whose}")
+            }
+            Note::UnknownFormat { format } => {
+                write!(formatter, "the patch is in the format \"{format}\", which is not read here")
+            }
+        }
+    }
+}
+
+/// One way in which the changes of a diff and its patch do not tell the same, or tell it as the protocol does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disagreement {
@@ -56,6 +132,18 @@ pub enum Disagreement {
         /// What the patch says.
         in_patch: FileType,
     },
+    /// The patch has text that belongs to none of its sections, such as the header of a mail or of a commit.
+    OutsideSections {
+        /// The number of its first line in the patch.
+        line: usize,
+        /// That line.
+        text: String,
+    },
+    /// A section of the patch does not begin with a `diff --git` line.
+    NotGit {
+        /// The path in the section.
+        path: String,
+    },
     /// A path in the list is not absolute.
     ListedPathNotAbsolute {
         /// The path.
@@ -88,6 +176,8 @@ impl Disagreement {
             Disagreement::Operation { .. } => "operation",
             Disagreement::OldPath { .. } => "old_path",
             Disagreement::FileType { .. } => "file_type",
+            Disagreement::OutsideSections { .. } => "outside_sections",
+            Disagreement::NotGit { .. } => "not_git",
             Disagreement::ListedPathNotAbsolute { .. } => "listed_path_not_absolute",
             Disagreement::PatchPathNotAbsolute { .. } => "patch_path_not_absolute",
             Disagreement::OldPathMissing { .. } => "old_path_missing",
@@ -118,6 +208,15 @@ impl fmt::Display for Disagreement {
             Disagreement::FileType { path, listed, in_patch } => {
                 write!(formatter, "{path}: it is {listed} in the changes, {in_patch} in the patch")
             }
+            Disagreement::OutsideSections { line, text } => {
+                write!(
+                    formatter,
+                    "line {line} of the patch belongs to no section, where mail and commit headers are not allowed: {text:?}"
+                )
+            }
+            Disagreement::NotGit { path } => {
+                write!(formatter, "{path}: the section of the patch does not begin with \"diff --git\"")
+            }
             Disagreement::ListedPathNotAbsolute { path } => {
                 write!(formatter, "{path}: the path in the changes is not absolute")
             }
@@ -132,20 +231,36 @@ impl fmt::Display for Disagreement {
     }
 }
 
+/// How much of a line is repeated in a message about it.
+const MOST_SHOWN: usize = 60;
+
 /// Compares the changes of a diff with its patch and names every disagreement.
 ///
-/// A change that no text could show (binary, a directory, a link) may be missing from the patch. A patch
-/// with relative paths is compared below the root that fits, and each such path is named. Without a patch,
-/// or with one in a format that is not known, only the list itself is checked.
-pub fn check(diff: &Diff) -> Vec<Disagreement> {
-    let mut found = check_list(&diff.changes);
-    let Some(patch) = diff.patch.as_ref().filter(|patch| patch.format == PatchFormat::GitPatch) else {
-        return found;
-    };
+/// The list of changes is what counts, and the patch may show some or all of them: what it does not show is noted.
+/// So is an operation that is not known. A patch of the format that ACP defines consists of `diff --git` sections
+/// and nothing else. One with relative paths is compared below the root that fits, and each such path is named.
+/// Without a patch, or with one in a format that is not known, only the list itself is checked.
+pub fn check(diff: &Diff) -> Checked {
+    let mut checked = Checked::default();
+    check_list(&diff.changes, &mut checked);
+    let Some(patch) = &diff.patch else { return checked };
+    if let PatchFormat::Other(format) = &patch.format {
+        checked.notes.push(Note::UnknownFormat { format: format.clone() });
+        return checked;
+    }
     let parsed = parse_patch(patch.text.as_bytes());
+    let found = &mut checked.disagreements;
     found.extend(parsed.faults.iter().cloned().map(Disagreement::Malformed));
+    let texts = parsed.files.iter().map(|file| file.preamble).chain([parsed.trailer]);
+    // What cannot be read at all is one fault, and not text between sections too.
+    if !parsed.files.is_empty() {
+        found.extend(texts.filter_map(|text| outside(patch.text.as_bytes(), text)));
+    }
     let mut named = HashSet::new();
     for file in &parsed.files {
+        if matches!(file.header, Header::Plain { .. }) {
+            found.push(Disagreement::NotGit { path: String::from_utf8_lossy(file.path()).into_owned() });
+        }
         for path in [&file.old_path, &file.new_path].into_iter().flatten() {
             if !AbsolutePath::is_absolute(path) && named.insert(&**path) {
                 let path = String::from_utf8_lossy(path).into_owned();
@@ -157,16 +272,38 @@ pub fn check(diff: &Diff) -> Vec<Disagreement> {
     let listed = diff.changes.iter().map(|change| Item::listed(change, str::to_owned)).collect();
     let place = |path: &[u8]| location.place(path);
     let in_patch = parsed.files.iter().map(|file| Item::in_patch(file, place)).collect();
-    found.extend(compare(listed, in_patch));
-    found
+    for disagreement in compare(listed, in_patch) {
+        match disagreement {
+            Disagreement::NotInPatch { path, operation } => {
+                checked.notes.push(Note::NotInPatch { path, operation });
+            }
+            other => checked.disagreements.push(other),
+        }
+    }
+    checked
 }
 
-fn check_list(changes: &[Change]) -> Vec<Disagreement> {
-    let mut found = Vec::new();
+/// Text of a patch that belongs to no section, by its first line that is not blank.
+fn outside(patch: &[u8], text: &[u8]) -> Option<Disagreement> {
+    let begin = text.iter().position(|byte| !byte.is_ascii_whitespace())?;
+    let before = (text.as_ptr() as usize).checked_sub(patch.as_ptr() as usize)? + begin;
+    let line = memchr::memchr_iter(b'\n', patch.get(..before)?).count() + 1;
+    let text = text[begin..].split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let text = String::from_utf8_lossy(text).chars().take(MOST_SHOWN).collect();
+    Some(Disagreement::OutsideSections { line, text })
+}
+
+fn check_list(changes: &[Change], checked: &mut Checked) {
+    let Checked { disagreements: found, notes } = checked;
     let mut seen: HashMap<&str, &Operation> = HashMap::new();
     for change in changes {
+        if let Operation::Other(operation) = &change.operation {
+            // What its keys mean is for those who know it.
+            notes.push(Note::UnknownOperation { path: change.path.clone(), operation: operation.clone() });
+            continue;
+        }
         for path in [Some(&change.path), change.old_path.as_ref()].into_iter().flatten() {
-            if !AbsolutePath::is_absolute(path.as_bytes()) {
+            if !AbsolutePath::is_absolute(path) {
                 found.push(Disagreement::ListedPathNotAbsolute { path: path.clone() });
             }
         }
@@ -180,7 +317,6 @@ fn check_list(changes: &[Change]) -> Vec<Disagreement> {
             found.push(Disagreement::ListedTwice { path: change.path.clone() });
         }
     }
-    found
 }
 
 /// A change or a section, with its paths made comparable.
@@ -228,8 +364,13 @@ pub(crate) fn compare(listed: Vec<Item>, in_patch: Vec<Item>) -> Vec<Disagreemen
     for item in in_patch {
         sections.entry(item.path.clone()).or_default().push_back(item);
     }
-    let mut matched = HashSet::new();
+    let (mut matched, mut of_unknown) = (HashSet::new(), HashSet::new());
     for change in listed {
+        if let Operation::Other(_) = change.operation {
+            // Whatever the patch shows of the path may be what the operation means.
+            of_unknown.insert(change.path);
+            continue;
+        }
         let items = sections.get_mut(&change.path);
         let may_lack_text = items.is_none() && change.may_lack_text();
         let Some(items) = items.filter(|items| !items.is_empty()) else {
@@ -251,7 +392,8 @@ pub(crate) fn compare(listed: Vec<Item>, in_patch: Vec<Item>) -> Vec<Disagreemen
     for path in order {
         let Some(item) = sections.get_mut(&path).and_then(VecDeque::pop_front) else { continue };
         // Several sections may edit one file, one after the other.
-        if item.operation != Operation::Modify || !matched.contains(&path) {
+        let is_more = item.operation == Operation::Modify && matched.contains(&path);
+        if !is_more && !of_unknown.contains(&path) {
             found.push(Disagreement::NotListed { path, operation: item.operation });
         }
     }

@@ -9,7 +9,7 @@
 //! [`BuildOptions`] for what it should look like; [`Built`] adds the [`Problem`]s that the builder met.
 //! [`parse_patch`] takes patch text apart into [`FilePatch`]es with [`Hunk`]s and numbered [`Line`]s, and
 //! lists a [`PatchFault`] for what it could not read; [`write_patch`] puts them together again.
-//! [`check`] names every [`Disagreement`] between the changes and the patch. [`apply`] and [`apply_patch`]
+//! [`check`] names every [`Disagreement`] between the changes and the patch, with [`Note`]s on what is allowed. [`apply`] and [`apply_patch`]
 //! change a directory, [`apply_to_bytes`] one file in memory. [`from_v1`] and [`to_v1`] translate from and
 //! to the old and new texts of ACP version 1. `From` leads to and from the wire types.
 //!
@@ -24,7 +24,7 @@
 //! let (old, new) = (b"one\ntwo\nthree\n", b"one\n2\nthree\n");
 //! let built = build_from_bytes(Path::new("/w/list.txt"), Some(old), Some(new), &BuildOptions::default());
 //! assert_eq!(built.diff.changes[0].mime_type.as_deref(), Some("text/plain"));
-//! assert!(check(&built.diff).is_empty());
+//! assert!(check(&built.diff).agrees());
 //!
 //! let text = built.diff.patch.unwrap().text;
 //! let patch = parse_patch(text.as_bytes());
@@ -58,7 +58,7 @@ mod texts;
 pub use acp::{PARTIAL_KEY, ROOT_KEY};
 pub use apply::{Applied, AppliedFile, ApplyOptions, Direction, apply, apply_patch, apply_to_bytes};
 pub use build::{Built, GitComparison, build_from_bytes, build_from_files, build_from_git, build_from_trees};
-pub use check::{Disagreement, check};
+pub use check::{Checked, Disagreement, Note, check};
 pub use error::{Conflict, Error, NotApplicable, PathReason, Problem};
 pub use model::{Change, Diff, FileType, Operation, PatchFormat, PatchText};
 pub use options::{BinaryForm, BuildOptions, Detect, PatchOptions, PathForm, Renames};

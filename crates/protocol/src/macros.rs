@@ -12,8 +12,23 @@
 /// - `defaulted`, `strict_defaulted`: may be missing, but is never `null`;
 /// - `patch`: three states.
 ///
-/// `@newest` or `@v2` behind the key: other revisions do not know the key.
+/// `@newest` or `@v2` behind the key: other revisions do not know the key. Every field has a doc comment, which the
+/// JSON Schema shows too. `with KIND _meta` behind the fields: metadata, of which there is nothing more to say.
 macro_rules! object {
+    (
+        $(#[doc = $doc:expr])*
+        $name:ident $(rules $rules:ident)? $(shape $shape:ident)? { $($fields:tt)* }
+        with $kind:ident _meta $(@ $since:ident)?
+    ) => {
+        $crate::macros::object! {
+            $(#[doc = $doc])*
+            $name $(rules $rules)? $(shape $shape)? {
+                $($fields)*
+                /// Metadata: keys of the sender's own, which the protocol does not define.
+                $kind meta: $crate::Meta<'a> = "_meta" $(@ $since)?,
+            }
+        }
+    };
     (
         $(#[doc = $doc:expr])*
         $name:ident $(rules $rules:ident)? $(shape $shape:ident)? {
@@ -23,8 +38,7 @@ macro_rules! object {
     ) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-        // A field that says what the wire's key says needs no second sentence.
-        #[allow(missing_docs)]
+        #[deny(missing_docs)]
         pub struct $name<'a> {
             $( $(#[doc = $field_doc])* pub $field: $crate::macros::field_type!($kind $type), )*
             /// Keys that the protocol does not define here, kept as they came.
@@ -111,7 +125,8 @@ macro_rules! object {
             fn schema(schemas: &mut $crate::schema::Schemas) -> serde_json::Value {
                 schemas.define(stringify!($name), |schemas| {
                     #[allow(unused_mut)]
-                    let mut schema = $crate::schema::ObjectSchema::new(concat!($($doc, "\n"),*));
+                    let mut schema =
+                        $crate::schema::ObjectSchema::new(concat!($($doc, "\n"),*), schemas.revision());
                     $(
                         if $crate::macros::in_schema!(schemas $($since)?) {
                             let value = <$type as $crate::wire::Wire<'a>>::schema(schemas);
@@ -156,7 +171,7 @@ macro_rules! union {
     ) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-        #[allow(missing_docs)]
+        #[deny(missing_docs)]
         pub enum $name<'a> {
             $( $(#[doc = $variant_doc])* $variant($type), )*
             $( $(#[doc = $bare_doc])* $bare($bare_type), )?
@@ -328,7 +343,7 @@ macro_rules! open_enum {
     ) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-        #[allow(missing_docs)]
+        #[deny(missing_docs)]
         pub enum $name {
             $( $(#[doc = $variant_doc])* $variant, )*
             /// A value that this library does not know, kept as it came.
@@ -519,10 +534,10 @@ macro_rules! presence {
         $crate::schema::Presence::Required
     };
     (defaulted) => {
-        $crate::schema::Presence::NotNull
+        $crate::schema::Presence::Defaulted
     };
     (strict_defaulted) => {
-        $crate::schema::Presence::NotNull
+        $crate::schema::Presence::Defaulted
     };
     ($kind:ident) => {
         $crate::schema::Presence::Nullable

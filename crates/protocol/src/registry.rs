@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::error::{DecodeError, Diagnostic};
 use crate::json::reader::Reader;
-use crate::schema::Schemas;
+use crate::rpc::{RequestId, Response};
+use crate::schema::{Schemas, answer, call, described};
 use crate::wire::{Wire, read_whole};
 use crate::{WireFormat, v1, v2};
 
@@ -151,7 +152,7 @@ pub fn wire_type(name: &str, revision: WireFormat) -> Option<&'static WireType> 
     wire_types(revision).find(|wire_type| wire_type.name == name)
 }
 
-/// The JSON Schema of all types of a revision, under `$defs`.
+/// The JSON Schema of the messages of a revision, with all types under `$defs`.
 pub fn json_schema(revision: WireFormat) -> Value {
     let (title, version) = match revision {
         WireFormat::V1 => ("ACP version 1", 1),
@@ -168,12 +169,40 @@ pub fn json_schema(revision: WireFormat) -> Value {
             schemas.define(wire_type.name, |_| schema);
         }
     }
+    let message = message_schema(revision, &mut schemas);
+    let message = schemas.define("Message", |_| message);
+    // Without "$schema": only keywords that mean the same in each draft from 7 to 2020-12 are used, and validators
+    // refuse the name of a draft that they do not know.
     sorted(json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$comment": format!("Version {version} of ACP. Good for JSON Schema from draft 7 to 2020-12."),
         "title": title,
-        "protocolVersion": version,
+        "description": "A message, or several of them in a list.",
+        "anyOf": [message, {"type": "array", "minItems": 1, "items": message}],
         "$defs": schemas.into_definitions(),
     }))
+}
+
+/// A message with the parameters of its method.
+fn message_schema(revision: WireFormat, schemas: &mut Schemas) -> Value {
+    let id = RequestId::schema(schemas);
+    let response = Response::schema(schemas);
+    let methods = if revision == WireFormat::V1 { v1::METHODS } else { v2::METHODS };
+    let known = methods.iter().map(|method| {
+        let params = json!({"$ref": format!("#/$defs/{}", method.params)});
+        let needs_params =
+            wire_type(method.params, revision).is_some_and(|params| params.rewrite("{}", revision).is_err());
+        let id = method.result.map(|_| id.clone());
+        call(id, json!({"const": method.name}), params, needs_params)
+    });
+    let names: Vec<_> = methods.iter().map(|method| method.name).collect();
+    let other = |id| {
+        let method = json!({"type": "string", "not": {"enum": names}});
+        let params = json!({"anyOf": [{"type": "object"}, {"type": "array"}, {"type": "null"}]});
+        let doc = "A method of somebody's own (leading underscore) or of a later version.";
+        described(call(id, method, params, false), doc)
+    };
+    let forms: Vec<_> = known.chain([other(Some(id.clone())), other(None), answer(&response)]).collect();
+    json!({"description": "A request or a notification with the parameters of its method, or an answer.", "anyOf": forms})
 }
 
 /// The value with all keys in order, whichever way the JSON library was built to keep them.

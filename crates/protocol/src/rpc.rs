@@ -26,9 +26,9 @@ use crate::error::{Problem, Read};
 use crate::json::reader::Reader;
 use crate::json::writer::Writer;
 use crate::macros::object;
-use crate::schema::Schemas;
+use crate::schema::{Schemas, answer, anything, call, described};
 use crate::wire::{Body, Wire, own};
-use crate::{DecodeError, Diagnostic, Extra, Meta, Number, Raw, Text, WireFormat};
+use crate::{DecodeError, Diagnostic, Extra, Number, Raw, Text, WireFormat};
 
 /// Error codes that the protocol gives a meaning.
 pub mod codes {
@@ -163,8 +163,11 @@ fn integer_id() -> Value {
 object! {
     /// Why a request failed.
     RpcError {
+        /// A number that programs go by.
         required code: i32 = "code",
+        /// A sentence that people read.
         required message: Text<'a> = "message",
+        /// More about the failure, in a form of the sender's own.
         optional data: Raw<'a> = "data",
     }
 }
@@ -178,9 +181,9 @@ impl fmt::Display for RpcError<'_> {
 object! {
     /// Takes back a request that the sender made.
     CancelRequestNotification {
+        /// The id that the sender gave the request.
         required request_id: RequestId<'a> = "requestId",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 /// One message.
@@ -327,33 +330,14 @@ impl<'a> Wire<'a> for Message<'a> {
         schemas.define("JsonRpcMessage", |schemas| {
             let id = RequestId::schema(schemas);
             let response = Response::schema(schemas);
-            let version = json!({"const": "2.0"});
-            let method = json!({"type": "string"});
-            let params = json!({"type": ["object", "array", "null"]});
+            let method = || json!({"type": "string"});
+            let params = || json!({"anyOf": [{"type": "object"}, {"type": "array"}, {"type": "null"}]});
             json!({
                 "description": "A request, a notification or an answer.",
                 "anyOf": [
-                    {
-                        "type": "object",
-                        "properties": {
-                            "jsonrpc": version, "id": id, "method": method, "params": params,
-                            "result": false, "error": false,
-                        },
-                        "required": ["jsonrpc", "id", "method"],
-                    },
-                    {
-                        "type": "object",
-                        "properties": {
-                            "jsonrpc": version, "id": false, "method": method, "params": params,
-                            "result": false, "error": false,
-                        },
-                        "required": ["jsonrpc", "method"],
-                    },
-                    {
-                        "allOf": [response],
-                        "properties": {"jsonrpc": version, "method": false},
-                        "required": ["jsonrpc"],
-                    },
+                    call(Some(id), method(), params(), false),
+                    call(None, method(), params(), false),
+                    answer(&response),
                 ],
             })
         })
@@ -477,14 +461,25 @@ impl<'a> Wire<'a> for Response<'a> {
         schemas.define("Response", |schemas| {
             let id = RequestId::schema(schemas);
             let error = RpcError::schema(schemas);
+            let request = "The request that is answered.";
             json!({
                 "description": "The answer to a request.",
                 "type": "object",
                 "oneOf": [
-                    {"properties": {"id": {"anyOf": [integer_id(), {"type": "string"}]}, "result": true},
-                     "required": ["id", "result"]},
-                    {"properties": {"id": {"anyOf": [id, {"type": "null"}]}, "error": error},
-                     "required": ["id", "error"]},
+                    {
+                        "properties": {
+                            "id": described(json!({"anyOf": [integer_id(), {"type": "string"}]}), request),
+                            "result": described(anything(), "What came of the request."),
+                        },
+                        "required": ["id", "result"],
+                    },
+                    {
+                        "properties": {
+                            "id": described(json!({"anyOf": [id, {"type": "null"}]}), request),
+                            "error": described(error, "Why the request failed."),
+                        },
+                        "required": ["id", "error"],
+                    },
                 ],
             })
         })

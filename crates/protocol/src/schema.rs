@@ -41,26 +41,36 @@ impl Schemas {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
     Required,
+    /// May be missing, but is never `null`.
     NotNull,
+    /// The same, but readers of unknown dialect forgive `null`.
+    Defaulted,
     Nullable,
 }
 
 /// The schema of an object in the making.
 pub(crate) struct ObjectSchema {
+    revision: WireFormat,
     description: String,
     properties: Map<String, Value>,
     required: Vec<Value>,
 }
 
 impl ObjectSchema {
-    pub(crate) fn new(doc: &str) -> Self {
-        ObjectSchema { description: prose(doc), properties: Map::new(), required: Vec::new() }
+    pub(crate) fn new(doc: &str, revision: WireFormat) -> Self {
+        ObjectSchema { revision, description: prose(doc), properties: Map::new(), required: Vec::new() }
     }
 
     pub(crate) fn field(&mut self, key: &str, presence: Presence, doc: &str, value: Value) {
-        let value = match presence {
-            Presence::Nullable if value != json!(true) => json!({"anyOf": [value, {"type": "null"}]}),
-            _ => value,
+        let is_nullable = match presence {
+            Presence::Required | Presence::NotNull => false,
+            Presence::Defaulted => self.revision == WireFormat::Any,
+            Presence::Nullable => true,
+        };
+        let value = if is_nullable && value != anything() {
+            json!({"anyOf": [value, {"type": "null"}]})
+        } else {
+            value
         };
         if presence == Presence::Required {
             self.required.push(key.into());
@@ -76,6 +86,71 @@ impl ObjectSchema {
             "required": self.required,
         })
     }
+}
+
+/// The schema of a value that nobody looks into. An object, so that it can be described.
+pub(crate) fn anything() -> Value {
+    json!({})
+}
+
+/// Makes a key required that a declaration lets be missing or `null`.
+pub(crate) fn require(schema: &mut Value, key: &str) {
+    let property = &mut schema["properties"][key];
+    if let Some(value) = property.get_mut("anyOf").and_then(|forms| forms.get_mut(0)).map(Value::take) {
+        let description = property["description"].take();
+        *property = value;
+        property["description"] = description;
+    }
+    if let Some(required) = schema["required"].as_array_mut() {
+        required.push(key.into());
+    }
+}
+
+/// Says that a list has an item at least, be it one that may be `null`.
+pub(crate) fn not_empty(schema: &mut Value, key: &str) {
+    let property = &mut schema["properties"][key];
+    match property.get_mut("anyOf") {
+        Some(forms) => forms[0]["minItems"] = json!(1),
+        None => property["minItems"] = json!(1),
+    }
+}
+
+/// The schema of a request, which has an id, or of a notification, which has none.
+pub(crate) fn call(id: Option<Value>, method: Value, params: Value, needs_params: bool) -> Value {
+    let mut required = vec!["jsonrpc", "method"];
+    required.extend(id.is_some().then_some("id"));
+    required.extend(needs_params.then_some("params"));
+    json!({
+        "type": "object",
+        "properties": {
+            "jsonrpc": json_rpc(),
+            "id": id.map_or_else(|| absent("A notification has none."), |id| described(id, "The sender's name for the request.")),
+            "method": described(method, "What is asked for or told."),
+            "params": described(params, "What it is asked for or told with."),
+            "result": absent("Only answers have one."),
+            "error": absent("Only answers have one."),
+        },
+        "required": required,
+    })
+}
+
+/// The schema of an answer as a whole message.
+pub(crate) fn answer(response: &Value) -> Value {
+    json!({
+        "type": "object",
+        "allOf": [response],
+        "properties": {"jsonrpc": json_rpc(), "method": absent("Only requests and notifications have one.")},
+        "required": ["jsonrpc"],
+    })
+}
+
+fn json_rpc() -> Value {
+    json!({"const": "2.0", "description": "The version of JSON-RPC."})
+}
+
+/// The schema of a key that must not be there.
+fn absent(doc: &str) -> Value {
+    json!({"not": {}, "description": doc})
 }
 
 /// The schema of a union in the making.
@@ -96,8 +171,9 @@ impl UnionSchema {
         let tag = self.tag;
         self.known.push(value);
         let variant = json!({
+            "type": "object",
             "allOf": [schema],
-            "properties": {tag: {"const": value}},
+            "properties": {tag: {"const": value, "description": TAG}},
             "required": [tag],
         });
         self.variants.push(described(variant, doc));
@@ -118,19 +194,24 @@ impl UnionSchema {
 
     pub(crate) fn finish(mut self, open: bool, required: &[&str], present: &[&str]) -> Value {
         let tag = self.tag;
-        if let Some(schema) = self.bare {
-            let without_tag = json!({"allOf": [schema], "properties": {tag: {"type": "string", "not": {"enum": self.known}}}});
+        if let Some(schema) = self.bare.take() {
+            let without_tag = json!({
+                "type": "object",
+                "allOf": [schema],
+                "properties": {tag: self.unknown_tag()},
+            });
             self.variants.push(without_tag);
         }
         if open {
             let mut properties = Map::new();
+            let kept = "A key that every variant has.";
             for key in required {
-                properties.insert((*key).to_owned(), json!({"type": "string"}));
+                properties.insert((*key).to_owned(), json!({"type": "string", "description": kept}));
             }
             for key in present {
-                properties.insert((*key).to_owned(), json!(true));
+                properties.insert((*key).to_owned(), described(anything(), kept));
             }
-            properties.insert(tag.to_owned(), json!({"type": "string", "not": {"enum": self.known}}));
+            properties.insert(tag.to_owned(), self.unknown_tag());
             let keys: Vec<_> = std::iter::once(&tag).chain(required).chain(present).collect();
             self.variants.push(json!({
                 "description": "A variant of somebody's own (leading underscore) or of a later version.",
@@ -141,7 +222,14 @@ impl UnionSchema {
         }
         json!({"description": self.description, "anyOf": self.variants})
     }
+
+    fn unknown_tag(&self) -> Value {
+        json!({"type": "string", "not": {"enum": self.known}, "description": TAG})
+    }
 }
+
+/// What is to be said of the key that tells variants apart.
+const TAG: &str = "Says which variant this is.";
 
 /// The schema of a string with known values.
 pub(crate) fn enum_schema(open: bool, doc: &str, known: &[(&str, &str)]) -> Value {
@@ -156,7 +244,7 @@ pub(crate) fn enum_schema(open: bool, doc: &str, known: &[(&str, &str)]) -> Valu
     json!({"description": prose(doc), "anyOf": values})
 }
 
-fn described(mut value: Value, doc: &str) -> Value {
+pub(crate) fn described(mut value: Value, doc: &str) -> Value {
     let prose = prose(doc);
     if let (Value::Object(map), false) = (&mut value, prose.is_empty()) {
         map.insert("description".to_owned(), prose.into());

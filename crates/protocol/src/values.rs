@@ -162,7 +162,14 @@ text_type! {
     /// ```
     AbsolutePath kept yes
     rule(path, _) { (!is_absolute(path.as_bytes())).then_some("an absolute path") }
-    schema(_) { json!({"type": "string", "description": "An absolute path."}) }
+    schema(_) {
+        json!({
+            "type": "string",
+            // From the root on POSIX; from a drive or a share on Windows. Nothing has a NUL in it.
+            "pattern": r"^(?:/|[A-Za-z]:[/\\]|\\\\[^/\\\u0000])[^\u0000]*$",
+            "description": "An absolute path.",
+        })
+    }
 }
 
 impl<'a> AbsolutePath<'a> {
@@ -199,7 +206,17 @@ text_type! {
     /// Bytes in base64, standard alphabet, padded.
     Base64
     rule(text, _) { (!is_base64(text)).then_some("base64 (standard alphabet, padded)") }
-    schema(_) { json!({"type": "string", "contentEncoding": "base64"}) }
+    schema(_) {
+        json!({
+            "type": "string",
+            "contentEncoding": "base64",
+            // Four times the same class and not one with {4}: JavaScript's engines take megabytes of the former alone.
+            "pattern": concat!(
+                "^(?:[A-Za-z0-9+/][A-Za-z0-9+/][A-Za-z0-9+/][A-Za-z0-9+/])*",
+                "(?:[A-Za-z0-9+/][A-Za-z0-9+/]==|[A-Za-z0-9+/][A-Za-z0-9+/][A-Za-z0-9+/]=)?$",
+            ),
+        })
+    }
 }
 
 fn is_base64(text: &str) -> bool {

@@ -1,6 +1,8 @@
 use switchboard_protocol::DecodeError;
 use switchboard_protocol::rpc::RequestId;
 
+use crate::form::FormFault;
+
 /// Why something asked of a session cannot be done. Updates never fail: whatever was decoded applies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -24,6 +26,14 @@ pub enum SessionError {
         id: RequestId<'static>,
         /// The option that the answer names.
         option_id: Box<str>,
+    },
+    /// The answer to a form does not fit the form. The request stays open.
+    #[error("the answer to {id} does not fit: {}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    DoesNotFit {
+        /// The request.
+        id: RequestId<'static>,
+        /// What is wrong, field by field.
+        faults: Vec<FormFault>,
     },
     /// A stored session is of a version that this library does not read.
     #[error("a stored session of version {version} cannot be read")]

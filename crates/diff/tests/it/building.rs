@@ -53,7 +53,7 @@ fn check_text(old: Option<&str>, new: Option<&str>, expected: &str) {
         &BuildOptions::default(),
     );
     assert_eq!(patch(&built.diff), expected);
-    assert_eq!(check(&built.diff), []);
+    assert_eq!(check(&built.diff).disagreements, []);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn every_operation_has_its_change_and_its_section() {
          diff --git /w/type /w/type\nnew file mode 120000\n--- /dev/null\n+++ /w/type\n@@ -0,0 +1 @@\n+now a link\n\
          \\ No newline at end of file\n"
     );
-    assert_eq!(check(&built.diff), []);
+    assert_eq!(check(&built.diff).disagreements, []);
     let lines: Vec<_> = stat(&built.diff).into_iter().map(|file| file.lines).collect();
     assert_eq!(lines[..3], [Some((1, 1)), Some((0, 0)), Some((0, 1))]);
     assert_eq!(lines[4], None, "a binary file has no lines");
@@ -255,7 +255,7 @@ fn empty_directories_are_changes_without_text() {
         changes(&built.diff),
         ["add /w/come/deep directory -", "add /w/full/file text -", "delete /w/gone directory -"]
     );
-    assert_eq!(check(&built.diff), []);
+    assert_eq!(check(&built.diff).disagreements, []);
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_name_that_is_not_unicode_is_said_and_quoted() {
     assert!(built.diff.changes[0].path.ends_with("caf\u{fffd}"));
     assert!(patch(&built.diff).contains("/caf\\351\""));
     assert!(matches!(built.problems[..], [Problem::NameNotUnicode { .. }]));
-    assert_eq!(check(&built.diff), []);
+    assert_eq!(check(&built.diff).disagreements, []);
 }
 
 #[test]
@@ -399,5 +399,5 @@ fn binary_content_is_carried_when_asked() {
     let built = build_from_bytes(Path::new("/w/x"), Some(b"\0"), Some(b"\0\0"), &options);
     assert!(patch(&built.diff).contains("\nindex f76dd238ade08917e6712764a16a22005a50573d.."));
     assert!(patch(&built.diff).contains("\nGIT binary patch\nliteral 2\n"));
-    assert_eq!(check(&built.diff), []);
+    assert_eq!(check(&built.diff).disagreements, []);
 }

@@ -21,9 +21,21 @@ fn change(text: &str) -> Change {
 fn verify(changes: &[&str], patch: &str, expected: &[&str]) {
     let changes = changes.iter().map(|text| change(text)).collect();
     let patch = (!patch.is_empty()).then(|| PatchText::git(patch));
-    let found = check(&Diff { changes, patch, ..Diff::default() });
+    let found = check(&Diff { changes, patch, ..Diff::default() }).disagreements;
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
     assert_eq!(found, expected);
+}
+
+/// Nothing is wrong, and this is noted.
+#[track_caller]
+fn noted(changes: &[&str], patch: &str, expected: &[(&str, &str)]) {
+    let changes = changes.iter().map(|text| change(text)).collect();
+    let patch = (!patch.is_empty()).then(|| PatchText::git(patch));
+    let checked = check(&Diff { changes, patch, ..Diff::default() });
+    assert_eq!(checked.disagreements, []);
+    let notes: Vec<_> = checked.notes.iter().map(|note| (note.kind(), note.to_string())).collect();
+    let notes: Vec<_> = notes.iter().map(|(kind, text)| (*kind, text.as_str())).collect();
+    assert_eq!(notes, expected);
 }
 
 fn modify(path: &str) -> String {
@@ -50,14 +62,7 @@ fn diffs_that_agree_have_nothing_to_say() {
 
 #[test]
 fn every_disagreement_is_named() {
-    verify(
-        &["modify /w/x"],
-        &modify("/w/y"),
-        &[
-            "/w/x: the changes have modify, the patch does not show it",
-            "/w/y: the patch has modify, the changes do not name it",
-        ],
-    );
+    verify(&["modify /w/x"], &modify("/w/y"), &["/w/y: the patch has modify, the changes do not name it"]);
     verify(
         &["delete /w/x", "add /w/y"],
         &(modify("/w/x") + &modify("/w/y")),
@@ -84,6 +89,63 @@ fn every_disagreement_is_named() {
         &format!("{}@@ nonsense\n", modify("/w/x")),
         &["the patch is malformed: line 7: the hunk header does not say which lines it covers"],
     );
+}
+
+#[test]
+fn a_patch_may_show_some_of_the_changes() {
+    noted(
+        &["modify /w/x", "modify /w/y", "delete /w/z:text"],
+        &modify("/w/x"),
+        &[
+            ("not_in_patch", "/w/y: the changes have modify, the patch does not show it"),
+            ("not_in_patch", "/w/z: the changes have delete, the patch does not show it"),
+        ],
+    );
+    noted(&["modify /w/x", "modify /w/logo.png:binary"], &modify("/w/x"), &[]);
+    noted(&["modify /w/x", "modify /w/y"], "", &[]);
+}
+
+#[test]
+fn unknown_operations_are_noted_and_not_judged() {
+    let custom = ("custom_operation", "/w/x: the operation \"_touch\" is somebody's own");
+    noted(&["_touch /w/x"], "", &[custom]);
+    noted(&["_touch /w/x"], &modify("/w/x"), &[custom]);
+    noted(&["_touch /w/x", "modify /w/x"], &modify("/w/x"), &[custom]);
+    let reserved = "/w/x: the operation \"truncate\" is not defined, and reserved for later versions";
+    noted(&["truncate /w/x", "modify /w/y"], &modify("/w/y"), &[("reserved_operation", reserved)]);
+    let nowhere = Change { path: String::new(), ..change("_sync /") };
+    let checked = check(&Diff { changes: vec![nowhere], ..Diff::default() });
+    assert!(checked.agrees());
+    assert_eq!(
+        checked.notes[0].to_string(),
+        "a change without a path: the operation \"_sync\" is somebody's own"
+    );
+}
+
+/// The protocol allows `diff --git` sections and nothing around them.
+#[test]
+fn headers_of_mails_and_commits_are_refused() {
+    let outside = |line: usize, text: &str| {
+        format!(
+            "line {line} of the patch belongs to no section, where mail and commit headers are not allowed: {text:?}"
+        )
+    };
+    let section = modify("/w/x");
+    let mail = "From 0123456789012345678901234567890123456789 Mon Sep 17 00:00:00 2001\n\
+                From: A <a@b.c>\nSubject: [PATCH] x\n\n---\n x | 2 +-\n\n";
+    let first = outside(1, "From 0123456789012345678901234567890123456789 Mon Sep 17 00:");
+    verify(&["modify /w/x"], &format!("{mail}{section}"), &[&first]);
+    let commit = format!("commit 0123\nAuthor: A <a@b.c>\n\n    x\n\n{section}");
+    verify(&["modify /w/x"], &commit, &[&outside(1, "commit 0123")]);
+    verify(&["modify /w/x"], &format!("{section}-- \n2.40.0\n\n"), &[&outside(7, "-- ")]);
+    let second = modify("/w/y");
+    let between = format!("{section}\nand then\n{second}");
+    verify(&["modify /w/x", "modify /w/y"], &between, &[&outside(8, "and then")]);
+    verify(&["modify /w/x"], &format!("\n{section}\n"), &[]);
+    let plain = section.split_once('\n').unwrap().1;
+    let not_git = "/w/x: the section of the patch does not begin with \"diff --git\"";
+    verify(&["modify /w/x"], plain, &[not_git]);
+    verify(&["modify /w/x"], "no patch\n", &["the patch is malformed: line 1: no patch in the text"]);
 }
 
 #[test]
@@ -118,6 +180,11 @@ fn a_file_that_becomes_a_link_may_be_one_change_or_two() {
 fn a_patch_in_another_format_is_not_read() {
     let patch = PatchText { format: PatchFormat::Other("_acme_ed".to_owned()), text: "x".to_owned() };
     let diff = Diff { changes: vec![change("modify /w/x")], patch: Some(patch), ..Diff::default() };
-    assert_eq!(check(&diff), []);
+    let checked = check(&diff);
+    assert_eq!(checked.disagreements, []);
+    assert_eq!(
+        checked.notes[0].to_string(),
+        "the patch is in the format \"_acme_ed\", which is not read here"
+    );
     assert_eq!(diff.changes[0].operation, Operation::Modify);
 }

@@ -306,7 +306,7 @@ fn our_patches_hold(case: &Case) {
     let parsed = parse_patch(patch);
     assert_eq!(parsed.faults, []);
     assert_eq!(String::from_utf8(write_patch(&parsed.files)).unwrap(), text);
-    for disagreement in check(&built.diff) {
+    for disagreement in check(&built.diff).disagreements {
         assert!(matches!(disagreement, Disagreement::PatchPathNotAbsolute { .. }), "{disagreement}\n{text}");
     }
 
@@ -321,7 +321,7 @@ fn our_patches_hold(case: &Case) {
     };
     let built_absolute = build_from_trees(&old, &new, &absolute).unwrap().diff;
     assert_eq!(built_absolute.changes, built.diff.changes);
-    assert_eq!(check(&built_absolute), []);
+    assert_eq!(check(&built_absolute).disagreements, []);
     let elsewhere = place.write("elsewhere", &case.old);
     let moved =
         ApplyOptions { base: built_absolute.root.as_ref().map(Into::into), ..ApplyOptions::default() };
@@ -333,7 +333,7 @@ fn our_patches_hold(case: &Case) {
     assert_eq!(read_tree(&elsewhere), case.old);
     let named =
         BuildOptions { patch: PatchOptions { binary: BinaryForm::Named, ..absolute.patch }, ..absolute };
-    assert_eq!(check(&build_from_trees(&old, &new, &named).unwrap().diff), []);
+    assert_eq!(check(&build_from_trees(&old, &new, &named).unwrap().diff).disagreements, []);
     same_model(&old, &new, &relative);
 }
 

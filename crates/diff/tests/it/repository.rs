@@ -119,7 +119,7 @@ fn the_patch_has_absolute_paths_and_says_what_the_changes_say() {
     let comparison = GitComparison::WorkTree { untracked: true };
     let built = repository.build(&comparison, &BuildOptions::default());
     assert!(built.problems.is_empty(), "{:?}", built.problems);
-    assert_eq!(check(&built.diff), []);
+    assert_eq!(check(&built.diff).disagreements, []);
     assert_eq!(
         repository.changes(&built.diff),
         [
@@ -257,7 +257,7 @@ fn text_that_is_not_utf_8_is_binary_to_us() {
     let named = repository.build(&WORK_TREE, &BuildOptions::default()).diff;
     assert_eq!(repository.changes(&named), ["modify latin binary", "modify ok text"]);
     assert!(text(&named).contains("Binary files "));
-    assert_eq!(check(&named), []);
+    assert_eq!(check(&named).disagreements, []);
     let options = BuildOptions { patch: PatchOptions::for_git(), ..BuildOptions::default() };
     let encoded = repository.build(&WORK_TREE, &options).diff;
     assert!(text(&encoded).contains("GIT binary patch\n"), "{}", text(&encoded));

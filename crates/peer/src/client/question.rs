@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{WireFormat, v2};
-use switchboard_session::Decider;
+use switchboard_session::{Decider, SessionError};
 use switchboard_transport::Json;
 
 use super::state::{Shared, answer_dismissed, now};
@@ -82,12 +82,16 @@ impl ElicitationQuestion {
         &self.request
     }
 
-    /// Gives the data, or declines to.
+    /// Gives the data, or declines to. Data that does not fit the form is refused, and the question stays open.
     pub async fn answer(
         &self,
         response: &v2::CreateElicitationResponse<'_>,
         by: impl Into<Decider>,
     ) -> Result<(), Error> {
+        let faults = switchboard_session::check_elicitation(&self.request, response);
+        if !faults.is_empty() {
+            return Err(SessionError::DoesNotFit { id: self.id.clone(), faults }.into());
+        }
         let question =
             self.shared.state().settle(&self.id, |all| all.answer(&self.id, response, by, now()))?;
         self.shared.wake.notify_one();

@@ -1,20 +1,18 @@
 //! Small things that occur everywhere.
 
+use crate::Text;
 use crate::macros::object;
-use crate::{Meta, Text};
 
 object! {
     /// A mark of support: an object, usually empty. A missing mark means no support.
     EmptyObject {
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// The answer of a method that has nothing to tell.
     EmptyResponse {
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
@@ -24,25 +22,27 @@ object! {
         required name: Text<'a> = "name",
         /// The name that people read.
         optional title: Text<'a> = "title",
+        /// The version, for logs and bug reports.
         required version: Text<'a> = "version",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A variable of a process's environment.
     EnvVariable {
+        /// The variable's name.
         required name: Text<'a> = "name",
+        /// The variable's value.
         required value: Text<'a> = "value",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A header of HTTP requests.
     HttpHeader {
+        /// The header's name.
         required name: Text<'a> = "name",
+        /// The header's value.
         required value: Text<'a> = "value",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }

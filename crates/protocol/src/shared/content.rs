@@ -8,15 +8,20 @@ use crate::json::writer::Writer;
 use crate::macros::{object, open_enum, union};
 use crate::schema::Schemas;
 use crate::wire::Wire;
-use crate::{Base64, ByteSize, Meta, Priority, Text};
+use crate::{Base64, ByteSize, Priority, Text};
 
 union! {
     /// One block of content.
     ContentBlock by "type" {
+        /// Plain text or Markdown.
         Text(TextContent<'a>) = "text",
+        /// A picture.
         Image(Box<ImageContent<'a>>) = "image",
+        /// Sound.
         Audio(Box<AudioContent<'a>>) = "audio",
+        /// A reference to something that the reader can fetch.
         ResourceLink(Box<ResourceLink<'a>>) = "resource_link",
+        /// A resource with its contents.
         Resource(Box<EmbeddedResource<'a>>) = "resource",
     }
 }
@@ -39,64 +44,81 @@ impl<'a> ContentBlock<'a> {
 object! {
     /// Plain text or Markdown.
     TextContent {
+        /// The text.
         required text: Text<'a> = "text",
+        /// Hints on who it is for and how much it matters.
         optional annotations: Box<Annotations<'a>> = "annotations",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A picture.
     ImageContent {
+        /// The picture's bytes.
         required data: Base64<'a> = "data",
+        /// The picture's format, as a MIME type.
         required mime_type: Text<'a> = "mimeType",
+        /// Where the picture comes from.
         optional uri: Text<'a> = "uri",
+        /// Hints on who it is for and how much it matters.
         optional annotations: Box<Annotations<'a>> = "annotations",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Sound.
     AudioContent {
+        /// The sound's bytes.
         required data: Base64<'a> = "data",
+        /// The sound's format, as a MIME type.
         required mime_type: Text<'a> = "mimeType",
+        /// Hints on who it is for and how much it matters.
         optional annotations: Box<Annotations<'a>> = "annotations",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A reference to something that the agent can read by itself.
     ResourceLink {
+        /// The name that programs use.
         required name: Text<'a> = "name",
+        /// Where the resource is.
         required uri: Text<'a> = "uri",
+        /// The name that people read.
         optional title: Text<'a> = "title",
+        /// What the resource is.
         optional description: Text<'a> = "description",
+        /// Pictures to show beside its name.
         optional icons: Vec<Icon<'a>> = "icons" @v2,
+        /// The resource's format, as a MIME type.
         optional mime_type: Text<'a> = "mimeType",
+        /// How large the resource is, in bytes.
         optional size: ByteSize = "size",
+        /// Hints on who it is for and how much it matters.
         optional annotations: Box<Annotations<'a>> = "annotations",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A picture that stands for a resource.
     Icon {
+        /// Where the picture is; a `data:` address holds it whole.
         required src: Text<'a> = "src",
+        /// The picture's format, as a MIME type.
         optional mime_type: Text<'a> = "mimeType",
         /// Sizes as `48x48`, or `any`.
         optional sizes: Vec<Text<'a>> = "sizes",
+        /// The background that it is made for.
         optional theme: IconTheme = "theme",
-        optional meta: Meta<'a> = "_meta" @newest,
-    }
+    } with optional _meta @newest
 }
 
 open_enum! {
     /// The background that an icon is made for.
     IconTheme {
+        /// A light background.
         Light = "light",
+        /// A dark background.
         Dark = "dark",
     }
 }
@@ -104,10 +126,11 @@ open_enum! {
 object! {
     /// A resource with its contents.
     EmbeddedResource {
+        /// The contents.
         required resource: EmbeddedResourceResource<'a> = "resource",
+        /// Hints on who it is for and how much it matters.
         optional annotations: Box<Annotations<'a>> = "annotations",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 /// The contents of an embedded resource. There is no tag: the key `text` or `blob` decides.
@@ -169,37 +192,45 @@ impl<'a> Wire<'a> for EmbeddedResourceResource<'a> {
 object! {
     /// The text of a resource.
     TextResourceContents {
+        /// The text.
         required text: Text<'a> = "text",
+        /// Where the resource comes from.
         required uri: Text<'a> = "uri",
+        /// The text's format, as a MIME type.
         optional mime_type: Text<'a> = "mimeType",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// The bytes of a resource.
     BlobResourceContents {
+        /// The bytes.
         required blob: Base64<'a> = "blob",
+        /// Where the resource comes from.
         required uri: Text<'a> = "uri",
+        /// The format of the bytes, as a MIME type.
         optional mime_type: Text<'a> = "mimeType",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Hints on who content is for and how much it matters.
     Annotations {
+        /// Who the content is for; everybody when missing.
         optional audience: Vec<Role> = "audience",
+        /// When the content changed last, as in RFC 3339.
         optional last_modified: Text<'a> = "lastModified",
+        /// How much the content matters, from 0 to 1.
         optional priority: Priority<'a> = "priority",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 open_enum! {
     /// A side of the conversation.
     Role {
+        /// The person.
         User = "user",
+        /// The model.
         Assistant = "assistant",
     }
 }

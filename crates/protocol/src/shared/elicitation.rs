@@ -7,15 +7,17 @@ use crate::json::reader::Reader;
 use crate::json::writer::Writer;
 use crate::macros::{object, open_enum, union};
 use crate::rpc::RequestId;
-use crate::schema::Schemas;
+use crate::schema::{Schemas, not_empty, require};
 use crate::shared::common::EmptyObject;
 use crate::wire::Wire;
-use crate::{Map, Meta, Number, ObjectKeyword, Raw, Text, WireFormat};
+use crate::{Map, Number, ObjectKeyword, Raw, Text, WireFormat};
 
 union! {
     /// Asks the user for data. The scope is a session or a pending request of the client, not both.
     CreateElicitationRequest by "mode" in both_versions requires ["message"] {
+        /// By a form that the client shows.
         Form(ElicitationFormMode<'a>) = "form",
+        /// On a web page.
         Url(ElicitationUrlMode<'a>) = "url",
     }
 }
@@ -23,26 +25,35 @@ union! {
 object! {
     /// Asks with a form.
     ElicitationFormMode rules form_scope shape one_scope {
+        /// What people read above the form.
         required message: Text<'a> = "message",
+        /// The session that asks.
         strict_optional session_id: Text<'a> = "sessionId",
+        /// The tool call that needs the data.
         optional tool_call_id: Text<'a> = "toolCallId",
+        /// The client's request that cannot be answered without the data.
         strict_optional request_id: RequestId<'a> = "requestId",
+        /// The fields to fill in.
         required requested_schema: ElicitationSchema<'a> = "requestedSchema",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Asks by sending the user to a web page.
     ElicitationUrlMode rules url_scope shape one_scope {
+        /// What people read before they go to the page.
         required message: Text<'a> = "message",
+        /// The session that asks.
         strict_optional session_id: Text<'a> = "sessionId",
+        /// The tool call that needs the data.
         optional tool_call_id: Text<'a> = "toolCallId",
+        /// The client's request that cannot be answered without the data.
         strict_optional request_id: RequestId<'a> = "requestId",
+        /// The name under which the agent tells that the page is done.
         required elicitation_id: Text<'a> = "elicitationId",
+        /// The page.
         required url: Text<'a> = "url",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 fn form_scope(form: &ElicitationFormMode<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
@@ -62,7 +73,12 @@ fn check_scope(session: bool, request: bool, reader: &mut Reader<'_>, start: usi
 }
 
 fn one_scope(schema: &mut Value, revision: WireFormat) {
-    let scopes = json!([{"required": ["sessionId"]}, {"required": ["requestId"]}]);
+    // `null` means missing.
+    let scope = |key: &str| {
+        let there = json!({"not": {"type": "null"}, "description": "What the request belongs to."});
+        json!({"properties": {key: there}, "required": [key]})
+    };
+    let scopes = json!([scope("sessionId"), scope("requestId")]);
     let word = if revision == WireFormat::V1 { "anyOf" } else { "oneOf" };
     schema[word] = scopes;
 }
@@ -70,14 +86,17 @@ fn one_scope(schema: &mut Value, revision: WireFormat) {
 object! {
     /// The fields of a form. Version 1 lets `type` and `properties` be missing.
     ElicitationSchema rules complete_schema shape required_in_v2 {
+        /// The word `object`.
         strict_optional type_name: ObjectKeyword<'a> = "type",
+        /// A heading for the form.
         optional title: Text<'a> = "title",
+        /// The fields by name.
         strict_optional properties: Map<'a, ElicitationPropertySchema<'a>> = "properties",
         /// Names of the fields that must be filled in.
         strict_optional required_names: Vec<Text<'a>> = "required",
+        /// What the form is for.
         optional description: Text<'a> = "description",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 fn complete_schema(schema: &ElicitationSchema<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
@@ -95,21 +114,23 @@ fn complete_schema(schema: &ElicitationSchema<'_>, reader: &mut Reader<'_>, star
 
 fn required_in_v2(schema: &mut Value, revision: WireFormat) {
     if revision != WireFormat::V1 {
-        schema["required"] = json!(["type", "properties"]);
-        let properties = &mut schema["properties"];
-        for key in ["type", "properties"] {
-            properties[key] = properties[key]["anyOf"][0].take();
-        }
+        require(schema, "type");
+        require(schema, "properties");
     }
 }
 
 union! {
     /// One field of a form.
     ElicitationPropertySchema by "type" in both_versions {
+        /// A text, or one of several.
         String(StringPropertySchema<'a>) = "string",
+        /// A number.
         Number(NumberPropertySchema<'a>) = "number",
+        /// A whole number.
         Integer(IntegerPropertySchema<'a>) = "integer",
+        /// Yes or no.
         Boolean(BooleanPropertySchema<'a>) = "boolean",
+        /// Any of several texts.
         Array(MultiSelectPropertySchema<'a>) = "array",
     }
 }
@@ -133,17 +154,25 @@ impl ElicitationPropertySchema<'_> {
 object! {
     /// A text field, or a choice of one when `enum` or `oneOf` lists the values.
     StringPropertySchema rules some_choice shape choices_not_empty {
+        /// The field's name for people.
         optional title: Text<'a> = "title",
+        /// What to fill in.
         optional description: Text<'a> = "description",
+        /// The fewest characters that are accepted.
         strict_optional min_length: u32 = "minLength",
+        /// The most characters that are accepted.
         strict_optional max_length: u32 = "maxLength",
+        /// A regular expression that the text must match.
         strict_optional pattern: Text<'a> = "pattern",
+        /// What kind of text it must be.
         strict_optional format: StringFormat = "format",
+        /// What the field holds before anybody fills it in.
         optional default: Text<'a> = "default",
+        /// The texts to choose from.
         strict_optional values: Vec<Text<'a>> = "enum",
+        /// The texts to choose from, with names for people.
         strict_optional options: Vec<EnumOption<'a>> = "oneOf",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 fn some_choice(field: &StringPropertySchema<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
@@ -162,7 +191,7 @@ fn check_choices(empty: bool, reader: &mut Reader<'_>, start: usize) -> Read<()>
 fn choices_not_empty(schema: &mut Value, revision: WireFormat) {
     if revision.has_v2() {
         for key in ["enum", "oneOf"] {
-            schema["properties"][key]["anyOf"][0]["minItems"] = json!(1);
+            not_empty(schema, key);
         }
     }
 }
@@ -170,9 +199,13 @@ fn choices_not_empty(schema: &mut Value, revision: WireFormat) {
 open_enum! {
     /// What a text field holds.
     StringFormat {
+        /// A mail address.
         Email = "email",
+        /// An address of a resource.
         Uri = "uri",
+        /// A day.
         Date = "date",
+        /// A day and a time.
         DateTime = "date-time",
     }
 }
@@ -180,58 +213,75 @@ open_enum! {
 object! {
     /// A value to choose, with the name that people read.
     EnumOption {
+        /// The value that the answer holds.
         required value: Text<'a> = "const",
+        /// The name that people read.
         required title: Text<'a> = "title",
+        /// What choosing it means.
         optional description: Text<'a> = "description",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A field for a number.
     NumberPropertySchema {
+        /// The field's name for people.
         optional title: Text<'a> = "title",
+        /// What to fill in.
         optional description: Text<'a> = "description",
+        /// The smallest number that is accepted.
         strict_optional minimum: Number<'a> = "minimum",
+        /// The largest number that is accepted.
         strict_optional maximum: Number<'a> = "maximum",
+        /// What the field holds before anybody fills it in.
         optional default: Number<'a> = "default",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A field for an integer.
     IntegerPropertySchema {
+        /// The field's name for people.
         optional title: Text<'a> = "title",
+        /// What to fill in.
         optional description: Text<'a> = "description",
+        /// The smallest number that is accepted.
         strict_optional minimum: i64 = "minimum",
+        /// The largest number that is accepted.
         strict_optional maximum: i64 = "maximum",
+        /// What the field holds before anybody fills it in.
         optional default: i64 = "default",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A check box.
     BooleanPropertySchema {
+        /// The field's name for people.
         optional title: Text<'a> = "title",
+        /// What to fill in.
         optional description: Text<'a> = "description",
+        /// What the field holds before anybody fills it in.
         optional default: bool = "default",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A choice of several.
     MultiSelectPropertySchema {
+        /// The field's name for people.
         optional title: Text<'a> = "title",
+        /// What to fill in.
         optional description: Text<'a> = "description",
+        /// How many must be chosen at least.
         strict_optional min_items: u64 = "minItems",
+        /// How many may be chosen at most.
         strict_optional max_items: u64 = "maxItems",
+        /// What there is to choose from.
         required items: MultiSelectItems<'a> = "items",
+        /// What is chosen before anybody chooses.
         optional default: Vec<Text<'a>> = "default",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 union! {
@@ -240,6 +290,7 @@ union! {
         /// Values with names for people.
         Titled(TitledMultiSelectItems<'a>)
     {
+        /// Values that are their own names.
         String(StringMultiSelectItems<'a>) = "string",
     }
 }
@@ -247,16 +298,16 @@ union! {
 fn items_not_empty(schema: &mut Value, revision: WireFormat) {
     if revision.has_v2() {
         let key = if schema["properties"].get("enum").is_some() { "enum" } else { "anyOf" };
-        schema["properties"][key]["minItems"] = json!(1);
+        not_empty(schema, key);
     }
 }
 
 object! {
     /// Values that are their own names.
     StringMultiSelectItems rules some_strings shape items_not_empty {
+        /// The values.
         required values: Vec<Text<'a>> = "enum",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 fn some_strings(items: &StringMultiSelectItems<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
@@ -266,9 +317,9 @@ fn some_strings(items: &StringMultiSelectItems<'_>, reader: &mut Reader<'_>, sta
 object! {
     /// Values with names for people.
     TitledMultiSelectItems rules some_titles shape items_not_empty {
+        /// The values with their names.
         required options: Vec<EnumOption<'a>> = "anyOf",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 fn some_titles(items: &TitledMultiSelectItems<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
@@ -278,8 +329,11 @@ fn some_titles(items: &TitledMultiSelectItems<'_>, reader: &mut Reader<'_>, star
 union! {
     /// The user's answer. An unknown action is handled as `cancel`.
     CreateElicitationResponse by "action" in both_versions {
+        /// The user gave the data, or went to the page.
         Accept(ElicitationAcceptAction<'a>) = "accept",
+        /// The user refused.
         Decline(EmptyObject<'a>) = "decline",
+        /// The user gave no answer.
         Cancel(EmptyObject<'a>) = "cancel",
     }
 }
@@ -287,9 +341,9 @@ union! {
 object! {
     /// What the user filled in.
     ElicitationAcceptAction {
+        /// The values by the names of their fields.
         strict_optional content: Map<'a, ElicitationContentValue<'a>> = "content",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 /// The value of one field of a form: any JSON in version 2; text, number, boolean or texts in version 1.
@@ -307,6 +361,11 @@ impl<'a> Wire<'a> for ElicitationContentValue<'a> {
         if reader.revision() == WireFormat::V1 && matches!(reader.peek(), Some(b'{' | b'n')) {
             return reader.expected("a string, a number, a boolean or a list of strings");
         }
+        if reader.revision() == WireFormat::V1 && reader.peek() == Some(b'[') {
+            let place = reader.place();
+            reader.keeping_all_items(Vec::<Text<'_>>::read)?;
+            reader.rewind(place);
+        }
         reader.read_raw().map(ElicitationContentValue)
     }
 
@@ -317,10 +376,12 @@ impl<'a> Wire<'a> for ElicitationContentValue<'a> {
     fn schema(schemas: &mut Schemas) -> Value {
         match schemas.revision() {
             WireFormat::V1 => json!({"anyOf": [
-                {"type": ["string", "number", "boolean"]},
+                {"type": "string"},
+                {"type": "number"},
+                {"type": "boolean"},
                 {"type": "array", "items": {"type": "string"}},
             ]}),
-            _ => json!(true),
+            _ => crate::schema::anything(),
         }
     }
 }
@@ -328,7 +389,7 @@ impl<'a> Wire<'a> for ElicitationContentValue<'a> {
 object! {
     /// Tells that the user is done with the web page.
     CompleteElicitationNotification {
+        /// The name that the request gave.
         required elicitation_id: Text<'a> = "elicitationId",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }

@@ -1,25 +1,31 @@
 //! The choices of a permission request and the answer to it.
 
+use crate::Text;
 use crate::macros::{object, open_enum, union};
 use crate::shared::common::EmptyObject;
-use crate::{Meta, Text};
 
 object! {
     /// One choice that the user has.
     PermissionOption {
+        /// The name by which an answer chooses it.
         required option_id: Text<'a> = "optionId",
+        /// The words on the button.
         required name: Text<'a> = "name",
+        /// What choosing it means, as a hint for display.
         required kind: PermissionOptionKind = "kind",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 open_enum! {
     /// What choosing an option means.
     PermissionOptionKind {
+        /// Allow this once.
         AllowOnce = "allow_once",
+        /// Allow this and what is like it from now on.
         AllowAlways = "allow_always",
+        /// Refuse this once.
         RejectOnce = "reject_once",
+        /// Refuse this and what is like it from now on.
         RejectAlways = "reject_always",
     }
 }
@@ -27,9 +33,9 @@ open_enum! {
 object! {
     /// The answer to a permission request.
     RequestPermissionResponse {
+        /// What the user chose, if anything.
         required outcome: RequestPermissionOutcome<'a> = "outcome",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 union! {
@@ -38,6 +44,7 @@ union! {
     RequestPermissionOutcome by "outcome" {
         /// No choice was made.
         Cancelled(EmptyObject<'a>) = "cancelled",
+        /// One of the options was chosen.
         Selected(SelectedPermissionOutcome<'a>) = "selected",
     }
 }
@@ -45,7 +52,7 @@ union! {
 object! {
     /// The option that was chosen.
     SelectedPermissionOutcome {
+        /// The option's name, as the request gave it.
         required option_id: Text<'a> = "optionId",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }

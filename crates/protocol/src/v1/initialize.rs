@@ -2,134 +2,158 @@
 
 use crate::macros::{object, union};
 use crate::v1::{EmptyObject, Implementation};
-use crate::{Map, Meta, Text};
+use crate::{Map, Text};
 
 object! {
     /// Opens a connection.
     InitializeRequest {
+        /// The highest version that the client speaks.
         required protocol_version: u16 = "protocolVersion",
+        /// What the client can do.
         defaulted client_capabilities: ClientCapabilities<'a> = "clientCapabilities",
+        /// The client's name and version.
         optional client_info: Implementation<'a> = "clientInfo",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// The version that the agent chose, and what it can do.
     InitializeResponse {
+        /// The version of this connection.
         required protocol_version: u16 = "protocolVersion",
+        /// What the agent can do.
         defaulted agent_capabilities: AgentCapabilities<'a> = "agentCapabilities",
+        /// Ways to log in; none when there is no need to.
         defaulted auth_methods: Vec<AuthMethod<'a>> = "authMethods",
+        /// The agent's name and version.
         optional agent_info: Implementation<'a> = "agentInfo",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// What a client can do.
     ClientCapabilities {
+        /// Files that the client reads and writes for the agent.
         defaulted fs: FileSystemCapabilities<'a> = "fs",
+        /// Whether the client runs commands for the agent.
         defaulted terminal: bool = "terminal",
+        /// Session updates that the client understands.
         optional session: ClientSessionCapabilities<'a> = "session",
+        /// Ways of logging in that the client supports.
         defaulted auth: ClientAuthCapabilities<'a> = "auth",
+        /// Ways of asking the user that the client supports.
         optional elicitation: ElicitationCapabilities<'a> = "elicitation",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Files that a client reads and writes for the agent.
     FileSystemCapabilities {
+        /// Whether it reads files.
         defaulted read_text_file: bool = "readTextFile",
+        /// Whether it writes files.
         defaulted write_text_file: bool = "writeTextFile",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Session updates that a client understands.
     ClientSessionCapabilities {
+        /// Compactions of the conversation.
         optional compaction: EmptyObject<'a> = "compaction",
+        /// Configuration options, by kind.
         optional config_options: SessionConfigOptionsCapabilities<'a> = "configOptions",
+        /// Notices.
         optional notices: EmptyObject<'a> = "notices",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Kinds of configuration options that a client understands.
     SessionConfigOptionsCapabilities {
+        /// Options to switch on and off.
         optional boolean: EmptyObject<'a> = "boolean",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Ways of logging in that a client supports.
     ClientAuthCapabilities {
+        /// Logins in a terminal that the client opens.
         defaulted terminal: bool = "terminal",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Ways of asking the user that a client supports.
     ElicitationCapabilities {
+        /// Forms.
         optional form: EmptyObject<'a> = "form",
+        /// Web pages.
         optional url: EmptyObject<'a> = "url",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// What an agent can do.
     AgentCapabilities {
+        /// Whether `session/load` is there.
         defaulted load_session: bool = "loadSession",
+        /// Content that a prompt may hold.
         defaulted prompt_capabilities: PromptCapabilities<'a> = "promptCapabilities",
+        /// Kinds of MCP servers that it can use.
         defaulted mcp_capabilities: McpCapabilities<'a> = "mcpCapabilities",
+        /// Session methods that it has.
         defaulted session_capabilities: SessionCapabilities<'a> = "sessionCapabilities",
+        /// What it can do about logins, beside logging in and out.
         defaulted auth: AgentAuthCapabilities<'a> = "auth",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Content that a prompt may hold, beside text and resource links.
     PromptCapabilities {
+        /// Pictures.
         defaulted image: bool = "image",
+        /// Sound.
         defaulted audio: bool = "audio",
+        /// Resources with their contents.
         defaulted embedded_context: bool = "embeddedContext",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Kinds of MCP servers that an agent can use, beside processes.
     McpCapabilities {
+        /// Servers reached by HTTP.
         defaulted http: bool = "http",
+        /// Servers reached by server-sent events.
         defaulted sse: bool = "sse",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Session methods that an agent has.
     SessionCapabilities {
+        /// `session/list`.
         optional list: EmptyObject<'a> = "list",
+        /// `session/delete`.
         optional delete: EmptyObject<'a> = "delete",
+        /// More directories than the working directory.
         optional additional_directories: EmptyObject<'a> = "additionalDirectories",
+        /// `session/resume`.
         optional resume: EmptyObject<'a> = "resume",
+        /// `session/close`.
         optional close: EmptyObject<'a> = "close",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Authentication methods that an agent has.
     AgentAuthCapabilities {
+        /// `logout`.
         optional logout: EmptyObject<'a> = "logout",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 union! {
@@ -146,36 +170,41 @@ union! {
 object! {
     /// A login that the agent does itself.
     AuthMethodAgent {
+        /// The name by which it is chosen.
         required id: Text<'a> = "id",
+        /// The name that people read.
         required name: Text<'a> = "name",
+        /// What the user has to do.
         optional description: Text<'a> = "description",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A login in a terminal.
     AuthMethodTerminal {
+        /// The name by which it is chosen.
         required id: Text<'a> = "id",
+        /// The name that people read.
         required name: Text<'a> = "name",
+        /// What the user has to do.
         optional description: Text<'a> = "description",
+        /// Arguments for the agent's program, behind its own.
         strict_defaulted args: Vec<Text<'a>> = "args",
+        /// Variables for the agent's program, beside its own.
         strict_defaulted env: Map<'a, Text<'a>> = "env",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Logs in.
     AuthenticateRequest {
+        /// The way to log in.
         required method_id: Text<'a> = "methodId",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Logs out.
     LogoutRequest {
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }

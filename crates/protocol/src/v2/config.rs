@@ -1,19 +1,22 @@
 //! Configuration options and commands of a session.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::error::{Problem, Read};
+use crate::error::Read;
 use crate::json::raw::first_duplicate;
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
+use crate::schema::not_empty;
 use crate::shared::session::{SelectGroup, SelectOptions, SetConfigBoolean, SetConfigId};
 use crate::v2::{SessionConfigOptionCategory, SessionConfigSelectOption};
-use crate::{Meta, Text, WireFormat};
+use crate::{Text, WireFormat};
 
 union! {
     /// Something that the user can set for a session. An unknown kind is kept and not shown.
     SessionConfigOption by "type" requires ["configId", "name"] {
+        /// A choice of one value.
         Select(SessionConfigSelect<'a>) = "select",
+        /// Something to switch on and off.
         Boolean(SessionConfigBoolean<'a>) = "boolean",
     }
 }
@@ -21,20 +24,22 @@ union! {
 object! {
     /// A choice of one value.
     SessionConfigSelect rules usable_choice {
+        /// The name by which it is set.
         required config_id: Text<'a> = "configId",
+        /// The name that people read.
         required name: Text<'a> = "name",
+        /// What it is for.
         optional description: Text<'a> = "description",
+        /// What it is about, as a hint for display.
         optional category: SessionConfigOptionCategory = "category",
+        /// The value that is chosen.
         required current_value: Text<'a> = "currentValue",
+        /// The values to choose from.
         required options: SessionConfigSelectOptions<'a> = "options",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 fn usable_choice(select: &SessionConfigSelect<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
-    if select.options.has_empty_list() && reader.revision() == WireFormat::Newest {
-        return reader.fault(start, Problem::Rule("at least one value to choose from".into()));
-    }
     let values: Vec<&str> = select.options.iter().map(|option| &*option.value).collect();
     match first_duplicate(values.into_iter()) {
         Some(value) => reader.broken_rule(start, format!("values that differ, not \"{value}\" twice")),
@@ -45,13 +50,17 @@ fn usable_choice(select: &SessionConfigSelect<'_>, reader: &mut Reader<'_>, star
 object! {
     /// Something to switch on and off.
     SessionConfigBoolean {
+        /// The name by which it is set.
         required config_id: Text<'a> = "configId",
+        /// The name that people read.
         required name: Text<'a> = "name",
+        /// What it is for.
         optional description: Text<'a> = "description",
+        /// What it is about, as a hint for display.
         optional category: SessionConfigOptionCategory = "category",
+        /// Whether it is on.
         required current_value: bool = "currentValue",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 /// The values of a choice, in groups or without.
@@ -67,17 +76,23 @@ impl<'a> SelectGroup<'a> for SessionConfigSelectGroup<'a> {
 
 object! {
     /// Values under a name.
-    SessionConfigSelectGroup shape group_not_empty {
+    SessionConfigSelectGroup rules some_values shape group_not_empty {
+        /// The name that programs use.
         required group_id: Text<'a> = "groupId",
+        /// The name that people read.
         required name: Text<'a> = "name",
+        /// Its values.
         required options: Vec<SessionConfigSelectOption<'a>> = "options",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
+}
+
+fn some_values(group: &SessionConfigSelectGroup<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
+    SelectOptions::<SessionConfigSelectGroup<'_>>::check_not_empty(group.options.is_empty(), reader, start)
 }
 
 fn group_not_empty(schema: &mut Value, revision: WireFormat) {
     if revision == WireFormat::Newest {
-        schema["properties"]["options"]["minItems"] = json!(1);
+        not_empty(schema, "options");
     }
 }
 
@@ -88,6 +103,7 @@ union! {
     {
         /// The id of one of the values offered.
         Id(SetConfigId<'a>) = "id",
+        /// On or off.
         Boolean(SetConfigBoolean<'a>) = "boolean",
     }
 }
@@ -128,14 +144,15 @@ mod type_of_value {
 object! {
     /// All options after the change.
     SetSessionConfigOptionResponse {
+        /// All that the user can set for the session.
         required config_options: Vec<SessionConfigOption<'a>> = "configOptions",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 union! {
     /// A command that the user can give in a prompt, as `/name`.
     AvailableCommand by "type" requires ["name", "description"] implied command_by_default {
+        /// A command by name.
         Command(Command<'a>) = "command",
     }
 }
@@ -159,16 +176,19 @@ mod command_by_default {
 object! {
     /// A command.
     Command {
+        /// What follows the slash.
         required name: Text<'a> = "name",
+        /// What the command does.
         required description: Text<'a> = "description",
+        /// What may follow its name.
         optional input: AvailableCommandInput<'a> = "input",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 union! {
     /// What may follow a command's name.
     AvailableCommandInput by "type" {
+        /// Any text.
         Text(TextCommandInput<'a>) = "text",
     }
 }
@@ -178,6 +198,5 @@ object! {
     TextCommandInput {
         /// Shown while the text is empty.
         required hint: Text<'a> = "hint",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }

@@ -13,19 +13,25 @@ use crate::{AbsolutePath, Extra, Meta, Text, WireFormat};
 object! {
     /// Changes to files. The list of changes is what counts; the patch may cover only part of it.
     Diff {
+        /// Every path that changed.
         required changes: Vec<DiffChange<'a>> = "changes",
+        /// Text that shows the changes, or some of them.
         optional patch: DiffPatch<'a> = "patch",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 union! {
     /// One change to one path.
     DiffChange by "operation" {
+        /// The path is new.
         Add(DiffPathChange<'a>) = "add",
+        /// The path is gone.
         Delete(DiffPathChange<'a>) = "delete",
+        /// The path was there and is there, with other content or another mode.
         Modify(DiffPathChange<'a>) = "modify",
+        /// The file was at the old path and is now at this one.
         Move(DiffPathPairChange<'a>) = "move",
+        /// The file is made from the one at the old path, which is still there.
         Copy(DiffPathPairChange<'a>) = "copy",
     }
 }
@@ -65,30 +71,39 @@ impl<'a> DiffChange<'a> {
 object! {
     /// A change that concerns one path.
     DiffPathChange {
+        /// The path after the change; of a deleted file, the one it had.
         required path: AbsolutePath<'a> = "path",
+        /// What kind of file it is; unknown when missing.
         optional file_type: DiffFileType = "fileType",
+        /// The format of its content, as a MIME type; unknown when missing.
         optional mime_type: Text<'a> = "mimeType",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A change that concerns two paths.
     DiffPathPairChange {
+        /// The path before the move, or of the file that was copied.
         required old_path: AbsolutePath<'a> = "oldPath",
+        /// The path after the change.
         required path: AbsolutePath<'a> = "path",
+        /// What kind of file it is; unknown when missing.
         optional file_type: DiffFileType = "fileType",
+        /// The format of its content, as a MIME type; unknown when missing.
         optional mime_type: Text<'a> = "mimeType",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 open_enum! {
     /// What kind of file a change is about.
     DiffFileType {
+        /// Text.
         Text = "text",
+        /// Anything that is not text.
         Binary = "binary",
+        /// A directory.
         Directory = "directory",
+        /// A symbolic link.
         Symlink = "symlink",
     }
 }
@@ -227,7 +242,7 @@ impl<'a> Wire<'a> for DiffPatch<'a> {
     fn schema(schemas: &mut Schemas) -> Value {
         schemas.define("DiffPatch", |schemas| {
             let revision = schemas.revision();
-            let mut schema = ObjectSchema::new("Text that shows the changes.");
+            let mut schema = ObjectSchema::new("Text that shows the changes.", revision);
             let format = DiffPatchFormat::schema(schemas);
             schema.field("format", Presence::Required, "How to read the text.", format);
             let (text, diff) = match revision {
@@ -241,7 +256,8 @@ impl<'a> Wire<'a> for DiffPatch<'a> {
                 }
             }
             if revision.has_newest() {
-                schema.field("_meta", Presence::Nullable, "", Meta::schema(schemas));
+                let doc = "Metadata: keys of the sender's own, which the protocol does not define.";
+                schema.field("_meta", Presence::Nullable, doc, Meta::schema(schemas));
             }
             let mut schema = schema.finish();
             if revision == WireFormat::Any {

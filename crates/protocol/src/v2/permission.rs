@@ -1,24 +1,29 @@
 //! Permission requests.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::error::{Problem, Read};
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
+use crate::schema::not_empty;
 use crate::v2::{PermissionOption, ToolCallUpdate};
-use crate::{AbsolutePath, Meta, Text, WireFormat};
+use crate::{AbsolutePath, Text, WireFormat};
 
 object! {
     /// Asks the user to allow something. Title and description are words of the prompt alone and never change
     /// a tool call; the subject says what it is about.
     RequestPermissionRequest rules some_unique_options shape at_least_one_option {
+        /// The session that asks.
         required session_id: Text<'a> = "sessionId",
+        /// The question in one line.
         required title: Text<'a> = "title",
+        /// The question in more words.
         optional description: Text<'a> = "description",
+        /// What it is about.
         strict_optional subject: RequestPermissionSubject<'a> = "subject",
+        /// What the user can choose from.
         strict_required options: Vec<PermissionOption<'a>> = "options",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 fn some_unique_options(
@@ -40,13 +45,15 @@ fn some_unique_options(
 }
 
 fn at_least_one_option(schema: &mut Value, _: WireFormat) {
-    schema["properties"]["options"]["minItems"] = json!(1);
+    not_empty(schema, "options");
 }
 
 union! {
     /// What a permission is about. A client that does not know the kind shows title, description and options.
     RequestPermissionSubject by "type" {
+        /// A tool call.
         ToolCall(Box<ToolCallPermissionSubject<'a>>) = "tool_call",
+        /// A command line.
         Command(CommandPermissionSubject<'a>) = "command" @newest,
     }
 }
@@ -54,18 +61,21 @@ union! {
 object! {
     /// A tool call. The update is applied to the stored call before the prompt is shown.
     ToolCallPermissionSubject {
+        /// The call, with what is new about it.
         required tool_call: ToolCallUpdate<'a> = "toolCall",
-        optional meta: Meta<'a> = "_meta" @newest,
-    }
+    } with optional _meta @newest
 }
 
 object! {
     /// A command line.
     CommandPermissionSubject {
+        /// The command line, as it is run.
         required command: Text<'a> = "command",
+        /// The directory that it is run in.
         required cwd: AbsolutePath<'a> = "cwd",
+        /// The tool call that runs it.
         optional tool_call_id: Text<'a> = "toolCallId",
+        /// The terminal that it runs in.
         optional terminal_id: Text<'a> = "terminalId",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }

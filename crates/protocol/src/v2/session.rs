@@ -1,62 +1,70 @@
 //! Session methods.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::error::{Problem, Read};
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
+use crate::schema::{not_empty, require};
 use crate::v2::{AvailableCommand, ContentBlock, EmptyObject, EnvVariable, HttpHeader, SessionConfigOption};
-use crate::{AbsolutePath, Meta, Text, WireFormat};
+use crate::{AbsolutePath, Text, WireFormat};
 
 object! {
     /// Cancels what a session is doing.
     CancelSessionNotification {
         /// The session whose work is to stop.
         required session_id: Text<'a> = "sessionId",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Opens a new session.
     NewSessionRequest {
+        /// The directory that the agent works in.
         required cwd: AbsolutePath<'a> = "cwd",
+        /// More directories that belong to the session's workspace.
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
+        /// The MCP servers that the agent is to connect to.
         strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// The new session.
     NewSessionResponse {
+        /// The name by which everything else refers to it.
         required session_id: Text<'a> = "sessionId",
+        /// All that the user can set for the session.
         defaulted config_options: Vec<SessionConfigOption<'a>> = "configOptions",
+        /// All commands that the user can give.
         defaulted available_commands: Vec<AvailableCommand<'a>> = "availableCommands" @newest,
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Goes on with a session. Directories and servers are told again in full.
     ResumeSessionRequest {
+        /// The session to resume.
         required session_id: Text<'a> = "sessionId",
+        /// The directory that the agent works in, the same as before.
         required cwd: AbsolutePath<'a> = "cwd",
+        /// More directories that belong to the session's workspace.
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
+        /// The MCP servers that the agent is to connect to.
         strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
         /// From where to replay history before the answer; missing: no replay.
         strict_optional replay_from: ReplayFrom<'a> = "replayFrom",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// The resumed session.
     ResumeSessionResponse {
+        /// All that the user can set for the session.
         defaulted config_options: Vec<SessionConfigOption<'a>> = "configOptions",
+        /// All commands that the user can give.
         defaulted available_commands: Vec<AvailableCommand<'a>> = "availableCommands" @newest,
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 union! {
@@ -70,7 +78,9 @@ union! {
 union! {
     /// An MCP server that the agent is to use.
     McpServer by "type" {
+        /// A server that runs as a process.
         Stdio(McpServerStdio<'a>) = "stdio",
+        /// A server that is reached by HTTP.
         Http(McpServerHttp<'a>) = "http",
     }
 }
@@ -78,31 +88,37 @@ union! {
 object! {
     /// A server that runs as a process.
     McpServerStdio {
+        /// The server's name for people.
         required name: Text<'a> = "name",
+        /// The program.
         required command: AbsolutePath<'a> = "command",
+        /// Its arguments.
         strict_defaulted args: Vec<Text<'a>> = "args",
+        /// Variables for it.
         strict_defaulted env: Vec<EnvVariable<'a>> = "env",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A server that is reached by HTTP.
     McpServerHttp {
+        /// The server's name for people.
         required name: Text<'a> = "name",
+        /// Where it is.
         required url: Text<'a> = "url",
+        /// Headers for each request.
         strict_defaulted headers: Vec<HttpHeader<'a>> = "headers",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Puts a message of the user into a session.
     PromptRequest rules some_content shape content_not_empty {
+        /// The session to tell it to.
         required session_id: Text<'a> = "sessionId",
+        /// The message.
         strict_required prompt: Vec<ContentBlock<'a>> = "prompt",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 fn some_content(request: &PromptRequest<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
@@ -114,16 +130,16 @@ fn some_content(request: &PromptRequest<'_>, reader: &mut Reader<'_>, start: usi
 
 fn content_not_empty(schema: &mut Value, revision: WireFormat) {
     if revision == WireFormat::Newest {
-        schema["properties"]["prompt"]["minItems"] = json!(1);
+        not_empty(schema, "prompt");
     }
 }
 
 object! {
     /// The message has become part of the conversation. The `spec` dialect does not tell its id.
     PromptResponse rules id_in_newest shape id_required_in_newest {
+        /// The id of the user's message in the conversation.
         strict_optional message_id: Text<'a> = "messageId" @newest,
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 fn id_in_newest(response: &PromptResponse<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
@@ -135,26 +151,26 @@ fn id_in_newest(response: &PromptResponse<'_>, reader: &mut Reader<'_>, start: u
 
 fn id_required_in_newest(schema: &mut Value, revision: WireFormat) {
     if revision == WireFormat::Newest {
-        schema["required"] = json!(["messageId"]);
-        let property = &mut schema["properties"]["messageId"];
-        *property = property["anyOf"][0].take();
+        require(schema, "messageId");
     }
 }
 
 object! {
     /// Cancels one tool call.
     CancelToolCallRequest {
+        /// The session that it belongs to.
         required session_id: Text<'a> = "sessionId",
+        /// The call.
         required tool_call_id: Text<'a> = "toolCallId",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// Cancels what runs in one terminal.
     CancelTerminalRequest {
+        /// The session that it belongs to.
         required session_id: Text<'a> = "sessionId",
+        /// The terminal.
         required terminal_id: Text<'a> = "terminalId",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }

@@ -1,16 +1,18 @@
 //! Whether a session is at work.
 
+use crate::Text;
 use crate::macros::{object, union};
 use crate::rpc::RpcError;
 use crate::v2::StopReason;
-use crate::{Meta, Text};
 
 union! {
     /// The state of a session. An unknown state is not idle.
     StateUpdate by "state" {
+        /// Foreground work goes on.
         Running(ActiveState<'a>) = "running",
         /// The whole of the foreground work waits for the user.
         RequiresAction(ActiveState<'a>) = "requires_action",
+        /// There is no foreground work.
         Idle(IdleState<'a>) = "idle",
     }
 }
@@ -18,9 +20,9 @@ union! {
 object! {
     /// A session at work.
     ActiveState {
+        /// Work that goes on in the background.
         optional_whole background: Vec<BackgroundWork<'a>> = "background" @newest,
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
@@ -30,15 +32,17 @@ object! {
         optional stop_reason: StopReason = "stopReason",
         /// What failed, when the reason is `error`.
         optional error: Box<RpcError<'a>> = "error" @newest,
+        /// Work that goes on in the background.
         optional_whole background: Vec<BackgroundWork<'a>> = "background" @newest,
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 union! {
     /// Work that goes on in the background.
     BackgroundWork by "type" {
+        /// A command in a terminal.
         Terminal(BackgroundTerminal<'a>) = "terminal",
+        /// A tool call.
         ToolCall(BackgroundToolCall<'a>) = "tool_call",
     }
 }
@@ -46,15 +50,15 @@ union! {
 object! {
     /// A terminal in the background.
     BackgroundTerminal {
+        /// The terminal.
         required terminal_id: Text<'a> = "terminalId",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 object! {
     /// A tool call in the background.
     BackgroundToolCall {
+        /// The call.
         required tool_call_id: Text<'a> = "toolCallId",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }

@@ -4,43 +4,53 @@ use crate::macros::{object, union};
 use crate::v2::{
     Content, ContentBlock, Diff, EmptyObject, Terminal, ToolCallLocation, ToolCallStatus, ToolKind,
 };
-use crate::{Meta, Raw, Text};
+use crate::{Raw, Text};
 
 object! {
     /// Creates a tool call or changes one that is there. Lists are replaced as a whole.
     ToolCallUpdate {
+        /// The call; one that was not heard of yet is new.
         required tool_call_id: Text<'a> = "toolCallId",
         /// The tool's own name, for programs.
         patch name: Text<'a> = "name" @newest,
         /// What the tool is doing, for people; due with the first report of a call.
         patch title: Text<'a> = "title",
+        /// What the tool does, as a hint for display.
         patch kind: ToolKind = "kind",
+        /// How far it is.
         patch status: ToolCallStatus = "status",
+        /// All that it has produced.
         patch content: Vec<ToolCallContent<'a>> = "content",
+        /// All files that it works on.
         patch locations: Vec<ToolCallLocation<'a>> = "locations",
+        /// What the tool was given.
         patch raw_input: Raw<'a> = "rawInput",
+        /// What the tool gave back.
         patch raw_output: Raw<'a> = "rawOutput",
         /// What the client may ask of this call.
         patch capabilities: CancelCapabilities<'a> = "capabilities" @newest,
-        patch meta: Meta<'a> = "_meta",
-    }
+    } with patch _meta
 }
 
 object! {
     /// Appends one item to a tool call's content.
     ToolCallContentChunk {
+        /// The call.
         required tool_call_id: Text<'a> = "toolCallId",
+        /// The item.
         required content: ToolCallContent<'a> = "content",
         /// Metadata of this chunk alone.
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }
 
 union! {
     /// One item of a tool call's content.
     ToolCallContent by "type" {
+        /// A content block.
         Content(Content<'a>) = "content",
+        /// Changes to files.
         Diff(Box<Diff<'a>>) = "diff",
+        /// The place of a terminal.
         Terminal(Terminal<'a>) = "terminal" @newest,
     }
 }
@@ -65,7 +75,7 @@ impl<'a> ToolCallContent<'a> {
 object! {
     /// Whether a tool call or a terminal can be cancelled by itself.
     CancelCapabilities {
+        /// It can be cancelled.
         optional cancel: EmptyObject<'a> = "cancel",
-        optional meta: Meta<'a> = "_meta",
-    }
+    } with optional _meta
 }

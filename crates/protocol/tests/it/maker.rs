@@ -69,7 +69,7 @@ impl<'s> Maker<'s> {
 
     /// Anything but an object with keys.
     fn make_simple(&mut self, schema: &Value, depth: usize) -> Option<String> {
-        if schema == &Value::Bool(true) {
+        if schema.as_object().is_some_and(|schema| schema.keys().all(|key| key == "description")) {
             return Some(self.odd_value());
         }
         if let Some(constant) = schema.get("const") {
@@ -122,7 +122,7 @@ impl<'s> Maker<'s> {
     fn make_string(&mut self, schema: &Value) -> String {
         let text = if schema["contentEncoding"] == "base64" {
             self.pick(&["", "AA==", "4oI=", "aGVsbG8h"])
-        } else if schema["description"] == "An absolute path." {
+        } else if schema["pattern"].as_str().is_some_and(|pattern| pattern.starts_with("^(?:/|")) {
             self.pick(&["/w/a", r"C:\\w\\a", r"\\\\server\\share", "/"])
         } else if schema.get("pattern").is_some() {
             self.pick(&["USD", "EUR"])
@@ -181,7 +181,7 @@ impl<'s> Maker<'s> {
         for (key, property) in schema["properties"].as_object().into_iter().flatten() {
             let is_required = required.is_some_and(|names| names.iter().any(|name| name == key));
             let is_choice = one_of_keys.iter().any(|names| names[0] == *key);
-            let allowed = property != &Value::Bool(false);
+            let allowed = property["not"] != serde_json::json!({});
             let wanted = is_required || allowed && (!is_choice && depth < 10 && self.below(2) == 0);
             if wanted && !(keys.contains_key(key) && property.get("const").is_none()) {
                 let value = self.make(property, depth + 1);

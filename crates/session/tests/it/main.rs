@@ -4,6 +4,7 @@
 #![allow(clippy::needless_pass_by_value)]
 
 mod conversation;
+mod forms;
 mod generate;
 mod model;
 mod permissions;

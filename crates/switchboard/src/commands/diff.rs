@@ -74,6 +74,9 @@ pub(crate) struct Arguments {
     color: Color,
 
     /// Read diff content and name every disagreement between its changes and its patch; `-` is standard input
+    ///
+    /// Prints one line of JSON for each diff. What the protocol allows and is good to know (changes that the patch
+    /// does not show, operations that are not known) is under "notes", and does not count as a disagreement.
     #[arg(long, value_name = "FILE", conflicts_with = "form")]
     check: Option<PathBuf>,
 
@@ -224,6 +227,7 @@ fn build(arguments: &Arguments) -> Result<Built, Error> {
 struct CheckReport<'a> {
     agrees: bool,
     disagreements: Vec<CheckFinding<'a>>,
+    notes: Vec<CheckFinding<'a>>,
 }
 
 #[derive(Serialize)]
@@ -237,19 +241,23 @@ fn run_check(file: &Path) -> Result<Outcome, CommandError> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     let mut outcome = Outcome::Fine;
     for value in serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>() {
-        let mut disagreements = Vec::new();
+        let (mut disagreements, mut notes) = (Vec::new(), Vec::new());
         match value.map_err(|error| error.to_string()).and_then(|value| decode_tolerant(value.get())) {
             Ok((diff, remarks)) => {
                 let malformed =
                     remarks.into_iter().map(|message| CheckFinding { kind: "malformed", message });
                 disagreements.extend(malformed);
-                for found in check(&diff) {
-                    disagreements.push(CheckFinding { kind: found.kind(), message: found.to_string() });
-                }
+                let checked = check(&diff);
+                let found = checked.disagreements.iter();
+                disagreements.extend(
+                    found.map(|found| CheckFinding { kind: found.kind(), message: found.to_string() }),
+                );
+                let noted = checked.notes.iter();
+                notes.extend(noted.map(|note| CheckFinding { kind: note.kind(), message: note.to_string() }));
             }
             Err(message) => disagreements.push(CheckFinding { kind: "malformed", message }),
         }
-        let report = CheckReport { agrees: disagreements.is_empty(), disagreements };
+        let report = CheckReport { agrees: disagreements.is_empty(), disagreements, notes };
         if !report.agrees {
             outcome = Outcome::Problems;
         }

@@ -172,7 +172,7 @@ fn disagreements_are_reported() {
     let run = place.run(&["--check", "-"], &format!("{good}{bad}\n"));
     assert_eq!(run.code, 1);
     let reports = run.json_lines();
-    assert_eq!(reports[0], json!({"agrees": true, "disagreements": []}));
+    assert_eq!(reports[0], json!({"agrees": true, "disagreements": [], "notes": []}));
     let kinds: Vec<_> =
         reports[1]["disagreements"].as_array().unwrap().iter().map(|found| &found["kind"]).collect();
     assert_eq!(kinds, ["operation", "not_listed"]);

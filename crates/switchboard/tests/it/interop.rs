@@ -57,7 +57,7 @@ fn npm() -> Option<PathBuf> {
             std::fs::copy(&wanted, &present).unwrap();
             succeed(Command::new("npm").current_dir(&folder).args(["install", "--no-audit", "--no-fund"]));
         }
-        for script in ["agent.mjs", "client.mjs"] {
+        for script in ["agent.mjs", "client.mjs", "schema.mjs"] {
             std::fs::copy(sources.join(script), folder.join(script)).unwrap();
         }
         true

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use regex::RegexBuilder;
 use serde_json::{Value, json};
 use switchboard_protocol::v2::{self, ElicitationPropertySchema as Schema};
 use switchboard_protocol::{Map, Number, Raw, Text};
+use switchboard_session::{Choice, FormField};
 
 use crate::terminal::style::{Role, Style};
 use crate::terminal::text::{visible, visible_line};
@@ -13,9 +13,6 @@ use crate::terminal::text::{visible, visible_line};
 /// What the user types to answer without data. No field takes them for a value.
 const DECLINE: &str = "/decline";
 const CANCEL: &str = "/cancel";
-
-/// How large the program of an agent's regular expression may get.
-const PATTERN_LIMIT: usize = 1 << 20;
 
 /// A question that is being answered.
 #[derive(Debug)]
@@ -28,16 +25,9 @@ pub(super) struct Form {
 }
 
 #[derive(Debug)]
-struct Field {
-    name: String,
-    required: bool,
-    kind: Kind,
-}
-
-#[derive(Debug)]
-enum Kind {
+enum Field {
     /// A field of the form.
-    Property(Schema<'static>),
+    Property(FormField),
     /// Whether the user goes to a web page.
     Page,
 }
@@ -58,24 +48,18 @@ impl Form {
     pub(super) fn of(request: &v2::CreateElicitationRequest<'static>) -> Option<Self> {
         let (message, fields) = match request {
             v2::CreateElicitationRequest::Form(form) => {
-                let required = form.requested_schema.required_names.as_deref().unwrap_or_default();
-                let properties = form.requested_schema.properties.iter().flat_map(Map::iter);
-                let field = |(name, schema): (&str, &Schema<'static>)| Field {
-                    name: name.to_owned(),
-                    required: required.iter().any(|known| known == name),
-                    kind: Kind::Property(schema.clone()),
-                };
+                let fields = switchboard_session::Form::new(&form.requested_schema);
+                let fields = fields.fields().iter().cloned().map(Field::Property).collect();
                 let mut message = visible(&form.message).into_owned();
                 let schema = &form.requested_schema;
                 for more in [&schema.title, &schema.description].into_iter().flatten() {
                     let _ = write!(message, "\n{}", visible(more));
                 }
-                (message, properties.map(field).collect())
+                (message, fields)
             }
             v2::CreateElicitationRequest::Url(page) => {
                 let message = format!("{}\n  {}", visible(&page.message), visible_line(&page.url));
-                let field = Field { name: "Go to this page?".to_owned(), required: true, kind: Kind::Page };
-                (message, vec![field])
+                (message, vec![Field::Page])
             }
             v2::CreateElicitationRequest::Unknown(_) => return None,
         };
@@ -116,16 +100,17 @@ impl Form {
             _ => {}
         }
         if let Some(field) = self.fields.get(self.values.len()) {
-            if let Kind::Page = field.kind {
-                return match boolean(line) {
-                    Some(true) => Typed::Done(Box::new(accepted(None))),
-                    Some(false) => Typed::Done(Box::new(v2::CreateElicitationResponse::Decline(marker()))),
-                    None => Typed::Wrong("please type yes or no".to_owned()),
-                };
-            }
-            match field.read(line) {
-                Ok(value) => self.values.push((field.name.clone(), value)),
-                Err(reason) => return Typed::Wrong(reason),
+            let field = match (field, boolean(line)) {
+                (Field::Property(field), _) => field,
+                (Field::Page, Some(true)) => return Typed::Done(Box::new(accepted(None))),
+                (Field::Page, Some(false)) => {
+                    return Typed::Done(Box::new(v2::CreateElicitationResponse::Decline(marker())));
+                }
+                (Field::Page, None) => return Typed::Wrong("please type yes or no".to_owned()),
+            };
+            match read(field, line) {
+                Ok(value) => self.values.push((field.name().to_owned(), value)),
+                Err(reason) => return Typed::Wrong(visible_line(&reason)),
             }
         }
         if self.values.len() < self.fields.len() {
@@ -148,21 +133,18 @@ fn accepted(content: Option<Content>) -> v2::CreateElicitationResponse<'static> 
     })
 }
 
-/// A value to choose, and the words for it.
-type Choice<'f> = (&'f str, &'f str, Option<&'f str>);
-
 impl Field {
     fn describe(&self, text: &mut String, style: Style) {
-        let Kind::Property(schema) = &self.kind else {
-            let _ = writeln!(text, "{} [yes/no]", style.paint(Role::Strong, &self.name));
+        let Field::Property(field) = self else {
+            let _ = writeln!(text, "{} [yes/no]", style.paint(Role::Strong, "Go to this page?"));
             return;
         };
-        let (title, description) = schema.title_and_description();
-        let title = visible_line(title.unwrap_or(&self.name));
-        let mut rules = rules(schema);
-        match self.default() {
+        let (title, description) = field.schema().title_and_description();
+        let title = visible_line(title.unwrap_or(field.name()));
+        let mut rules = rules(field.schema());
+        match field.default_value() {
             Some(default) => rules.push(format!("empty for {}", visible_line(&shown(&default)))),
-            None if self.required => rules.push("required".to_owned()),
+            None if field.is_required() => rules.push("required".to_owned()),
             None => rules.push("empty for no answer".to_owned()),
         }
         let rules = style.paint(Role::Faint, format!("({})", rules.join(", ")));
@@ -170,85 +152,52 @@ impl Field {
         if let Some(description) = description {
             let _ = writeln!(text, "{}", visible(description));
         }
-        for (place, (value, title, more)) in choices(schema).iter().enumerate() {
+        for (place, Choice { value, title, description }) in field.choices().iter().enumerate() {
             let number = style.paint(Role::Place, format!("[{}]", place + 1));
             let name = if value == title { String::new() } else { format!(" ({})", visible_line(value)) };
-            let more = more.map_or(String::new(), |more| format!(": {}", visible_line(more)));
+            let more = description.map_or(String::new(), |more| format!(": {}", visible_line(more)));
             let _ = writeln!(text, "  {number} {}{name}{more}", visible_line(title));
         }
     }
+}
 
-    fn default(&self) -> Option<Value> {
-        let Kind::Property(schema) = &self.kind else { return None };
-        match schema {
-            Schema::String(field) => field.default.as_ref().map(|text| json!(text)),
-            Schema::Number(field) => field.default.as_ref().and_then(|number| number.as_str().parse().ok()),
-            Schema::Integer(field) => field.default.map(|number| json!(number)),
-            Schema::Boolean(field) => field.default.map(|value| json!(value)),
-            Schema::Array(field) => field.default.as_ref().map(|values| json!(values)),
-            Schema::Unknown(_) => None,
-        }
+/// The value that a line stands for; `None` when the field is passed over.
+fn read(field: &FormField, line: &str) -> Result<Option<Value>, String> {
+    if line.is_empty() {
+        return match field.default_value() {
+            Some(default) => Ok(Some(default)),
+            None if field.is_required() => Err("this field is required".to_owned()),
+            None => Ok(None),
+        };
     }
-
-    /// The value that a line stands for; `None` when the field is passed over.
-    fn read(&self, line: &str) -> Result<Option<Value>, String> {
-        if line.is_empty() {
-            return match self.default() {
-                Some(default) => Ok(Some(default)),
-                None if self.required => Err("this field is required".to_owned()),
-                None => Ok(None),
-            };
+    let choices = field.choices();
+    let value = match field.schema() {
+        Schema::String(_) if !choices.is_empty() => {
+            json!(choose(&choices, line).ok_or("please type the number of a choice")?)
         }
-        let Kind::Property(schema) = &self.kind else { return Ok(None) };
-        let choices = choices(schema);
-        match schema {
-            Schema::String(_) if !choices.is_empty() => {
-                let value = choose(&choices, line).ok_or("please type the number of a choice")?;
-                Ok(Some(json!(value)))
-            }
-            Schema::String(field) => {
-                // Two quotes are the only way to type a text that is empty.
-                let text = if line == "\"\"" { "" } else { line };
-                check_text(field, text)?;
-                Ok(Some(json!(text)))
-            }
-            Schema::Number(field) => {
-                let number: serde_json::Number = line.parse().map_err(|_| "please type a number")?;
-                let bound = |bound: &Option<Number<'_>>| {
-                    bound.as_ref().and_then(|bound| bound.as_str().parse::<f64>().ok())
-                };
-                let value = number.as_f64().ok_or("please type a number")?;
-                check_range(&value, bound(&field.minimum).as_ref(), bound(&field.maximum).as_ref())?;
-                Ok(Some(Value::Number(number)))
-            }
-            Schema::Integer(field) => {
-                let value: i64 = line.parse().map_err(|_| "please type a whole number")?;
-                check_range(&value, field.minimum.as_ref(), field.maximum.as_ref())?;
-                Ok(Some(json!(value)))
-            }
-            Schema::Boolean(_) => Ok(Some(json!(boolean(line).ok_or("please type yes or no")?))),
-            Schema::Array(field) => {
-                let mut chosen: Vec<&str> = Vec::new();
-                let words = line.split(',').map(str::trim).filter(|word| !word.is_empty());
-                for word in words.filter(|_| line != "none") {
-                    let value = choose(&choices, word);
-                    let value = value.ok_or_else(|| format!("\"{word}\" is not among the choices"))?;
-                    if !chosen.contains(&value) {
-                        chosen.push(value);
-                    }
+        // Two quotes are the only way to type a text that is empty.
+        Schema::String(_) => json!(if line == "\"\"" { "" } else { line }),
+        Schema::Number(_) => Value::Number(line.parse().map_err(|_| "please type a number")?),
+        Schema::Integer(_) => json!(line.parse::<i64>().map_err(|_| "please type a whole number")?),
+        Schema::Boolean(_) => json!(boolean(line).ok_or("please type yes or no")?),
+        Schema::Array(_) => {
+            let mut chosen: Vec<&str> = Vec::new();
+            let words = line.split(',').map(str::trim).filter(|word| !word.is_empty());
+            for word in words.filter(|_| line != "none") {
+                let value = choose(&choices, word);
+                let value = value.ok_or_else(|| format!("\"{word}\" is not among the choices"))?;
+                if !chosen.contains(&value) {
+                    chosen.push(value);
                 }
-                let count = chosen.len() as u64;
-                check_range(&count, field.min_items.as_ref(), field.max_items.as_ref())
-                    .map_err(|reason| format!("{reason} choices"))?;
-                Ok(Some(json!(chosen)))
             }
-            Schema::Unknown(_) => {
-                let value =
-                    serde_json::from_str(line).map_err(|error| format!("this is no JSON: {error}"))?;
-                Ok(Some(value))
-            }
+            json!(chosen)
         }
-    }
+        Schema::Unknown(_) => {
+            serde_json::from_str(line).map_err(|error| format!("this is no JSON: {error}"))?
+        }
+    };
+    field.check(&value)?;
+    Ok(Some(value))
 }
 
 /// What a field takes, in words.
@@ -286,37 +235,12 @@ fn rules(schema: &Schema<'_>) -> Vec<String> {
     rules
 }
 
-/// What a field lets the user choose from.
-fn choices<'f>(schema: &'f Schema<'_>) -> Vec<Choice<'f>> {
-    fn plain<'f>(values: &'f [Text<'_>]) -> Vec<Choice<'f>> {
-        values.iter().map(|value| (&**value, &**value, None)).collect()
-    }
-    fn titled<'f>(options: &'f [v2::EnumOption<'_>]) -> Vec<Choice<'f>> {
-        let choice =
-            |option: &'f v2::EnumOption<'_>| (&*option.value, &*option.title, option.description.as_deref());
-        options.iter().map(choice).collect()
-    }
-    match schema {
-        Schema::String(field) => match (&field.options, &field.values) {
-            (Some(options), _) => titled(options),
-            (None, Some(values)) => plain(values),
-            (None, None) => Vec::new(),
-        },
-        Schema::Array(field) => match &field.items {
-            v2::MultiSelectItems::String(items) => plain(&items.values),
-            v2::MultiSelectItems::Titled(items) => titled(&items.options),
-            v2::MultiSelectItems::Unknown(_) => Vec::new(),
-        },
-        _ => Vec::new(),
-    }
-}
-
 /// The value of the choice that a word stands for: its number, its value or its title.
 fn choose<'f>(choices: &[Choice<'f>], word: &str) -> Option<&'f str> {
     // A choice that is a number itself is meant before the choice at that place.
-    let named = choices.iter().find(|(value, title, _)| *value == word || title.eq_ignore_ascii_case(word));
+    let named = choices.iter().find(|choice| choice.value == word || choice.title.eq_ignore_ascii_case(word));
     let numbered = || word.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
-    named.or_else(numbered).map(|(value, _, _)| *value)
+    named.or_else(numbered).map(|choice| choice.value)
 }
 
 fn boolean(word: &str) -> Option<bool> {
@@ -324,80 +248,6 @@ fn boolean(word: &str) -> Option<bool> {
         "y" | "yes" | "true" => Some(true),
         "n" | "no" | "false" => Some(false),
         _ => None,
-    }
-}
-
-fn check_range<T: PartialOrd + ToString>(
-    value: &T,
-    least: Option<&T>,
-    most: Option<&T>,
-) -> Result<(), String> {
-    if let Some(least) = least.filter(|least| value < *least) {
-        return Err(format!("at least {}", least.to_string()));
-    }
-    if let Some(most) = most.filter(|most| value > *most) {
-        return Err(format!("at most {}", most.to_string()));
-    }
-    Ok(())
-}
-
-fn check_text(field: &v2::StringPropertySchema<'_>, text: &str) -> Result<(), String> {
-    let length = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
-    check_range(&length, field.min_length.as_ref(), field.max_length.as_ref())
-        .map_err(|reason| format!("{reason} characters"))?;
-    if let Some(format) = &field.format
-        && !fits(format, text)
-    {
-        return Err(format!("this is no {}", visible_line(format.as_str())));
-    }
-    if let Some(pattern) = &field.pattern {
-        // One that is not understood here is the agent's to check.
-        let compiled = RegexBuilder::new(pattern).size_limit(PATTERN_LIMIT).build();
-        if compiled.is_ok_and(|pattern| !pattern.is_match(text)) {
-            return Err(format!("this is not like {}", visible_line(pattern)));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a text looks like what the format says; the agent knows better.
-fn fits(format: &v2::StringFormat, text: &str) -> bool {
-    let number = |digits: &str, range: std::ops::RangeInclusive<u32>| {
-        digits.bytes().all(|byte| byte.is_ascii_digit())
-            && digits.parse().is_ok_and(|number| range.contains(&number))
-    };
-    let is_date = |text: &str| {
-        let parts: Vec<&str> = text.split('-').collect();
-        matches!(*parts, [year, month, day]
-            if (year.len(), month.len(), day.len()) == (4, 2, 2)
-                && number(year, 0..=9999) && number(month, 1..=12) && number(day, 1..=31))
-    };
-    match format {
-        v2::StringFormat::Email => {
-            let parts = text.rsplit_once('@');
-            parts.is_some_and(|(name, host)| !name.is_empty() && !host.is_empty())
-                && !text.contains(char::is_whitespace)
-        }
-        v2::StringFormat::Uri => {
-            let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
-            scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-                && scheme.bytes().all(is_part)
-                && !text.contains(char::is_whitespace)
-        }
-        v2::StringFormat::Date => is_date(text),
-        v2::StringFormat::DateTime => {
-            let parts = text.split_once(['T', 't', ' ']);
-            parts.is_some_and(|(date, time)| {
-                let (clock, zone) = time.split_at_checked(8).unwrap_or_default();
-                let parts: Vec<&str> = clock.split(':').collect();
-                is_date(date)
-                    && zone.contains(['Z', 'z', '+', '-'])
-                    && matches!(*parts, [hour, minute, second]
-                        if number(hour, 0..=23) && number(minute, 0..=59) && number(second, 0..=60))
-            })
-        }
-        v2::StringFormat::Unknown(_) => true,
     }
 }
 

@@ -4,8 +4,8 @@ mod lines;
 
 use maud::{Markup, html};
 use switchboard_diff::{
-    Body, Change, Diff, Disagreement, FilePatch, FileType, Mode, Operation, ParsedPatch, PatchFormat, check,
-    parse_patch, sections,
+    Body, Change, Checked, Diff, Disagreement, FilePatch, FileType, Mode, Note, Operation, ParsedPatch,
+    PatchFormat, check, parse_patch, sections,
 };
 use switchboard_protocol::v2;
 
@@ -37,8 +37,12 @@ fn render(key: &str, wire: &v2::Diff<'_>) -> Markup {
     let is_known = diff.patch.as_ref().is_none_or(|patch| patch.format == PatchFormat::GitPatch);
     let patch = if is_known { parse_patch(text.as_bytes()) } else { ParsedPatch::default() };
     let sections = sections(&diff, &patch.files);
-    let remarks: Vec<Disagreement> = if text.is_empty() { Vec::new() } else { check(&diff) };
-    let remarks: Vec<_> = remarks.into_iter().filter(is_worth_saying).collect();
+    let checked = if text.is_empty() { Checked::default() } else { check(&diff) };
+    let remarks =
+        checked.disagreements.iter().filter(|remark| is_worth_saying(remark)).map(ToString::to_string);
+    // Allowed, but somebody who decides should know: what the patch does not show is to be changed all the same.
+    let notes = checked.notes.iter().filter(|note| !matches!(note, Note::UnknownFormat { .. }));
+    let remarks: Vec<String> = remarks.chain(notes.map(ToString::to_string)).collect();
     let unlisted: Vec<usize> =
         (0..patch.files.len()).filter(|place| !sections.contains(&Some(*place))).collect();
     let mut budget = Lines::new(MOST_LINES);
@@ -63,7 +67,7 @@ fn render(key: &str, wire: &v2::Diff<'_>) -> Markup {
         @if !remarks.is_empty() {
             ul.note.bad aria-label="What does not fit together" {
                 @for remark in remarks.iter().take(MOST_REMARKS) {
-                    li { (visible_line(&remark.to_string())) }
+                    li { (visible_line(remark)) }
                 }
                 @if remarks.len() > MOST_REMARKS { li { (remarks.len() - MOST_REMARKS) " more" } }
             }
