@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError};
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_protocol::{Correlator, Raw, Side, Wire, WireFormat};
 use switchboard_store::{Channel, Record, Time};
 
 /// The result of a request, or its error.
@@ -141,23 +141,36 @@ enum Open {
         request: usize,
     },
     Other(String),
+    /// One of the agent, in a session.
+    Question {
+        session: usize,
+        question: usize,
+    },
 }
 
+/// How many requests of a recording may wait for their answers; for more, the oldest are forgotten.
+const MAX_OPEN: usize = 10_000;
+
 /// Reads records into a script.
-#[derive(Default)]
 pub(crate) struct Reader {
     script: Script,
     /// When the last step of each session was.
     times: Vec<Time>,
     /// The session that spoke last.
     current: Option<usize>,
-    asked: HashMap<RequestId<'static>, Open>,
-    questions: HashMap<RequestId<'static>, (usize, usize)>,
+    open: Correlator<Open>,
     numbers: usize,
 }
 
 fn text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
     Some(params?.get(key)?.as_text()?.into_owned())
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        let (script, times, current, numbers) = (Script::default(), Vec::new(), None, 0);
+        Reader { script, times, current, open: Correlator::new(MAX_OPEN), numbers }
+    }
 }
 
 impl Reader {
@@ -169,7 +182,8 @@ impl Reader {
         match (record.channel, message) {
             (Channel::ToAgent, Message::Request(request)) => self.client_asks(request, at),
             (Channel::ToAgent, Message::Response(response)) => {
-                if let Some((session, question)) = self.questions.remove(&response.id) {
+                let open = self.open.answered(Side::Client, &response.id);
+                if let Some(Open::Question { session, question }) = open {
                     let action = Action::AwaitAnswer { question, outcome: response.outcome };
                     self.step(session, at, action);
                 }
@@ -178,7 +192,8 @@ impl Reader {
             (Channel::ToClient, Message::Request(request)) => {
                 if let Some(session) = self.session(request.params.as_ref(), at) {
                     let question = self.number();
-                    self.questions.insert(request.id.clone(), (session, question));
+                    let open = Open::Question { session, question };
+                    drop(self.open.open_or_evict(Side::Agent, &request.id, open));
                     self.step(session, at, Action::Ask { question, request });
                 }
             }
@@ -221,7 +236,7 @@ impl Reader {
 
     /// A session that shows before the answer that opens it, or whose opening was not recorded.
     fn opened_by_now(&mut self, id: String, at: Time) -> usize {
-        let new = self.asked.iter().find_map(|(key, open)| match open {
+        let new = self.open.iter().find_map(|(_, key, open)| match open {
             Open::New { at, cwd, request } => Some((key.clone(), *at, cwd.clone(), *request)),
             _ => None,
         });
@@ -229,7 +244,7 @@ impl Reader {
             Some((key, asked_at, cwd, request)) => {
                 let session = self.open(id, cwd, asked_at);
                 self.step(session, asked_at, Action::AwaitOpening { request, with_history: false });
-                self.asked.insert(key, Open::Gate { session, request });
+                drop(self.open.open_or_evict(Side::Client, &key, Open::Gate { session, request }));
                 session
             }
             None => {
@@ -263,12 +278,12 @@ impl Reader {
             }
             method => Open::Other(method.to_owned()),
         };
-        self.asked.insert(request.id, open);
+        drop(self.open.open_or_evict(Side::Client, &request.id, open));
     }
 
     fn agent_answers(&mut self, response: Response<'static>, at: Time) {
         let outcome = response.outcome;
-        match self.asked.remove(&response.id) {
+        match self.open.answered(Side::Agent, &response.id) {
             // After a refusal another version was tried.
             Some(Open::Introduction) if outcome.is_ok() || self.script.introduction.is_none() => {
                 self.script.introduction = Some(outcome);
@@ -289,7 +304,7 @@ impl Reader {
                 self.step(session, at, Action::Answer { request, outcome });
             }
             Some(Open::Other(method)) => self.keep_answer(&method, outcome),
-            None => {}
+            Some(Open::Question { .. }) | None => {}
         }
     }
 
@@ -302,7 +317,8 @@ impl Reader {
             let id = notification.params.as_ref().and_then(|params| params.get("requestId"));
             let id =
                 id.and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).map(Wire::into_owned).ok());
-            if let Some((session, question)) = id.and_then(|id| self.questions.get(&id).copied()) {
+            let open = id.and_then(|id| self.open.get(Side::Agent, &id));
+            if let Some(&Open::Question { session, question }) = open {
                 self.step(session, at, Action::Withdraw { question });
             }
             return;

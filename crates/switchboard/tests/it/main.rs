@@ -15,6 +15,7 @@ mod fold;
 mod history;
 mod interop;
 mod program;
+mod readers;
 mod replay;
 mod run;
 mod run_ends;

@@ -405,6 +405,13 @@ impl Runner {
                     shown.unwrap_or(Ok(()))?;
                 }
             }
+            Event::Changed { session: changed, changes } => {
+                let Runner { feed, view, session, .. } = self;
+                if session.as_deref() == Some(&*changed) {
+                    let shown = feed.sessions().get(&changed, |session| view.changed(session, &changes));
+                    shown.unwrap_or(Ok(()))?;
+                }
+            }
             Event::Permission(question) => self.take_question(question).await?,
             Event::Elicitation(question) => match Form::of(question.request()) {
                 Some(form) if self.can_ask && self.stopping.is_none() => {

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use switchboard_peer::{PermissionQuestion, Update};
 use switchboard_protocol::v2;
 use switchboard_session::{
-    Activity, Change, ContentChange, EntryChange, EntryKind, Message, Session, ToolCall,
+    Activity, Change, Changes, ContentChange, EntryChange, EntryKind, Message, Session, ToolCall,
 };
 
 use super::entry_text::{self, Amount};
@@ -225,7 +225,11 @@ impl Screen {
 
 impl View for Screen {
     fn update(&mut self, session: &Session, update: &Update) -> io::Result<()> {
-        for change in update.changes().iter() {
+        self.changed(session, update.changes())
+    }
+
+    fn changed(&mut self, session: &Session, changes: &Changes) -> io::Result<()> {
+        for change in changes.iter() {
             match change {
                 Change::Entry(change) => self.entry(session, *change)?,
                 Change::State => match session.activity() {

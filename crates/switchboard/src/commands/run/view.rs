@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use switchboard_peer::{PermissionQuestion, Update};
 use switchboard_protocol::{Wire, WireFormat};
-use switchboard_session::{EntryKind, Session};
+use switchboard_session::{Changes, EntryKind, Session};
 
 use super::form::Form;
 use crate::standard_error;
@@ -14,6 +14,11 @@ use crate::terminal::style::Style;
 pub(super) trait View {
     /// An update has been applied.
     fn update(&mut self, session: &Session, update: &Update) -> io::Result<()>;
+
+    /// The session changed without an update, as by a question that tells more of its tool call.
+    fn changed(&mut self, _session: &Session, _changes: &Changes) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Somebody is to be asked. All that matters for the answer must be shown.
     fn ask(&mut self, session: &Session, question: &PermissionQuestion) -> io::Result<()>;
