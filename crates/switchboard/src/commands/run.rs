@@ -5,6 +5,7 @@ pub(crate) mod conversation;
 mod entry_text;
 mod form;
 mod permissions;
+mod questions;
 mod screen;
 mod view;
 

@@ -105,7 +105,7 @@ fn lines_that_are_no_messages_are_counted_and_not_all_listed() {
     let answer = r#"{"dir":"agent->client","msg":{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":2,"info":{"name":"a","version":"1"},"capabilities":{"session":{}}}}}"#;
     let noise: String = (0..5000).map(|number| format!("log line {number}\n")).collect();
     let input = format!("{hello}\n{noise}{answer}\n");
-    let run = crate::program::switchboard(&["convert", "--to", "v1"], input.as_bytes());
+    let run = switchboard(&["convert", "--to", "v1"], input.as_bytes());
     assert_eq!(run.code, 1);
     // What comes after it is converted as if it were not there.
     assert_eq!(run.json_lines().len(), 2, "{}", run.stdout);
