@@ -9,7 +9,7 @@ use super::messages::Role;
 use super::{ToAgent, ToClient, V2ToV1, tell};
 use crate::bridge::refuse_work;
 use crate::convert::content::plain_text;
-use crate::convert::{permission, session};
+use crate::convert::{Losses, permission, session};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart};
 use crate::loss::Severity;
 use crate::shared::{Shared, kept};
@@ -78,6 +78,8 @@ impl V2ToV1 {
                 crate::bridge::refuse_full(shared, Side::Client, &request.id);
                 return Ok(());
             }
+            // One that cannot be said is refused before it waits.
+            session::prompt_to_v1(params, &mut Losses::noted().at("session/prompt", "/params"))?;
             session.held.push_back(kept(request));
             return Ok(());
         }
@@ -176,7 +178,10 @@ impl V2ToV1 {
         {
             match self.prompt(&request, shared) {
                 Ok(()) => break,
-                Err(error) => shared.fail(Side::Client, &request.id, error.to_rpc()),
+                Err(error) => {
+                    shared.fail(Side::Client, &request.id, error.to_rpc());
+                    shared.lose_waiting_prompt(session_id);
+                }
             }
         }
     }
