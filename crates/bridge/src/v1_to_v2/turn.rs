@@ -179,6 +179,7 @@ impl V1ToV2 {
         }
         let Some(request) = session.waiting.pop_front() else { return };
         if let Err(error) = self.prompt(&request, shared) {
+            shared.lose_waiting_prompt(session_id);
             shared.fail(Side::Client, &request.id, error.to_rpc());
             shared.lose_waiting_prompt(session_id);
         }

@@ -9,7 +9,7 @@ use super::messages::Role;
 use super::{ToAgent, ToClient, V2ToV1, tell};
 use crate::bridge::{refuse_full, refuse_work};
 use crate::convert::content::plain_text;
-use crate::convert::{permission, session};
+use crate::convert::{Losses, permission, session};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart};
 use crate::loss::Severity;
 use crate::shared::{Shared, kept};
@@ -82,6 +82,8 @@ impl V2ToV1 {
                 refuse_full(shared, Side::Client, &request.id);
                 return Ok(());
             }
+            // One that cannot be said is refused before it waits.
+            session::prompt_to_v1(params, &mut Losses::noted().at("session/prompt", "/params"))?;
             session.held.push_back(kept(request));
             return Ok(());
         }

@@ -140,7 +140,7 @@ fn translate(lines: &[(Side, Value)], to: Version) -> Outcome {
 }
 
 /// Marks a conversation and translates it.
-fn lost_in(name: &str, conversation: &[(Side, Value)], to: Version) -> (usize, Vec<String>) {
+pub(crate) fn lost_in(name: &str, conversation: &[(Side, Value)], to: Version) -> (usize, Vec<String>) {
     let mut count = 0;
     let mut marked = conversation.to_vec();
     let marks: Vec<_> = marked.iter_mut().map(|(_, message)| mark(message, &mut count)).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::markers::lost_in;
 use crate::support::{amounts_to, is_reported};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -157,6 +158,13 @@ proptest! {
                 prop_assert_eq!(Some(value), after.get(key), "{} after {:?}, lost {:?}", key, updates, lost);
             }
         }
+        // The same with metadata and unknown keys in every place: all of it comes out, or stands in the report.
+        let conversation: Vec<_> = updates
+            .iter()
+            .map(|(update, _)| (Side::Agent, serde_json::from_str(&line(update)).expect("JSON")))
+            .collect();
+        let (_, missing) = lost_in("marked", &conversation, Version::V1);
+        prop_assert!(missing.is_empty(), "{:?} of {:?}", missing, updates);
     }
 
     #[test]
