@@ -101,6 +101,22 @@ impl Bench {
         std::mem::take(&mut self.to_agent)
     }
 
+    /// That the client was told nothing, proved by what it is told next.
+    pub(crate) fn assert_nothing_for_client(&mut self, why: &str) {
+        self.agent(json!({"method": "_proof", "params": {}}));
+        assert_eq!(
+            self.take_client(),
+            [json!({"jsonrpc": "2.0", "method": "_proof", "params": {}})],
+            "{why}"
+        );
+    }
+
+    /// That the agent was told nothing, proved by what it is told next.
+    pub(crate) fn assert_nothing_for_agent(&mut self, why: &str) {
+        self.client(json!({"method": "_proof", "params": {}}));
+        assert_eq!(self.take_agent(), [json!({"jsonrpc": "2.0", "method": "_proof", "params": {}})], "{why}");
+    }
+
     /// What the client was told of the session `s`.
     pub(crate) fn take_updates(&mut self) -> Vec<Value> {
         let mut updates = Vec::new();
