@@ -20,7 +20,7 @@ fn held(state: &State, place: usize, entries: usize) -> Value {
 fn strip(value: &mut Value) {
     match value {
         Value::Object(members) => {
-            for key in ["revision", "position", "aliases"] {
+            for key in ["revision", "contentRevision", "position", "aliases"] {
                 members.remove(key);
             }
             members.values_mut().for_each(strip);
