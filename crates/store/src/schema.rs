@@ -65,7 +65,8 @@ const TABLES: &str = "
     ) WITHOUT ROWID;
     CREATE INDEX content_uses_by_session ON content_uses (session);
 
-    -- The state of a session at some moments, as differences: entries that changed since the one before.
+    -- What is needed to fold the end of a session: which messages changed which entry since the checkpoint before, and
+    -- the messages that changed anything else.
     CREATE TABLE checkpoints (
         session INTEGER NOT NULL, sequence INTEGER NOT NULL, size INTEGER NOT NULL, data BLOB NOT NULL,
         PRIMARY KEY (session, sequence)
@@ -233,6 +234,8 @@ fn migrate_tables(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
              PRIMARY KEY (session, run)
          ) WITHOUT ROWID;
          INSERT INTO words (words, rank) VALUES ('deletemerge', 0);
+         DELETE FROM checkpoints;
+         DELETE FROM entries;
          UPDATE sessions SET
              indexed = (SELECT coalesce(max(first + count), 0) FROM blocks WHERE session = sessions.number),
              indexed_bytes = bytes -

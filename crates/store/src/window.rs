@@ -1,35 +1,32 @@
 //! The state of a session at any sequence number, and the checkpoints that make it cheap.
 //!
-//! A checkpoint holds what the updates since the one before have changed: each changed entry as the one update
-//! that makes it, and the values of the session itself. The end of a session is then opened from its last
-//! checkpoint: the entries wanted, those that later messages touch, and the messages since. A checkpoint is made
-//! when the messages since the last one are as many bytes as it will have, so all checkpoints together are never
-//! larger than the journal, and never more has to be folded than is shown.
+//! The state is always a fold of recorded messages. A window of it leaves messages out: those that only changed entries
+//! which nobody wants to see. So what it shows is what the whole shows, to the last unknown key.
+//!
+//! A checkpoint says which messages have changed which entry since the one before, and holds the messages that have
+//! changed anything else. The end of a session is opened from these: the messages of the entries wanted, those that hold
+//! anything else, and all since the last checkpoint.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use memchr::memmem;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use switchboard_protocol::{Field, Wire, WireFormat, v2};
-use switchboard_session::{Conversation, Entry, EntryKind, Moment, Session, Side};
+use switchboard_protocol::rpc::is_batch;
+use switchboard_protocol::{Moment, Side, WireFormat};
+use switchboard_session::{Change, Conversation, Entry, Folded};
 
-use crate::block::{compress, decompress};
+use crate::block::{Input, compress, decompress, put};
 use crate::catalog::length;
 use crate::error::Result;
 use crate::live::failure;
-use crate::read::{self, Batch};
-use crate::record::{Channel, Record};
+use crate::read::{self, Batch, Block};
+use crate::record::{Channel, Record, Time};
 use crate::segment::Cursor;
 use crate::store::Store;
 
 /// The fewest bytes of messages between two checkpoints.
 const INTERVAL: u64 = 512 * 1024;
-/// Lists that only grow are kept so far back.
-const MAX_LISTED: usize = 100;
-/// Open requests that are remembered.
-const MAX_OPEN: usize = 1000;
 const DIALECT: WireFormat = WireFormat::Any;
 
 /// The state of a session's messages, as the session engine folds them.
@@ -43,35 +40,44 @@ pub struct State {
     pub gaps: Vec<(u64, u64, String)>,
     /// How many messages could not be understood, and are therefore not in it.
     pub refused: u64,
-    /// For each session: how many entries stand before those that are in it.
+    /// For each session: how many of its entries are not in it.
     pub hidden: Vec<usize>,
 }
 
-#[derive(Serialize, Deserialize, Default)]
+#[derive(Serialize, Deserialize)]
 struct Checkpoint {
+    /// The first of the checkpoints that belong together: before it, entries had other positions.
+    base: u64,
     sessions: Vec<SessionPoint>,
-    /// Requests without an answer, by their sequence numbers.
-    open: Vec<u64>,
+    /// Messages since the checkpoint before that have changed anything but entries.
+    rest: Vec<Kept>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct SessionPoint {
     id: Option<String>,
+    /// How many entries there are.
     entries: usize,
-    /// Updates that make everything but the entries.
-    updates: Vec<Box<RawValue>>,
+    /// Entries that messages of the rest have changed since the checkpoint before: they are always wanted, or there would
+    /// be half of them.
+    pinned: BTreeSet<usize>,
 }
 
-/// A fold that may have begun at a checkpoint.
-struct Folded {
-    conversation: Conversation,
-    /// For each session: the positions of the entries that were there already, and how many there were in all.
-    loaded: Vec<(Vec<usize>, usize)>,
-    /// For each session: its revision before the tail was applied.
-    before: Vec<u64>,
-    open: Vec<u64>,
-    gaps: Vec<(u64, u64, String)>,
-    refused: u64,
+/// A message that is kept beside the journal.
+#[derive(Serialize, Deserialize, Clone)]
+struct Kept {
+    sequence: u64,
+    time: i64,
+    from_client: bool,
+    text: String,
+}
+
+impl Kept {
+    fn to_record(&self) -> Record {
+        let channel = if self.from_client { Channel::ToAgent } else { Channel::ToClient };
+        let record = Record::new(channel, self.text.as_bytes()).at(Time(self.time));
+        Record { sequence: self.sequence, ..record }
+    }
 }
 
 impl Store {
@@ -81,48 +87,32 @@ impl Store {
         self.with_reader(|connection| {
             let at = at.unwrap_or(u64::MAX).min(length(connection, self.folder(), session, &id)?);
             let mut journal = Cursor::new(self.folder(), &id, 0);
-            let (tail, gaps) = tail(connection, session, Some(&mut journal), 0, at)?;
-            let folded = fold(connection, session, None, &tail, gaps, &[])?;
-            Ok(state(folded, at, usize::MAX))
+            Ok(Fold::of_all(connection, session, Some(&mut journal), at)?.into_state(at))
         })
     }
 
     /// The end of the state after the first `at` records, or after all of them: of each session at least the
-    /// last `entries` entries, and those that changed lately. It costs the same however long the session is.
-    ///
-    /// Questions that were settled long ago are not in it, and of notices and unknown updates only the last ones.
+    /// last `entries` entries, and those that changed lately or that questions were asked about. All else that the full
+    /// state has, it has, too. It costs what these entries cost, however long the session is.
     pub fn window(&self, id: &str, at: Option<u64>, entries: usize) -> Result<State> {
         let (session, id) = self.number(id)?;
         self.with_reader(|connection| {
             let at = at.unwrap_or(u64::MAX).min(length(connection, self.folder(), session, &id)?);
             let mut journal = Cursor::new(self.folder(), &id, 0);
-            let folded = fold_from_checkpoint(connection, session, Some(&mut journal), at, entries)?;
-            Ok(state(folded, at, entries))
+            Ok(Fold::of_end(connection, session, Some(&mut journal), at, entries)?.into_state(at))
         })
     }
 }
 
-fn state(folded: Folded, at: u64, entries: usize) -> State {
-    let places = folded.loaded.iter().map(|(positions, count)| count - positions.len());
-    let mut hidden: Vec<usize> = places.collect();
-    hidden.resize(folded.conversation.sessions().count(), 0);
-    if entries == usize::MAX {
-        hidden.fill(0);
-    }
-    State { conversation: folded.conversation, at, gaps: folded.gaps, refused: folded.refused, hidden }
-}
-
-type Gaps = Vec<(u64, u64, String)>;
-
-/// The messages in a range, in the store and, if it is given, in the journal.
-fn tail(
+/// Reads the messages in a range, in the store and, if it is given, in the journal. Gives what could not be read.
+fn each(
     connection: &Connection,
     session: i64,
     mut journal: Option<&mut Cursor>,
-    from: u64,
-    to: u64,
-) -> rusqlite::Result<(Vec<Record>, Gaps)> {
-    let (mut records, mut gaps) = (Vec::new(), Vec::new());
+    (from, to): (u64, u64),
+    mut take: impl FnMut(&Record),
+) -> rusqlite::Result<Vec<(u64, u64, String)>> {
+    let mut gaps = Vec::new();
     let mut at = from;
     while at < to {
         let batch = match &mut journal {
@@ -132,7 +122,7 @@ fn tail(
         match batch {
             Batch::Records(batch) => {
                 at = batch.last().map_or(to, |record| record.sequence + 1);
-                records.extend(batch.into_iter().filter(|record| record.channel.is_message()));
+                batch.iter().filter(|record| record.channel.is_message()).for_each(&mut take);
             }
             Batch::Gap { to: end, reason } => {
                 gaps.push((at, end, reason));
@@ -141,61 +131,266 @@ fn tail(
             Batch::End => break,
         }
     }
-    Ok((records, gaps))
+    Ok(gaps)
 }
 
-fn fold_from_checkpoint(
-    connection: &Connection,
-    session: i64,
-    mut journal: Option<&mut Cursor>,
-    at: u64,
-    entries: usize,
-) -> rusqlite::Result<Folded> {
-    let Some((sequence, checkpoint)) = last_checkpoint(connection, session, at)? else {
-        let (records, gaps) = tail(connection, session, journal, 0, at)?;
-        return fold(connection, session, None, &records, gaps, &[]);
-    };
-    let (records, gaps) = tail(connection, session, journal.as_deref_mut(), sequence, at)?;
-    // History that is replayed takes the place of what was there.
-    if records.iter().any(|record| memmem::find(&record.bytes, b"\"session/resume\"").is_some()) {
-        let (records, gaps) = tail(connection, session, journal, 0, at)?;
-        return fold(connection, session, None, &records, gaps, &[]);
+/// History that is replayed takes the place of what was there, and moves it.
+fn replays(record: &Record) -> bool {
+    ["\"session/resume\"", "\"session/load\""]
+        .iter()
+        .any(|method| memmem::find(&record.bytes, method.as_bytes()).is_some())
+}
+
+/// A fold, and what it knows about the messages that were folded since it began to take notes.
+struct Fold {
+    conversation: Conversation,
+    /// For each session: the positions of its entries that are from a checkpoint, and how many that had.
+    loaded: Vec<(Vec<usize>, usize)>,
+    /// The first of the checkpoints that it stands upon.
+    base: Option<u64>,
+    gaps: Vec<(u64, u64, String)>,
+    refused: u64,
+    notes: Notes,
+}
+
+#[derive(Default)]
+struct Notes {
+    /// For each session and entry, as it stands in the conversation: the messages that changed it.
+    touches: HashMap<(usize, usize), Vec<u64>>,
+    /// Entries that messages of the rest have changed.
+    pinned: BTreeSet<(usize, usize)>,
+    rest: Vec<Kept>,
+}
+
+impl Fold {
+    fn new() -> Self {
+        Fold {
+            conversation: Conversation::new(DIALECT),
+            loaded: Vec::new(),
+            base: None,
+            gaps: Vec::new(),
+            refused: 0,
+            notes: Notes::default(),
+        }
     }
-    // A fold without what was there before shows which of it the new messages touch.
-    let scratch = fold(connection, session, None, &records, Vec::new(), &[])?;
-    let mut wanted: Vec<BTreeSet<usize>> = Vec::new();
-    for (place, point) in checkpoint.sessions.iter().enumerate() {
-        let mut positions: BTreeSet<usize> = (point.entries.saturating_sub(entries)..point.entries).collect();
-        if let Some(touched) = scratch.conversation.session(point.id.as_deref()) {
-            for entry in touched.entries() {
-                positions.extend(position_of(connection, session, place, entry, point.entries, sequence)?);
+
+    /// Folds everything.
+    fn of_all(
+        connection: &Connection,
+        session: i64,
+        journal: Option<&mut Cursor>,
+        at: u64,
+    ) -> rusqlite::Result<Self> {
+        let mut fold = Fold::new();
+        fold.gaps = each(connection, session, journal, (0, at), |record| fold.read(record))?;
+        Ok(fold)
+    }
+
+    /// Folds the end, and what belongs to it.
+    fn of_end(
+        connection: &Connection,
+        session: i64,
+        mut journal: Option<&mut Cursor>,
+        at: u64,
+        entries: usize,
+    ) -> rusqlite::Result<Self> {
+        let Some(points) = checkpoints(connection, session, at)? else {
+            return Fold::of_all(connection, session, journal, at);
+        };
+        // A fold without what was there before shows which of it the new messages touch.
+        let mut scratch = Fold::new();
+        let (mut tail, mut is_replayed) = (Vec::new(), false);
+        let gaps = each(connection, session, journal.as_deref_mut(), (points.sequence, at), |record| {
+            is_replayed |= replays(record);
+            scratch.read(record);
+            tail.push(record.clone());
+        })?;
+        if is_replayed {
+            return Fold::of_all(connection, session, journal, at);
+        }
+        let mut wanted = points.pinned.clone();
+        for (place, (count, positions)) in points.counts.iter().zip(&mut wanted).enumerate() {
+            positions.extend(count.saturating_sub(entries.max(1))..*count);
+            // Sessions have the same ids in both, but not the same places.
+            let id = points.ids.get(place).map(|id| id.as_deref());
+            if let Some(touched) = id.and_then(|id| scratch.conversation.session(id)) {
+                for entry in touched.entries() {
+                    positions.extend(position_of(connection, session, place, entry, &points)?);
+                }
             }
         }
-        wanted.push(positions);
+        let Some(mut fold) = Fold::upon(connection, session, &points, &wanted)? else {
+            // A checkpoint only saves work: where it does not fit what is there, it is as good as none.
+            return Fold::of_all(connection, session, journal, at);
+        };
+        fold.gaps = gaps;
+        for record in &tail {
+            fold.read(record);
+        }
+        Ok(fold)
     }
-    let wanted: Vec<Vec<usize>> =
-        wanted.into_iter().map(|positions| positions.into_iter().collect()).collect();
-    fold(connection, session, Some((sequence, &checkpoint)), &records, gaps, &wanted)
+
+    /// Folds the wanted entries of a checkpoint, and all that is not an entry; `None` where that cannot be read.
+    fn upon(
+        connection: &Connection,
+        session: i64,
+        points: &Points,
+        wanted: &[BTreeSet<usize>],
+    ) -> rusqlite::Result<Option<Self>> {
+        let mut records: BTreeMap<u64, Record> =
+            points.rest.iter().map(|kept| (kept.sequence, kept.to_record())).collect();
+        let mut touches = BTreeSet::new();
+        for (place, positions) in wanted.iter().enumerate() {
+            for position in positions {
+                load_touches(connection, session, (place, *position), points, &mut touches)?;
+            }
+        }
+        touches.retain(|sequence| !records.contains_key(sequence));
+        let mut block: Option<Block> = None;
+        for sequence in touches {
+            let range = sequence..sequence + 1;
+            if !block.as_ref().is_some_and(|block| block.has(&range)) {
+                block = Block::around(connection, session, sequence)?;
+            }
+            let Some(block) = &block else { return Ok(None) };
+            match block.records(connection, range)? {
+                Ok(found) => records.extend(found.into_iter().map(|record| (sequence, record))),
+                Err(_) => return Ok(None),
+            }
+        }
+        let mut fold = Fold::new();
+        for record in records.values() {
+            fold.read(record);
+        }
+        fold.notes = Notes::default();
+        fold.refused = 0;
+        fold.base = Some(points.base);
+        let sessions = fold.conversation.sessions().map(|(_, session)| session.len());
+        if !sessions.eq(wanted.iter().map(BTreeSet::len)) {
+            return Ok(None);
+        }
+        fold.loaded = wanted
+            .iter()
+            .zip(&points.counts)
+            .map(|(positions, count)| (positions.iter().copied().collect(), *count))
+            .collect();
+        Ok(Some(fold))
+    }
+
+    /// Reads a record.
+    fn read(&mut self, record: &Record) {
+        let Ok(text) = std::str::from_utf8(&record.bytes) else {
+            self.refused += 1;
+            return;
+        };
+        let before = self.conversation.sessions().count();
+        let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
+        let is_update = memmem::find(&record.bytes, b"\"session/update\"").is_some();
+        let (mut entries, mut is_rest, mut refused) = (Vec::new(), is_batch(text), 0);
+        // The time in the session: milliseconds, as everywhere here.
+        let at = Moment(record.time.0.unsigned_abs());
+        self.conversation.read_line(text, Some(side), at, |_, folded| match folded {
+            Ok(Folded { step: Some(step), .. }) => {
+                // An update that changes nothing here would make half an entry where its entry is not wanted.
+                is_rest |= step.changes.is_empty() && !is_update;
+                for change in step.changes.iter() {
+                    match change {
+                        Change::Entry(change) => entries.push((step.session, change.position)),
+                        _ => is_rest = true,
+                    }
+                }
+            }
+            Ok(Folded { step: None, .. }) => is_rest = true,
+            Err(_) => refused += 1,
+        });
+        self.refused += refused;
+        // A session is there from its first message on.
+        is_rest |= self.conversation.sessions().count() > before;
+        if is_rest {
+            self.notes.pinned.extend(entries.iter().copied());
+            self.notes.rest.push(Kept {
+                sequence: record.sequence,
+                time: record.time.0,
+                from_client: side == Side::Client,
+                text: text.to_owned(),
+            });
+        }
+        for entry in entries {
+            let touches = self.notes.touches.entry(entry).or_default();
+            if touches.last() != Some(&record.sequence) {
+                touches.push(record.sequence);
+            }
+        }
+    }
+
+    /// The position that an entry has in the whole session.
+    fn position(&self, place: usize, index: usize) -> usize {
+        match self.loaded.get(place) {
+            Some((there, count)) => {
+                there.get(index).copied().unwrap_or_else(|| count + index - there.len().min(index))
+            }
+            None => index,
+        }
+    }
+
+    fn into_state(self, at: u64) -> State {
+        let mut hidden: Vec<usize> = self.loaded.iter().map(|(there, count)| count - there.len()).collect();
+        hidden.resize(self.conversation.sessions().count(), 0);
+        State { conversation: self.conversation, at, gaps: self.gaps, refused: self.refused, hidden }
+    }
 }
 
-fn last_checkpoint(
-    connection: &Connection,
-    session: i64,
-    at: u64,
-) -> rusqlite::Result<Option<(u64, Checkpoint)>> {
-    let found = connection
-        .prepare_cached(
-            "SELECT sequence, data FROM checkpoints WHERE session = ?1 AND sequence <= ?2
-             ORDER BY sequence DESC LIMIT 1",
-        )?
-        .query_row(params![session, i64::try_from(at).unwrap_or(i64::MAX)], |row| {
-            Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, Vec<u8>>(1)?))
-        })
-        .optional()?;
-    // A checkpoint only saves work: one that cannot be read is as good as none.
-    Ok(found.and_then(|(sequence, data)| {
-        Some((sequence, serde_json::from_slice(&decompress(&data).ok()?).ok()?))
-    }))
+/// The checkpoints up to a place, put together.
+struct Points {
+    base: u64,
+    /// Where the last one is.
+    sequence: u64,
+    ids: Vec<Option<String>>,
+    /// For each session: how many entries it has, and which are always wanted.
+    counts: Vec<usize>,
+    pinned: Vec<BTreeSet<usize>>,
+    rest: Vec<Kept>,
+}
+
+fn checkpoints(connection: &Connection, session: i64, at: u64) -> rusqlite::Result<Option<Points>> {
+    let at = i64::try_from(at).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(
+        "SELECT sequence, data FROM checkpoints WHERE session = ?1 AND sequence <= ?2 ORDER BY sequence DESC",
+    )?;
+    let mut rows = statement.query(params![session, at])?;
+    let mut found: Vec<(u64, Checkpoint)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (sequence, data) = (row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, Vec<u8>>(1)?);
+        let plain = decompress(&data).ok().and_then(|plain| serde_json::from_slice(&plain).ok());
+        let Some(checkpoint): Option<Checkpoint> = plain else { return Ok(None) };
+        let is_base = checkpoint.base == sequence;
+        found.push((sequence, checkpoint));
+        if is_base {
+            break;
+        }
+    }
+    let Some((sequence, base)) = found.first().map(|(sequence, last)| (*sequence, last.base)) else {
+        return Ok(None);
+    };
+    if found.last().is_some_and(|(first, _)| *first != base) {
+        return Ok(None);
+    }
+    let mut points =
+        Points { base, sequence, ids: Vec::new(), counts: Vec::new(), pinned: Vec::new(), rest: Vec::new() };
+    for (_, checkpoint) in found.into_iter().rev() {
+        let Checkpoint { base: _, sessions, rest } = checkpoint;
+        points.rest.extend(rest);
+        for (place, SessionPoint { id, entries, pinned }) in sessions.into_iter().enumerate() {
+            if place == points.counts.len() {
+                points.ids.push(id);
+                points.counts.push(0);
+                points.pinned.push(BTreeSet::new());
+            }
+            points.counts[place] = entries;
+            points.pinned[place].extend(pinned);
+        }
+    }
+    Ok(Some(points))
 }
 
 fn position_of(
@@ -203,171 +398,67 @@ fn position_of(
     session: i64,
     place: usize,
     entry: &Entry,
-    count: usize,
-    sequence: u64,
+    points: &Points,
 ) -> rusqlite::Result<Option<usize>> {
     let found = connection
         .prepare_cached(
             "SELECT position FROM entries WHERE session = ?1 AND place = ?2 AND kind = ?3 AND id = ?4
-             AND sequence <= ?5 ORDER BY sequence DESC LIMIT 1",
+             AND sequence BETWEEN ?5 AND ?6 LIMIT 1",
         )?
         .query_row(
-            params![session, place as i64, entry.kind().as_str(), entry.id(), sequence as i64],
+            params![
+                session,
+                place as i64,
+                entry.kind().as_str(),
+                entry.id(),
+                points.base as i64,
+                points.sequence as i64
+            ],
             |row| row.get::<_, i64>(0),
         )
         .optional()?;
-    Ok(found.and_then(|position| usize::try_from(position).ok()).filter(|position| *position < count))
+    Ok(found.and_then(|position| usize::try_from(position).ok()))
 }
 
-fn load_entry(
+/// The messages that have changed an entry.
+fn load_touches(
     connection: &Connection,
     session: i64,
-    place: usize,
-    position: usize,
-    sequence: u64,
-) -> rusqlite::Result<Option<String>> {
-    let data: Option<Vec<u8>> = connection
-        .prepare_cached(
-            "SELECT data FROM entries WHERE session = ?1 AND place = ?2 AND position = ?3 AND sequence <= ?4
-             ORDER BY sequence DESC LIMIT 1",
-        )?
-        .query_row(params![session, place as i64, position as i64, sequence as i64], |row| row.get(0))
-        .optional()?;
-    let plain = data.map(|data| if data.first() == Some(&b'{') { Ok(data) } else { decompress(&data) });
-    Ok(plain.and_then(std::result::Result::ok).and_then(|text| String::from_utf8(text).ok()))
-}
-
-fn side(record: &Record) -> Side {
-    if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent }
-}
-
-/// Folds messages, upon the wanted entries of a checkpoint if there is one.
-fn fold(
-    connection: &Connection,
-    session: i64,
-    base: Option<(u64, &Checkpoint)>,
-    records: &[Record],
-    gaps: Gaps,
-    wanted: &[Vec<usize>],
-) -> rusqlite::Result<Folded> {
-    let mut conversation = Conversation::new(DIALECT);
-    let mut loaded = Vec::new();
-    let mut requests = Requests::default();
-    if let Some((sequence, checkpoint)) = base {
-        for (place, (point, positions)) in checkpoint.sessions.iter().zip(wanted).enumerate() {
-            let id = point.id.as_deref();
-            let mut there = Vec::new();
-            for &position in positions {
-                let update = load_entry(connection, session, place, position, sequence)?;
-                // Something of ours that does not decode is left out, like any other message.
-                if let Some(update) = update
-                    && let Ok(update) = v2::SessionUpdate::decode(&update, DIALECT)
-                {
-                    drop(conversation.apply_update(id, &update));
-                    there.push(position);
-                }
-            }
-            for update in &point.updates {
-                if let Ok(update) = v2::SessionUpdate::decode(update.get(), DIALECT) {
-                    drop(conversation.apply_update(id, &update));
-                }
-            }
-            loaded.push((there, point.entries));
-        }
-        let mut subjects = Vec::new();
-        for &number in &checkpoint.open {
-            let (open, _) = tail(connection, session, None, number, number + 1)?;
-            for record in &open {
-                read_into(&mut conversation, record);
-                requests.see(record);
-            }
-        }
-        // An open question has just patched its tool call once more, with what was true when it was asked.
-        for (place, point) in checkpoint.sessions.iter().enumerate() {
-            let Some(folded) = conversation.session(point.id.as_deref()) else { continue };
-            for call in folded.pending_permissions().filter_map(|permission| permission.tool_call_id()) {
-                let position = folded.position(EntryKind::ToolCall, call);
-                let known =
-                    loaded.get(place).zip(position).and_then(|((there, _), position)| there.get(position));
-                if let Some(&position) = known {
-                    subjects.push((place, position));
-                }
-            }
-        }
-        for (place, position) in subjects {
-            let update = load_entry(connection, session, place, position, sequence)?;
-            if let Some(update) = update
-                && let Ok(update) = v2::SessionUpdate::decode(&update, DIALECT)
-            {
-                drop(conversation.apply_update(checkpoint.sessions[place].id.as_deref(), &update));
-            }
+    (place, position): (usize, usize),
+    points: &Points,
+    touches: &mut BTreeSet<u64>,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "SELECT data FROM entries WHERE session = ?1 AND place = ?2 AND position = ?3
+         AND sequence BETWEEN ?4 AND ?5",
+    )?;
+    let key = params![session, place as i64, position as i64, points.base as i64, points.sequence as i64];
+    let mut rows = statement.query(key)?;
+    while let Some(row) = rows.next()? {
+        let data: Vec<u8> = row.get(0)?;
+        let mut input = Input(&data);
+        let mut at = 0_u64;
+        // What is no number any more shows by the entry that is then missing.
+        while let (Some(gap), Some(count)) = (input.number(), input.number()) {
+            at = at.saturating_add(gap);
+            let end = at.saturating_add(count).min(points.sequence);
+            touches.extend(at..end);
+            at = end;
         }
     }
-    let before = conversation.sessions().map(|(_, folded)| folded.revision()).collect();
-    let mut refused = 0;
-    for record in records {
-        requests.see(record);
-        refused += read_into(&mut conversation, record);
-    }
-    Ok(Folded { conversation, loaded, before, open: requests.open(), gaps, refused })
+    Ok(())
 }
 
-/// Reads a message. Gives how many could not be understood.
-fn read_into(conversation: &mut Conversation, record: &Record) -> u64 {
-    let Ok(text) = std::str::from_utf8(&record.bytes) else { return 1 };
-    // The time in the session: milliseconds, as everywhere here.
-    let at = Moment(record.time.0.unsigned_abs());
-    if !text.trim_start().starts_with('[') {
-        return u64::from(conversation.read(text, Some(side(record)), at).is_err());
+/// Numbers that mostly follow each other, as distances and lengths.
+fn runs(numbers: &[u64]) -> Vec<u8> {
+    let mut data = Vec::new();
+    let mut before = 0;
+    for run in numbers.chunk_by(|one, next| one + 1 == *next) {
+        put(&mut data, run[0] - before);
+        put(&mut data, run.len() as u64);
+        before = run[0] + run.len() as u64;
     }
-    let messages = serde_json::from_str::<Vec<&RawValue>>(text).unwrap_or_default();
-    messages
-        .iter()
-        .map(|text| u64::from(conversation.read(text.get(), Some(side(record)), at).is_err()))
-        .sum()
-}
-
-/// Requests that wait for an answer.
-#[derive(Default)]
-struct Requests {
-    waiting: HashMap<(Channel, String), u64>,
-}
-
-impl Requests {
-    fn see(&mut self, record: &Record) {
-        #[derive(Deserialize)]
-        struct Envelope<'a> {
-            #[serde(borrow)]
-            id: Option<&'a RawValue>,
-            #[serde(borrow)]
-            method: Option<&'a RawValue>,
-        }
-        if memmem::find(&record.bytes[..record.bytes.len().min(256)], b"\"session/update\"").is_some() {
-            return;
-        }
-        let Ok(text) = std::str::from_utf8(&record.bytes) else { return };
-        if !text.trim_start().starts_with('{') {
-            return;
-        }
-        let Ok(Envelope { id: Some(id), method }) = serde_json::from_str(text) else { return };
-        match method {
-            Some(_) if self.waiting.len() < MAX_OPEN => {
-                self.waiting.insert((record.channel, id.get().to_owned()), record.sequence);
-            }
-            Some(_) => {}
-            None => {
-                let asker =
-                    if record.channel == Channel::ToAgent { Channel::ToClient } else { Channel::ToAgent };
-                self.waiting.remove(&(asker, id.get().to_owned()));
-            }
-        }
-    }
-
-    fn open(self) -> Vec<u64> {
-        let mut open: Vec<u64> = self.waiting.into_values().collect();
-        open.sort_unstable();
-        open
-    }
+    data
 }
 
 /// Makes a checkpoint after the first `at` records, which have so many bytes, if enough has come since the last one.
@@ -392,31 +483,33 @@ pub(crate) fn checkpoint_if_due(
     if bytes < last.map_or(INTERVAL, i64::unsigned_abs) {
         return Ok(());
     }
-    let folded = fold_from_checkpoint(transaction, session, None, at, 0)?;
-    if !folded.gaps.is_empty() || folded.conversation.sessions().any(|(_, folded)| folded.is_replaying()) {
+    let fold = Fold::of_end(transaction, session, None, at, 0)?;
+    if !fold.gaps.is_empty() || fold.conversation.sessions().any(|(_, folded)| folded.is_replaying()) {
         return Ok(());
     }
-    let mut checkpoint = Checkpoint { sessions: Vec::new(), open: folded.open };
-    let mut size = 0;
-    for (place, (id, folded_session)) in folded.conversation.sessions().enumerate() {
-        let (there, count) = folded.loaded.get(place).cloned().unwrap_or_default();
-        let before = folded.before.get(place).copied().unwrap_or(0);
-        for (index, entry) in folded_session.entries().enumerate() {
-            let position = there.get(index).copied().unwrap_or_else(|| count + index - there.len());
-            if entry.revision() > before || index >= there.len() {
-                size += save_entry(transaction, session, (place, position, at), entry)?;
+    let base = fold.base.unwrap_or(at);
+    let mut sessions: Vec<SessionPoint> = Vec::new();
+    for (place, (id, folded)) in fold.conversation.sessions().enumerate() {
+        let (there, count) = fold.loaded.get(place).map_or((0, 0), |(there, count)| (there.len(), *count));
+        let pinned = fold.notes.pinned.iter().filter(|(of, _)| *of == place);
+        sessions.push(SessionPoint {
+            id: id.map(str::to_owned),
+            entries: count + folded.len() - there,
+            pinned: pinned.map(|(_, index)| fold.position(place, *index)).collect(),
+        });
+        for (index, entry) in folded.entries().enumerate() {
+            if let Some(touches) = fold.notes.touches.get(&(place, index)) {
+                let position = fold.position(place, index);
+                save_entry(transaction, session, (place, position, at), entry, &runs(touches))?;
             }
         }
-        let entries = count + folded_session.len() - there.len();
-        checkpoint.sessions.push(SessionPoint {
-            id: id.map(str::to_owned),
-            entries,
-            updates: rest(folded_session),
-        });
     }
+    let checkpoint = Checkpoint { base, sessions, rest: fold.notes.rest };
     let plain = serde_json::to_vec(&checkpoint).map_err(|error| failure(error.into()))?;
     let data = compress(&plain).map_err(|error| failure(error.into()))?;
-    let due = bytes + INTERVAL.max(size + plain.len() as u64);
+    // Where everything had to be folded, that must not happen again too soon.
+    let due = bytes + if fold.base.is_none() { bytes.max(INTERVAL) } else { INTERVAL };
+    let due = if base == at && last.is_none() { bytes + INTERVAL } else { due };
     transaction
         .prepare_cached(
             "INSERT OR REPLACE INTO checkpoints (session, sequence, size, data) VALUES (?1, ?2, ?3, ?4)",
@@ -425,16 +518,13 @@ pub(crate) fn checkpoint_if_due(
     Ok(())
 }
 
-/// Saves an entry. Gives its size.
 fn save_entry(
     transaction: &Transaction<'_>,
     session: i64,
     (place, position, at): (usize, usize, u64),
     entry: &Entry,
-) -> rusqlite::Result<u64> {
-    let text = entry.to_update().encode(DIALECT).into_bytes();
-    let size = text.len() as u64;
-    let data = if text.len() > 512 { compress(&text).map_err(|error| failure(error.into()))? } else { text };
+    data: &[u8],
+) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
             "INSERT OR REPLACE INTO entries (session, place, position, sequence, kind, id, data)
@@ -449,46 +539,5 @@ fn save_entry(
             entry.id(),
             data
         ])?;
-    Ok(size)
-}
-
-/// The updates that make everything of a session but its entries.
-fn rest(session: &Session) -> Vec<Box<RawValue>> {
-    let mut updates: Vec<v2::SessionUpdate<'_>> = Vec::new();
-    if let Some(state) = session.state() {
-        updates.push(v2::SessionUpdate::StateUpdate(Box::new(state.clone())));
-    }
-    let optional = |text: Option<&str>| text.map_or(Field::Keep, |text| Field::Set(text.to_owned().into()));
-    updates.push(v2::SessionUpdate::SessionInfoUpdate(Box::new(v2::SessionInfoUpdate {
-        title: optional(session.title()),
-        updated_at: optional(session.updated_at()),
-        meta: session.meta().map_or(Field::Keep, |meta| Field::Set(meta.clone())),
-        ..v2::SessionInfoUpdate::new()
-    })));
-    if let Some(usage) = session.usage() {
-        updates.push(v2::SessionUpdate::UsageUpdate(Box::new(v2::UsageUpdate {
-            cost: usage.cost.clone().map_or(Field::Keep, Field::Set),
-            ..v2::UsageUpdate::new(usage.used, usage.size)
-        })));
-    }
-    if !session.commands().is_empty() {
-        let commands = session.commands().to_vec();
-        updates.push(v2::SessionUpdate::AvailableCommandsUpdate(v2::AvailableCommandsUpdate::new(commands)));
-    }
-    if !session.config_options().is_empty() {
-        let options = session.config_options().to_vec();
-        updates.push(v2::SessionUpdate::ConfigOptionUpdate(v2::ConfigOptionUpdate::new(options)));
-    }
-    for plan in session.plans() {
-        updates.push(v2::SessionUpdate::PlanUpdate(Box::new(plan.to_update())));
-    }
-    let notices = session.notices();
-    for notice in &notices[notices.len().saturating_sub(MAX_LISTED)..] {
-        updates.push(v2::SessionUpdate::Notice(Box::new(notice.clone())));
-    }
-    let unknown = session.unknown().count();
-    for update in session.unknown().skip(unknown.saturating_sub(MAX_LISTED)) {
-        updates.push(v2::SessionUpdate::Unknown(update.clone()));
-    }
-    updates.iter().filter_map(|update| RawValue::from_string(update.encode(DIALECT)).ok()).collect()
+    Ok(())
 }

@@ -27,6 +27,14 @@ pub(crate) fn place(named: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
     }
 }
 
+/// A folder for a store that is not kept, which nobody else can look into.
+pub(crate) fn temporary_folder() -> std::io::Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    builder.tempdir()
+}
+
 /// How much is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -144,5 +152,20 @@ pub(crate) fn store_error(error: StoreError) -> CommandError {
             .hint(format!("name another one with --store FILE or in {STORE}")),
         StoreError::EmptySearch { .. } => CommandError::usage(error.to_string()),
         _ => CommandError::failed(error.to_string()),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::{open_within, temporary_folder};
+
+    #[test]
+    fn a_store_that_is_not_kept_is_for_nobody_else_either() {
+        let folder = temporary_folder().unwrap();
+        let store = open_within(folder.path().join("sessions.sqlite3"), &super::Limits::default()).unwrap();
+        let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(folder.path()), mode(store.path())), (0o700, 0o600));
     }
 }

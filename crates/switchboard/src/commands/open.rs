@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let (program, agent_name) = program(arguments, &folder)?;
     let temporary = arguments
         .no_record
-        .then(tempfile::tempdir)
+        .then(store_file::temporary_folder)
         .transpose()
         .map_err(|error| CommandError::failed(format!("cannot make a temporary folder: {error}")))?;
     let file = match &temporary {
