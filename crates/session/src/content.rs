@@ -323,6 +323,15 @@ impl<B: Block> Content<B> {
 
     fn push_text(&mut self, text: &str) {
         self.make_room(text.len());
+        // Only what goes on gets room for more: most long messages are one piece.
+        let last = self
+            .sealed
+            .as_ref()
+            .filter(|_| self.tail.len() == 0)
+            .and_then(|sealed| sealed.segments.get(sealed.segments.len().checked_sub(1)?));
+        if let Some(last) = last {
+            self.tail = last.segment.successor(text.len());
+        }
         self.tail.push(text, None, None);
         self.seal_if_full();
     }
@@ -366,8 +375,7 @@ impl<B: Block> Content<B> {
     }
 
     fn seal(&mut self) {
-        let next = self.tail.successor();
-        let segment = std::mem::replace(&mut self.tail, next);
+        let segment = std::mem::take(&mut self.tail);
         let sealed = Arc::make_mut(self.sealed.get_or_insert_default());
         let (first, first_byte) = (sealed.items, sealed.bytes);
         sealed.items += segment.len();

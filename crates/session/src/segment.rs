@@ -115,8 +115,11 @@ impl<B: Block> Segment<B> {
         }
     }
 
-    /// The segment behind this one, with room for as much.
-    pub(crate) fn successor(&self) -> Self {
+    /// The segment behind this one, with room for as much, for an item with so much text.
+    pub(crate) fn successor(&self, length: usize) -> Self {
+        if length >= SEGMENT_BYTES {
+            return Segment::default();
+        }
         let starts = Vec::with_capacity(self.starts.len().clamp(4, SEGMENT_ITEMS - 1));
         Segment { text: String::with_capacity(SEGMENT_BYTES), starts, length: 0, odd: Vec::new() }
     }

@@ -15,6 +15,8 @@ use super::view::hash;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asked {
     text: String,
+    /// Rises with every change of what is asked, also where it comes back to what it was.
+    content_revision: u64,
     /// Why nobody can know from the text what would be done, where that is so.
     unclear: Option<&'static str>,
     /// What was malformed and is not in it.
@@ -33,7 +35,13 @@ const CUT_OFF: &str = "it does not show all changed lines";
 impl Asked {
     /// What a permission asks. `left_out` is what was malformed in it.
     pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, left_out: Option<String>) -> Self {
-        let mut asked = Asked { text: String::new(), unclear: None, left_out: None, about: None };
+        let mut asked = Asked {
+            text: String::new(),
+            content_revision: permission.content_revision(),
+            unclear: None,
+            left_out: None,
+            about: None,
+        };
         if let Some(problem) = left_out {
             asked.add("left out", &problem);
             asked.fault(LEFT_OUT);
@@ -95,7 +103,7 @@ impl Asked {
     /// A short name for exactly this. Nobody outside this process can foresee it, so nobody can make two texts that
     /// share one.
     pub(crate) fn revision(&self) -> String {
-        format!("{:016x}", hash(&self.text))
+        format!("{:x}-{:016x}", self.content_revision, hash(&self.text))
     }
 
     pub(crate) fn text(&self) -> &str {

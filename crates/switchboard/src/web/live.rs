@@ -10,14 +10,14 @@ use switchboard_peer::{
 };
 use switchboard_protocol::rpc::{RequestId, RpcError};
 use switchboard_protocol::{AbsolutePath, Wire, WireFormat, v2};
-use switchboard_session::Snapshot;
+use switchboard_session::{Decider, Snapshot};
 use switchboard_store::{About, Channel, Store};
 use switchboard_transport::{Child, Grace, Program};
 use tokio::sync::watch;
 
 use super::asked::Asked;
 use super::live_recording::LiveRecording;
-use super::remembered::{self, Choice, Remembered};
+use super::remembered::{Choice, Remembered};
 use crate::handshake;
 use crate::recording::Recording;
 
@@ -229,8 +229,7 @@ impl Live {
         let choice = asked.and_then(|asked| self.remembered.find(&session, &asked));
         if let Some(choice) = choice {
             // Where it fails, the question is open still and a person is asked.
-            let by = format!("{}, made at {}", remembered::BY, choice.since);
-            if question.choose(&choice.option, &*by).await.is_ok() {
+            if question.choose(&choice.option, Decider::Remembered).await.is_ok() {
                 self.recording.record(Channel::Process, &answered_by_itself(&question, &choice));
                 return;
             }

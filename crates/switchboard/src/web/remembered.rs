@@ -9,9 +9,6 @@ use switchboard_store::Time;
 
 use super::asked::Asked;
 
-/// Who answered a question that was not asked again.
-pub(crate) const BY: &str = "a choice for always";
-
 /// How many choices are remembered; the oldest go.
 const MAX_CHOICES: usize = 200;
 

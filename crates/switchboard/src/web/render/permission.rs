@@ -5,8 +5,6 @@ use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Decider, Permission, Settlement, Snapshot};
 
-use crate::web::remembered::BY as REMEMBERED;
-
 use super::text::{prose, survives, visible, visible_line};
 use super::{Part, RenderCache, content, json, terminal, tool_call};
 
@@ -71,8 +69,12 @@ fn settled(permission: &Permission) -> Markup {
                         None => { "not an offered option: " (visible_line(answer)) },
                     }
                 }
-                @if by.to_string().starts_with(REMEMBERED) { span.tag { "answered by itself" } }
-                span.dim { "by " (visible_line(&by.to_string())) }
+                @if *by == Decider::Remembered {
+                    span.tag { "answered by itself" }
+                    span.dim { "as you chose for always before" }
+                } @else {
+                    span.dim { "by " (visible_line(&by.to_string())) }
+                }
                 time data-at=(at.0) {}
             }
         }
