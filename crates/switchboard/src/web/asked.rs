@@ -94,6 +94,7 @@ impl Asked {
     pub(crate) fn elicitation(request: &v2::CreateElicitationRequest<'_>) -> Self {
         Asked {
             text: request.encode(WireFormat::Any),
+            content_revision: 0,
             unclear: Some(NO_SUBJECT),
             left_out: None,
             about: None,
