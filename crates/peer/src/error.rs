@@ -48,6 +48,7 @@ pub enum Error {
 
 impl Error {
     /// A value that breaks the rule of its type.
+    #[allow(clippy::needless_pass_by_value, reason = "it stands behind `map_err`")]
     pub(crate) fn rule(error: DecodeError) -> Self {
         Error::BrokenRule(error.to_string())
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use switchboard_peer::{Client, ClientOptions, Error, Event};
 use switchboard_protocol::v2::{self, StopReason};
+use switchboard_protocol::{Wire as _, WireFormat};
 use switchboard_session::Activity;
 use switchboard_transport::{Connection, ConnectionOptions, Event as Incoming, SharedText};
 
@@ -154,6 +155,47 @@ async fn a_question_that_is_taken_back_is_closed() {
             .get("s", |session| (session.pending_permissions().count(), session.activity()))
             .unwrap();
         assert_eq!((open, activity), (0, Activity::Idle));
+    })
+    .await;
+}
+
+/// Who asks for a number gets a number or nothing: an answer that does not fit is refused here, and can be mended.
+#[tokio::test]
+async fn an_answer_that_does_not_fit_the_form_is_refused_and_the_question_stays_open() {
+    let ask = r#"{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"mode":"form","sessionId":"s",
+        "message":"How many?","requestedSchema":{"type":"object","properties":{"n":{"type":"integer","minimum":1}},
+        "required":["n"]}}}"#;
+    let lines = vec![INSERTED.to_owned(), update("s", RUNNING), ask.replace('\n', " ")];
+    bounded(async {
+        let Client { agent, mut feed } = hostile(lines).await;
+        let mut asked = Vec::new();
+        let mut take = |event: Event| match event {
+            Event::Elicitation(question) => asked.push(question),
+            _ => {}
+        };
+        let prompt = vec![v2::ContentBlock::text("go")];
+        let _turn = feed.until(agent.prompt("s", prompt), &mut take).await.unwrap().unwrap();
+        let question = loop {
+            match asked.pop() {
+                Some(question) => break question,
+                None => match feed.next().await.unwrap() {
+                    Event::Elicitation(question) => break question,
+                    _ => {}
+                },
+            }
+        };
+        let answer =
+            |text: &str| v2::CreateElicitationResponse::decode(text, WireFormat::Any).unwrap().into_owned();
+        let wrong = answer(r#"{"action":"accept","content":{"n":0,"m":1}}"#);
+        let refused = question.answer(&wrong, "user").await.unwrap_err();
+        assert!(matches!(refused, Error::NotAllowed(_)), "{refused:?}");
+        assert!(
+            refused.to_string().ends_with("does not fit: n: at least 1; m: the form has no such field"),
+            "{refused}"
+        );
+        let right = answer(r#"{"action":"accept","content":{"n":1}}"#);
+        question.answer(&right, "user").await.unwrap();
+        assert!(matches!(question.answer(&right, "user").await, Err(Error::AlreadySettled { .. })));
     })
     .await;
 }

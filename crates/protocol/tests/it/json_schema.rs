@@ -112,24 +112,24 @@ fn the_root_describes_a_message() {
 fn near(value: &Value, seed: usize) -> Vec<Value> {
     const OTHERS: [&str; 12] =
         ["null", "42", "-1", "0", "1.5", "true", "\"\"", "\"x\"", "[]", "{}", "[1]", "70000"];
-    fn places(value: &Value, at: String, found: &mut Vec<String>) {
-        found.push(at.clone());
+    fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+        found.push(at.to_owned());
         match value {
             Value::Object(map) => {
                 let step = |key: &str| format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
-                map.iter().for_each(|(key, value)| places(value, step(key), found));
+                map.iter().for_each(|(key, value)| places(value, &step(key), found));
             }
             Value::Array(items) => {
                 items
                     .iter()
                     .enumerate()
-                    .for_each(|(index, item)| places(item, format!("{at}/{index}"), found));
+                    .for_each(|(index, item)| places(item, &format!("{at}/{index}"), found));
             }
             _ => {}
         }
     }
     let mut found = Vec::new();
-    places(value, String::new(), &mut found);
+    places(value, "", &mut found);
     let mut changed = Vec::new();
     // Large values have many places: some of them each time.
     let stride = found.len().div_ceil(20);
