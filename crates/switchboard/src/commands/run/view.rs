@@ -97,7 +97,7 @@ impl View for QuietView {
         let messages = session.entries().filter(|entry| entry.kind() == EntryKind::AgentMessage);
         let texts = messages.filter_map(|entry| Some(entry.as_message()?.content().text()));
         if let Some(text) = texts.filter(|text| !text.trim().is_empty()).last() {
-            let text = crate::terminal::text::visible(&text).into_owned();
+            let text = crate::terminal::text::visible(&text);
             let mut output = io::stdout().lock();
             writeln!(output, "{}", text.trim_end_matches('\n'))?;
         }
