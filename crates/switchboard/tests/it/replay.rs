@@ -40,11 +40,13 @@ fn a_client_sees_what_the_recorded_client_saw() {
     for scenario in SCENARIOS {
         let (id, before) = recorded(&place, scenario, "2");
         let replay = ["--", SWITCHBOARD, "sessions", "replay", &id, "--instant"];
-        let arguments = ["run", scenario, "--approve-all", "--format", "json", "--record=again.jsonl"];
+        let file = format!("again-{scenario}.jsonl");
+        let record = format!("--record={file}");
+        let arguments = ["run", scenario, "--approve-all", "--format", "json", &record];
         let after = place.run(&[&arguments[..], &replay[..]].concat());
         assert_eq!(after.code, 0, "{scenario}: {}", after.stderr);
         assert_eq!(after.stdout, before.stdout, "{scenario}");
-        let again = std::fs::read_to_string(place.work().join("again.jsonl")).unwrap();
+        let again = std::fs::read_to_string(place.work().join(&file)).unwrap();
         let export = place.run(&["sessions", "export", &id]).stdout;
         assert_eq!(fold(&again), fold(&export), "{scenario}");
     }

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_protocol::{Correlator, Raw, Side, Wire, WireFormat};
 
 use crate::script::{Action, Outcome, Script, SessionScript, update_line, wants_history};
+
+/// How many questions may wait for their answers; for more, the oldest are forgotten.
+const MAX_OPEN: usize = 10_000;
 
 /// What a client is told that asks for more than was recorded.
 const NO_MORE: &str = "the recording ends here; it has no more turns";
@@ -20,7 +23,8 @@ pub(super) struct Player {
     speed: Option<f64>,
     playing: Vec<Playing>,
     ready: VecDeque<String>,
-    questions: HashMap<RequestId<'static>, (usize, usize)>,
+    /// What the client was asked, and has not answered.
+    questions: Correlator<(usize, usize)>,
     asked: i64,
 }
 
@@ -46,7 +50,7 @@ struct Playing {
 impl Player {
     pub(super) fn new(script: Script, version: u16, speed: Option<f64>) -> Self {
         let playing = script.sessions.iter().map(|_| Playing::default()).collect();
-        let (ready, questions) = (VecDeque::new(), HashMap::new());
+        let (ready, questions) = (VecDeque::new(), Correlator::new(MAX_OPEN));
         Player { script, version, speed, playing, ready, questions, asked: 0 }
     }
 
@@ -139,13 +143,14 @@ impl Player {
             Action::Ask { question, request } => {
                 self.asked += 1;
                 let id = RequestId::Number(self.asked);
-                self.questions.insert(id.clone(), (session, *question));
+                drop(self.questions.open_or_evict(Side::Agent, &id, (session, *question)));
                 playing.questions.insert(*question, id.clone());
                 let request = Request { id, ..request.clone() };
                 self.ready.push_back(Message::Request(request).encode(WireFormat::Any));
             }
             Action::Withdraw { question } => {
-                if let Some(id) = playing.questions.get(question).filter(|id| self.questions.contains_key(id))
+                if let Some(id) =
+                    playing.questions.get(question).filter(|id| self.questions.contains(Side::Agent, id))
                 {
                     let id = id.encode(WireFormat::Any);
                     self.ready.push_back(format!(
@@ -329,7 +334,7 @@ impl Player {
     }
 
     fn response(&mut self, response: &Response<'static>) {
-        if let Some((session, question)) = self.questions.remove(&response.id) {
+        if let Some((session, question)) = self.questions.answered(Side::Client, &response.id) {
             self.playing[session].answered.insert(question);
         }
     }
