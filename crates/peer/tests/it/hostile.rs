@@ -169,19 +169,21 @@ async fn an_answer_that_does_not_fit_the_form_is_refused_and_the_question_stays_
     bounded(async {
         let Client { agent, mut feed } = hostile(lines).await;
         let mut asked = Vec::new();
-        let mut take = |event: Event| match event {
-            Event::Elicitation(question) => asked.push(question),
-            _ => {}
+        let mut take = |event: Event| {
+            if let Event::Elicitation(question) = event {
+                asked.push(question);
+            }
         };
         let prompt = vec![v2::ContentBlock::text("go")];
         let _turn = feed.until(agent.prompt("s", prompt), &mut take).await.unwrap().unwrap();
         let question = loop {
             match asked.pop() {
                 Some(question) => break question,
-                None => match feed.next().await.unwrap() {
-                    Event::Elicitation(question) => break question,
-                    _ => {}
-                },
+                None => {
+                    if let Event::Elicitation(question) = feed.next().await.unwrap() {
+                        break question;
+                    }
+                }
             }
         };
         let answer =
