@@ -40,7 +40,7 @@ async fn ours(program: &str, count: u64) -> Duration {
     let program = Program::new(program).args(["demo-agent"]);
     let (child, client) = Client::start(&program, ClientOptions::new("bench", "1")).await.expect("it starts");
     let Client { agent, mut feed } = client;
-    let request = v2::NewSessionRequest::new("/");
+    let request = v2::NewSessionRequest::new(switchboard_protocol::AbsolutePath::parse("/").expect("an absolute path"));
     let session = feed.until(agent.new_session(&request), drop).await.expect("answer").expect("session").session_id;
     let begun = Instant::now();
     let prompt = vec![v2::ContentBlock::text(format!("flood {count}"))];

@@ -14,7 +14,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use switchboard_peer::{Agent, Client, ClientOptions, Event, Introduction, Turn, agent_connection_options, serve};
-//! use switchboard_protocol::{rpc::RpcError, v2};
+//! use switchboard_protocol::{AbsolutePath, rpc::RpcError, v2};
 //! use switchboard_transport::Connection;
 //!
 //! struct Echo;
@@ -34,7 +34,7 @@
 //! let (near, far) = Connection::pair(Client::connection_options(), agent_connection_options());
 //! tokio::spawn(serve(Echo, far));
 //! let Client { agent, mut feed } = Client::connect(near, ClientOptions::new("example", "1.0")).await?;
-//! let request = v2::NewSessionRequest::new("/w");
+//! let request = v2::NewSessionRequest::new(AbsolutePath::parse("/w")?);
 //! let session = feed.until(agent.new_session(&request), drop).await?.unwrap().session_id;
 //!
 //! let mut turn = feed.until(agent.prompt(&session, vec![v2::ContentBlock::text("hello")]), drop).await?.unwrap();

@@ -86,7 +86,7 @@ type Listener = Box<dyn FnMut(&Record) + Send>;
 
 #[derive(Debug)]
 enum Target {
-    Store(Recorder),
+    Store(Box<Recorder>),
     /// Only the messages.
     File(RecordedFile),
     /// Nothing more can be kept.
@@ -97,7 +97,7 @@ impl Recording {
     /// Records into the store.
     pub(crate) fn into_store(store: &Store, about: &About) -> Result<Self, CommandError> {
         let recorder = store.begin(about).map_err(store_file::store_error)?;
-        Ok(Recording { store: Some(store.clone()), ..Recording::new(Target::Store(recorder)) })
+        Ok(Recording { store: Some(store.clone()), ..Recording::new(Target::Store(Box::new(recorder))) })
     }
 
     /// The store that it goes into.

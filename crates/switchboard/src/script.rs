@@ -180,7 +180,7 @@ impl Reader {
         let Ok(message) = Message::decode(line, WireFormat::Any) else { return };
         let (message, at) = (message.into_owned(), record.time);
         match (record.channel, message) {
-            (Channel::ToAgent, Message::Request(request)) => self.client_asks(request, at),
+            (Channel::ToAgent, Message::Request(request)) => self.client_asks(&request, at),
             (Channel::ToAgent, Message::Response(response)) => {
                 let open = self.open.answered(Side::Client, &response.id);
                 if let Some(Open::Question { session, question }) = open {
@@ -257,7 +257,7 @@ impl Reader {
         }
     }
 
-    fn client_asks(&mut self, request: Request<'static>, at: Time) {
+    fn client_asks(&mut self, request: &Request<'static>, at: Time) {
         let params = request.params.as_ref();
         let number = self.number();
         let open = match &*request.method {
@@ -266,7 +266,7 @@ impl Reader {
             "session/load" | "session/resume" => {
                 let Some(id) = text(params, "sessionId") else { return };
                 let session = self.find(&id).unwrap_or_else(|| self.open(id, text(params, "cwd"), at));
-                let with_history = wants_history(&request);
+                let with_history = wants_history(request);
                 self.step(session, at, Action::AwaitOpening { request: number, with_history });
                 Open::Gate { session, request: number }
             }

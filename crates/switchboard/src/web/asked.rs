@@ -279,7 +279,7 @@ mod tests {
         json!({ "subject": { "type": "tool_call", "toolCall": { "toolCallId": id } } })
     }
 
-    fn diff(patch: Option<&str>, meta: Value) -> Value {
+    fn diff(patch: Option<&str>, meta: &Value) -> Value {
         let mut diff = json!({
             "type": "diff", "changes": [{ "operation": "modify", "path": "/w/a" }], "_meta": meta,
         });
@@ -297,7 +297,7 @@ mod tests {
             "rawInput": { "path": "/w/a" }, "rawOutput": { "size": 1 },
             "content": [
                 { "type": "content", "content": { "type": "text", "text": "one" } },
-                diff(Some("diff --git a/w/a b/w/a\n"), json!({ "x": 1 })),
+                diff(Some("diff --git a/w/a b/w/a\n"), &json!({ "x": 1 })),
             ],
             "_meta": { "of": "call" },
         })
@@ -383,10 +383,10 @@ mod tests {
         assert_eq!(asked(&[], &spell).unclear(), Some(UNKNOWN_SUBJECT));
         assert_eq!(with(json!({ "type": "_map" })), Some(UNKNOWN_PART));
         assert_eq!(with(json!({ "type": "content", "content": { "type": "_map" } })), Some(UNKNOWN_PART));
-        assert_eq!(with(diff(None, json!({}))), Some(CUT_OFF));
-        assert_eq!(with(diff(Some("diff"), json!({ PARTIAL_KEY: true }))), Some(CUT_OFF));
-        assert_eq!(with(diff(Some("diff"), json!({}))), None);
-        let mut odd = diff(Some("diff"), json!({}));
+        assert_eq!(with(diff(None, &json!({}))), Some(CUT_OFF));
+        assert_eq!(with(diff(Some("diff"), &json!({ PARTIAL_KEY: true }))), Some(CUT_OFF));
+        assert_eq!(with(diff(Some("diff"), &json!({}))), None);
+        let mut odd = diff(Some("diff"), &json!({}));
         odd["changes"][0]["operation"] = "_melt".into();
         assert_eq!(with(odd), Some(UNKNOWN_PART));
         let mut unknown_key = call("c");

@@ -257,7 +257,10 @@ fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Resul
     for item in store.read(id, 0)? {
         match sequence_after(item?, &mut batch) {
             Some(after) => next = after,
-            None => return Ok(damaged(room)),
+            None => {
+                damaged(room);
+                return Ok(());
+            }
         }
         if batch.len() >= BATCH && !take(&mut batch) {
             return Ok(());
@@ -274,7 +277,8 @@ fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Resul
     while room.strong_count() > 0 {
         if let Some(item) = tail.next(POLL)? {
             if sequence_after(item, &mut batch).is_none() {
-                return Ok(damaged(room));
+                damaged(room);
+                return Ok(());
             }
             if !take(&mut batch) {
                 break;

@@ -27,7 +27,7 @@ pub(super) struct Form {
 #[derive(Debug)]
 enum Field {
     /// A field of the form.
-    Property(FormField),
+    Property(Box<FormField>),
     /// Whether the user goes to a web page.
     Page,
 }
@@ -49,7 +49,8 @@ impl Form {
         let (message, fields) = match request {
             v2::CreateElicitationRequest::Form(form) => {
                 let fields = switchboard_session::Form::new(&form.requested_schema);
-                let fields = fields.fields().iter().cloned().map(Field::Property).collect();
+                let fields =
+                    fields.fields().iter().cloned().map(|field| Field::Property(Box::new(field))).collect();
                 let mut message = visible(&form.message).into_owned();
                 let schema = &form.requested_schema;
                 for more in [&schema.title, &schema.description].into_iter().flatten() {
