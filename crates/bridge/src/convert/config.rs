@@ -221,16 +221,35 @@ fn value_of_mode(mode: v1::SessionMode<'_>) -> v2::SessionConfigSelectOption<'_>
     v2::SessionConfigSelectOption { value: id, name, description, meta, extra }
 }
 
-/// The modes of an agent that has an option for them already, which is looked at instead. What they say beside that is
-/// lost.
-pub(crate) fn lose_modes(modes: &v1::SessionModeState<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+/// The modes of an agent that has an option for them already, which is looked at instead. What they say and the option
+/// does not is lost.
+pub(crate) fn lose_modes(
+    modes: &v1::SessionModeState<'_>,
+    option: Option<&v2::SessionConfigSelect<'_>>,
+    cx: &mut Context<'_>,
+) -> Result<(), Error> {
     let reason = "a client that knows options looks at those, not at modes";
-    let v1::SessionModeState { current_mode_id: _, available_modes, meta, extra } = modes;
+    let v1::SessionModeState { current_mode_id, available_modes, meta, extra } = modes;
+    if option.is_none_or(|option| option.current_value != *current_mode_id) {
+        cx.key("currentModeId").lose(Severity::Minor, reason)?;
+    }
     cx.lose_rest(meta.as_ref(), extra, reason)?;
     let mut cx = cx.key("availableModes");
     for (index, mode) in available_modes.iter().enumerate() {
-        let v1::SessionMode { id: _, name: _, description: _, meta, extra } = mode;
-        cx.item(index).lose_rest(meta.as_ref(), extra, reason)?;
+        let mut cx = cx.item(index);
+        let v1::SessionMode { id, name, description, meta, extra } = mode;
+        let Some(value) = option.and_then(|option| option.options.iter().find(|value| value.value == *id))
+        else {
+            cx.lose(Severity::Minor, reason)?;
+            continue;
+        };
+        if value.name != *name {
+            cx.key("name").lose(Severity::Minor, reason)?;
+        }
+        if description.is_some() && value.description != *description {
+            cx.key("description").lose(Severity::Minor, reason)?;
+        }
+        cx.lose_rest(meta.as_ref(), extra, reason)?;
     }
     Ok(())
 }

@@ -278,6 +278,7 @@ impl Session {
             self.show_terminal(id, &terminal.terminal_id, call_id, place, shared);
             let size = self.terminals.get(&*terminal.terminal_id).map_or(0, Terminal::size);
             let call = self.calls.open(call_id, shared.options.limits.entries);
+            call.untold |= terminal.meta.is_some() || !terminal.extra.is_empty();
             call.push(Item::Terminal(terminal), size);
             return;
         }

@@ -314,10 +314,10 @@ impl Session {
                 Some(options) => Some(config::to_v2(options, &mut cx.key("configOptions"))?.into_owned()),
                 None => None,
             };
-            let has_mode = options.as_deref().is_some_and(|options| config::mode_option(options).is_some());
+            let option = options.as_deref().and_then(config::mode_option);
             let choice = match modes {
-                Some(modes) if has_mode || modes.available_modes.is_empty() => {
-                    config::lose_modes(&modes, &mut cx.key("modes"))?;
+                Some(modes) if option.is_some() || modes.available_modes.is_empty() => {
+                    config::lose_modes(&modes, option, &mut cx.key("modes"))?;
                     None
                 }
                 Some(modes) => Some(config::option_of_modes(modes, "mode").into_owned()),

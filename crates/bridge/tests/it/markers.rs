@@ -16,7 +16,8 @@ struct Mark {
     pointer: String,
 }
 
-/// Puts an unknown key and a key of metadata into every object of a message. Objects whose keys are data stay as they are.
+/// Puts an unknown key and a key of metadata into every object of a message, and a mark behind words for people, so that
+/// keys and values are both looked for. Objects whose keys are data stay as they are.
 fn mark(message: &mut Value, count: &mut u64) -> Vec<Mark> {
     let mut marks = Vec::new();
     put(message, &mut String::new(), count, &mut marks);
@@ -25,6 +26,9 @@ fn mark(message: &mut Value, count: &mut u64) -> Vec<Mark> {
 
 /// Keys whose objects have the sender's data for keys: variables, fields of a form, and what was filled in.
 const DATA: [&str; 2] = ["env", "properties"];
+
+/// Keys whose values are words for people: whatever they say, it is the same for the protocol.
+const WORDS: [&str; 3] = ["title", "description", "hint"];
 
 fn put(value: &mut Value, pointer: &mut String, count: &mut u64, marks: &mut Vec<Mark>) {
     let length = pointer.len();
@@ -35,7 +39,17 @@ fn put(value: &mut Value, pointer: &mut String, count: &mut u64, marks: &mut Vec
             for (key, value) in object.iter_mut() {
                 pointer.push('/');
                 pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                put(value, pointer, count, marks);
+                match value {
+                    // Until a question is answered, its own title stands in the place of that of the call.
+                    Value::String(_) if pointer.ends_with("/subject/toolCall/title") => {}
+                    Value::String(words) if WORDS.contains(&&**key) => {
+                        *count += 1;
+                        let text = format!("mark-{count}.");
+                        words.push_str(&format!(" {text}"));
+                        marks.push(Mark { text, pointer: pointer.clone() });
+                    }
+                    value => put(value, pointer, count, marks),
+                }
                 pointer.truncate(length);
             }
             if is_data {
@@ -81,9 +95,9 @@ fn missing(marks: &[Vec<Mark>], outcome: &Outcome) -> Vec<String> {
                 .strip_prefix(&*loss.pointer)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    // A mark may stand in a text within a text, where quotes are escaped.
+    let is_other = |character: char| !(character.is_ascii_alphanumeric() || matches!(character, '-' | '.'));
     let told: HashSet<&str> =
-        outcome.output.split(['"', '\\']).filter(|text| text.starts_with("mark-")).collect();
+        outcome.output.split(is_other).filter(|text| text.starts_with("mark-")).collect();
     let mut missing = Vec::new();
     for (marks, losses) in marks.iter().zip(&outcome.losses) {
         for mark in marks {

@@ -5,6 +5,13 @@ use std::process::{Command, Stdio};
 
 use crate::program::Run;
 
+/// The program, which hears signals also where the tests run with some of them ignored, as under `nohup`.
+pub(crate) fn listening_to_signals() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_switchboard")]);
+    command
+}
+
 /// A working directory, and a home without any configuration.
 pub(crate) struct Place {
     folder: tempfile::TempDir,
@@ -35,7 +42,7 @@ impl Place {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_switchboard"));
+        let mut command = listening_to_signals();
         command
             .args(arguments)
             .current_dir(self.work())

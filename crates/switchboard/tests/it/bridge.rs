@@ -3,10 +3,11 @@
 #![allow(clippy::needless_pass_by_value, reason = "values are written in place")]
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::agent_program::listening_to_signals;
 use crate::program::switchboard;
 
 /// A version 2 agent: refuses version 1, takes prompts, answers with a word and a diff, and crashes when told to.
@@ -100,7 +101,7 @@ impl Client {
     }
 
     pub(crate) fn with_agent(arguments: &[&str], script: &str) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_switchboard"))
+        let mut process = listening_to_signals()
             .arg("bridge")
             .args(arguments)
             .args(["--", "sh", "-c", script])
