@@ -274,13 +274,11 @@ fn conversations_are_recorded_into_the_store_whatever_the_agent_speaks() {
 #[test]
 fn a_store_that_fails_on_the_way_is_told_once_and_the_conversation_goes_on() {
     let place = Place::new();
-    let mut command = place.command(&[]);
-    let program = command.get_program().to_owned();
-    command = {
+    let command = {
         let mut shell = Command::new("sh");
         // No file may grow beyond 200 kB, and nobody dies of trying.
-        shell.args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$@\"", "sh"]).arg(program);
-        shell.args([
+        shell.args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$@\"", "sh"]);
+        shell.arg(env!("CARGO_BIN_EXE_switchboard")).args([
             "run",
             "demo",
             "flood 5000",
