@@ -56,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
             Some(line) => (Side::Client, line),
             None => (Side::Agent, line),
         };
-        let passes = bridge.lets_pass(from, line.as_bytes());
+        let passes = bridge.is_passthrough(from, line.as_bytes());
         let handled = bridge.handle(from, line, Moment(now));
         if passes {
             assert!(handled == Handled::Forward, "a line that passes is forwarded: {line}");
@@ -76,7 +76,7 @@ fuzz_target!(|data: &[u8]| {
     }
     bridge.finish();
     take(&mut bridge);
-    bridge.close(Side::Agent, "the data ends");
+    bridge.agent_ended("the data ends", &[]);
     take(&mut bridge);
     assert!(bytes <= PROPORTION * (data.len() + 1), "{bytes} for {}", data.len());
 });
