@@ -20,7 +20,8 @@ cargo xtask fuzz SECONDS  run each fuzz target for so long
 cargo xtask bench-bridge  compare `switchboard bridge` with a pipe and the official conductor
 cargo xtask recordings    record the conversations of the demo agent in fixtures/recordings anew
 cargo xtask bench-record  compare `switchboard bridge` with and without recording
-cargo xtask mutate        forget a field of a conversion, and see a test fail; --all: every field, not a sample
+cargo xtask mutate        forget a field of a conversion, and see a test fail, for a sample of all fields; --all: for
+                          every one; PLACE: for those in files whose path contains it
 cargo xtask schema        write the JSON Schema files anew
 cargo xtask screenshots   take the pictures of the README anew";
 
@@ -31,8 +32,9 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["fuzz", seconds] => seconds.parse().map_err(|_| HELP.to_owned()).and_then(fuzz::run),
         ["bench-bridge"] => bench::bridge(),
-        ["mutate"] => mutate::mutate(false),
-        ["mutate", "--all"] => mutate::mutate(true),
+        ["mutate"] => mutate::mutate(None),
+        ["mutate", "--all"] => mutate::mutate(Some("")),
+        ["mutate", place] => mutate::mutate(Some(place)),
         ["bench-record"] => record::bench(),
         ["recordings"] => recordings::write(),
         ["tee", file, ref agent @ ..] => recordings::tee(file, agent),

@@ -5,6 +5,7 @@
 //! are built once. A field whose type has no default cannot be forgotten: without it nothing compiles.
 
 use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,19 +13,10 @@ use crate::{root, run, setup};
 
 /// The variable that names the field to be forgotten, by its number.
 const VARIABLE: &str = "SWITCHBOARD_MUTANT";
-/// What a test run ends with that came to a field which cannot be forgotten.
-const NO_DEFAULT: i32 = 77;
 /// How many mutants are tried unless all are.
 const SAMPLE: usize = 12;
-/// Tests that see most, and quickly. The others are asked about what these do not see.
-const QUICK: [&str; 6] = [
-    "markers::every_mark_in_a_written",
-    "rows::",
-    "stateless::",
-    "sessions::",
-    "tool_calls::",
-    "old_agents::",
-];
+/// Where values are taken apart: the crate, and the folder in it.
+const PLACES: [(&str, &str); 2] = [("bridge", "src"), ("diff", "src/texts")];
 
 /// A field of a conversion.
 struct Mutant {
@@ -32,34 +24,41 @@ struct Mutant {
     field: String,
 }
 
-pub(crate) fn mutate(all: bool) -> Result<(), String> {
+/// Tries a sample of the mutants, or all whose place contains `wanted`.
+pub(crate) fn mutate(wanted: Option<&str>) -> Result<(), String> {
     let copy = setup::target().join("mutate");
     copy_repository(&copy)?;
     let mut mutants = Vec::new();
-    let sources = copy.join("crates/bridge/src");
-    for file in rust_files(&sources.join("convert"))? {
-        let text = read(&file)?;
-        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        write(&file, &prepared(&text, &name, &mut mutants))?;
+    for (package, folder) in PLACES {
+        let package = copy.join("crates").join(package);
+        for file in rust_files(&package.join(folder))? {
+            let name = file.strip_prefix(copy.join("crates")).unwrap_or(&file).display().to_string();
+            write(&file, &prepared(&read(&file)?, &name, &mut mutants))?;
+        }
+        // Who knows the other crate tells it, too.
+        let others = if package.ends_with("bridge") { "switchboard_diff::mutants::set(number);" } else { "" };
+        write(&package.join("src/mutants.rs"), &MODULE.replace("OTHERS", others))?;
+        let library = package.join("src/lib.rs");
+        let text = read(&library)?.replacen("\nmod ", "\n#[allow(missing_docs)] pub mod mutants;\nmod ", 1);
+        write(&library, &text)?;
     }
-    write(&sources.join("mutants.rs"), MODULE)?;
-    let library = sources.join("lib.rs");
-    write(&library, &read(&library)?.replacen("\nmod bridge;", "\nmod bridge;\nmod mutants;", 1))?;
-    let test = build(&copy)?;
-    if !passes(&test, 0, &[])? {
-        return Err("the tests of the bridge fail as it is".to_owned());
-    }
-    let step = if all { 1 } else { mutants.len().div_ceil(SAMPLE).max(1) };
-    let (mut tried, mut survived) = (0, Vec::new());
-    for (number, mutant) in mutants.iter().enumerate().skip(step / 2).step_by(step) {
-        tried += 1;
-        let lives = passes(&test, number + 1, &QUICK)? && passes(&test, number + 1, &[])?;
-        println!("{} {}: {}", if lives { "LIVES" } else { "dies " }, mutant.place, mutant.field);
+    write_runner(&copy.join("crates/bridge/tests/it"))?;
+    let tests = [build(&copy, "switchboard-bridge")?, build(&copy, "switchboard-diff")?];
+    let step = if wanted.is_some() { 1 } else { mutants.len().div_ceil(SAMPLE).max(1) };
+    let all = mutants.iter().enumerate().skip(step / 2).step_by(step);
+    let tried = all.filter(|(_, mutant)| mutant.place.contains(wanted.unwrap_or_default()));
+    let tried: Vec<usize> = tried.map(|(index, _)| index + 1).collect();
+    let mut survived = Vec::new();
+    for number in unseen(&tests[0], &tried)? {
+        // Tests that take random things are asked last, and all those of the other crate.
+        let Mutant { place, field } = &mutants[number - 1];
+        let lives = passes(&tests[0], number)? && passes(&tests[1], number)?;
+        println!("{} {place}: {field}", if lives { "LIVES" } else { "dies " });
         if lives {
-            survived.push(format!("{}: {}", mutant.place, mutant.field));
+            survived.push(format!("{place}: {field}"));
         }
     }
-    println!("\n{tried} of {} mutants tried, {} live", mutants.len(), survived.len());
+    println!("\n{} of {} mutants tried, {} live", tried.len(), mutants.len(), survived.len());
     if survived.is_empty() {
         Ok(())
     } else {
@@ -67,12 +66,130 @@ pub(crate) fn mutate(all: bool) -> Result<(), String> {
     }
 }
 
+/// Which of the mutants no quick test of the bridge sees. One process tries them one after the other; where one of them
+/// sends it in circles, that one is seen, and another process goes on.
+fn unseen(test: &Path, wanted: &[usize]) -> Result<Vec<usize>, String> {
+    let (mut unseen, mut rest) = (Vec::new(), wanted.to_vec());
+    while !rest.is_empty() {
+        let list: Vec<String> = rest.iter().map(usize::to_string).collect();
+        let mut child = Command::new(test)
+            .args(["--exact", "mutants::each", "--nocapture"])
+            .env(VARIABLE, list.join(","))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", test.display()))?;
+        let lines = child.stdout.take().map(|output| BufReader::new(output).lines());
+        let before = rest.len();
+        for line in lines.into_iter().flatten().map_while(Result::ok) {
+            let mut words = line.split_whitespace();
+            let (Some("mutant"), Some(number), Some(how)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
+            let number = number.parse().unwrap_or_default();
+            rest.retain(|waiting| *waiting != number);
+            if how == "lives" {
+                unseen.push(number);
+            }
+            println!("{line} ({} left)", rest.len());
+        }
+        child.wait().map_err(|error| format!("{}: {error}", test.display()))?;
+        if rest.len() == before {
+            return Err("the tests of the bridge fail as they are".to_owned());
+        }
+    }
+    Ok(unseen)
+}
+
+/// Writes a test into the copy that runs all others that take no arguments, for one mutant after the other. The one that
+/// saw the last mutant is asked first.
+fn write_runner(folder: &Path) -> Result<(), String> {
+    let mut names = String::new();
+    for file in rust_files(folder)? {
+        let module = file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let text = read(&file)?;
+        let mut output = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some(start) = rest.find("#[test]\nfn ") {
+            let (head, tail) = rest.split_at(start + "#[test]\n".len());
+            let name = tail["fn ".len()..].split('(').next().unwrap_or_default();
+            let path = if module == "main" { name.to_owned() } else { format!("{module}::{name}") };
+            let _ = writeln!(names, "    (\"{path}\", crate::{path}),");
+            output.push_str(head);
+            output.push_str("pub(crate) ");
+            rest = tail;
+        }
+        output.push_str(rest);
+        write(&file, &output)?;
+    }
+    write(&folder.join("mutants.rs"), &RUNNER.replace("NAMES", &names))?;
+    let main = folder.join("main.rs");
+    write(&main, &read(&main)?.replacen("\nmod ", "\nmod mutants;\nmod ", 1))
+}
+
+/// That test. A watch ends the process when one of the others does not.
+const RUNNER: &str = r#"use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+NAMES];
+
+static BEATS: AtomicU64 = AtomicU64::new(0);
+
+fn passes(test: &Test) -> bool {
+    BEATS.fetch_add(1, Ordering::Relaxed);
+    std::panic::catch_unwind(test.1).is_ok()
+}
+
+#[test]
+fn each() {
+    let Ok(wanted) = std::env::var("SWITCHBOARD_MUTANT") else { return };
+    if !wanted.contains(',') && std::env::args().all(|argument| argument != "--exact") {
+        return;
+    }
+    std::panic::set_hook(Box::new(|_| {}));
+    std::thread::spawn(|| loop {
+        let before = BEATS.load(Ordering::Relaxed);
+        std::thread::park_timeout(Duration::from_secs(120));
+        if BEATS.load(Ordering::Relaxed) == before {
+            println!("mutant {} dies in circles", switchboard_bridge::mutants::active());
+            std::process::exit(3);
+        }
+    });
+    switchboard_bridge::mutants::set(0);
+    let mut tests = Vec::new();
+    for test in TESTS {
+        let begin = Instant::now();
+        if !passes(test) {
+            println!("fails as it is: {}", test.0);
+            return;
+        }
+        tests.push((begin.elapsed(), *test));
+    }
+    tests.sort_by_key(|(time, _)| *time);
+    for number in wanted.split(',').filter_map(|number| number.parse().ok()) {
+        switchboard_bridge::mutants::set(number);
+        match tests.iter().position(|(_, test)| !passes(test)) {
+            Some(place) => {
+                println!("mutant {number} dies by {}", tests[place].1.0);
+                tests[..=place].rotate_right(1);
+            }
+            None => println!("mutant {number} lives"),
+        }
+    }
+}
+"#;
+
 /// The text with a line behind each `let` that takes a struct apart, for each field that it names.
 fn prepared(text: &str, file: &str, mutants: &mut Vec<Mutant>) -> String {
     let mut output = String::with_capacity(text.len() * 2);
     let mut rest = text;
     while let Some(start) = rest.find("let ") {
-        let Some((fields, end)) = taken_apart(&rest[start..]) else {
+        let is_condition = ["if ", "&& ", "while "].iter().any(|word| rest[..start].ends_with(word));
+        let Some((fields, end)) = taken_apart(&rest[start..]).filter(|_| !is_condition) else {
             output.push_str(&rest[..start + 4]);
             rest = &rest[start + 4..];
             continue;
@@ -104,29 +221,41 @@ fn taken_apart(text: &str) -> Option<(Vec<String>, usize)> {
     let path = text.get(4..open)?;
     let is_type = path.chars().all(|character| character.is_alphanumeric() || matches!(character, ':' | '_'))
         && path.rsplit("::").next()?.starts_with(char::is_uppercase);
-    let close = open + text[open..].find('}')?;
-    if !is_type || !text[close..].starts_with("} =") {
+    let close = text.find("} =").filter(|_| is_type)?;
+    let end = close + text[close..].find(";\n")? + 1;
+    if text[close..end].contains(" else {") || text[open..close].contains("..") {
         return None;
     }
-    let end = close + text[close..].find(";\n")? + 1;
     let lines = text[open + 2..close].lines().map(|line| line.split("//").next().unwrap_or_default());
-    let fields: String = lines.collect::<Vec<_>>().join(" ");
-    let name = |field: &str| match field.split_once(':') {
-        Some((_, alias)) => alias.trim().to_owned(),
-        None => field.trim().to_owned(),
-    };
-    let names = fields.split(',').map(name).filter(|name| !name.is_empty() && name != "_");
-    Some((names.collect(), end))
+    // A struct inside is taken apart, too: its fields are names like the others.
+    let fields = lines.collect::<Vec<_>>().join(" ").replace(['{', '}'], ",");
+    let name = |field: &str| field.rsplit(": ").next().unwrap_or_default().trim().to_owned();
+    let is_name = |name: &String| !name.is_empty() && name != "_" && !name.starts_with(char::is_uppercase);
+    Some((fields.split(',').map(name).filter(is_name).collect(), end))
 }
 
 /// The module of the copy that forgets fields.
 const MODULE: &str = r#"//! Forgets the field that a test run names.
 use std::cell::Cell;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static ACTIVE: LazyLock<AtomicU32> = LazyLock::new(|| {
+    let named = std::env::var("SWITCHBOARD_MUTANT").ok().and_then(|number| number.parse().ok());
+    AtomicU32::new(named.unwrap_or_default())
+});
+
+pub fn set(number: u32) {
+    ACTIVE.store(number, Ordering::Relaxed);
+    OTHERS
+}
+
+pub fn active() -> u32 {
+    ACTIVE.load(Ordering::Relaxed)
+}
 
 fn is_active(number: u32) -> bool {
-    static NUMBER: OnceLock<Option<u32>> = OnceLock::new();
-    *NUMBER.get_or_init(|| std::env::var("SWITCHBOARD_MUTANT").ok()?.parse().ok()) == Some(number)
+    active() == number
 }
 
 pub(crate) struct Slot<T>(pub(crate) Cell<Option<T>>, pub(crate) u32);
@@ -136,7 +265,7 @@ pub(crate) trait WithDefault {
     fn put(&self) -> Self::Value;
 }
 
-impl<T: Default> WithDefault for Slot<T> {
+impl<T: Default> WithDefault for &&Slot<T> {
     type Value = T;
     fn put(&self) -> T {
         let value = self.0.take();
@@ -144,17 +273,31 @@ impl<T: Default> WithDefault for Slot<T> {
     }
 }
 
-/// Asked only where the other is not at hand.
+/// Asked only where the others are not at hand.
 pub(crate) trait WithoutDefault {
     type Value;
     fn put(&self) -> Self::Value;
 }
 
-impl<T> WithoutDefault for &Slot<T> {
+/// What is looked at, and not taken, is as good as not there where there is nothing to see.
+pub(crate) trait BehindReference {
+    type Value;
+    fn put(&self) -> Self::Value;
+}
+
+impl<'r, T: Default> BehindReference for &Slot<&'r T> {
+    type Value = &'r T;
+    fn put(&self) -> &'r T {
+        let value = self.0.take();
+        if is_active(self.1) { Box::leak(Box::default()) } else { value.expect("a value") }
+    }
+}
+
+impl<T> WithoutDefault for Slot<T> {
     type Value = T;
     fn put(&self) -> T {
         if is_active(self.1) {
-            std::process::exit(77);
+            panic!("nothing compiles without it");
         }
         self.0.take().expect("a value")
     }
@@ -163,21 +306,21 @@ impl<T> WithoutDefault for &Slot<T> {
 macro_rules! put {
     ($number:literal, $value:expr) => {{
         #[allow(unused_imports)]
-        use crate::mutants::{Slot, WithDefault, WithoutDefault};
-        (&Slot(std::cell::Cell::new(Some($value)), $number)).put()
+        use crate::mutants::{BehindReference, Slot, WithDefault, WithoutDefault};
+        (&&&Slot(std::cell::Cell::new(Some($value)), $number)).put()
     }};
 }
 pub(crate) use put;
 "#;
 
-/// Builds the bridge's tests in the copy and gives the program.
-fn build(copy: &Path) -> Result<PathBuf, String> {
-    let arguments =
-        ["test", "--package", "switchboard-bridge", "--test", "it", "--no-run", "--message-format=json"];
+/// Builds the tests of a package in the copy and gives the program.
+fn build(copy: &Path, package: &str) -> Result<PathBuf, String> {
+    let arguments = ["test", "--package", package, "--test", "it", "--no-run", "--message-format=json"];
     let output = Command::new("cargo")
         .args(arguments)
+        // Cargo takes the copy for the repository itself where both are built in one folder.
         .arg("--target-dir")
-        .arg(setup::target())
+        .arg(setup::target().join("mutants"))
         .current_dir(copy)
         .stderr(Stdio::inherit())
         .output()
@@ -190,10 +333,9 @@ fn build(copy: &Path) -> Result<PathBuf, String> {
     program.filter(|_| output.status.success()).ok_or_else(|| "the mutants do not build".to_owned())
 }
 
-/// Whether the tests pass without a field. A run that came to one which cannot be forgotten has failed.
-fn passes(test: &Path, number: usize, filters: &[&str]) -> Result<bool, String> {
+/// Whether all tests of a crate pass without a field.
+fn passes(test: &Path, number: usize) -> Result<bool, String> {
     let status = Command::new(test)
-        .args(filters)
         .env(VARIABLE, number.to_string())
         .env("PROPTEST_FAILURE_PERSISTENCE", "off")
         .stdin(Stdio::null())
@@ -201,9 +343,6 @@ fn passes(test: &Path, number: usize, filters: &[&str]) -> Result<bool, String> 
         .stderr(Stdio::null())
         .status()
         .map_err(|error| format!("cannot start {}: {error}", test.display()))?;
-    if status.code() == Some(NO_DEFAULT) {
-        return Ok(false);
-    }
     Ok(status.success())
 }
 
@@ -230,10 +369,17 @@ fn copy_repository(to: &Path) -> Result<(), String> {
     run(Command::new("git").args(["init", "--quiet"]).current_dir(to))
 }
 
+/// The Rust files in a folder and those in it.
 fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let mut files = Vec::new();
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        if path.is_dir() {
+            files.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
     files.sort();
     Ok(files)
 }

@@ -4,13 +4,15 @@ use switchboard_protocol::detect::Handshake;
 use switchboard_protocol::rpc::{
     BATCH_LIMIT, BatchFault, Message, RequestId, Response, RpcError, batch_entries, codes,
 };
-use switchboard_protocol::{DecodeError, Raw, Wire, WireFormat};
+use switchboard_protocol::{Raw, Wire, WireFormat};
 
+use crate::context::{Context, Output};
 use crate::host::{Host, NoHost};
 use crate::loss::Severity;
+use crate::machine::Machine;
 use crate::open_work::{self, OpenWork};
 use crate::passthrough::Passthrough;
-use crate::shared::{Output, Shared};
+use crate::sessions::Size;
 use crate::v1_to_v2::V1ToV2;
 use crate::v2_to_v1::V2ToV1;
 use crate::{BridgeOptions, LossReport, Moment, Side, Version};
@@ -22,7 +24,6 @@ use crate::{BridgeOptions, LossReport, Moment, Side, Version};
 /// [`tick`](Bridge::tick) at [`next_deadline`](Bridge::next_deadline).
 #[derive(Debug)]
 pub struct Bridge {
-    shared: Shared,
     mode: Mode,
     /// What the client asked before its handshake.
     early: OpenWork,
@@ -33,11 +34,11 @@ pub struct Bridge {
 #[derive(Debug)]
 enum Mode {
     /// The handshake is not over.
-    Opening(Option<Opening>),
+    Opening(Box<Context>, Option<Opening>),
     /// Both sides speak the same version.
     Same(Box<Passthrough>),
-    V1ToV2(Box<V1ToV2>),
-    V2ToV1(Box<V2ToV1>),
+    /// They speak different ones.
+    Different(Box<dyn Machine>),
 }
 
 /// A handshake that the agent has not answered.
@@ -83,29 +84,57 @@ impl Bridge {
 
     /// A bridge whose host has files or commands to offer.
     pub fn with_host(options: BridgeOptions, host: Box<dyn Host + Send>) -> Self {
-        let mut shared = Shared::new(options, host);
-        let requests = shared.options.limits.requests;
+        let requests = options.limits.requests;
         let open_work = || OpenWork::new(requests);
-        let mode = match (shared.options.client_version, shared.options.agent_version) {
-            (Some(Version::V1), Some(Version::V2)) => Mode::V1ToV2(Box::new(V1ToV2::new(&mut shared))),
-            (Some(Version::V2), Some(Version::V1)) => Mode::V2ToV1(Box::new(V2ToV1::new(&mut shared))),
-            (Some(version), Some(_)) => Mode::Same(Box::new(Passthrough::new(version, open_work()))),
-            _ => Mode::Opening(None),
+        let versions = (options.client_version, options.agent_version);
+        let context = Context::new(options, host);
+        let mode = match versions {
+            (Some(Version::V1), Some(Version::V2)) => Mode::Different(Box::new(V1ToV2::new(context))),
+            (Some(Version::V2), Some(Version::V1)) => Mode::Different(Box::new(V2ToV1::new(context))),
+            (Some(version), Some(_)) => Mode::Same(Box::new(Passthrough::new(context, version, open_work()))),
+            _ => Mode::Opening(Box::new(context), None),
         };
-        Bridge { shared, mode, early: open_work(), ended: None }
+        Bridge { mode, early: open_work(), ended: None }
+    }
+
+    fn context(&self) -> &Context {
+        match &self.mode {
+            Mode::Opening(context, _) => context,
+            Mode::Same(passthrough) => &passthrough.context,
+            Mode::Different(machine) => machine.context(),
+        }
+    }
+
+    fn context_mut(&mut self) -> &mut Context {
+        match &mut self.mode {
+            Mode::Opening(context, _) => context,
+            Mode::Same(passthrough) => &mut passthrough.context,
+            Mode::Different(machine) => machine.context_mut(),
+        }
+    }
+
+    /// The context, for the next mode.
+    fn take_context(&mut self) -> Context {
+        std::mem::take(self.context_mut())
+    }
+
+    /// Time goes on.
+    fn at(&mut self, now: Moment) {
+        let context = self.context_mut();
+        context.now = context.now.max(now);
     }
 
     /// Takes one line from one side.
     pub fn handle(&mut self, from: Side, line: &str, now: Moment) -> Handled {
-        self.shared.now = self.shared.now.max(now);
+        self.at(now);
         let start = line.trim_start();
         if start.is_empty() {
             return Handled::Done;
         }
-        if let Some(error) = &self.ended {
+        if let Some(error) = self.ended.clone() {
             if from == Side::Client {
                 for request in requests(line) {
-                    self.shared.fail(Side::Client, &request, error.clone());
+                    self.context_mut().fail(Side::Client, &request, error.clone());
                 }
             }
             return Handled::Done;
@@ -114,7 +143,7 @@ impl Bridge {
             self.batch(from, line);
             return Handled::Done;
         }
-        self.shared.received += line.len();
+        self.context_mut().received += line.len();
         let handled = self.handle_one(from, line);
         self.settle();
         handled
@@ -125,8 +154,8 @@ impl Bridge {
     /// of which this is true as well; so it can be taken before anybody knows whether the line is text.
     pub fn is_passthrough(&self, from: Side, line: &[u8]) -> bool {
         match &self.mode {
-            Mode::Same(passthrough) => passthrough.is_passthrough(from, line, &self.shared),
-            Mode::Opening(_) | Mode::V1ToV2(_) | Mode::V2ToV1(_) => false,
+            Mode::Same(passthrough) => passthrough.is_passthrough(from, line),
+            Mode::Opening(..) | Mode::Different(_) => false,
         }
     }
 
@@ -135,28 +164,24 @@ impl Bridge {
             return self.open(line);
         }
         match &mut self.mode {
-            Mode::Opening(opening) => match (from, opening) {
+            Mode::Opening(context, opening) => match (from, opening) {
                 (Side::Agent, opening @ Some(_)) => {
                     let Some(known) = opening.take_if(|known| answers(line, &known.id)) else {
-                        self.early.look(from, line, &mut self.shared);
+                        self.early.look(from, line, context);
                         return Handled::Forward;
                     };
                     self.opened(&known, line);
                     Handled::Done
                 }
-                (Side::Client, Some(known)) => hold(known, line, &mut self.shared),
+                (Side::Client, Some(known)) => hold(known, line, context),
                 (_, None) => {
-                    self.early.look(from, line, &mut self.shared);
+                    self.early.look(from, line, context);
                     Handled::Forward
                 }
             },
-            Mode::Same(passthrough) => passthrough.handle(from, line, &mut self.shared),
-            Mode::V1ToV2(translation) => {
-                translation.handle(from, line, &mut self.shared);
-                Handled::Done
-            }
-            Mode::V2ToV1(translation) => {
-                translation.handle(from, line, &mut self.shared);
+            Mode::Same(passthrough) => passthrough.handle(from, line),
+            Mode::Different(machine) => {
+                machine.handle(from, line);
                 Handled::Done
             }
         }
@@ -168,18 +193,19 @@ impl Bridge {
             Ok(entries) if !entries.is_empty() => entries,
             Ok(_) | Err(BatchFault::TooMany { .. }) => {
                 let message = format!("a batch of 1 to {BATCH_LIMIT} messages");
-                return self.shared.refuse(from, &RequestId::Null, codes::INVALID_REQUEST, message);
+                return self.context_mut().refuse(from, &RequestId::Null, codes::INVALID_REQUEST, message);
             }
             Err(BatchFault::NotJson(error)) => {
-                return self.shared.refuse(from, &RequestId::Null, codes::PARSE_ERROR, error.to_string());
+                let message = error.to_string();
+                return self.context_mut().refuse(from, &RequestId::Null, codes::PARSE_ERROR, message);
             }
         };
         for text in entries {
             if Message::decode(text, WireFormat::Any).is_err() {
                 let reason = "no message in a batch";
-                self.shared.refuse(from, &RequestId::Null, codes::INVALID_REQUEST, reason);
+                self.context_mut().refuse(from, &RequestId::Null, codes::INVALID_REQUEST, reason);
             } else if self.handle_one(from, text) == Handled::Forward {
-                self.shared.send(from.other(), text.replace(['\n', '\r'], " "));
+                self.context_mut().send(from.other(), text.replace(['\n', '\r'], " "));
             }
             self.settle();
         }
@@ -187,57 +213,51 @@ impl Bridge {
 
     /// Whether the versions are found out by the handshake.
     fn is_negotiable(&self) -> bool {
-        self.shared.options.client_version.is_none() || self.shared.options.agent_version.is_none()
+        let options = &self.context().options;
+        options.client_version.is_none() || options.agent_version.is_none()
     }
 
     /// The client's handshake.
     fn open(&mut self, line: &str) -> Handled {
         let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else {
-            self.mode = Mode::Opening(None);
+            self.mode = Mode::Opening(Box::new(self.take_context()), None);
             return Handled::Forward;
         };
-        let client = self
-            .shared
-            .options
-            .client_version
-            .unwrap_or_else(|| Handshake::of_request(request.params.as_ref()).version);
+        let context = self.context_mut();
+        let known = context.options.client_version;
+        let client = known.unwrap_or_else(|| Handshake::of_request(request.params.as_ref()).version);
         if client == Version::V2 {
-            self.shared.peers.learn_from_client(&request);
+            context.peers.learn_from_client(&request);
         }
-        match (client, self.shared.options.agent_version) {
-            (Version::V1, Some(Version::V2)) => self.translate_for_v1(line),
-            (Version::V2, Some(Version::V1)) => self.translate_for_v2(line),
-            _ => {
-                let id = request.id.into_owned();
-                let (line, held) = (line.to_owned(), Vec::new());
-                self.mode = Mode::Opening(Some(Opening { client, id, line, held }));
-                Handled::Forward
-            }
+        if context.options.agent_version == Some(client.other()) {
+            return self.translate_for(client, line);
         }
+        let id = request.id.into_owned();
+        let opening = Opening { client, id, line: line.to_owned(), held: Vec::new() };
+        self.mode = Mode::Opening(Box::new(self.take_context()), Some(opening));
+        Handled::Forward
     }
 
-    fn translate_for_v1(&mut self, line: &str) -> Handled {
-        let mut translation = V1ToV2::new(&mut self.shared);
-        translation.handle(Side::Client, line, &mut self.shared);
-        self.mode = Mode::V1ToV2(Box::new(translation));
-        Handled::Done
-    }
-
-    fn translate_for_v2(&mut self, line: &str) -> Handled {
-        let mut translation = V2ToV1::new(&mut self.shared);
-        translation.handle(Side::Client, line, &mut self.shared);
-        self.mode = Mode::V2ToV1(Box::new(translation));
+    /// Begins to translate for a client, from its handshake on.
+    fn translate_for(&mut self, client: Version, line: &str) -> Handled {
+        let context = self.take_context();
+        let mut machine: Box<dyn Machine> = match client {
+            Version::V1 => Box::new(V1ToV2::new(context)),
+            Version::V2 => Box::new(V2ToV1::new(context)),
+        };
+        machine.handle(Side::Client, line);
+        self.mode = Mode::Different(machine);
         Handled::Done
     }
 
     /// The agent's answer to a handshake in the client's version. What the client said since follows.
     fn opened(&mut self, opening: &Opening, line: &str) {
         if self.settle_versions(opening, line) == Handled::Forward {
-            self.shared.send(Side::Client, line.to_owned());
+            self.context_mut().send(Side::Client, line.to_owned());
         }
         for held in &opening.held {
             if self.handle_one(Side::Client, held) == Handled::Forward {
-                self.shared.send(Side::Agent, held.clone());
+                self.context_mut().send(Side::Agent, held.clone());
             }
         }
     }
@@ -246,100 +266,84 @@ impl Bridge {
         let Ok(Message::Response(response)) = Message::decode(line, WireFormat::Any) else {
             return Handled::Forward;
         };
-        match (&response.outcome, opening.client) {
-            (Ok(result), client) => match (client, Handshake::of_answer(result).version) {
-                (Version::V1, Version::V2) => self.opened_for_v1(opening, &response),
-                (Version::V2, Version::V1) => self.opened_for_v2(opening, &response),
-                _ => {
-                    let limit = self.shared.options.limits.requests;
-                    let early = std::mem::replace(&mut self.early, OpenWork::new(limit));
-                    self.mode = Mode::Same(Box::new(Passthrough::new(client, early)));
-                    Handled::Forward
-                }
-            },
+        match &response.outcome {
+            Ok(result) if Handshake::of_answer(result).version == opening.client => {
+                let context = self.take_context();
+                let early = OpenWork::new(context.options.limits.requests);
+                let early = std::mem::replace(&mut self.early, early);
+                self.mode = Mode::Same(Box::new(Passthrough::new(context, opening.client, early)));
+                Handled::Forward
+            }
+            Ok(_) => self.opened_in_other(opening, &response),
             // The agent does not speak the client's version; perhaps it speaks the other one.
-            (Err(error), Version::V1) if refuses_version(error.code) => self.translate_for_v1(&opening.line),
-            (Err(error), Version::V2) if refuses_version(error.code) => self.translate_for_v2(&opening.line),
-            (Err(_), _) => Handled::Forward,
+            Err(error) if refuses_version(error.code) => self.translate_for(opening.client, &opening.line),
+            Err(_) => Handled::Forward,
         }
     }
 
-    fn opened_for_v1(&mut self, opening: &Opening, response: &Response<'_>) -> Handled {
-        let mut translation = V1ToV2::new(&mut self.shared);
-        if let Ok(Message::Request(request)) = Message::decode(&opening.line, WireFormat::Any) {
-            translation.opened(request.params_text(), response, &mut self.shared);
-        }
-        self.mode = Mode::V1ToV2(Box::new(translation));
-        Handled::Done
-    }
-
-    fn opened_for_v2(&mut self, opening: &Opening, response: &Response<'_>) -> Handled {
-        let mut translation = V2ToV1::new(&mut self.shared);
-        let answer = response.outcome.as_ref().map_or("{}", Raw::as_str).to_owned();
-        if let Ok(Message::Request(request)) = Message::decode(&opening.line, WireFormat::Any) {
-            translation.opened(&request, &answer, &mut self.shared);
-        }
-        self.mode = Mode::V2ToV1(Box::new(translation));
+    /// The agent has answered the client's words in its own version.
+    fn opened_in_other(&mut self, opening: &Opening, response: &Response<'_>) -> Handled {
+        let context = self.take_context();
+        let request = Message::decode(&opening.line, WireFormat::Any);
+        let machine: Box<dyn Machine> = match opening.client {
+            Version::V1 => {
+                let mut machine = V1ToV2::new(context);
+                if let Ok(Message::Request(request)) = &request {
+                    machine.opened(request.params_text(), response);
+                }
+                Box::new(machine)
+            }
+            Version::V2 => {
+                let mut machine = V2ToV1::new(context);
+                let answer = response.outcome.as_ref().map_or("{}", Raw::as_str);
+                if let Ok(Message::Request(request)) = &request {
+                    machine.opened(request, answer);
+                }
+                Box::new(machine)
+            }
+        };
+        self.mode = Mode::Different(machine);
         Handled::Done
     }
 
     /// What handling a line leaves to do: prompts that waited, turns that a loss has ended, and what there is no room for.
     fn settle(&mut self) {
-        let counts = self.shared.is_time_to_count();
-        match &mut self.mode {
-            Mode::V1ToV2(translation) => translation.make_room(counts, &mut self.shared),
-            Mode::V2ToV1(translation) => translation.make_room(counts, &mut self.shared),
-            Mode::Opening(_) | Mode::Same(_) => {}
-        }
-        if counts && self.shared.terminals.size().1 > self.shared.options.limits.total {
-            self.shared.terminals.forget_output();
+        let context = self.context_mut();
+        let counts = context.is_time_to_count();
+        if counts && context.terminals.size().1 > context.options.limits.total {
+            context.terminals.forget_output();
             let reason = "what terminals put out is too much to remember; calls that come to show one show what follows";
-            self.shared.lose(None, "terminal_update", "", reason, Severity::Minor, Side::Client);
+            context.lose(None, "terminal_update", "", reason, Severity::Minor, Side::Client);
         }
-        if let Mode::V1ToV2(translation) = &mut self.mode {
-            translation.next_prompts(&mut self.shared);
-        }
-        if let Some((session, reason)) = self.shared.strict_failure.take() {
-            match &mut self.mode {
-                Mode::V1ToV2(translation) => {
-                    translation.fail_turn(session.as_deref(), &reason, &mut self.shared);
-                }
-                Mode::V2ToV1(translation) => {
-                    translation.fail_turn(session.as_deref(), &reason, &mut self.shared);
-                }
-                Mode::Opening(_) | Mode::Same(_) => {}
+        if let Mode::Different(machine) = &mut self.mode {
+            machine.make_room(counts);
+            machine.next_prompts();
+            if let Some((Some(session), reason)) = machine.context_mut().strict_failure.take() {
+                machine.fail_turn(&session, &reason);
             }
-            // What ending the turn loses in its turn is not a reason to end another.
-            self.shared.strict_failure = None;
         }
+        // What ending the turn loses in its turn is not a reason to end another.
+        self.context_mut().strict_failure = None;
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Moment) {
-        self.shared.now = self.shared.now.max(now);
-        match &mut self.mode {
-            Mode::V1ToV2(translation) => translation.tick(&mut self.shared),
-            Mode::V2ToV1(translation) => translation.tick(&mut self.shared),
-            Mode::Opening(_) | Mode::Same(_) => {}
+        self.at(now);
+        if let Mode::Different(machine) = &mut self.mode {
+            machine.tick();
         }
         self.settle();
     }
 
     /// When [`tick`](Bridge::tick) is next to be called; `None`: when something was handled again.
     pub fn next_deadline(&self) -> Option<Moment> {
-        match &self.mode {
-            Mode::V1ToV2(translation) => translation.next_deadline(&self.shared),
-            Mode::V2ToV1(translation) => translation.next_deadline(),
-            Mode::Opening(_) | Mode::Same(_) => None,
-        }
+        if let Mode::Different(machine) = &self.mode { machine.next_deadline() } else { None }
     }
 
     /// Sends everything that is held back, because no more is to come.
     pub fn finish(&mut self) {
-        match &mut self.mode {
-            Mode::V1ToV2(translation) => translation.finish(&mut self.shared),
-            Mode::V2ToV1(translation) => translation.finish(&mut self.shared),
-            Mode::Opening(_) | Mode::Same(_) => {}
+        if let Mode::Different(machine) = &mut self.mode {
+            machine.finish();
         }
         self.settle();
     }
@@ -368,28 +372,29 @@ impl Bridge {
         if !last_lines.is_empty() {
             error.data = Some(Raw::from(serde_json::json!({"stderr": last_lines})));
         }
-        self.early.agent_ended(&error, &mut self.shared);
+        let early = std::mem::replace(&mut self.early, OpenWork::new(0));
+        early.agent_ended(&error, self.context_mut());
         match &mut self.mode {
-            Mode::V1ToV2(translation) => translation.agent_ended(&error, &mut self.shared),
-            Mode::V2ToV1(translation) => translation.agent_ended(&error, &mut self.shared),
-            Mode::Same(passthrough) => passthrough.agent_ended(&error, &mut self.shared),
-            Mode::Opening(Some(opening)) => {
-                let held = opening.held.iter().flat_map(|line| requests(line));
-                for id in [opening.id.clone()].into_iter().chain(held) {
-                    self.shared.fail(Side::Client, &id, error.clone());
+            Mode::Different(machine) => machine.agent_ended(&error),
+            Mode::Same(passthrough) => passthrough.agent_ended(&error),
+            Mode::Opening(context, opening) => {
+                for opening in opening.iter() {
+                    let held = opening.held.iter().flat_map(|line| requests(line));
+                    for id in [opening.id.clone()].into_iter().chain(held) {
+                        context.fail(Side::Client, &id, error.clone());
+                    }
                 }
             }
-            Mode::Opening(None) => {}
         }
         self.ended = Some(error);
-        self.shared.strict_failure = None;
+        self.context_mut().strict_failure = None;
     }
 
     /// A command that the host runs has put something out.
     pub fn terminal_output(&mut self, terminal_id: &str, bytes: &[u8], now: Moment) {
-        self.shared.now = self.shared.now.max(now);
-        if let Mode::V2ToV1(translation) = &mut self.mode {
-            translation.terminal_output(terminal_id, bytes, &mut self.shared);
+        self.at(now);
+        if let Mode::Different(machine) = &mut self.mode {
+            machine.terminal_output(terminal_id, bytes);
         }
     }
 
@@ -401,41 +406,40 @@ impl Bridge {
         signal: Option<&str>,
         now: Moment,
     ) {
-        self.shared.now = self.shared.now.max(now);
-        if let Mode::V2ToV1(translation) = &mut self.mode {
-            translation.terminal_exited(terminal_id, exit_code, signal, &mut self.shared);
+        self.at(now);
+        if let Mode::Different(machine) = &mut self.mode {
+            machine.terminal_exited(terminal_id, exit_code, signal);
         }
     }
 
     /// Takes what there is to send and to report, in its order.
     pub fn drain(&mut self) -> impl Iterator<Item = Output> + '_ {
-        self.shared.output.drain(..)
+        self.context_mut().output.drain(..)
     }
 
     /// How much is remembered now.
     pub fn remembered(&self) -> Remembered {
-        let (sessions, entries, bytes) = match &self.mode {
-            Mode::V1ToV2(translation) => translation.size(),
-            Mode::V2ToV1(translation) => translation.size(),
+        let size = match &self.mode {
+            Mode::Different(machine) => machine.size(),
             Mode::Same(passthrough) => passthrough.size(),
-            Mode::Opening(_) => (0, 0, 0),
+            Mode::Opening(..) => Size::default(),
         };
-        let (terminals, output) = self.shared.terminals.size();
-        Remembered { sessions, entries: entries + terminals, bytes: bytes + output }
+        let (terminals, output) = self.context().terminals.size();
+        let (entries, bytes) = (size.entries + terminals, size.bytes + output);
+        Remembered { sessions: size.sessions, entries, bytes }
     }
 
     /// What could not be carried over so far.
     pub fn losses(&self) -> &LossReport {
-        &self.shared.losses
+        &self.context().losses
     }
 
     /// The versions of the client and the agent, once they are known.
     pub fn versions(&self) -> Option<(Version, Version)> {
         match &self.mode {
-            Mode::Opening(_) => None,
+            Mode::Opening(..) => None,
             Mode::Same(passthrough) => Some((passthrough.version(), passthrough.version())),
-            Mode::V1ToV2(_) => Some((Version::V1, Version::V2)),
-            Mode::V2ToV1(_) => Some((Version::V2, Version::V1)),
+            Mode::Different(machine) => Some(machine.versions()),
         }
     }
 }
@@ -461,7 +465,7 @@ fn answers(line: &str, id: &RequestId<'_>) -> bool {
 
 /// Keeps what the client says before its handshake is answered. Answers pass, for the agent may wait for them, and so
 /// does what is no message.
-fn hold(opening: &mut Opening, line: &str, shared: &mut Shared) -> Handled {
+fn hold(opening: &mut Opening, line: &str, context: &mut Context) -> Handled {
     let request = match Message::decode(line, WireFormat::Any) {
         Ok(Message::Response(_)) | Err(_) => return Handled::Forward,
         Ok(Message::Request(request)) => Some(request.id),
@@ -470,10 +474,10 @@ fn hold(opening: &mut Opening, line: &str, shared: &mut Shared) -> Handled {
     if opening.held.len() < MAX_HELD {
         opening.held.push(line.to_owned());
     } else if let Some(id) = request {
-        refuse_full(shared, Side::Client, &id);
+        context.refuse_full(Side::Client, &id);
     } else {
         let reason = "said before the handshake was answered, when no more could be kept";
-        shared.lose(None, "message", "", reason, Severity::Major, Side::Agent);
+        context.lose(None, "message", "", reason, Severity::Major, Side::Agent);
     }
     Handled::Done
 }
@@ -486,40 +490,4 @@ fn refuses_version(code: i32) -> bool {
             | codes::INVALID_REQUEST
             | codes::INTERNAL_ERROR
     )
-}
-
-/// Answers a line that cannot be read, where there is somebody to answer.
-pub(crate) fn refuse_line(shared: &mut Shared, from: Side, line: &str, error: &DecodeError) {
-    let raw = Raw::parse(line);
-    let key = |name: &str| raw.as_ref().ok().and_then(|raw| raw.get(name));
-    if let Some(method) = key("method") {
-        if let Some(id) = key("id")
-            .and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).map(Wire::into_owned).ok())
-        {
-            return shared.refuse(from, &id, codes::INVALID_REQUEST, error.to_string());
-        }
-        let method = method.as_text().map_or_else(|| "message".to_owned(), std::borrow::Cow::into_owned);
-        let session = key("params").and_then(|params| Some(params.get("sessionId")?.as_text()?.into_owned()));
-        let session = session.as_deref();
-        return shared.lose(session, &method, "/params", error.to_string(), Severity::Major, from.other());
-    }
-    if key("result").is_some() || key("error").is_some() {
-        let reason = error.to_string();
-        return shared.lose(None, "answer", "", reason, Severity::Major, from.other());
-    }
-    let code = if error.is_syntax() { codes::PARSE_ERROR } else { codes::INVALID_REQUEST };
-    shared.refuse(from, &RequestId::Null, code, error.to_string());
-}
-
-/// Refuses a prompt because there is work in too many sessions.
-pub(crate) fn refuse_work(shared: &mut Shared, id: &RequestId<'_>) {
-    let limit = shared.options.limits.sessions;
-    let message =
-        format!("there is work in {limit} sessions, as many as there may be: wait until one of them rests");
-    shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, message);
-}
-
-/// Refuses a request because too many are open.
-pub(crate) fn refuse_full(shared: &mut Shared, to: Side, id: &RequestId<'_>) {
-    shared.refuse(to, id, codes::INTERNAL_ERROR, "too many requests are open");
 }

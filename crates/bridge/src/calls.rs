@@ -5,16 +5,23 @@ use switchboard_protocol::v2::EmptyObject;
 use switchboard_protocol::{Correlator, Wire};
 
 use crate::Side;
-use crate::bridge::refuse_full;
-use crate::shared::Shared;
+use crate::context::Context;
 
 /// Requests without an answer yet, by the id that the side they were sent to knows them by.
 #[derive(Debug)]
 pub(crate) struct Calls<P> {
     /// Who is asked.
     to: Side,
-    open: Correlator<P>,
+    open: Correlator<Call<P>>,
     next: i64,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Call<P> {
+    /// Its id at the side that made it.
+    original: RequestId<'static>,
+    purpose: P,
 }
 
 impl<P> Calls<P> {
@@ -34,20 +41,21 @@ impl<P> Calls<P> {
         method: &str,
         params: &impl Wire<'a>,
         purpose: P,
-        shared: &mut Shared,
+        context: &mut Context,
     ) {
-        let id = self.id_for(shared.options.keep_ids.then_some(&request.id));
-        match self.open.open(self.to.other(), &id, purpose) {
-            Ok(_) => shared.request(self.to, &id, method, params, &request.extra),
-            Err(_) => refuse_full(shared, self.to.other(), &request.id),
+        let id = self.id_for(context.options.keep_ids.then_some(&request.id));
+        let call = Call { original: request.id.clone().into_owned(), purpose };
+        match self.open.open(self.to.other(), &id, call) {
+            Ok(_) => context.request(self.to, &id, method, params, &request.extra),
+            Err(_) => context.refuse_full(self.to.other(), &request.id),
         }
     }
 
     /// The same with the parameters as they came.
-    pub(crate) fn pass(&mut self, request: &Request<'_>, method: &str, purpose: P, shared: &mut Shared) {
+    pub(crate) fn pass(&mut self, request: &Request<'_>, method: &str, purpose: P, context: &mut Context) {
         match &request.params {
-            Some(params) => self.ask(request, method, params, purpose, shared),
-            None => self.ask(request, method, &EmptyObject::new(), purpose, shared),
+            Some(params) => self.ask(request, method, params, purpose, context),
+            None => self.ask(request, method, &EmptyObject::new(), purpose, context),
         }
     }
 
@@ -67,21 +75,36 @@ impl<P> Calls<P> {
         }
     }
 
-    pub(crate) fn take(&mut self, id: &RequestId<'_>) -> Option<P> {
-        self.open.answered(self.to, id)
+    /// Takes a request that is answered: its id at the side that made it, and what is to become of the answer.
+    pub(crate) fn take(&mut self, id: &RequestId<'_>) -> Option<(RequestId<'static>, P)> {
+        self.open.answered(self.to, id).map(|call| (call.original, call.purpose))
+    }
+
+    /// The id of a request at the side that made it.
+    pub(crate) fn original(&self, id: &RequestId<'_>) -> Option<&RequestId<'static>> {
+        self.open.get(self.to.other(), id).map(|call| &call.original)
+    }
+
+    /// The id that a request was sent under.
+    pub(crate) fn sent_as(&self, original: &RequestId<'_>) -> Option<RequestId<'static>> {
+        self.open.iter().find_map(|(_, id, call)| (call.original == *original).then(|| id.clone()))
     }
 
     pub(crate) fn get(&self, id: &RequestId<'_>) -> Option<&P> {
-        self.open.get(self.to.other(), id)
+        self.open.get(self.to.other(), id).map(|call| &call.purpose)
     }
 
     pub(crate) fn find(&self, matches: impl Fn(&P) -> bool) -> Option<RequestId<'static>> {
-        self.open.iter().find_map(|(_, id, purpose)| matches(purpose).then(|| id.clone()))
+        self.open.iter().find_map(|(_, id, call)| matches(&call.purpose).then(|| id.clone()))
     }
 
-    /// Takes all requests that match, in the order in which they were made.
-    pub(crate) fn take_all(&mut self, matches: impl Fn(&P) -> bool) -> Vec<(RequestId<'static>, P)> {
-        let taken = self.open.drain_if(|_, _, purpose| matches(purpose));
-        taken.into_iter().map(|request| (request.id, request.about)).collect()
+    /// Takes all requests that match, in the order in which they were made: the ids that they were sent under, and those
+    /// that they have at the side that made them.
+    pub(crate) fn take_all(
+        &mut self,
+        matches: impl Fn(&P) -> bool,
+    ) -> Vec<(RequestId<'static>, RequestId<'static>)> {
+        let taken = self.open.drain_if(|_, _, call| matches(&call.purpose));
+        taken.into_iter().map(|request| (request.id, request.about.original)).collect()
     }
 }

@@ -8,8 +8,9 @@ use switchboard_protocol::rpc::{
 };
 use switchboard_protocol::{Correlator, Raw, WireFormat};
 
+use crate::context::{Context, session_of};
 use crate::loss::Severity;
-use crate::shared::{Shared, session_of};
+
 use crate::{Side, Version};
 
 /// Requests of the client without an answer, and sessions in which an agent of version 2 is at work.
@@ -67,7 +68,7 @@ impl OpenWork {
     }
 
     /// Takes notice of all messages in a line, which passes whatever they say.
-    pub(crate) fn look(&mut self, from: Side, line: &str, shared: &mut Shared) {
+    pub(crate) fn look(&mut self, from: Side, line: &str, context: &mut Context) {
         for text in messages(line) {
             match (from, Message::decode(text, WireFormat::Any)) {
                 (Side::Client, Ok(Message::Request(request))) => {
@@ -76,7 +77,7 @@ impl OpenWork {
                 (Side::Agent, Ok(Message::Response(response))) => {
                     self.answered(&response);
                 }
-                (Side::Agent, Ok(Message::Notification(_))) => self.state(text, shared),
+                (Side::Agent, Ok(Message::Notification(_))) => self.state(text, context),
                 _ => {}
             }
         }
@@ -113,7 +114,7 @@ impl OpenWork {
     }
 
     /// Takes notice of a state of the agent.
-    pub(crate) fn state(&mut self, line: &str, shared: &mut Shared) {
+    pub(crate) fn state(&mut self, line: &str, context: &mut Context) {
         if !self.has_states {
             return;
         }
@@ -140,7 +141,7 @@ impl OpenWork {
                         "more than {limit} sessions at work: of this one the end is not told if the agent ends"
                     );
                     let session = Some(&*session);
-                    shared.lose(
+                    context.lose(
                         session,
                         "state_update",
                         "/params/update/state",
@@ -168,12 +169,12 @@ impl OpenWork {
     }
 
     /// The agent is gone: requests fail, and sessions at work come to rest.
-    pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>, shared: &mut Shared) {
+    pub(crate) fn agent_ended(mut self, error: &RpcError<'static>, context: &mut Context) {
         for request in self.requests.drain_of(Side::Client) {
-            shared.fail(Side::Client, &request.id, error.clone());
+            context.fail(Side::Client, &request.id, error.clone());
         }
         for session in self.at_work.drain() {
-            shared.rest_with_error(&session, error);
+            context.rest_with_error(&session, error);
         }
     }
 }

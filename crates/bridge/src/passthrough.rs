@@ -7,13 +7,14 @@ use memchr::memmem::Finder;
 use switchboard_protocol::rpc::{Message, Response, RpcError, is_batch};
 use switchboard_protocol::{Meta, Text, Wire, WireFormat, v2};
 
-use crate::bridge::{Handled, refuse_full};
+use crate::bridge::Handled;
+use crate::context::{Context, session_of};
 use crate::convert::permission;
 use crate::loss::Severity;
 use crate::metadata::Metadata;
 use crate::open_work::{self, Asked, OpenWork};
 use crate::options::Dialect;
-use crate::shared::{Shared, session_of};
+use crate::sessions::Size;
 use crate::{Side, Version};
 
 /// How many messages shown since a prompt are remembered.
@@ -22,6 +23,7 @@ const REMEMBERED: usize = 1024;
 /// Lets lines pass.
 #[derive(Debug)]
 pub(crate) struct Passthrough {
+    pub(crate) context: Context,
     version: Version,
     words: Words,
     /// What the client waits for, to be ended when the agent goes.
@@ -84,8 +86,9 @@ fn has(line: &str, word: &Finder<'_>) -> bool {
 }
 
 impl Passthrough {
-    pub(crate) fn new(version: Version, work: OpenWork) -> Self {
+    pub(crate) fn new(context: Context, version: Version, work: OpenWork) -> Self {
         Passthrough {
+            context,
             version,
             words: Words::new(),
             work: work.in_version(version),
@@ -95,26 +98,26 @@ impl Passthrough {
         }
     }
 
-    /// Sessions, entries, and bytes that are held.
-    pub(crate) fn size(&self) -> (usize, usize, usize) {
-        let (things, metadata) = self.metadata.size();
-        (0, things, metadata)
+    /// How much is remembered.
+    pub(crate) fn size(&self) -> Size {
+        let (entries, bytes) = self.metadata.size();
+        Size { sessions: 0, entries, bytes }
     }
 
     pub(crate) fn version(&self) -> Version {
         self.version
     }
 
-    pub(crate) fn handle(&mut self, from: Side, line: &str, shared: &mut Shared) -> Handled {
+    pub(crate) fn handle(&mut self, from: Side, line: &str) -> Handled {
         if is_batch(line) {
             // Messages in an array pass together.
-            self.work.look(from, line, shared);
+            self.work.look(from, line, &mut self.context);
             return Handled::Forward;
         }
         match from {
             Side::Client => {
                 if has(line, &self.words.method) && has(line, &self.words.id) {
-                    return self.client_request(line, shared);
+                    return self.client_request(line);
                 }
                 Handled::Forward
             }
@@ -123,40 +126,40 @@ impl Passthrough {
                     && open_work::may_answer(line, &self.words.id)
                     && let Ok(Message::Response(response)) = Message::decode(line, WireFormat::Any)
                 {
-                    return self.answer(&response, shared);
+                    return self.answer(&response);
                 }
                 if has(line, &self.words.state) {
-                    self.work.state(line, shared);
+                    self.work.state(line, &mut self.context);
                 }
-                if !self.may_differ(shared) || !has(line, &self.words.method) {
+                if !self.may_differ() || !has(line, &self.words.method) {
                     return Handled::Forward;
                 }
-                self.agent_call(line, shared)
+                self.agent_call(line)
             }
         }
     }
 
     /// Whether a line passes as it is and nothing about it is to be remembered. Says so only of lines that come in
     /// great numbers and show it at a glance.
-    pub(crate) fn is_passthrough(&self, from: Side, line: &[u8], shared: &Shared) -> bool {
-        from == Side::Agent && !self.may_rewrite_metadata(shared) && is_chunk_of_agent(line)
+    pub(crate) fn is_passthrough(&self, from: Side, line: &[u8]) -> bool {
+        from == Side::Agent && !self.may_rewrite_metadata() && is_chunk_of_agent(line)
     }
 
     /// Whether metadata of the agent may need to be added up or cleared.
-    fn may_rewrite_metadata(&self, shared: &Shared) -> bool {
-        let peers = &shared.peers;
-        peers.agent_dialect.is_some() && peers.client_dialect.is_some() && self.may_differ(shared)
+    fn may_rewrite_metadata(&self) -> bool {
+        let peers = &self.context.peers;
+        peers.agent_dialect.is_some() && peers.client_dialect.is_some() && self.may_differ()
     }
 
     /// Whether the agent's lines may need another spelling.
-    fn may_differ(&self, shared: &Shared) -> bool {
-        let peers = &shared.peers;
+    fn may_differ(&self) -> bool {
+        let peers = &self.context.peers;
         let same = peers.client_dialect.is_some() && peers.client_dialect == peers.agent_dialect;
         self.version == Version::V2 && !same
     }
 
-    fn agent_call(&mut self, line: &str, shared: &mut Shared) -> Handled {
-        if self.is_passthrough(Side::Agent, line.as_bytes(), shared) {
+    fn agent_call(&mut self, line: &str) -> Handled {
+        if self.is_passthrough(Side::Agent, line.as_bytes()) {
             return Handled::Forward;
         }
         if has(line, &self.words.user_message) && self.work.has_prompts() {
@@ -164,38 +167,40 @@ impl Passthrough {
         }
         let spelled = has(line, &self.words.git_patch) || has(line, &self.words.commands);
         if spelled
-            && !shared.peers.knows_agent()
+            && !self.context.peers.knows_agent()
             && let Ok(message) = Message::decode(line, WireFormat::Any)
         {
-            shared.peers.learn_from_agent(&message);
+            self.context.peers.learn_from_agent(&message);
         }
-        let peers = &shared.peers;
+        let peers = &self.context.peers;
         let differ = peers.agent_dialect.is_some()
             && peers.client_dialect.is_some()
             && peers.agent_dialect != peers.client_dialect;
         let about_terminals = peers.client_dialect == Some(Dialect::Spec)
             && (has(line, &self.words.terminal)
-                || (!shared.terminals.is_empty() && has(line, &self.words.tool_call)));
+                || (!self.context.terminals.is_empty() && has(line, &self.words.tool_call)));
         let about_command = peers.client_dialect != Some(Dialect::Newest)
             && has(line, &self.words.command)
             && has(line, &self.words.permission);
         if spelled || about_terminals || about_command || (differ && has(line, &self.words.metadata)) {
-            return self.rewrite(line, differ, shared);
+            return self.rewrite(line, differ);
         }
         Handled::Forward
     }
 
-    pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>, shared: &mut Shared) {
-        self.work.agent_ended(error, shared);
+    pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>) {
+        let limit = self.context.options.limits.requests;
+        let work = std::mem::replace(&mut self.work, OpenWork::new(limit));
+        work.agent_ended(error, &mut self.context);
     }
 
-    fn client_request(&mut self, line: &str, shared: &mut Shared) -> Handled {
+    fn client_request(&mut self, line: &str) -> Handled {
         let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else {
             return Handled::Forward;
         };
-        shared.peers.learn_from_client(&request);
+        self.context.peers.learn_from_client(&request);
         if !self.work.ask(&request) {
-            refuse_full(shared, Side::Client, &request.id);
+            self.context.refuse_full(Side::Client, &request.id);
             return Handled::Done;
         }
         if self.version == Version::V2
@@ -220,7 +225,7 @@ impl Passthrough {
     }
 
     /// The newest dialect wants the id of the message in the answer to a prompt; the other does not tell it.
-    fn answer(&mut self, response: &Response<'_>, shared: &mut Shared) -> Handled {
+    fn answer(&mut self, response: &Response<'_>) -> Handled {
         let Some(Asked::Prompt { session, .. }) = self.work.answered(response) else {
             return Handled::Forward;
         };
@@ -229,14 +234,14 @@ impl Passthrough {
         }
         let Ok(result) = &response.outcome else { return Handled::Forward };
         let tells_id = result.get("messageId").is_some();
-        shared.peers.learn_from_answer(result);
-        if tells_id || shared.peers.client_dialect == Some(Dialect::Spec) {
+        self.context.peers.learn_from_answer(result);
+        if tells_id || self.context.peers.client_dialect == Some(Dialect::Spec) {
             return Handled::Forward;
         }
         let id = self.echoes.remove(&session).unwrap_or_else(|| {
             self.minted += 1;
             let reason = "the agent does not tell the id of the message that it took";
-            shared.lose(
+            self.context.lose(
                 Some(&session),
                 "session/prompt",
                 "/result/messageId",
@@ -249,13 +254,13 @@ impl Passthrough {
         let added = (Text::Borrowed("messageId"), crate::convert::meta::text(&id));
         let entries = result.entries().filter(|(key, _)| key != "messageId").chain([added]);
         let result = Meta::from_entries(entries);
-        shared.respond(Side::Client, &response.id, result.as_raw(), &response.extra);
+        self.context.respond(Side::Client, &response.id, result.as_raw(), &response.extra);
         Handled::Done
     }
 
     /// Writes an update again in the client's dialect.
-    fn rewrite(&mut self, line: &str, differ: bool, shared: &mut Shared) -> Handled {
-        let client = shared.peers.client_dialect;
+    fn rewrite(&mut self, line: &str, differ: bool) -> Handled {
+        let client = self.context.peers.client_dialect;
         let Ok(message) = Message::decode(line, WireFormat::Any) else { return Handled::Forward };
         match message {
             Message::Notification(notification) if notification.method == "session/update" => {
@@ -268,15 +273,15 @@ impl Passthrough {
                 if let Some(client) = client.filter(|_| differ)
                     && let Some(first) = self.metadata.adjust(&session_id, &mut update, client)
                 {
-                    shared.update_v2(&session_id, first);
+                    self.context.update_v2(&session_id, first);
                 }
                 if std::mem::take(&mut self.metadata.forgets) {
                     let reason = "metadata of too many things: what there was is forgotten, and not added up";
-                    shared.lose_from_memory(&session_id, reason.to_owned(), Severity::Minor);
+                    self.context.lose_from_memory(&session_id, reason.to_owned(), Severity::Minor);
                 }
-                shared.begin_update(&session_id, meta, extra, &notification.extra);
-                shared.update_v2(&session_id, update);
-                shared.end_update();
+                self.context.begin_update(&session_id, meta, extra, &notification.extra);
+                self.context.update_v2(&session_id, update);
+                self.context.end_update();
                 Handled::Done
             }
             Message::Request(request) if request.method == "session/request_permission" => {
@@ -287,7 +292,7 @@ impl Passthrough {
                 };
                 match &mut params.subject {
                     Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
-                        shared.show_terminals(&params.session_id, &mut subject.tool_call);
+                        self.context.show_terminals(&params.session_id, &mut subject.tool_call);
                     }
                     // One dialect does not know it, and would ask without saying what about.
                     Some(v2::RequestPermissionSubject::Command(subject))
@@ -301,7 +306,7 @@ impl Passthrough {
                     }
                     _ => {}
                 }
-                shared.request(Side::Client, &request.id, &request.method, &params, &request.extra);
+                self.context.request(Side::Client, &request.id, &request.method, &params, &request.extra);
                 Handled::Done
             }
             _ => Handled::Forward,

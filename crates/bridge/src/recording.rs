@@ -7,8 +7,8 @@ use switchboard_protocol::rpc::{BATCH_LIMIT, Message, RequestId, batch_entries};
 use switchboard_protocol::{Correlator, DecodeError, Wire, WireFormat};
 
 use crate::bridge::Handled;
+use crate::context::{Output, session_of};
 use crate::loss::{Severity, element_of};
-use crate::shared::{Output, session_of};
 use crate::{Bridge, BridgeOptions, Loss, Moment, Policy, Side, Version};
 
 /// Translates a recorded conversation, in which both sides speak the same version, into the other version.
@@ -40,7 +40,10 @@ pub struct RecordingBridge {
     undecided: Option<Undecided>,
     speakers: Speakers,
     lines: VecDeque<RecordedLine>,
-    losses: Vec<Loss>,
+    /// The number of the line that is being translated, and of the last that came.
+    number: u64,
+    taken: u64,
+    losses: Vec<(u64, Loss)>,
     back: Vec<RecordedLine>,
 }
 
@@ -48,7 +51,7 @@ pub struct RecordingBridge {
 #[derive(Debug)]
 struct Undecided {
     handshake: RequestId<'static>,
-    lines: Vec<(Side, String, Moment)>,
+    lines: Vec<(u64, Side, String, Moment)>,
 }
 
 /// One message of a recording.
@@ -84,6 +87,8 @@ impl RecordingBridge {
             undecided: None,
             speakers: Speakers::default(),
             lines: VecDeque::new(),
+            number: 0,
+            taken: 0,
             losses: Vec::new(),
             back: Vec::new(),
         }
@@ -92,6 +97,12 @@ impl RecordingBridge {
     /// Takes the next message of the recording. Who said it is guessed where it is not known. A line that is no message
     /// has no place in the translation: it is a loss, and the recording goes on.
     pub fn take(&mut self, from: Option<Side>, line: &str, now: Moment) {
+        self.take_numbered(self.taken + 1, from, line, now);
+    }
+
+    /// The same for a line whose number is known, because there are others between the messages.
+    pub fn take_numbered(&mut self, number: u64, from: Option<Side>, line: &str, now: Moment) {
+        (self.taken, self.number) = (number, number);
         let message = Message::decode(line, WireFormat::Any);
         let from = from.unwrap_or_else(|| self.speakers.speaker(message.as_ref().ok()));
         match &message {
@@ -100,14 +111,14 @@ impl RecordingBridge {
                 self.decide(None);
                 self.end_connection();
                 let handshake = request.id.clone().into_owned();
-                let lines = vec![(from, line.to_owned(), now)];
+                let lines = vec![(number, from, line.to_owned(), now)];
                 self.undecided = Some(Undecided { handshake, lines });
                 return;
             }
             _ => {}
         }
         let Some(undecided) = &mut self.undecided else { return self.convert(from, line, now) };
-        undecided.lines.push((from, line.to_owned(), now));
+        undecided.lines.push((number, from, line.to_owned(), now));
         let full = undecided.lines.len() >= UNDECIDED;
         match &message {
             Ok(Message::Response(response)) if from == Side::Agent && response.id == undecided.handshake => {
@@ -123,7 +134,7 @@ impl RecordingBridge {
 
     /// A line is no message.
     fn lose(&mut self, from: Side, error: &DecodeError) {
-        self.losses.push(Loss {
+        let loss = Loss {
             session: None,
             message: "line".to_owned(),
             element: String::new(),
@@ -131,16 +142,19 @@ impl RecordingBridge {
             reason: format!("no message, left out: {error}"),
             severity: Severity::Major,
             toward: from.other(),
-        });
+        };
+        self.losses.push((self.number, loss));
     }
 
     /// The version is known, or must be assumed.
     fn decide(&mut self, version: Option<Version>) {
         let Some(undecided) = self.undecided.take() else { return };
         self.passes = version == Some(self.to);
-        for (from, line, now) in undecided.lines {
+        for (number, from, line, now) in undecided.lines {
+            self.number = number;
             self.convert(from, &line, now);
         }
+        self.number = self.taken;
     }
 
     /// A new connection begins.
@@ -198,35 +212,24 @@ impl RecordingBridge {
             severity: Severity::Major,
             toward,
         });
-        self.losses.extend(losses);
+        self.losses.extend(losses.map(|loss| (self.number, loss)));
     }
 
     /// Carries what the two halves say to each other until they have said everything.
     fn settle(&mut self) {
         loop {
             let mut wire = Vec::new();
-            for output in self.near.drain() {
-                match output {
-                    Output::Line { to: Side::Agent, line } => {
-                        wire.push(RecordedLine { from: Side::Client, text: line });
+            // Each half talks to a side of the recording, and for it to the other half.
+            for (half, own) in [(&mut self.near, Side::Client), (&mut self.far, Side::Agent)] {
+                for output in half.drain() {
+                    match output {
+                        Output::Line { to, line } if to == own => {
+                            self.back.push(RecordedLine { from: own.other(), text: line });
+                        }
+                        Output::Line { line, .. } => wire.push(RecordedLine { from: own, text: line }),
+                        Output::Loss(loss) if loss.toward != own => self.losses.push((self.number, loss)),
+                        Output::Loss(_) => {}
                     }
-                    Output::Line { to: Side::Client, line } => {
-                        self.back.push(RecordedLine { from: Side::Agent, text: line });
-                    }
-                    Output::Loss(loss) if loss.toward == Side::Agent => self.losses.push(loss),
-                    Output::Loss(_) => {}
-                }
-            }
-            for output in self.far.drain() {
-                match output {
-                    Output::Line { to: Side::Client, line } => {
-                        wire.push(RecordedLine { from: Side::Agent, text: line });
-                    }
-                    Output::Line { to: Side::Agent, line } => {
-                        self.back.push(RecordedLine { from: Side::Client, text: line });
-                    }
-                    Output::Loss(loss) if loss.toward == Side::Client => self.losses.push(loss),
-                    Output::Loss(_) => {}
                 }
             }
             if wire.is_empty() {
@@ -256,8 +259,8 @@ impl RecordingBridge {
         self.lines.drain(..)
     }
 
-    /// Takes what was lost since the last time.
-    pub fn take_losses(&mut self) -> Vec<Loss> {
+    /// Takes what was lost since the last time, each with the number of the line that it was in.
+    pub fn take_losses(&mut self) -> Vec<(u64, Loss)> {
         std::mem::take(&mut self.losses)
     }
 

@@ -1,8 +1,12 @@
 //! Sessions by id, only so many of them.
 
-use crate::map::HashMap;
+use std::collections::VecDeque;
+use std::ops::{AddAssign, Deref};
 
-use switchboard_protocol::AbsolutePath;
+use switchboard_protocol::rpc::Request;
+use switchboard_protocol::{AbsolutePath, Wire, WireFormat, v2};
+
+use crate::map::HashMap;
 
 /// The directories that a session may touch.
 pub(crate) fn roots(cwd: &str, more: Option<&[AbsolutePath<'_>]>) -> Vec<String> {
@@ -10,8 +14,62 @@ pub(crate) fn roots(cwd: &str, more: Option<&[AbsolutePath<'_>]>) -> Vec<String>
     [cwd.to_owned()].into_iter().chain(more).collect()
 }
 
+/// The options of a session.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KnownOptions {
+    options: Vec<v2::SessionConfigOption<'static>>,
+    /// How many bytes they are, written.
+    pub(crate) bytes: usize,
+}
+
+impl KnownOptions {
+    pub(crate) fn set(&mut self, options: Vec<v2::SessionConfigOption<'static>>) {
+        self.bytes = options.iter().map(|option| option.encode(WireFormat::Any).len()).sum();
+        self.options = options;
+    }
+
+    /// Changes them; gives what `change` does.
+    pub(crate) fn change<T>(
+        &mut self,
+        change: impl FnOnce(&mut [v2::SessionConfigOption<'static>]) -> T,
+    ) -> T {
+        let mut options = std::mem::take(&mut self.options);
+        let outcome = change(&mut options);
+        self.set(options);
+        outcome
+    }
+}
+
+impl Deref for KnownOptions {
+    type Target = Vec<v2::SessionConfigOption<'static>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.options
+    }
+}
+
+/// How much is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Size {
+    pub(crate) sessions: usize,
+    /// Messages, tool calls, terminals and the like.
+    pub(crate) entries: usize,
+    pub(crate) bytes: usize,
+}
+
+impl AddAssign for Size {
+    fn add_assign(&mut self, other: Self) {
+        self.sessions += other.sessions;
+        self.entries += other.entries;
+        self.bytes += other.bytes;
+    }
+}
+
 /// What is remembered of a session.
 pub(crate) trait Remember: Default {
+    /// The prompts that wait for the end of the turn; `None`: no turn is open, so that a prompt can begin one.
+    fn waiting(&mut self) -> Option<&mut VecDeque<Request<'static>>>;
+
     /// Whether nobody waits for anything in it.
     fn is_at_rest(&self) -> bool;
 
@@ -128,11 +186,13 @@ impl<S: Remember> Sessions<S> {
         Some((id, &mut slot.session))
     }
 
-    /// Sessions, entries in them, and bytes that they hold.
-    pub(crate) fn size(&self) -> (usize, usize, usize) {
-        let slots = || self.full.values().chain(self.little.values());
-        let sum = |size: fn(&S) -> usize| slots().map(|slot| size(&slot.session)).sum();
-        (self.full.len() + self.little.len(), sum(S::entries), sum(S::bytes))
+    /// How much is remembered of all of them.
+    pub(crate) fn size(&self) -> Size {
+        let mut size = Size::default();
+        for Slot { session, .. } in self.full.values().chain(self.little.values()) {
+            size += Size { sessions: 1, entries: session.entries(), bytes: session.bytes() };
+        }
+        size
     }
 
     /// The ids of all in the order in which they were opened.

@@ -1,16 +1,14 @@
 //! Translation of one thing at a time, without memory: what cannot be said fails, by element and reason.
 
-use std::collections::HashMap;
-
 use switchboard_diff::FileAtHand;
-use switchboard_protocol::rpc::{Message, Notification, RequestId, Response};
-use switchboard_protocol::{Field, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::rpc::{Message, Notification, Response};
+use switchboard_protocol::{Correlator, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
 use crate::convert::initialize::{self, Served};
 use crate::convert::message::{Message as Whole, Rest, chunk_to_v1, chunk_to_v2, message_to_v1};
 use crate::convert::permission::{self, Question, Subject};
 use crate::convert::session::{self, Opened, OpenedV1, OpenedV2};
-use crate::convert::{Context, Losses, config, elicitation, lists, tool_call, update};
+use crate::convert::{Conversion, Losses, config, elicitation, lists, tool_call, update};
 use crate::loss::{Note, Severity};
 use crate::{Error, Side, Version};
 
@@ -27,7 +25,7 @@ pub struct Converted<T> {
 fn strictly<T>(
     message: &str,
     root: &str,
-    convert: impl FnOnce(&mut Context<'_>) -> Result<T, Error>,
+    convert: impl FnOnce(&mut Conversion<'_>) -> Result<T, Error>,
 ) -> Result<Converted<T>, Error> {
     let mut losses = Losses::refused();
     let value = convert(&mut losses.at(message, root))?;
@@ -92,7 +90,7 @@ fn why_not(update: &v2::SessionUpdate<'_>) -> &'static str {
 fn fan_out<'a>(
     message: v2::MessageUpdate<'a>,
     variant: fn(v1::ContentChunk<'a>) -> v1::SessionUpdate<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Vec<v1::SessionUpdate<'a>>, Error> {
     match &message.content {
         Field::Set(blocks) if !blocks.is_empty() => {}
@@ -111,7 +109,7 @@ fn fan_out<'a>(
 
 fn call_to_v1<'a>(
     update: v2::ToolCallUpdate<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::ToolCallUpdate<'a>, Error> {
     let (mut wire, content) = tool_call::update_to_v1(update, false, cx)?;
     wire.content = match content {
@@ -119,7 +117,7 @@ fn call_to_v1<'a>(
         Field::Clear => Some(Vec::new()),
         Field::Set(items) => {
             let convert =
-                |item, cx: &mut Context<'_>| tool_call::item_to_v1(item, |_| FileAtHand::Unknown, cx);
+                |item, cx: &mut Conversion<'_>| tool_call::item_to_v1(item, |_| FileAtHand::Unknown, cx);
             let items = cx.key("content").each(items, convert)?;
             Some(items.into_iter().flatten().collect())
         }
@@ -129,17 +127,18 @@ fn call_to_v1<'a>(
 
 fn call_to_v2<'a>(
     update: v1::ToolCallUpdate<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::ToolCallUpdate<'a>, Error> {
     let (mut wire, content) = tool_call::update_to_v2(update);
     if let Some(items) = content {
-        let convert = |item, cx: &mut Context<'_>| tool_call::item_to_v2(item, |_| FileAtHand::Unknown, cx);
+        let convert =
+            |item, cx: &mut Conversion<'_>| tool_call::item_to_v2(item, |_| FileAtHand::Unknown, cx);
         wire.content = Field::Set(cx.key("content").each(items, convert)?);
     }
     Ok(wire)
 }
 
-fn plan_to_v1<'a>(update: v2::PlanUpdate<'a>, cx: &mut Context<'_>) -> Result<v1::Plan<'a>, Error> {
+fn plan_to_v1<'a>(update: v2::PlanUpdate<'a>, cx: &mut Conversion<'_>) -> Result<v1::Plan<'a>, Error> {
     match lists::plan_to_v1(update, cx)? {
         Ok(lists::Plan { id: _, entries, rest: Rest { meta, extra } }) => {
             cx.key("plan").key("planId").omit(Severity::Minor, "version 1 has one plan, without an id");
@@ -188,7 +187,7 @@ pub fn update_to_v2(update: v1::SessionUpdate<'_>) -> Result<Converted<v2::Sessi
 
 const NO_MODES: &str = "version 2 has no modes; the option for them is known only to who remembers it";
 
-/// How many open requests are remembered; answers to others pass as they are.
+/// How many open requests are remembered; answers to older ones pass as they are.
 const MAX_OPEN: usize = 100_000;
 
 /// Translates messages one by one. It remembers only which method an answer belongs to.
@@ -205,7 +204,7 @@ const MAX_OPEN: usize = 100_000;
 #[derive(Debug)]
 pub struct Stateless {
     to: Version,
-    open: HashMap<(Side, RequestId<'static>), Box<str>>,
+    open: Correlator<Box<str>>,
 }
 
 /// A method and its parameters; `None`: both are the same in both versions.
@@ -214,7 +213,7 @@ type Call = Option<(&'static str, Raw<'static>)>;
 impl Stateless {
     /// A translation into a version.
     pub fn new(to: Version) -> Self {
-        Stateless { to, open: HashMap::new() }
+        Stateless { to, open: Correlator::new(MAX_OPEN) }
     }
 
     /// Translates one message. `from` is who sent it; where that is not known, an answer is taken to belong to
@@ -227,9 +226,7 @@ impl Stateless {
         match Message::decode(line, reading)? {
             Message::Request(mut request) => {
                 let from = from.unwrap_or(sender_of(&request.method));
-                if self.open.len() < MAX_OPEN {
-                    self.open.insert((from, request.id.clone().into_owned()), request.method.clone().into());
-                }
+                drop(self.open.open_or_evict(from, &request.id, request.method.clone().into()));
                 let call = self.call(&request.method, request.params_text())?;
                 if let Some((method, params)) = call.value {
                     request.params = request.params.map(|_| params);
@@ -304,9 +301,8 @@ impl Stateless {
         mut response: Response<'_>,
         from: Option<Side>,
     ) -> Result<Converted<Vec<String>>, Error> {
-        let id = response.id.clone().into_owned();
         let askers = from.map_or(vec![Side::Client, Side::Agent], |from| vec![from.other()]);
-        let asked = askers.into_iter().find_map(|asker| self.open.remove(&(asker, id.clone())));
+        let asked = askers.into_iter().find_map(|asker| self.open.close(asker, &response.id));
         let mut omitted = Vec::new();
         if let (Some(method), Ok(result)) = (asked, &response.outcome) {
             let converted = strictly(&method, "/result", |cx| match self.to {
@@ -343,7 +339,7 @@ fn renamed(method: &'static str, params: &str) -> Result<Call, Error> {
     Ok(Some((method, Raw::parse(params.to_owned())?)))
 }
 
-fn call_in_v2(method: &str, params: &str, cx: &mut Context<'_>) -> Result<Call, Error> {
+fn call_in_v2(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<Call, Error> {
     const IN: WireFormat = WireFormat::V1;
     const OUT: WireFormat = WireFormat::Any;
     match method {
@@ -398,7 +394,7 @@ fn call_in_v2(method: &str, params: &str, cx: &mut Context<'_>) -> Result<Call, 
     }
 }
 
-fn call_in_v1(method: &str, params: &str, cx: &mut Context<'_>) -> Result<Call, Error> {
+fn call_in_v1(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<Call, Error> {
     const IN: WireFormat = WireFormat::Any;
     const OUT: WireFormat = WireFormat::V1;
     match method {
@@ -442,7 +438,7 @@ fn call_in_v1(method: &str, params: &str, cx: &mut Context<'_>) -> Result<Call, 
 
 fn question_to_v1<'a>(
     request: v2::RequestPermissionRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::RequestPermissionRequest<'a>, Error> {
     let about = request.subject.as_ref().map(|subject| subject.tag().to_owned());
     let question = permission::question_to_v1(request, cx)?;
@@ -471,7 +467,7 @@ fn question_to_v1<'a>(
 }
 
 /// `None`: the result is the same in both versions.
-fn result_in_v2(method: &str, result: &str, cx: &mut Context<'_>) -> Result<Option<Raw<'static>>, Error> {
+fn result_in_v2(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<Option<Raw<'static>>, Error> {
     const IN: WireFormat = WireFormat::V1;
     const OUT: WireFormat = WireFormat::Any;
     Ok(Some(match method {
@@ -517,7 +513,7 @@ fn result_in_v2(method: &str, result: &str, cx: &mut Context<'_>) -> Result<Opti
 fn options_to_v2<'a>(
     modes: Option<v1::SessionModeState<'a>>,
     options: Option<Vec<v1::SessionConfigOption<'a>>>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Option<Vec<v2::SessionConfigOption<'a>>>, Error> {
     match (modes, options) {
         (Some(modes), None) => Ok(Some(vec![config::option_of_modes(modes, "mode")])),
@@ -532,7 +528,7 @@ fn options_to_v2<'a>(
 }
 
 /// `None`: the result is the same in both versions.
-fn result_in_v1(method: &str, result: &str, cx: &mut Context<'_>) -> Result<Option<Raw<'static>>, Error> {
+fn result_in_v1(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<Option<Raw<'static>>, Error> {
     const IN: WireFormat = WireFormat::Any;
     const OUT: WireFormat = WireFormat::V1;
     Ok(Some(match method {
@@ -579,7 +575,7 @@ fn result_in_v1(method: &str, result: &str, cx: &mut Context<'_>) -> Result<Opti
 fn options_to_v1<'a>(
     options: Option<Vec<v2::SessionConfigOption<'a>>>,
     has_commands: bool,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Option<Vec<v1::SessionConfigOption<'a>>>, Error> {
     if has_commands {
         return Err(cx.key("availableCommands").error("version 1 tells commands by an update only"));

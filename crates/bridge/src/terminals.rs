@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use switchboard_protocol::{Field, Wire, v2};
+use switchboard_protocol::{Field, Text, Wire, v2};
 
 use crate::plain::OutputText;
 
@@ -11,6 +11,7 @@ use crate::plain::OutputText;
 pub(crate) struct Terminal {
     output: OutputText,
     exit: Option<v2::TerminalExitStatus<'static>>,
+    pub(crate) command: Option<String>,
     pub(crate) cwd: Option<String>,
     /// The calls that show it.
     pub(crate) calls: Vec<String>,
@@ -69,9 +70,8 @@ impl Terminal {
     }
 
     pub(crate) fn update(&mut self, update: v2::TerminalUpdate<'_>, limit: usize) -> Changed {
-        let mut cwd = self.cwd.take();
-        update.cwd.map(|cwd| cwd.as_str().to_owned()).apply_to(&mut cwd);
-        self.cwd = cwd;
+        update.command.map(Text::into_owned).apply_to(&mut self.command);
+        update.cwd.map(|cwd| cwd.as_str().to_owned()).apply_to(&mut self.cwd);
         update.exit_status.map(Wire::into_owned).apply_to(&mut self.exit);
         let bytes = match update.output {
             Field::Keep => return Changed { grown: 0, replaced: false, cut: false },

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use switchboard_protocol::{Field, v2};
 
 use crate::Side;
+use crate::context::Context;
 use crate::convert::terminal;
 use crate::loss::Severity;
-use crate::shared::Shared;
+use crate::options::Dialect;
 use crate::terminals::{Changed, Terminal};
 
 /// The terminals of all sessions, by session and id.
@@ -28,69 +29,66 @@ impl TerminalsAsText {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
 
+impl Context {
     /// Takes an update in and gives what the client is told instead; `None`: the update as it is.
-    pub(crate) fn replace(
+    pub(crate) fn replace_terminals(
         &mut self,
         session: &str,
         update: &mut v2::SessionUpdate<'_>,
-        shared: &mut Shared,
     ) -> Option<Vec<v2::SessionUpdate<'static>>> {
-        let limit = shared.options.limits.content;
+        let limit = self.options.limits.content;
         match update {
             v2::SessionUpdate::ToolCallUpdate(call) => {
-                self.content(session, call, shared);
+                self.show_terminals(session, call);
                 None
             }
             v2::SessionUpdate::ToolCallContentChunk(chunk) => {
-                self.item(session, &chunk.tool_call_id, &mut chunk.content, shared);
+                self.show_terminal(session, &chunk.tool_call_id, &mut chunk.content);
                 None
             }
             v2::SessionUpdate::TerminalUpdate(update) => {
-                shared.convert_update(session, "terminal_update", |cx| terminal::lose_update(update, cx));
+                self.convert_update(session, "terminal_update", |cx| {
+                    terminal::lose_update(update, false, cx)
+                });
                 let id = update.terminal_id.clone().into_owned();
-                let Some(terminal) = self.open(session, &id, shared) else { return Some(Vec::new()) };
+                let Some(terminal) = self.open_terminal(session, &id) else { return Some(Vec::new()) };
                 let changed = terminal.update((**update).clone(), limit);
-                Some(self.tell(session, &id, changed, shared))
+                Some(self.tell_terminal(session, &id, changed))
             }
             v2::SessionUpdate::TerminalOutputChunk(chunk) => {
-                shared.convert_update(session, "terminal_output_chunk", |cx| terminal::lose_chunk(chunk, cx));
+                self.convert_update(session, "terminal_output_chunk", |cx| terminal::lose_chunk(chunk, cx));
                 let id = chunk.terminal_id.clone().into_owned();
-                let Some(terminal) = self.open(session, &id, shared) else { return Some(Vec::new()) };
+                let Some(terminal) = self.open_terminal(session, &id) else { return Some(Vec::new()) };
                 let changed = terminal.push(&chunk.data.to_bytes(), limit);
-                Some(self.tell(session, &id, changed, shared))
+                Some(self.tell_terminal(session, &id, changed))
             }
             _ => None,
         }
     }
 
-    /// Puts text in the place of terminals in a call.
-    pub(crate) fn content(&mut self, session: &str, call: &mut v2::ToolCallUpdate<'_>, shared: &mut Shared) {
-        if call.content.is_keep() {
+    /// Puts text in the place of terminals in a call, where the client's dialect has none.
+    pub(crate) fn show_terminals(&mut self, session: &str, call: &mut v2::ToolCallUpdate<'_>) {
+        if call.content.is_keep() || self.peers.client_dialect != Some(Dialect::Spec) {
             return;
         }
         // What it showed before is gone.
-        for (_, terminal) in self.0.iter_mut().filter(|((known, _), _)| known == session) {
+        for (_, terminal) in self.terminals.0.iter_mut().filter(|((known, _), _)| known == session) {
             terminal.calls.retain(|known| *known != call.tool_call_id);
         }
         if let Field::Set(items) = &mut call.content {
             for item in items {
-                self.item(session, &call.tool_call_id, item, shared);
+                self.show_terminal(session, &call.tool_call_id, item);
             }
         }
     }
 
-    fn item(
-        &mut self,
-        session: &str,
-        call_id: &str,
-        item: &mut v2::ToolCallContent<'_>,
-        shared: &mut Shared,
-    ) {
+    fn show_terminal(&mut self, session: &str, call_id: &str, item: &mut v2::ToolCallContent<'_>) {
         let v2::ToolCallContent::Terminal(shown) = item else { return };
         let shown = shown.clone();
         let id = shown.terminal_id.clone().into_owned();
-        let Some(terminal) = self.open(session, &id, shared) else { return };
+        let Some(terminal) = self.open_terminal(session, &id) else { return };
         terminal.is_shown_by(call_id);
         terminal.tell_all();
         let text = v2::ContentBlock::text(terminal.text());
@@ -99,18 +97,18 @@ impl TerminalsAsText {
         *item = v2::ToolCallContent::Content(v2::Content { content: text, meta, extra });
     }
 
-    fn open(&mut self, session: &str, id: &str, shared: &mut Shared) -> Option<&mut Terminal> {
+    fn open_terminal(&mut self, session: &str, id: &str) -> Option<&mut Terminal> {
         let key = (session.to_owned(), id.to_owned());
-        if !self.0.contains_key(&key) {
-            let limit = shared.options.limits.entries;
-            let (reason, severity) = if self.0.len() < limit {
+        if !self.terminals.0.contains_key(&key) {
+            let limit = self.options.limits.entries;
+            let (reason, severity) = if self.terminals.0.len() < limit {
                 let reason =
                     "the client's dialect has no terminals; calls that show it show its output as text";
                 (reason.to_owned(), Severity::Minor)
             } else {
                 (format!("more than {limit} terminals"), Severity::Major)
             };
-            shared.lose(
+            self.lose(
                 Some(session),
                 "terminal_update",
                 "/params/update/terminalId",
@@ -122,41 +120,34 @@ impl TerminalsAsText {
                 return None;
             }
         }
-        Some(self.0.entry(key).or_default())
+        Some(self.terminals.0.entry(key).or_default())
     }
 
     /// What is new, for each call that shows the terminal.
-    fn tell(
+    fn tell_terminal(
         &mut self,
         session: &str,
         id: &str,
         changed: Changed,
-        shared: &mut Shared,
     ) -> Vec<v2::SessionUpdate<'static>> {
-        let Some(terminal) = self.0.get_mut(&(session.to_owned(), id.to_owned())) else { return Vec::new() };
+        let Some(terminal) = self.terminals.0.get_mut(&(session.to_owned(), id.to_owned())) else {
+            return Vec::new();
+        };
         if terminal.calls.is_empty() {
             return Vec::new();
         }
         let mut text = terminal.untold().to_owned();
         text.push_str(&terminal.untold_note());
-        if changed.replaced || changed.cut {
-            let reason = "output that was shown as text cannot be taken back; what is new follows it";
-            shared.lose(
-                Some(session),
-                "terminal_update",
-                "/params/update/output",
-                reason,
-                Severity::Major,
-                Side::Client,
-            );
-        }
-        if text.is_empty() {
-            return Vec::new();
-        }
         let chunk = |call: &String| {
             let item = v2::ToolCallContent::text(text.clone());
             v2::SessionUpdate::ToolCallContentChunk(v2::ToolCallContentChunk::new(call.clone(), item))
         };
-        terminal.calls.iter().map(chunk).collect()
+        let chunks = terminal.calls.iter().filter(|_| !text.is_empty()).map(chunk).collect();
+        if changed.replaced || changed.cut {
+            let reason = "output that was shown as text cannot be taken back; what is new follows it";
+            let (session, pointer) = (Some(session), "/params/update/output");
+            self.lose(session, "terminal_update", pointer, reason, Severity::Major, Side::Client);
+        }
+        chunks
     }
 }

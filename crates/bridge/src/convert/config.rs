@@ -5,14 +5,14 @@ use switchboard_protocol::{Extra, Text, Wire, v1, v2};
 use crate::Error;
 use crate::convert::content::whole;
 use crate::convert::meta::{self, Origin};
-use crate::convert::{Context, message::Rest};
+use crate::convert::{Conversion, message::Rest};
 use crate::loss::Severity;
 
 /// Options as version 1 has them. `booleans`: the client takes switches.
 pub(crate) fn to_v1<'a>(
     options: Vec<v2::SessionConfigOption<'a>>,
     booleans: bool,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Vec<v1::SessionConfigOption<'a>>, Error> {
     let mut converted = Vec::with_capacity(options.len());
     for (index, option) in options.into_iter().enumerate() {
@@ -74,7 +74,7 @@ fn switch_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigSelec
 /// A choice that was made where a switch is meant.
 pub(crate) fn set_switch_to_v2<'a>(
     request: v2::SetConfigId<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::SetSessionConfigOptionRequest<'a>, Error> {
     let v2::SetConfigId { session_id, config_id, value, mut meta, mut extra } = request;
     let Some(is_on) = SWITCH.iter().position(|(word, _)| *word == value) else {
@@ -131,7 +131,7 @@ fn group_to_v1(group: v2::SessionConfigSelectGroup<'_>) -> v1::SessionConfigSele
 /// Options as version 2 has them.
 pub(crate) fn to_v2<'a>(
     options: Vec<v1::SessionConfigOption<'a>>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Vec<v2::SessionConfigOption<'a>>, Error> {
     let mut converted = Vec::with_capacity(options.len());
     for (index, option) in options.into_iter().enumerate() {
@@ -226,7 +226,7 @@ fn value_of_mode(mode: v1::SessionMode<'_>) -> v2::SessionConfigSelectOption<'_>
 pub(crate) fn lose_modes(
     modes: &v1::SessionModeState<'_>,
     option: Option<&v2::SessionConfigSelect<'_>>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<(), Error> {
     let reason = "a client that knows options looks at those, not at modes";
     let v1::SessionModeState { current_mode_id, available_modes, meta, extra } = modes;
@@ -290,6 +290,25 @@ pub(crate) fn change_mode(options: &mut [v2::SessionConfigOption<'_>], mode: &st
     false
 }
 
+/// Sets what a request sets, where the agent does not tell the options that there are then. Whether there is such an option.
+pub(crate) fn apply(
+    options: &mut [v2::SessionConfigOption<'_>],
+    request: &v2::SetSessionConfigOptionRequest<'_>,
+) -> bool {
+    use v2::{SessionConfigOption as Known, SetSessionConfigOptionRequest as Set};
+    options.iter_mut().any(|option| match (option, request) {
+        (Known::Select(select), Set::Id(set)) if select.config_id == set.config_id => {
+            select.current_value = Text::Owned(set.value.clone().into_owned());
+            true
+        }
+        (Known::Boolean(boolean), Set::Boolean(set)) if boolean.config_id == set.config_id => {
+            boolean.current_value = set.value;
+            true
+        }
+        _ => false,
+    })
+}
+
 /// The modes that a choice stands for, for clients of version 1 that know no options. The choice itself goes along.
 pub(crate) fn modes_of_option(select: &v2::SessionConfigSelect<'_>) -> v1::SessionModeState<'static> {
     let modes = select.options.iter().map(|value| v1::SessionMode {
@@ -306,7 +325,7 @@ pub(crate) fn modes_of_option(select: &v2::SessionConfigSelect<'_>) -> v1::Sessi
 /// A request to set an option.
 pub(crate) fn set_to_v2<'a>(
     request: v1::SetSessionConfigOptionRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::SetSessionConfigOptionRequest<'a>, Error> {
     match request {
         v1::SetSessionConfigOptionRequest::Id(mut set) => {
@@ -325,7 +344,7 @@ pub(crate) fn set_to_v2<'a>(
 /// A request to set an option.
 pub(crate) fn set_to_v1<'a>(
     request: v2::SetSessionConfigOptionRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::SetSessionConfigOptionRequest<'a>, Error> {
     match request {
         v2::SetSessionConfigOptionRequest::Id(set) => Ok(v1::SetSessionConfigOptionRequest::Id(set)),

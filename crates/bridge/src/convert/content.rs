@@ -4,13 +4,13 @@ use switchboard_protocol::v2::{Annotations, ContentBlock, ResourceLink, Role, Te
 use switchboard_protocol::{Meta, Raw, Text, UnknownVariant, Wire, WireFormat, v2};
 
 use crate::Error;
-use crate::convert::{Context, meta};
+use crate::convert::{Conversion, meta};
 use crate::loss::Severity;
 
 /// A block as version 1 can say it.
 pub(crate) fn to_v1<'a>(
     mut block: ContentBlock<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<ContentBlock<'a>, Error> {
     if let ContentBlock::ResourceLink(link) = &mut block {
         link_to_v1(link, cx)?;
@@ -26,7 +26,7 @@ pub(crate) fn to_v1<'a>(
 /// A block as version 2 can say it.
 pub(crate) fn to_v2<'a>(
     mut block: ContentBlock<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<ContentBlock<'a>, Error> {
     if let ContentBlock::ResourceLink(link) = &mut block
         && let Some(icons) = link.extra.remove("icons")
@@ -57,7 +57,7 @@ fn annotations_of<'b, 'a>(block: &'b mut ContentBlock<'a>) -> Option<&'b mut Ann
     }
 }
 
-fn link_to_v1(link: &mut ResourceLink<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+fn link_to_v1(link: &mut ResourceLink<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
     if let Some(icons) = link.icons.take() {
         let reason = "version 1 has no icons of links; they go along as metadata";
         cx.key("icons").lose(Severity::Minor, reason)?;
@@ -71,7 +71,7 @@ fn link_to_v1(link: &mut ResourceLink<'_>, cx: &mut Context<'_>) -> Result<(), E
     Ok(())
 }
 
-fn audience_to_v1(annotations: &mut Annotations<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+fn audience_to_v1(annotations: &mut Annotations<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
     let is_unknown = |role: &Role| matches!(role, Role::Unknown(_));
     let Some(audience) = &mut annotations.audience else { return Ok(()) };
     if let Some(role) = audience.iter().find(|role| is_unknown(role)) {
@@ -83,7 +83,7 @@ fn audience_to_v1(annotations: &mut Annotations<'_>, cx: &mut Context<'_>) -> Re
 }
 
 /// Words in place of a block that version 1 does not know.
-fn stand_in<'a>(unknown: &UnknownVariant<'a>, cx: &mut Context<'_>) -> Result<ContentBlock<'a>, Error> {
+fn stand_in<'a>(unknown: &UnknownVariant<'a>, cx: &mut Conversion<'_>) -> Result<ContentBlock<'a>, Error> {
     let reason = format!("version 1 has no content of type \"{}\"; words stand in its place", unknown.tag);
     cx.lose(Severity::Major, reason)?;
     let mut text = TextContent::new(format!("[unsupported content: {}]", unknown.tag));

@@ -8,7 +8,7 @@ use switchboard_protocol::v2::{
 use switchboard_protocol::{Map, Wire, WireFormat};
 
 use crate::Error;
-use crate::convert::Context;
+use crate::convert::Conversion;
 use crate::loss::Severity;
 
 /// Names the request that a question is about as its receiver knows it.
@@ -29,7 +29,7 @@ pub(crate) fn rename_scope(
 /// Leaves out what version 1 does not know in a form.
 pub(crate) fn to_v1<'a>(
     mut request: CreateElicitationRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<CreateElicitationRequest<'a>, Error> {
     if let CreateElicitationRequest::Form(form) = &mut request
         && let Some(properties) = form.requested_schema.properties.take()
@@ -66,7 +66,7 @@ pub(crate) fn to_v2(mut request: CreateElicitationRequest<'_>) -> CreateElicitat
 /// An answer with values that version 1 knows.
 pub(crate) fn answer_to_v1<'a>(
     mut answer: CreateElicitationResponse<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<CreateElicitationResponse<'a>, Error> {
     if let CreateElicitationResponse::Accept(accept) = &mut answer
         && let Some(content) = accept.content.take()

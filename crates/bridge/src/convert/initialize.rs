@@ -4,7 +4,7 @@ use switchboard_protocol::v2::EmptyObject;
 use switchboard_protocol::{Map, Meta, Text, Wire, v1, v2};
 
 use crate::Error;
-use crate::convert::Context;
+use crate::convert::Conversion;
 use crate::convert::meta::{self, Origin, keep, keep_mark};
 use crate::loss::Severity;
 
@@ -102,7 +102,7 @@ fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::Clie
 /// A version 2 agent's words to a version 1 client.
 pub(crate) fn response_to_v1<'a>(
     response: v2::InitializeResponse<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::InitializeResponse<'a>, Error> {
     // The version is the client's own.
     let v2::InitializeResponse { protocol_version: _, info, capabilities, auth_methods, mut meta, mut extra } =
@@ -128,7 +128,7 @@ pub(crate) fn response_to_v1<'a>(
 fn agent_to_v1<'a>(
     offered: v2::AgentCapabilities<'a>,
     has_logins: bool,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::AgentCapabilities<'a>, Error> {
     let v2::AgentCapabilities { session, auth, mut meta, mut extra } = offered;
     let Some(session) = session else { return Err(cx.key("session").error("the agent has no sessions")) };
@@ -194,7 +194,7 @@ fn agent_to_v1<'a>(
 
 fn login_to_v1<'a>(
     method: v2::AuthMethod<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Option<v1::AuthMethod<'a>>, Error> {
     Ok(match method {
         v2::AuthMethod::Agent(method) => {
@@ -223,7 +223,7 @@ fn login_to_v1<'a>(
 fn environment_to_v1<'a>(
     env: Vec<v2::EnvVariable<'a>>,
     meta: &mut Option<Meta<'a>>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Map<'a, Text<'a>>, Error> {
     if env.iter().any(|variable| variable.meta.is_some() || !variable.extra.is_empty()) {
         keep(meta, Origin::V2, "env", Some(&env));
@@ -245,7 +245,7 @@ fn environment_to_v1<'a>(
 pub(crate) fn response_to_v2<'a>(
     response: v1::InitializeResponse<'a>,
     program: &str,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::InitializeResponse<'a>, Error> {
     // The version is the client's own.
     let v1::InitializeResponse {
@@ -278,7 +278,7 @@ pub(crate) fn response_to_v2<'a>(
 
 fn agent_to_v2<'a>(
     offered: v1::AgentCapabilities<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::AgentCapabilities<'a>, Error> {
     let v1::AgentCapabilities {
         // All agents of version 2 can; what this one lacks, the bridge makes up for.
@@ -339,7 +339,7 @@ fn agent_to_v2<'a>(
 
 fn login_to_v2<'a>(
     method: v1::AuthMethod<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Option<v2::AuthMethod<'a>>, Error> {
     Ok(match method {
         v1::AuthMethod::Agent(method) => {

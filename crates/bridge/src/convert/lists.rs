@@ -5,7 +5,7 @@ use switchboard_protocol::{Text, UnknownVariant, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::{self, Origin};
-use crate::convert::{Context, message::Rest};
+use crate::convert::{Conversion, message::Rest};
 use crate::loss::Severity;
 
 /// A plan for version 1, which has one only.
@@ -19,7 +19,7 @@ pub(crate) struct Plan<'a> {
 /// A plan as version 1 can say it; one of another type is given back.
 pub(crate) fn plan_to_v1<'a>(
     update: v2::PlanUpdate<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Result<Plan<'a>, UnknownVariant<'a>>, Error> {
     let v2::PlanUpdate { plan, meta: outer, extra } = update;
     let mut at_plan = cx.key("plan");
@@ -41,7 +41,7 @@ pub(crate) fn plan_to_v1<'a>(
     }
 }
 
-fn entry_to_v1<'a>(entry: PlanEntry<'a>, cx: &mut Context<'_>) -> Result<PlanEntry<'a>, Error> {
+fn entry_to_v1<'a>(entry: PlanEntry<'a>, cx: &mut Conversion<'_>) -> Result<PlanEntry<'a>, Error> {
     let PlanEntry { mut content, mut priority, mut status, meta, extra } = entry;
     if let PlanEntryPriority::Unknown(word) = &priority {
         let reason = format!("version 1 has no priority \"{word}\"; \"medium\" stands for it");
@@ -79,7 +79,7 @@ pub(crate) fn plan_to_v2(plan: v1::Plan<'_>) -> v2::PlanUpdate<'_> {
 /// A list of commands as version 1 has it.
 pub(crate) fn commands_update_to_v1<'a>(
     update: v2::AvailableCommandsUpdate<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::AvailableCommandsUpdate<'a>, Error> {
     let v2::AvailableCommandsUpdate { available_commands, meta, extra } = update;
     let available_commands = cx.key("availableCommands").each(available_commands, command_to_v1)?;
@@ -89,7 +89,7 @@ pub(crate) fn commands_update_to_v1<'a>(
 /// A command as version 1 has it.
 pub(crate) fn command_to_v1<'a>(
     command: v2::AvailableCommand<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::AvailableCommand<'a>, Error> {
     match command {
         v2::AvailableCommand::Command(command) => {

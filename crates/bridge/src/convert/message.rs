@@ -3,12 +3,12 @@
 use switchboard_protocol::{Extra, Field, Meta, Text, v1, v2};
 
 use crate::Error;
-use crate::convert::{Context, content, meta};
+use crate::convert::{Conversion, content, meta};
 
 /// A chunk of a message.
 pub(crate) fn chunk_to_v1<'a>(
     chunk: v2::ContentChunk<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::ContentChunk<'a>, Error> {
     let v2::ContentChunk { message_id, content, meta, extra } = chunk;
     let content = content::to_v1(content, &mut cx.key("content"))?;
@@ -18,7 +18,7 @@ pub(crate) fn chunk_to_v1<'a>(
 /// A chunk of a message, whose id must be known.
 pub(crate) fn chunk_to_v2<'a>(
     chunk: v1::ContentChunk<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::ContentChunk<'a>, Error> {
     let v1::ContentChunk { content, message_id, meta, extra } = chunk;
     let Some(message_id) = message_id else {
@@ -56,7 +56,7 @@ impl Rest<'_> {
 
 pub(crate) fn message_to_v1<'a>(
     message: v2::MessageUpdate<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Message<'a>, Error> {
     let v2::MessageUpdate { message_id, content, meta, extra } = message;
     let content = match content {

@@ -4,7 +4,7 @@ use switchboard_protocol::v2::EmptyObject;
 use switchboard_protocol::{Extra, Field, Meta, Raw, Text, Wire, WireFormat};
 
 use crate::Error;
-use crate::convert::Context;
+use crate::convert::Conversion;
 use crate::loss::Severity;
 
 /// What version 2 said and version 1 has no word for.
@@ -96,7 +96,7 @@ pub(crate) fn set_type_apart(meta: &mut Option<Meta<'_>>, extra: &mut Extra<'_>,
 pub(crate) fn join<'a>(
     first: Option<Meta<'a>>,
     second: Option<Meta<'a>>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Option<Meta<'a>>, Error> {
     let (first, second) = match (first, second) {
         (Some(first), Some(second)) => (first, second),
@@ -116,7 +116,7 @@ pub(crate) fn join<'a>(
 pub(crate) fn join_extra<'a>(
     mut first: Extra<'a>,
     second: Extra<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Extra<'a>, Error> {
     if first.is_empty() {
         return Ok(second);
@@ -135,7 +135,7 @@ pub(crate) fn join_extra<'a>(
 }
 
 /// Metadata of an update, which version 1 cannot clear.
-pub(crate) fn to_v1<'a>(meta: Field<Meta<'a>>, cx: &mut Context<'_>) -> Option<Meta<'a>> {
+pub(crate) fn to_v1<'a>(meta: Field<Meta<'a>>, cx: &mut Conversion<'_>) -> Option<Meta<'a>> {
     match meta {
         Field::Set(meta) => Some(meta),
         Field::Keep => None,

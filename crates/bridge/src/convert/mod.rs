@@ -1,10 +1,10 @@
 //! What both versions say, value by value and in both directions. Each function takes its value apart by naming every
 //! part, so that one that the protocol gains does not compile until somebody says where it goes: over, into the metadata
-//! ([`meta`]), or into the report ([`Context`]). Whether a loss fails the conversion is up to the [`Losses`] it is given.
+//! ([`meta`]), or into the report ([`Conversion`]). Whether a loss fails the conversion is up to the [`Losses`] it is given.
 
 pub(crate) mod config;
 pub(crate) mod content;
-mod context;
+mod conversion;
 pub(crate) mod elicitation;
 pub(crate) mod initialize;
 pub(crate) mod lists;
@@ -18,4 +18,4 @@ pub(crate) mod terminal;
 pub(crate) mod tool_call;
 pub(crate) mod update;
 
-pub(crate) use context::{Context, Losses};
+pub(crate) use conversion::{Conversion, Losses};

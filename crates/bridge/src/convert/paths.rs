@@ -2,7 +2,7 @@
 
 use switchboard_protocol::{AbsolutePath, LineNumber, Meta, v1, v2};
 
-use crate::convert::{Context, meta};
+use crate::convert::{Conversion, meta};
 use crate::loss::Severity;
 
 /// A path that is not absolute, as one below a directory. `None`: it is fine as it is, or means something that is
@@ -25,7 +25,11 @@ pub(crate) struct Places<'s> {
 }
 
 impl Places<'_> {
-    pub(crate) fn settle_locations(&self, locations: &mut [v2::ToolCallLocation<'_>], cx: &mut Context<'_>) {
+    pub(crate) fn settle_locations(
+        &self,
+        locations: &mut [v2::ToolCallLocation<'_>],
+        cx: &mut Conversion<'_>,
+    ) {
         for (index, location) in locations.iter_mut().enumerate() {
             let mut cx = cx.item(index);
             self.settle_path(&mut location.path, &mut location.meta, &mut cx.key("path"));
@@ -36,7 +40,7 @@ impl Places<'_> {
     }
 
     /// The paths of diffs of version 1.
-    pub(crate) fn settle_content(&self, content: &mut [v1::ToolCallContent<'_>], cx: &mut Context<'_>) {
+    pub(crate) fn settle_content(&self, content: &mut [v1::ToolCallContent<'_>], cx: &mut Conversion<'_>) {
         for (index, item) in content.iter_mut().enumerate() {
             if let v1::ToolCallContent::Diff(diff) = item {
                 self.settle_path(&mut diff.path, &mut diff.meta, &mut cx.item(index).key("path"));
@@ -48,7 +52,7 @@ impl Places<'_> {
         &self,
         path: &mut AbsolutePath<'_>,
         metadata: &mut Option<Meta<'_>>,
-        cx: &mut Context<'_>,
+        cx: &mut Conversion<'_>,
     ) {
         if AbsolutePath::is_absolute(path.as_str()) {
             return;

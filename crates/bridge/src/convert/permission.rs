@@ -5,7 +5,7 @@ use switchboard_protocol::{Text, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::{self, Origin};
-use crate::convert::{Context, content::whole, message::Rest};
+use crate::convert::{Conversion, content::whole, message::Rest};
 use crate::loss::Severity;
 
 /// A question for version 1, whose subject is a tool call that the caller makes of what is given back here.
@@ -32,7 +32,7 @@ pub(crate) enum Subject<'a> {
 /// A question of version 2, taken apart. What version 1 has no place for in its subject goes along as metadata.
 pub(crate) fn question_to_v1<'a>(
     request: v2::RequestPermissionRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Question<'a>, Error> {
     let v2::RequestPermissionRequest {
         session_id,
@@ -85,7 +85,7 @@ pub(crate) fn question_to_v1<'a>(
 /// The options that version 1 can show. An unknown kind is a hint that must not be turned into an approval.
 fn options_to_v1<'a>(
     options: Vec<PermissionOption<'a>>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Vec<PermissionOption<'a>>, Error> {
     let mut kept = Vec::with_capacity(options.len());
     for (index, option) in options.into_iter().enumerate() {
@@ -117,7 +117,7 @@ pub(crate) fn question_to_v2<'a>(
 pub(crate) fn answer<'a>(
     answer: v2::RequestPermissionResponse<'a>,
     offered: &[String],
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<(v2::RequestPermissionResponse<'a>, bool), Error> {
     let v2::RequestPermissionResponse { outcome, meta, extra } = answer;
     let is_offered = |id: &str| offered.iter().any(|known| known == id);

@@ -3,10 +3,13 @@
 use switchboard_protocol::{AbsolutePath, Text, v1, v2};
 
 use crate::Error;
-use crate::convert::{Context, meta};
+use crate::convert::{Conversion, meta};
 
 /// A server as version 2 has it.
-pub(crate) fn to_v2<'a>(server: v1::McpServer<'a>, cx: &mut Context<'_>) -> Result<v2::McpServer<'a>, Error> {
+pub(crate) fn to_v2<'a>(
+    server: v1::McpServer<'a>,
+    cx: &mut Conversion<'_>,
+) -> Result<v2::McpServer<'a>, Error> {
     match server {
         v1::McpServer::Stdio(server) => {
             let v1::McpServerStdio { name, command, args, env, mut meta, mut extra } = server;
@@ -28,7 +31,10 @@ pub(crate) fn to_v2<'a>(server: v1::McpServer<'a>, cx: &mut Context<'_>) -> Resu
 }
 
 /// A server as version 1 has it.
-pub(crate) fn to_v1<'a>(server: v2::McpServer<'a>, cx: &mut Context<'_>) -> Result<v1::McpServer<'a>, Error> {
+pub(crate) fn to_v1<'a>(
+    server: v2::McpServer<'a>,
+    cx: &mut Conversion<'_>,
+) -> Result<v1::McpServer<'a>, Error> {
     match server {
         v2::McpServer::Stdio(server) => {
             let v2::McpServerStdio { name, command, args, env, meta, extra } = server;

@@ -5,12 +5,12 @@ use switchboard_protocol::{Meta, Text, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::{self, Origin};
-use crate::convert::{Context, content, message::Rest, servers};
+use crate::convert::{Conversion, content, message::Rest, servers};
 use crate::loss::Severity;
 
 pub(crate) fn new_to_v2<'a>(
     request: v1::NewSessionRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::NewSessionRequest<'a>, Error> {
     let v1::NewSessionRequest { cwd, additional_directories, mcp_servers, meta, extra } = request;
     let mcp_servers = Some(cx.key("mcpServers").each(mcp_servers, servers::to_v2)?);
@@ -19,7 +19,7 @@ pub(crate) fn new_to_v2<'a>(
 
 pub(crate) fn new_to_v1<'a>(
     request: v2::NewSessionRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::NewSessionRequest<'a>, Error> {
     let v2::NewSessionRequest { cwd, additional_directories, mcp_servers, meta, extra } = request;
     let mcp_servers = cx.key("mcpServers").each(mcp_servers.unwrap_or_default(), servers::to_v1)?;
@@ -29,7 +29,7 @@ pub(crate) fn new_to_v1<'a>(
 /// A load is a resume with all that was said.
 pub(crate) fn load_to_v2<'a>(
     request: v1::LoadSessionRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::ResumeSessionRequest<'a>, Error> {
     let v1::LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, mut meta, mut extra } =
         request;
@@ -49,7 +49,7 @@ pub(crate) fn load_to_v2<'a>(
 
 pub(crate) fn resume_to_v2<'a>(
     request: v1::ResumeSessionRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::ResumeSessionRequest<'a>, Error> {
     let v1::ResumeSessionRequest {
         session_id,
@@ -75,7 +75,7 @@ pub(crate) fn resume_to_v2<'a>(
 /// A resume without replay, or one whose replay comes by other means.
 pub(crate) fn resume_to_v1<'a>(
     request: v2::ResumeSessionRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::ResumeSessionRequest<'a>, Error> {
     let v1::LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, meta, extra } =
         load_to_v1(request, cx)?;
@@ -86,7 +86,7 @@ pub(crate) fn resume_to_v1<'a>(
 /// A resume with all that was said, or one whose replay is swallowed.
 pub(crate) fn load_to_v1<'a>(
     request: v2::ResumeSessionRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::LoadSessionRequest<'a>, Error> {
     let v2::ResumeSessionRequest {
         session_id,
@@ -172,7 +172,7 @@ impl<'a> From<v2::ResumeSessionResponse<'a>> for OpenedV2<'a> {
 
 pub(crate) fn prompt_to_v2<'a>(
     request: v1::PromptRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::PromptRequest<'a>, Error> {
     let v1::PromptRequest { session_id, prompt, meta, extra } = request;
     let prompt = cx.key("prompt").each(prompt, content::to_v2)?;
@@ -182,7 +182,7 @@ pub(crate) fn prompt_to_v2<'a>(
 /// A prompt must arrive whole: a block that version 1 does not know refuses it.
 pub(crate) fn prompt_to_v1<'a>(
     request: v2::PromptRequest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::PromptRequest<'a>, Error> {
     let v2::PromptRequest { session_id, prompt, meta, extra } = request;
     let prompt = cx.key("prompt").each(prompt, |block, cx| match block.as_unknown() {
@@ -212,7 +212,7 @@ pub(crate) fn idle_to_v1<'a>(
     idle: v2::IdleState<'a>,
     is_cancelled: bool,
     accepted: Rest<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Result<v1::PromptResponse<'a>, RpcError<'a>>, Error> {
     let v2::IdleState { stop_reason, error, background, meta, extra } = idle;
     if background.is_some() {
@@ -250,7 +250,7 @@ pub(crate) fn idle_to_v1<'a>(
 }
 
 /// A state that version 1 shows by an open request or by a question. What it says beside is lost.
-pub(crate) fn lose_state(state: &v2::StateUpdate<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+pub(crate) fn lose_state(state: &v2::StateUpdate<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
     let (background, meta, extra) = match state {
         v2::StateUpdate::Running(active) | v2::StateUpdate::RequiresAction(active) => {
             let v2::ActiveState { background, meta, extra } = active;

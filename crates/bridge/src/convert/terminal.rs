@@ -3,18 +3,22 @@
 use switchboard_protocol::{Field, v2};
 
 use crate::Error;
-use crate::convert::Context;
+use crate::convert::Conversion;
 use crate::loss::Severity;
 
 const REASON: &str = "the client has no terminals of the agent; it is shown what they put out";
 
-/// What news of a terminal says beside what can be shown: its output, where it runs, and how it ended.
-pub(crate) fn lose_update(update: &v2::TerminalUpdate<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+/// What news of a terminal says beside what can be shown: its output, how it ended, and to some clients what it runs,
+/// and where.
+pub(crate) fn lose_update(
+    update: &v2::TerminalUpdate<'_>,
+    introduces: bool,
+    cx: &mut Conversion<'_>,
+) -> Result<(), Error> {
     let v2::TerminalUpdate {
         terminal_id: _,
-        // Words for people, who see the call that runs it.
-        command: _,
-        cwd: _,
+        command,
+        cwd,
         output,
         exit_status,
         size,
@@ -22,6 +26,12 @@ pub(crate) fn lose_update(update: &v2::TerminalUpdate<'_>, cx: &mut Context<'_>)
         meta,
         extra,
     } = update;
+    if let (Field::Set(_), false) = (command, introduces) {
+        cx.key("command").lose(Severity::Minor, REASON)?;
+    }
+    if let (Field::Set(_), false) = (cwd, introduces) {
+        cx.key("cwd").lose(Severity::Minor, REASON)?;
+    }
     if let Field::Set(output) = output {
         let v2::TerminalOutput { data: _, meta, extra } = output;
         cx.key("output").lose_rest(meta.as_ref(), extra, REASON)?;
@@ -40,7 +50,7 @@ pub(crate) fn lose_update(update: &v2::TerminalUpdate<'_>, cx: &mut Context<'_>)
 }
 
 /// What a chunk of output says beside the output.
-pub(crate) fn lose_chunk(chunk: &v2::TerminalOutputChunk<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+pub(crate) fn lose_chunk(chunk: &v2::TerminalOutputChunk<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
     let v2::TerminalOutputChunk { terminal_id: _, data: _, meta, extra } = chunk;
     cx.lose_rest(meta.as_ref(), extra, REASON)
 }

@@ -7,7 +7,7 @@ use switchboard_protocol::{Field, Meta, Text, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::Origin;
-use crate::convert::{Context, content, meta};
+use crate::convert::{Conversion, content, meta};
 use crate::loss::Severity;
 
 /// What a tool call is called that has no title.
@@ -26,7 +26,7 @@ pub(crate) fn placeholder(kind: Option<&ToolKind>) -> String {
 fn kind_to_v1(
     kind: ToolKind,
     metadata: &mut Option<Meta<'_>>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<ToolKind, Error> {
     let ToolKind::Unknown(word) = &kind else { return Ok(kind) };
     cx.lose(Severity::Minor, format!("version 1 has no kind \"{word}\"; \"other\" stands for it"))?;
@@ -38,7 +38,7 @@ fn kind_to_v1(
 fn status_to_v1(
     status: ToolCallStatus,
     metadata: &mut Option<Meta<'_>>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<ToolCallStatus, Error> {
     let nearest = match &status {
         ToolCallStatus::Pending
@@ -55,7 +55,7 @@ fn status_to_v1(
 }
 
 /// A field that version 1 cannot clear. `reset`: the value that a new call has, where it is to get that.
-fn scalar_to_v1<T>(field: Field<T>, reset: Option<T>, mut cx: Context<'_>) -> Option<T> {
+fn scalar_to_v1<T>(field: Field<T>, reset: Option<T>, mut cx: Conversion<'_>) -> Option<T> {
     match field {
         Field::Set(value) => Some(value),
         Field::Keep => None,
@@ -72,7 +72,7 @@ fn scalar_to_v1<T>(field: Field<T>, reset: Option<T>, mut cx: Context<'_>) -> Op
 pub(crate) fn update_to_v1<'a>(
     update: v2::ToolCallUpdate<'a>,
     resets: bool,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<(v1::ToolCallUpdate<'a>, Field<Vec<v2::ToolCallContent<'a>>>), Error> {
     let v2::ToolCallUpdate {
         tool_call_id,
@@ -129,7 +129,7 @@ pub(crate) fn update_to_v1<'a>(
 pub(crate) fn item_to_v1<'a>(
     item: v2::ToolCallContent<'a>,
     file: impl FnMut(&str) -> FileAtHand<'static>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Vec<v1::ToolCallContent<'a>>, Error> {
     match item {
         v2::ToolCallContent::Content(item) => {
@@ -243,7 +243,7 @@ pub(crate) fn announcement<'a>(update: v1::ToolCallUpdate<'a>, title: Text<'a>) 
 pub(crate) fn in_one<'a>(
     earlier: v1::ToolCallUpdate<'a>,
     later: v1::ToolCallUpdate<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::ToolCallUpdate<'a>, Error> {
     let v1::ToolCallUpdate {
         tool_call_id: _,
@@ -317,7 +317,7 @@ fn set<T>(value: Option<T>) -> Field<T> {
 pub(crate) fn item_to_v2<'a>(
     item: v1::ToolCallContent<'a>,
     file: impl FnOnce(&str) -> FileAtHand<'static>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::ToolCallContent<'a>, Error> {
     match item {
         v1::ToolCallContent::Content(item) => {

@@ -3,13 +3,13 @@
 use switchboard_protocol::{Field, v1, v2};
 
 use crate::Error;
-use crate::convert::{Context, config, content, lists, meta};
+use crate::convert::{Conversion, config, content, lists, meta};
 use crate::loss::Severity;
 
 /// An update as version 1 has it, where no memory is needed for it; else it is given back.
 pub(crate) fn to_v1<'a>(
     update: v2::SessionUpdate<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Result<v1::SessionUpdate<'a>, v2::SessionUpdate<'a>>, Error> {
     use v1::SessionUpdate as V1;
     use v2::SessionUpdate as V2;
@@ -52,7 +52,7 @@ pub(crate) fn to_v1<'a>(
 /// An update as version 2 has it, where no memory is needed for it; else it is given back.
 pub(crate) fn to_v2<'a>(
     update: v1::SessionUpdate<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<Result<v2::SessionUpdate<'a>, v1::SessionUpdate<'a>>, Error> {
     use v1::SessionUpdate as V1;
     use v2::SessionUpdate as V2;
@@ -95,7 +95,7 @@ pub(crate) fn to_v2<'a>(
 pub(crate) fn options_update_to_v1<'a>(
     update: v2::ConfigOptionUpdate<'a>,
     booleans: bool,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v1::ConfigOptionUpdate<'a>, Error> {
     let v2::ConfigOptionUpdate { config_options, meta, extra } = update;
     let config_options = config::to_v1(config_options, booleans, &mut cx.key("configOptions"))?;
@@ -105,7 +105,7 @@ pub(crate) fn options_update_to_v1<'a>(
 /// The list of options as version 2 has it.
 pub(crate) fn options_update_to_v2<'a>(
     update: v1::ConfigOptionUpdate<'a>,
-    cx: &mut Context<'_>,
+    cx: &mut Conversion<'_>,
 ) -> Result<v2::ConfigOptionUpdate<'a>, Error> {
     let v1::ConfigOptionUpdate { config_options, meta, extra } = update;
     let config_options = config::to_v2(config_options, &mut cx.key("configOptions"))?;

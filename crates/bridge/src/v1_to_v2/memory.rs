@@ -1,14 +1,21 @@
 //! What is remembered, and what is forgotten when it gets too much.
 
-use switchboard_protocol::{Wire, WireFormat};
+use std::collections::VecDeque;
 
-use super::{Session, ToClient, V1ToV2};
+use switchboard_protocol::rpc::Request;
+
+use super::{Active, Session, ToClient, V1ToV2};
 use crate::loss::Severity;
-use crate::sessions::Remember;
-use crate::shared::Shared;
+use crate::machine::Memory;
+use crate::options::Limits;
+use crate::sessions::{Remember, Size};
 use crate::terminals::Terminal;
 
 impl Remember for Session {
+    fn waiting(&mut self) -> Option<&mut VecDeque<Request<'static>>> {
+        self.turn.is_some().then_some(&mut self.waiting)
+    }
+
     fn is_at_rest(&self) -> bool {
         self.turn.is_none() && self.waiting.is_empty() && self.replays == 0
     }
@@ -32,85 +39,82 @@ impl Remember for Session {
         let terminals: usize = self.terminals.values().map(Terminal::size).sum();
         let waiting: usize = self.waiting.iter().map(|request| request.params_text().len()).sum();
         let plans = self.plans.iter().flat_map(|(_, entries)| entries).map(|entry| entry.content.len());
-        let options: usize = self.options.iter().map(|option| option.encode(WireFormat::Any).len()).sum();
-        self.messages.bytes() + self.calls.bytes() + terminals + waiting + plans.sum::<usize>() + options
+        let said = self.messages.bytes() + self.calls.bytes() + terminals + plans.sum::<usize>();
+        said + waiting + self.options.bytes
     }
 
     // Ids of messages and calls are the agent's.
     fn set_apart(&mut self, _: u64) {}
 }
 
-impl V1ToV2 {
-    /// Forgets what was said in sessions at rest while there are too many, or too much is held in all of them.
-    /// `counts`: it is time to see how much that is.
-    pub(crate) fn make_room(&mut self, counts: bool, shared: &mut Shared) {
-        while self.sessions.are_too_many() {
-            let reason = format!("more than {} sessions", shared.options.limits.sessions);
-            if !self.forget_oldest(&reason, shared) {
-                break;
-            }
-        }
-        if !counts {
-            return;
-        }
-        let most = shared.options.limits.total;
-        let reason = format!("more than {most} bytes in all sessions");
-        while self.sessions.size().2 > most && self.forget_oldest(&reason, shared) {}
-        let mut over = self.sessions.size().2.saturating_sub(most);
-        for (id, session) in self.sessions.iter_mut() {
-            if over == 0 {
-                break;
-            }
-            session.flush_all(id, shared);
-            let before = session.bytes();
-            session.calls.forget_content();
-            session.terminals.values_mut().for_each(Terminal::forget_output);
-            let freed = before.saturating_sub(session.bytes());
-            over = over.saturating_sub(freed);
-            if freed > 0 {
-                let reason = format!(
-                    "{reason}: content of tool calls that was told is forgotten, and not shown with what follows"
-                );
-                shared.lose_from_memory(id, reason, Severity::Major);
-            }
-        }
+impl Memory for V1ToV2 {
+    fn size(&self) -> Size {
+        self.sessions.size()
     }
 
-    fn forget_oldest(&mut self, reason: &str, shared: &mut Shared) -> bool {
+    fn limits(&self) -> &Limits {
+        &self.context.options.limits
+    }
+
+    fn has_too_many_sessions(&self) -> bool {
+        self.sessions.are_too_many()
+    }
+
+    fn forget_oldest(&mut self, reason: &str) -> Option<usize> {
         let to_client = &self.to_client;
         let asks = |id: &str| {
             let is_in =
                 |asked: &ToClient| matches!(asked, ToClient::Permission(asked) if asked.session == id);
             to_client.find(is_in).is_some()
         };
-        let Some((id, session)) = self.sessions.take_oldest(asks) else { return false };
-        session.flush_all(&id, shared);
-        session.report_hidden_terminals(&id, shared);
-        session.forget_said();
+        let (id, session) = self.sessions.take_oldest(asks)?;
+        let before = session.bytes();
+        let mut active = Active { id: &id, session, support: &self.support, context: &mut self.context };
+        active.flush_all();
+        active.report_hidden_terminals();
+        active.session.forget_said();
+        let freed = before.saturating_sub(active.session.bytes());
         let reason =
             format!("{reason}: what was said is forgotten; messages and calls that change are shown anew");
-        shared.lose_from_memory(&id, reason, Severity::Minor);
-        true
+        self.context.lose_from_memory(&id, reason, Severity::Minor);
+        Some(freed)
     }
 
-    /// Sessions, entries in them, and bytes that they hold.
-    pub(crate) fn size(&self) -> (usize, usize, usize) {
-        self.sessions.size()
+    /// Content of tool calls goes.
+    fn forget_in_work(&mut self, mut bytes: usize, reason: &str) {
+        self.each(|mut active| {
+            if bytes == 0 {
+                return;
+            }
+            active.flush_all();
+            let before = active.session.bytes();
+            active.session.calls.forget_content();
+            active.session.terminals.values_mut().for_each(Terminal::forget_output);
+            let freed = before.saturating_sub(active.session.bytes());
+            bytes = bytes.saturating_sub(freed);
+            if freed > 0 {
+                let reason = format!(
+                    "{reason}: content of tool calls that was told is forgotten, and not shown with what follows"
+                );
+                active.context.lose_from_memory(active.id, reason, Severity::Major);
+            }
+        });
     }
 }
 
-impl Session {
+impl Active<'_> {
     /// Says, once a session, that not all of it is remembered.
-    pub(super) fn report_forgotten(&mut self, id: &str, shared: &mut Shared) {
-        if std::mem::take(&mut self.messages.forgets) | std::mem::take(&mut self.calls.forgets)
-            && !self.reported
+    pub(super) fn report_forgotten(&mut self) {
+        if std::mem::take(&mut self.session.messages.forgets)
+            | std::mem::take(&mut self.session.calls.forgets)
+            && !self.session.reported
         {
-            self.reported = true;
-            let limit = shared.options.limits.entries;
+            self.session.reported = true;
+            let limit = self.context.options.limits.entries;
             let reason = format!(
                 "more than {limit} messages or tool calls: the oldest are forgotten, and shown anew when they change"
             );
-            shared.lose_from_memory(id, reason, Severity::Minor);
+            self.context.lose_from_memory(self.id, reason, Severity::Minor);
         }
     }
 }

@@ -6,40 +6,14 @@ use crate::map::HashMap;
 
 use switchboard_protocol::{Field, Text, Wire, WireFormat, v1, v2};
 
-use super::Session;
+use super::Active;
+use crate::Policy;
 use crate::convert::content::plain_text;
 use crate::convert::message::{Message, Rest, chunk_to_v1, message_to_v1};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart, hash_of};
 use crate::loss::Severity;
 use crate::own_ids::OwnIds;
-use crate::shared::Shared;
-use crate::{Policy, Side};
-
-/// Who speaks, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Role {
-    User,
-    Agent,
-    Thought,
-}
-
-impl Role {
-    fn chunk_tag(self) -> &'static str {
-        match self {
-            Role::User => "user_message_chunk",
-            Role::Agent => "agent_message_chunk",
-            Role::Thought => "agent_thought_chunk",
-        }
-    }
-
-    fn message_tag(self) -> &'static str {
-        match self {
-            Role::User => "user_message",
-            Role::Agent => "agent_message",
-            Role::Thought => "agent_thought",
-        }
-    }
-}
+use crate::role::Role;
 
 /// What the client has of each message.
 #[derive(Debug, Default)]
@@ -171,72 +145,53 @@ fn push(pieces: &mut ContentFingerprint, block: &v1::ContentBlock<'_>) {
     }
 }
 
-fn send(role: Role, session_id: &str, message_id: &str, block: Block<'_>, shared: &mut Shared) {
-    let (content, Rest { meta, extra }) = block;
+/// The update that shows a block.
+fn shown<'a>(role: Role, message_id: &'a str, (content, rest): Block<'a>) -> v1::SessionUpdate<'a> {
+    let Rest { meta, extra } = rest;
     let chunk = v1::ContentChunk { content, message_id: Some(Text::Borrowed(message_id)), meta, extra };
-    let update = match role {
-        Role::User => v1::SessionUpdate::UserMessageChunk(chunk),
-        Role::Agent => v1::SessionUpdate::AgentMessageChunk(chunk),
-        Role::Thought => v1::SessionUpdate::AgentThoughtChunk(chunk),
-    };
-    shared.update_v1(session_id, update);
+    role.chunk_v1(chunk)
 }
 
-/// A message has no chunk to carry what it says beside its content.
-fn lose_rest(role: Role, id: &str, rest: &Rest<'_>, shared: &mut Shared) {
-    let reason = "version 1 cannot say this of a message without adding to it";
-    let rest = (rest.meta.as_ref(), &rest.extra);
-    shared.lose_rest(Some(id), role.message_tag(), "/params/update", rest, reason, Side::Client);
-}
-
-impl Session {
-    pub(super) fn chunk(
-        &mut self,
-        role: Role,
-        id: &str,
-        mut chunk: v2::ContentChunk<'_>,
-        shared: &mut Shared,
-    ) {
-        chunk.message_id = self.messages.own.set_apart(chunk.message_id);
+impl Active<'_> {
+    pub(super) fn chunk(&mut self, role: Role, mut chunk: v2::ContentChunk<'_>) {
+        chunk.message_id = self.session.messages.own.set_apart(chunk.message_id);
         let tag = role.chunk_tag();
         if role == Role::User
             && self.suppresses(&chunk.message_id, std::slice::from_ref(&chunk.content), false)
         {
             let v2::ContentChunk { message_id: _, content, meta, extra } = chunk;
-            return self.lose_echo(id, tag, &[content], (meta.as_ref(), &extra), shared);
+            return self.lose_echo(tag, &[content], (meta.as_ref(), &extra));
         }
-        let Some(chunk) = shared.convert_update(id, tag, |cx| chunk_to_v1(chunk, cx)) else { return };
+        let Some(chunk) = self.convert_update(tag, |cx| chunk_to_v1(chunk, cx)) else { return };
         let v1::ContentChunk { content, message_id, meta, extra } = chunk;
         let (message_id, rest) = (message_id.unwrap_or_default(), Rest { meta, extra });
-        if shared.options.hold_messages && role != Role::User {
-            return self.hold(role, id, &message_id, [(content, rest)], None, shared);
+        if self.context.options.hold_messages && role != Role::User {
+            return self.hold(role, &message_id, [(content, rest)], None);
         }
-        self.add(role, id, &message_id, (content, rest), shared);
+        self.add(role, &message_id, (content, rest));
     }
 
     /// Shows more of a message.
-    fn add(&mut self, role: Role, id: &str, message_id: &str, block: Block<'_>, shared: &mut Shared) {
-        let limit = shared.options.limits.entries;
-        if self.messages.get_mut(role, message_id).is_none() {
-            self.messages.open(role, message_id, limit);
+    fn add(&mut self, role: Role, message_id: &str, block: Block<'_>) {
+        let limit = self.context.options.limits.entries;
+        if self.session.messages.get_mut(role, message_id).is_none() {
+            self.session.messages.open(role, message_id, limit);
         }
-        let Some(delivered) = self.messages.get_mut(role, message_id) else { return };
+        let Some(delivered) = self.session.messages.get_mut(role, message_id) else { return };
         push(&mut delivered.pieces, &block.0);
-        let shown = delivered.shown_as.as_deref().unwrap_or(message_id);
-        send(role, id, shown, block, shared);
+        let shown_as = delivered.shown_as.as_deref().unwrap_or(message_id);
+        self.context.update_v1(self.id, shown(role, shown_as, block));
     }
 
     /// Keeps content of a message back until the agent rests.
     fn hold<'b>(
         &mut self,
         role: Role,
-        id: &str,
         message_id: &str,
         blocks: impl IntoIterator<Item = Block<'b>>,
         whole: Option<Rest<'_>>,
-        shared: &mut Shared,
     ) {
-        let limit = shared.options.limits.content;
+        let limit = self.context.options.limits.content;
         let own =
             |rest: Rest<'_>| Rest { meta: rest.meta.map(Wire::into_owned), extra: rest.extra.into_owned() };
         let held = Held {
@@ -245,100 +200,93 @@ impl Session {
             blocks: blocks.into_iter().map(|(block, rest)| (block.into_owned(), own(rest))).collect(),
             whole: whole.map(own),
         };
-        if !self.messages.hold(held, limit) {
+        if !self.session.messages.hold(held, limit) {
             let reason = format!("shown before the agent rests, for a session may hold {limit} bytes back");
-            self.lose(id, role.message_tag(), "/params/update/content", reason, Severity::Minor, shared);
-            self.release(id, shared);
+            self.lose(role.message_tag(), "/params/update/content", reason, Severity::Minor);
+            self.release();
         }
     }
 
     /// Shows what was kept back.
-    pub(super) fn release(&mut self, id: &str, shared: &mut Shared) {
-        self.messages.held_bytes = 0;
-        for held in std::mem::take(&mut self.messages.held) {
+    pub(super) fn release(&mut self) {
+        self.session.messages.held_bytes = 0;
+        for held in std::mem::take(&mut self.session.messages.held) {
             let Held { role, message_id, blocks, whole } = held;
             match whole {
                 None => {
                     for block in blocks {
-                        self.add(role, id, &message_id, block, shared);
+                        self.add(role, &message_id, block);
                     }
                 }
-                Some(rest) if blocks.is_empty() => self.withdraw(role, id, &message_id, &rest, shared),
-                Some(_) => self.replace(role, id, &message_id, blocks, shared),
+                Some(rest) if blocks.is_empty() => self.withdraw(role, &message_id, &rest),
+                Some(_) => self.replace(role, &message_id, blocks),
             }
         }
     }
 
-    pub(super) fn message(
-        &mut self,
-        role: Role,
-        id: &str,
-        mut message: v2::MessageUpdate<'_>,
-        shared: &mut Shared,
-    ) {
-        message.message_id = self.messages.own.set_apart(message.message_id);
+    pub(super) fn whole_message(&mut self, role: Role, mut message: v2::MessageUpdate<'_>) {
+        message.message_id = self.session.messages.own.set_apart(message.message_id);
         let tag = role.message_tag();
         if role == Role::User {
             let blocks = message.content.value().map_or(&[][..], Vec::as_slice);
             if !blocks.is_empty() && self.suppresses(&message.message_id, blocks, true) {
-                return self.lose_echo(id, tag, blocks, (message.meta.value(), &message.extra), shared);
+                return self.lose_echo(tag, blocks, (message.meta.value(), &message.extra));
             }
         }
-        let Some(message) = shared.convert_update(id, tag, |cx| message_to_v1(message, cx)) else { return };
+        let Some(message) = self.convert_update(tag, |cx| message_to_v1(message, cx)) else { return };
         let Message { id: message_id, content, rest } = message;
-        let holds = shared.options.hold_messages && role != Role::User;
+        let holds = self.context.options.hold_messages && role != Role::User;
         match content {
             Field::Keep => {
-                self.messages.open(role, &message_id, shared.options.limits.entries);
-                lose_rest(role, id, &rest, shared);
+                self.session.messages.open(role, &message_id, self.context.options.limits.entries);
+                self.lose_rest_of(role, &rest);
             }
-            Field::Clear if holds => self.hold(role, id, &message_id, [], Some(rest), shared),
-            Field::Clear => self.withdraw(role, id, &message_id, &rest, shared),
+            Field::Clear if holds => self.hold(role, &message_id, [], Some(rest)),
+            Field::Clear => self.withdraw(role, &message_id, &rest),
             Field::Set(blocks) if blocks.is_empty() && !holds => {
-                self.withdraw(role, id, &message_id, &rest, shared);
+                self.withdraw(role, &message_id, &rest);
             }
             Field::Set(blocks) => {
                 let blocks: Vec<_> = blocks.into_iter().map(|block| (block, rest.clone())).collect();
                 if holds {
-                    self.hold(role, id, &message_id, blocks, Some(rest), shared);
+                    self.hold(role, &message_id, blocks, Some(rest));
                 } else {
-                    self.replace(role, id, &message_id, blocks, shared);
+                    self.replace(role, &message_id, blocks);
                 }
             }
         }
     }
 
+    /// A message has no chunk to carry what it says beside its content.
+    fn lose_rest_of(&mut self, role: Role, rest: &Rest<'_>) {
+        let reason = "version 1 cannot say this of a message without adding to it";
+        self.lose_rest(role.message_tag(), (rest.meta.as_ref(), &rest.extra), reason);
+    }
+
     /// The agent took back what it had said.
-    fn withdraw(&mut self, role: Role, id: &str, message_id: &str, rest: &Rest<'_>, shared: &mut Shared) {
-        lose_rest(role, id, rest, shared);
-        let delivered = self.messages.open(role, message_id, shared.options.limits.entries);
+    fn withdraw(&mut self, role: Role, message_id: &str, rest: &Rest<'_>) {
+        self.lose_rest_of(role, rest);
+        let delivered = self.session.messages.open(role, message_id, self.context.options.limits.entries);
         if delivered.pieces.is_empty() {
             return;
         }
         delivered.pieces.clear();
-        let notice_id = self.messages.next_id(role, message_id);
-        let shown = self.messages.next_id(role, message_id);
-        if let Some(delivered) = self.messages.get_mut(role, message_id) {
-            delivered.shown_as = Some(shown);
+        let notice_id = self.session.messages.next_id(role, message_id);
+        let shown_as = self.session.messages.next_id(role, message_id);
+        if let Some(delivered) = self.session.messages.get_mut(role, message_id) {
+            delivered.shown_as = Some(shown_as);
         }
         let reason = "version 1 cannot take back what was shown";
-        self.lose(id, role.message_tag(), "/params/update/content", reason, Severity::Major, shared);
-        if shared.options.policy != Policy::Quiet {
+        self.lose(role.message_tag(), "/params/update/content", reason, Severity::Major);
+        if self.context.options.policy != Policy::Quiet {
             let words = v1::ContentBlock::text("[The agent withdrew its previous message]");
-            send(role, id, &notice_id, (words, Rest::default()), shared);
+            self.update(shown(role, &notice_id, (words, Rest::default())));
         }
     }
 
     /// The agent said the whole message again.
-    fn replace(
-        &mut self,
-        role: Role,
-        id: &str,
-        message_id: &str,
-        blocks: Vec<Block<'_>>,
-        shared: &mut Shared,
-    ) {
-        let delivered = self.messages.open(role, message_id, shared.options.limits.entries);
+    fn replace(&mut self, role: Role, message_id: &str, blocks: Vec<Block<'_>>) {
+        let delivered = self.session.messages.open(role, message_id, self.context.options.limits.entries);
         let hashes: Vec<u64> =
             blocks.iter().map(|(block, _)| hash_of(&block.encode(WireFormat::V1))).collect();
         let units = blocks.iter().zip(&hashes).map(|((block, _), hash)| match plain_text(block) {
@@ -347,10 +295,13 @@ impl Session {
         });
         let fresh = delivered.pieces.is_empty();
         if let Some(rest) = delivered.pieces.rest(units) {
-            let shown = delivered.shown_as.clone().unwrap_or_else(|| message_id.to_owned());
+            let shown_as = delivered.shown_as.clone().unwrap_or_else(|| message_id.to_owned());
             let first = if fresh { 0 } else { rest.first };
-            if let Some((_, unsaid)) = blocks.first().filter(|_| first == blocks.len()) {
-                lose_rest(role, id, unsaid, shared);
+            if first == blocks.len() {
+                if let Some((_, unsaid)) = blocks.first() {
+                    self.lose_rest_of(role, unsaid);
+                }
+                return;
             }
             for (index, (mut block, beside)) in blocks.into_iter().enumerate().skip(first) {
                 if index == rest.first && rest.skip > 0 {
@@ -358,7 +309,7 @@ impl Session {
                     block = v1::ContentBlock::text(text[rest.skip..].to_owned());
                 }
                 push(&mut delivered.pieces, &block);
-                send(role, id, &shown, (block, beside), shared);
+                self.context.update_v1(self.id, shown(role, &shown_as, (block, beside)));
             }
             return;
         }
@@ -366,24 +317,27 @@ impl Session {
         for (block, _) in &blocks {
             push(&mut delivered.pieces, block);
         }
-        let shown = self.messages.next_id(role, message_id);
-        if let Some(delivered) = self.messages.get_mut(role, message_id) {
-            delivered.shown_as = Some(shown.clone());
+        let shown_as = self.session.messages.next_id(role, message_id);
+        if let Some(delivered) = self.session.messages.get_mut(role, message_id) {
+            delivered.shown_as = Some(shown_as.clone());
         }
         let reason = "version 1 cannot replace what was shown; the new text follows as another message";
-        self.lose(id, role.message_tag(), "/params/update/content", reason, Severity::Major, shared);
+        self.lose(role.message_tag(), "/params/update/content", reason, Severity::Major);
         let mut notice = Some("[The agent replaced its previous message]")
-            .filter(|_| shared.options.policy != Policy::Quiet);
+            .filter(|_| self.context.options.policy != Policy::Quiet);
         for (mut block, beside) in blocks {
             if let Some(notice) = notice.take() {
                 match &mut block {
                     v1::ContentBlock::Text(text) => {
                         text.text = Text::Owned(format!("{notice}\n\n{}", text.text));
                     }
-                    _ => send(role, id, &shown, (v1::ContentBlock::text(notice), Rest::default()), shared),
+                    _ => {
+                        let words = v1::ContentBlock::text(notice);
+                        self.update(shown(role, &shown_as, (words, Rest::default())));
+                    }
                 }
             }
-            send(role, id, &shown, (block, beside), shared);
+            self.update(shown(role, &shown_as, (block, beside)));
         }
     }
 }

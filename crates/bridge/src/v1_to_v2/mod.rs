@@ -12,88 +12,55 @@ mod turn;
 
 use std::collections::VecDeque;
 
-use switchboard_protocol::rpc::{Expected, Message, Notification, Request, RequestId, Response};
-use switchboard_protocol::{Diagnostic, Extra, Wire, WireFormat, v2};
+use switchboard_protocol::rpc::{Expected, Message, Notification, Request, Response};
+use switchboard_protocol::{Diagnostic, Extra, Meta, v1, v2};
 
-pub(crate) use self::connection::cancel;
 use self::messages::Messages;
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
+use crate::context::Context;
+use crate::convert::Conversion;
 use crate::loss::Severity;
+use crate::machine::Machine;
 use crate::own_ids::OwnIds;
-use crate::sessions::Sessions;
-use crate::shared::Shared;
+use crate::role::Role;
+use crate::sessions::{KnownOptions, Sessions};
 use crate::terminals::Terminals;
-use crate::{Moment, Side};
+use crate::{Error, Moment, Side, Version};
 
 /// What the bridge asked of the agent.
 #[derive(Debug)]
 enum ToAgent {
-    Initialize {
-        id: RequestId<'static>,
-    },
+    Initialize,
     NewSession {
-        id: RequestId<'static>,
         roots: Vec<String>,
     },
     /// `session/load` and `session/resume`.
     OldSession {
-        id: RequestId<'static>,
         session: String,
     },
     SetMode {
-        id: RequestId<'static>,
         session: String,
     },
     SetOption {
-        id: RequestId<'static>,
         session: String,
     },
     Prompt {
-        id: RequestId<'static>,
         session: String,
     },
     Close {
-        id: RequestId<'static>,
         session: String,
     },
     /// Its answer passes as it comes.
-    Other {
-        id: RequestId<'static>,
-    },
-}
-
-impl ToAgent {
-    /// The client's own id of the request.
-    fn original(&self) -> &RequestId<'static> {
-        match self {
-            ToAgent::Initialize { id }
-            | ToAgent::NewSession { id, .. }
-            | ToAgent::OldSession { id, .. }
-            | ToAgent::SetMode { id, .. }
-            | ToAgent::SetOption { id, .. }
-            | ToAgent::Prompt { id, .. }
-            | ToAgent::Close { id, .. }
-            | ToAgent::Other { id } => id,
-        }
-    }
+    Other,
 }
 
 /// What the bridge asked of the client.
 #[derive(Debug)]
 enum ToClient {
     Permission(permissions::Asked),
-    Other { id: RequestId<'static> },
-}
-
-impl ToClient {
-    fn original(&self) -> &RequestId<'static> {
-        match self {
-            ToClient::Permission(asked) => &asked.id,
-            ToClient::Other { id } => id,
-        }
-    }
+    Other,
 }
 
 /// What the client said it can do.
@@ -118,7 +85,7 @@ struct Session {
     own_calls: OwnIds,
     terminals: Terminals,
     plans: Vec<(String, Vec<v2::PlanEntry<'static>>)>,
-    options: Vec<v2::SessionConfigOption<'static>>,
+    options: KnownOptions,
     /// Requests of the client that may replay history.
     replays: u32,
     /// Whether it has been said that not all of it is remembered.
@@ -128,6 +95,7 @@ struct Session {
 /// Translates between a client of version 1 and an agent of version 2.
 #[derive(Debug)]
 pub(crate) struct V1ToV2 {
+    context: Context,
     sessions: Sessions<Session>,
     to_agent: Calls<ToAgent>,
     to_client: Calls<ToClient>,
@@ -138,149 +106,17 @@ pub(crate) struct V1ToV2 {
 }
 
 impl V1ToV2 {
-    pub(crate) fn new(shared: &mut Shared) -> Self {
-        shared.peers.old = Some(Side::Client);
-        let limits = &shared.options.limits;
+    pub(crate) fn new(mut context: Context) -> Self {
+        context.peers.old = Some(Side::Client);
+        let limits = &context.options.limits;
         V1ToV2 {
             sessions: Sessions::new(limits.sessions),
             to_agent: Calls::new(Side::Agent, limits.requests),
             to_client: Calls::new(Side::Client, limits.requests),
+            context,
             support: Support::default(),
             synthetic: 0,
             waits: false,
-        }
-    }
-
-    pub(crate) fn handle(&mut self, from: Side, line: &str, shared: &mut Shared) {
-        match from {
-            Side::Agent => {
-                match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, WireFormat::Any) {
-                    Ok((Expected::Params(params), left_out)) => {
-                        self.update(params, ("", &left_out), &Extra::new(), shared);
-                    }
-                    Ok((Expected::Other(Message::Request(request)), _)) => {
-                        self.agent_request(&request, shared);
-                    }
-                    Ok((Expected::Other(Message::Notification(notification)), _)) => {
-                        self.agent_notification(&notification, shared);
-                    }
-                    Ok((Expected::Other(Message::Response(response)), _)) => {
-                        self.agent_response(response, shared);
-                    }
-                    Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
-                }
-            }
-            Side::Client => match Message::decode(line, WireFormat::Any) {
-                Ok(Message::Request(request)) => self.client_request(&request, shared),
-                Ok(Message::Notification(notification)) => self.client_notification(&notification, shared),
-                Ok(Message::Response(response)) => self.client_response(response, shared),
-                Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
-            },
-        }
-    }
-
-    fn client_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
-        let outcome = match &*request.method {
-            "initialize" => self.initialize(request, shared),
-            "session/new" => self.new_session(request, shared),
-            "session/load" => self.load_session(request, shared),
-            "session/resume" => self.resume_session(request, shared),
-            "session/close" => self.close_session(request, shared),
-            "session/set_mode" => self.set_mode(request, shared),
-            "session/set_config_option" => self.set_option(request, shared),
-            "session/prompt" => self.prompt(request, shared),
-            method => {
-                let method = match method {
-                    "authenticate" => "auth/login",
-                    "logout" => "auth/logout",
-                    other => other,
-                };
-                let purpose = ToAgent::Other { id: request.id.clone().into_owned() };
-                self.to_agent.pass(request, method, purpose, shared);
-                Ok(())
-            }
-        };
-        if let Err(error) = outcome {
-            shared.fail(Side::Client, &request.id, error.to_rpc());
-        }
-    }
-
-    fn client_notification(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
-        match &*notification.method {
-            "session/cancel" => self.cancel(notification, shared),
-            "$/cancel_request" => self.cancel_request(Side::Client, notification, shared),
-            _ => shared.pass_unless_odd(Side::Client, notification),
-        }
-    }
-
-    fn client_response(&mut self, response: Response<'_>, shared: &mut Shared) {
-        match self.to_client.take(&response.id) {
-            Some(ToClient::Permission(asked)) => self.permission_answered(&asked, response, shared),
-            Some(ToClient::Other { id }) => shared.pass_answer(Side::Agent, &id, response),
-            None => shared.lose_late_answer(Side::Client),
-        }
-    }
-
-    fn agent_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
-        match &*request.method {
-            "session/request_permission" => self.permission(request, shared),
-            "elicitation/create" => {
-                if let Err(error) = self.elicitation(request, shared) {
-                    shared.fail(Side::Agent, &request.id, error.to_rpc());
-                }
-            }
-            method => {
-                let purpose = ToClient::Other { id: request.id.clone().into_owned() };
-                self.to_client.pass(request, method, purpose, shared);
-            }
-        }
-    }
-
-    fn agent_notification(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
-        match &*notification.method {
-            // One whose envelope is not in the usual order, or holds more.
-            "session/update" => {
-                let text = notification.params_text();
-                match v2::UpdateSessionNotification::decode_tolerant(text, WireFormat::Any) {
-                    Ok((params, left_out)) => {
-                        self.update(params, ("/params", &left_out), &notification.extra, shared);
-                    }
-                    Err(error) => shared.lose(
-                        None,
-                        "session/update",
-                        "/params",
-                        error.to_string(),
-                        Severity::Major,
-                        Side::Client,
-                    ),
-                }
-            }
-            "$/cancel_request" => self.cancel_request(Side::Agent, notification, shared),
-            _ => shared.pass_unless_odd(Side::Agent, notification),
-        }
-    }
-
-    fn agent_response(&mut self, response: Response<'_>, shared: &mut Shared) {
-        let Some(purpose) = self.to_agent.take(&response.id) else {
-            return shared.lose_late_answer(Side::Agent);
-        };
-        match purpose {
-            ToAgent::Initialize { id } => connection::initialized(&id, &response, shared),
-            ToAgent::NewSession { id, roots } => self.session_made(&id, roots, &response, shared),
-            ToAgent::OldSession { id, session } => self.session_back(&id, &session, &response, shared),
-            ToAgent::SetMode { id, session } => self.option_set(&id, &session, &response, true, shared),
-            ToAgent::SetOption { id, session } => self.option_set(&id, &session, &response, false, shared),
-            ToAgent::Prompt { id, session } => self.prompt_answered(&id, &session, response, shared),
-            ToAgent::Close { id, session } => {
-                if response.outcome.is_ok() {
-                    if let Some(closed) = self.sessions.get_mut(&session) {
-                        closed.close(&session, shared);
-                    }
-                    self.sessions.forget(&session);
-                }
-                shared.pass_answer(Side::Client, &id, response);
-            }
-            ToAgent::Other { id } => shared.pass_answer(Side::Client, &id, response),
         }
     }
 
@@ -289,72 +125,203 @@ impl V1ToV2 {
         params: v2::UpdateSessionNotification<'_>,
         (root, left_out): (&str, &[Diagnostic]),
         envelope: &Extra<'_>,
-        shared: &mut Shared,
     ) {
         let v2::UpdateSessionNotification { session_id: id, update, meta, extra } = params;
-        shared.report_left_out(Some(&id), "session/update", root, left_out, Side::Client);
-        shared.begin_update(&id, meta, extra, envelope);
+        self.context.report_left_out(Some(&id), "session/update", root, left_out, Side::Client);
+        self.context.begin_update(&id, meta, extra, envelope);
         let session = self.sessions.open(&id);
-        session.apply(&id, update, &self.support, shared);
-        session.report_forgotten(&id, shared);
-        shared.end_update();
+        let mut active = Active { id: &id, session, support: &self.support, context: &mut self.context };
+        active.apply(update);
+        active.report_forgotten();
+        self.context.end_update();
     }
 
-    pub(crate) fn tick(&mut self, shared: &mut Shared) {
+    /// A session at work, made if need be.
+    fn active<'m>(&'m mut self, id: &'m str) -> Active<'m> {
+        let session = self.sessions.open(id);
+        Active { id, session, support: &self.support, context: &mut self.context }
+    }
+
+    /// All sessions of which more than a little is remembered.
+    fn each(&mut self, mut work: impl FnMut(Active<'_>)) {
         for (id, session) in self.sessions.iter_mut() {
-            session.flush_due(id, shared);
-        }
-    }
-
-    pub(crate) fn next_deadline(&self, shared: &Shared) -> Option<Moment> {
-        self.sessions.iter().filter_map(|(_, session)| session.calls.next_due(&shared.options)).min()
-    }
-
-    /// Writes everything that was held back.
-    pub(crate) fn flush(&mut self, shared: &mut Shared) {
-        for (id, session) in self.sessions.iter_mut() {
-            session.flush_all(id, shared);
-            session.report_hidden_terminals(id, shared);
-        }
-    }
-
-    /// The same, because no more is to come.
-    pub(crate) fn finish(&mut self, shared: &mut Shared) {
-        self.flush(shared);
-        for (id, session) in self.sessions.iter_mut() {
-            for _ in session.waiting.drain(..) {
-                shared.lose_waiting_prompt(id);
-            }
-            session.lose_turn(id, shared);
+            work(Active { id, session, support: &self.support, context: &mut self.context });
         }
     }
 }
 
-impl Session {
-    fn apply(&mut self, id: &str, update: v2::SessionUpdate<'_>, support: &Support, shared: &mut Shared) {
+impl Machine for V1ToV2 {
+    fn versions(&self) -> (Version, Version) {
+        (Version::V1, Version::V2)
+    }
+
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn context_mut(&mut self) -> &mut Context {
+        &mut self.context
+    }
+
+    fn take_update<'l>(&mut self, line: &'l str) -> Option<Message<'l>> {
+        match self.context.expect_update(line)? {
+            (Expected::Params(params), left_out) => self.update(params, ("", &left_out), &Extra::new()),
+            (Expected::Other(message), _) => return Some(message),
+        }
+        None
+    }
+
+    fn update_notification(&mut self, notification: &Notification<'_>) {
+        if let Some((params, left_out)) = self.context.update_params(notification) {
+            self.update(params, ("/params", &left_out), &notification.extra);
+        }
+    }
+
+    fn client_request(&mut self, request: &Request<'_>) {
+        let outcome = match &*request.method {
+            "initialize" => self.initialize(request),
+            "session/new" => self.new_session(request),
+            "session/load" => self.load_session(request),
+            "session/resume" => self.resume_session(request),
+            "session/close" => self.close_session(request),
+            "session/set_mode" => self.set_mode(request),
+            "session/set_config_option" => self.set_option(request),
+            "session/prompt" => self.prompt(request),
+            method => {
+                let method = match method {
+                    "authenticate" => "auth/login",
+                    "logout" => "auth/logout",
+                    other => other,
+                };
+                self.to_agent.pass(request, method, ToAgent::Other, &mut self.context);
+                Ok(())
+            }
+        };
+        if let Err(error) = outcome {
+            self.context.fail(Side::Client, &request.id, error.to_rpc());
+        }
+    }
+
+    fn client_response(&mut self, response: Response<'_>) {
+        match self.to_client.take(&response.id) {
+            Some((id, ToClient::Permission(asked))) => self.permission_answered(&id, &asked, response),
+            Some((id, ToClient::Other)) => self.context.pass_answer(Side::Agent, &id, response),
+            None => self.context.lose_late_answer(Side::Client),
+        }
+    }
+
+    fn agent_request(&mut self, request: &Request<'_>) {
+        match &*request.method {
+            "session/request_permission" => self.permission(request),
+            "elicitation/create" => {
+                if let Err(error) = self.elicitation(request) {
+                    self.context.fail(Side::Agent, &request.id, error.to_rpc());
+                }
+            }
+            method => {
+                self.to_client.pass(request, method, ToClient::Other, &mut self.context);
+            }
+        }
+    }
+
+    fn agent_response(&mut self, response: Response<'_>) {
+        let Some((id, purpose)) = self.to_agent.take(&response.id) else {
+            return self.context.lose_late_answer(Side::Agent);
+        };
+        match purpose {
+            ToAgent::Initialize => self.initialized(&id, &response),
+            ToAgent::NewSession { roots } => self.session_made(&id, roots, &response),
+            ToAgent::OldSession { session } => self.session_back(&id, &session, &response),
+            ToAgent::SetMode { session } => self.option_set(&id, &session, &response, true),
+            ToAgent::SetOption { session } => self.option_set(&id, &session, &response, false),
+            ToAgent::Prompt { session } => self.prompt_answered(&id, &session, response),
+            ToAgent::Close { session } => {
+                if response.outcome.is_ok() {
+                    self.active(&session).close();
+                    self.sessions.forget(&session);
+                }
+                self.context.pass_answer(Side::Client, &id, response);
+            }
+            ToAgent::Other => self.context.pass_answer(Side::Client, &id, response),
+        }
+    }
+
+    fn tick(&mut self) {
+        self.each(|mut active| active.flush_due());
+    }
+
+    fn next_deadline(&self) -> Option<Moment> {
+        self.sessions.iter().filter_map(|(_, session)| session.calls.next_due(&self.context.options)).min()
+    }
+
+    fn finish(&mut self) {
+        self.each(|mut active| {
+            active.flush_all();
+            active.report_hidden_terminals();
+            for _ in active.session.waiting.drain(..) {
+                active.context.lose_waiting_prompt(active.id);
+            }
+            active.lose_turn();
+        });
+    }
+}
+
+/// A session at work: what is remembered of it, and where what happens in it is told.
+struct Active<'m> {
+    id: &'m str,
+    session: &'m mut Session,
+    support: &'m Support,
+    context: &'m mut Context,
+}
+
+impl Active<'_> {
+    /// Tells the client something new.
+    fn update(&mut self, update: v1::SessionUpdate<'_>) {
+        self.context.update_v1(self.id, update);
+    }
+
+    /// Converts an update. One that cannot be converted is lost as a whole.
+    fn convert_update<T>(
+        &mut self,
+        tag: &str,
+        convert: impl FnOnce(&mut Conversion<'_>) -> Result<T, Error>,
+    ) -> Option<T> {
+        self.context.convert_update(self.id, tag, convert)
+    }
+
+    fn lose(&mut self, message: &str, pointer: &str, reason: impl Into<String>, severity: Severity) {
+        self.context.lose(Some(self.id), message, pointer, reason, severity, Side::Client);
+    }
+
+    /// Reports metadata and unknown keys of an update that the client does not get.
+    fn lose_rest(&mut self, tag: &str, rest: (Option<&Meta<'_>>, &Extra<'_>), reason: &str) {
+        self.context.lose_rest(Some(self.id), tag, "/params/update", rest, reason, Side::Client);
+    }
+
+    fn apply(&mut self, update: v2::SessionUpdate<'_>) {
         use v2::SessionUpdate as Update;
-        if let Some(turn) = &mut self.turn {
+        if let Some(turn) = &mut self.session.turn {
             turn.saw(&update);
         }
         match update {
-            Update::UserMessageChunk(chunk) => self.chunk(messages::Role::User, id, chunk, shared),
-            Update::AgentMessageChunk(chunk) => self.chunk(messages::Role::Agent, id, chunk, shared),
-            Update::AgentThoughtChunk(chunk) => self.chunk(messages::Role::Thought, id, chunk, shared),
-            Update::UserMessage(message) => self.message(messages::Role::User, id, message, shared),
-            Update::AgentMessage(message) => self.message(messages::Role::Agent, id, message, shared),
-            Update::AgentThought(message) => self.message(messages::Role::Thought, id, message, shared),
-            Update::StateUpdate(state) => self.state(id, *state, shared),
+            Update::UserMessageChunk(chunk) => self.chunk(Role::User, chunk),
+            Update::AgentMessageChunk(chunk) => self.chunk(Role::Agent, chunk),
+            Update::AgentThoughtChunk(chunk) => self.chunk(Role::Thought, chunk),
+            Update::UserMessage(message) => self.whole_message(Role::User, message),
+            Update::AgentMessage(message) => self.whole_message(Role::Agent, message),
+            Update::AgentThought(message) => self.whole_message(Role::Thought, message),
+            Update::StateUpdate(state) => self.state(*state),
             Update::ToolCallContentChunk(mut chunk) => {
-                chunk.tool_call_id = self.own_calls.set_apart(chunk.tool_call_id);
-                self.tool_call_chunk(id, chunk, shared);
+                chunk.tool_call_id = self.session.own_calls.set_apart(chunk.tool_call_id);
+                self.tool_call_chunk(chunk);
             }
             Update::ToolCallUpdate(mut update) => {
-                update.tool_call_id = self.own_calls.set_apart(update.tool_call_id);
-                self.tool_call(id, *update, shared);
+                update.tool_call_id = self.session.own_calls.set_apart(update.tool_call_id);
+                self.tool_call(*update);
             }
-            Update::TerminalUpdate(update) => self.terminal(id, *update, shared),
-            Update::TerminalOutputChunk(chunk) => self.terminal_chunk(id, &chunk, shared),
-            other => self.other_update(id, other, support, shared),
+            Update::TerminalUpdate(update) => self.terminal(*update),
+            Update::TerminalOutputChunk(chunk) => self.terminal_chunk(&chunk),
+            other => self.other_update(other),
         }
     }
 }

@@ -2,24 +2,21 @@
 //! call for as long as the question is open.
 
 use switchboard_protocol::rpc::{Request, RequestId, Response};
-use switchboard_protocol::{Extra, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{Extra, Raw, Text, WireFormat, v1, v2};
 
 use super::tool_calls::Place;
-use super::{ToClient, V1ToV2};
+use super::{Active, ToClient, V1ToV2};
 use crate::Side;
-use crate::bridge::refuse_full;
+use crate::context::session_of;
 use crate::convert::message::Rest;
 use crate::convert::permission::{self, Question, Subject};
 use crate::loss::Severity;
-use crate::shared::{Shared, session_of};
 
 const METHOD: &str = "session/request_permission";
 
 /// A question that the client has been asked.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// The agent's id of it.
-    pub(super) id: RequestId<'static>,
     pub(super) session: String,
     call: String,
     about: About,
@@ -38,83 +35,40 @@ enum About {
 }
 
 impl V1ToV2 {
-    pub(super) fn permission(&mut self, request: &Request<'_>, shared: &mut Shared) {
+    pub(super) fn permission(&mut self, request: &Request<'_>) {
         if self.to_client.is_full() {
-            return refuse_full(shared, Side::Agent, &request.id);
+            return self.context.refuse_full(Side::Agent, &request.id);
         }
         let session_id = session_of(request.params.as_ref()).unwrap_or_default();
-        let question = shared.params(Side::Agent, request).and_then(|params| {
-            shared.convert(Some(&session_id), METHOD, "/params", Side::Client, |cx| {
+        let question = self.context.params(Side::Agent, request).and_then(|params| {
+            self.context.convert(Some(&session_id), METHOD, "/params", Side::Client, |cx| {
                 permission::question_to_v1(params, cx)
             })
         });
         let question = match question {
             Ok(question) => question,
-            Err(error) => return shared.fail(Side::Agent, &request.id, error.to_rpc()),
+            Err(error) => return self.context.fail(Side::Agent, &request.id, error.to_rpc()),
         };
         let Question { session_id: told_id, title, description, subject, options, rest } = question;
         if options.is_empty() {
-            shared.respond(Side::Agent, &request.id, &permission::cancelled(), &Extra::new());
+            self.context.respond(Side::Agent, &request.id, &permission::cancelled(), &Extra::new());
             let reason = "no option is left that could be chosen";
-            shared.lose(Some(&session_id), METHOD, "", reason, Severity::Major, Side::Client);
+            self.context.lose(Some(&session_id), METHOD, "", reason, Severity::Major, Side::Client);
             let words = format!("[The agent asked \"{title}\" in a way that cannot be shown here]");
-            return self.sessions.open(&session_id).say(&session_id, &words, Rest::default(), shared);
+            return self.active(&session_id).say(&words, Rest::default());
         }
         let offered = options.iter().map(|option| option.option_id.clone().into_owned()).collect();
         let (tool_call, about) = match subject {
             Subject::ToolCall(call) => {
-                self.embed_prompt(&session_id, *call, &title, description.as_ref(), shared)
+                self.active(&session_id).embed_prompt(*call, &title, description.as_ref())
             }
             other => self.synthesize(&session_id, &title, description, other),
         };
-        let asked = Asked {
-            id: request.id.clone().into_owned(),
-            session: session_id,
-            call: tool_call.tool_call_id.clone().into_owned(),
-            about,
-            offered,
-        };
+        let asked =
+            Asked { session: session_id, call: tool_call.tool_call_id.clone().into_owned(), about, offered };
         let Rest { meta, extra } = rest;
         let wire = v1::RequestPermissionRequest { session_id: told_id, tool_call, options, meta, extra };
-        self.to_client.ask(request, METHOD, &wire, ToClient::Permission(asked), shared);
-    }
-
-    /// The agent's call with the words of the prompt.
-    fn embed_prompt(
-        &mut self,
-        session_id: &str,
-        mut patch: v2::ToolCallUpdate<'_>,
-        title: &str,
-        description: Option<&Text<'_>>,
-        shared: &mut Shared,
-    ) -> (v1::ToolCallUpdate<'static>, About) {
-        let session = self.sessions.open(session_id);
-        patch.tool_call_id = session.own_calls.set_apart(patch.tool_call_id);
-        let call_id = patch.tool_call_id.clone().into_owned();
-        session.flush_call(session_id, &call_id, shared);
-        let place = Place { message: METHOD, root: "/params/subject/toolCall" };
-        let (mut wire, replaced) = session.patch(session_id, patch, place, shared);
-        let announced = session.calls.get(&call_id).is_some_and(|call| call.announced);
-        if !announced {
-            session.postpone(session_id, &call_id, wire.clone(), shared);
-        }
-        let stored = session.calls.get(&call_id).and_then(|call| call.title.clone());
-        let renamed = stored.as_deref() != Some(title);
-        wire.title = Some(Text::Owned(title.to_owned()));
-        let leading = description.map(|description| {
-            let words = v1::ContentBlock::text(description.clone());
-            Raw::of(&v1::ToolCallContent::Content(v1::Content::new(words)), WireFormat::V1)
-        });
-        if replaced || leading.is_some() {
-            let content = session.content_of(&call_id, leading, shared.now);
-            super::tool_calls::put(content, &mut wire.extra);
-        }
-        let about = if renamed || description.is_some() || !announced {
-            About::Disguised { content: description.is_some() }
-        } else {
-            About::Call
-        };
-        (wire, about)
+        self.to_client.ask(request, METHOD, &wire, ToClient::Permission(asked), &mut self.context);
     }
 
     /// A call that carries a question which is about none.
@@ -151,33 +105,73 @@ impl V1ToV2 {
         (call, About::Synthetic)
     }
 
-    pub(super) fn permission_answered(&mut self, asked: &Asked, response: Response<'_>, shared: &mut Shared) {
-        let selected = shared.answer_question(&asked.id, &asked.session, &asked.offered, response);
-        self.undisguise(asked, selected, shared);
+    pub(super) fn permission_answered(
+        &mut self,
+        id: &RequestId<'static>,
+        asked: &Asked,
+        response: Response<'_>,
+    ) {
+        let selected = self.context.answer_question(id, &asked.session, &asked.offered, response);
+        self.undisguise(asked, selected);
     }
 
     /// The agent has taken its question back.
-    pub(super) fn permission_withdrawn(&mut self, asked: &Asked, shared: &mut Shared) {
-        shared.respond(Side::Agent, &asked.id, &permission::cancelled(), &Extra::new());
-        self.undisguise(asked, false, shared);
+    pub(super) fn permission_withdrawn(&mut self, id: &RequestId<'static>, asked: &Asked) {
+        self.context.respond(Side::Agent, id, &permission::cancelled(), &Extra::new());
+        self.undisguise(asked, false);
     }
 
     /// Takes the words of the prompt out of the call again.
-    fn undisguise(&mut self, asked: &Asked, selected: bool, shared: &mut Shared) {
+    fn undisguise(&mut self, asked: &Asked, selected: bool) {
         match asked.about {
             About::Call => {}
             About::Disguised { content } => {
-                if let Some(session) = self.sessions.get_mut(&asked.session) {
-                    session.restore(&asked.session, &asked.call, content, shared);
-                }
+                self.active(&asked.session).restore(&asked.call, content);
             }
             About::Synthetic => {
                 let status =
                     if selected { v1::ToolCallStatus::Completed } else { v1::ToolCallStatus::Failed };
                 let mut wire = v1::ToolCallUpdate::new(&*asked.call);
                 wire.status = Some(status);
-                shared.update_v1(&asked.session, v1::SessionUpdate::ToolCallUpdate(Box::new(wire)));
+                self.context.update_v1(&asked.session, v1::SessionUpdate::ToolCallUpdate(Box::new(wire)));
             }
         }
+    }
+}
+
+impl Active<'_> {
+    /// The agent's call with the words of the prompt.
+    fn embed_prompt(
+        &mut self,
+        mut patch: v2::ToolCallUpdate<'_>,
+        title: &str,
+        description: Option<&Text<'_>>,
+    ) -> (v1::ToolCallUpdate<'static>, About) {
+        patch.tool_call_id = self.session.own_calls.set_apart(patch.tool_call_id);
+        let call_id = patch.tool_call_id.clone().into_owned();
+        self.flush_call(&call_id);
+        let place = Place { message: METHOD, root: "/params/subject/toolCall" };
+        let (mut wire, replaced) = self.patch(patch, place);
+        let announced = self.session.calls.get(&call_id).is_some_and(|call| call.announced);
+        if !announced {
+            self.postpone(&call_id, wire.clone());
+        }
+        let stored = self.session.calls.get(&call_id).and_then(|call| call.title.clone());
+        let renamed = stored.as_deref() != Some(title);
+        wire.title = Some(Text::Owned(title.to_owned()));
+        let leading = description.map(|description| {
+            let words = v1::ContentBlock::text(description.clone());
+            Raw::of(&v1::ToolCallContent::Content(v1::Content::new(words)), WireFormat::V1)
+        });
+        if replaced || leading.is_some() {
+            let content = self.content_of(&call_id, leading);
+            super::tool_calls::put(content, &mut wire.extra);
+        }
+        let about = if renamed || description.is_some() || !announced {
+            About::Disguised { content: description.is_some() }
+        } else {
+            About::Call
+        };
+        (wire, about)
     }
 }

@@ -3,65 +3,60 @@
 use switchboard_protocol::rpc::{Request, RequestId, Response};
 use switchboard_protocol::{Text, Wire, v1, v2};
 
-use super::{Session, Support, ToAgent, V1ToV2};
-use crate::bridge::refuse_full;
+use super::{Active, ToAgent, V1ToV2};
+use crate::context::session_of;
 use crate::convert::session::{self, Opened, OpenedV2};
 use crate::convert::{config, lists, message::Rest};
-use crate::loss::Severity;
-use crate::sessions::roots;
-use crate::shared::{Shared, session_of};
+use crate::sessions::{KnownOptions, roots};
 use crate::{Error, Side};
 
 impl V1ToV2 {
-    pub(super) fn new_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v1::NewSessionRequest<'_> = shared.params(Side::Client, request)?;
+    pub(super) fn new_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v1::NewSessionRequest<'_> = self.context.params(Side::Client, request)?;
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
-        let wire = shared
+        let wire = self
+            .context
             .convert(None, "session/new", "/params", Side::Agent, |cx| session::new_to_v2(params, cx))?;
-        let purpose = ToAgent::NewSession { id: request.id.clone().into_owned(), roots };
-        self.to_agent.ask(request, "session/new", &wire, purpose, shared);
+        let purpose = ToAgent::NewSession { roots };
+        self.to_agent.ask(request, "session/new", &wire, purpose, &mut self.context);
         Ok(())
     }
 
-    pub(super) fn load_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v1::LoadSessionRequest<'_> = shared.params(Side::Client, request)?;
-        let wire = shared
+    pub(super) fn load_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v1::LoadSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        let wire = self
+            .context
             .convert(None, "session/load", "/params", Side::Agent, |cx| session::load_to_v2(params, cx))?;
-        self.ask_for_old_session(request, &wire, shared);
+        self.ask_for_old_session(request, &wire);
         Ok(())
     }
 
-    pub(super) fn resume_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v1::ResumeSessionRequest<'_> = shared.params(Side::Client, request)?;
-        let wire = shared.convert(None, "session/resume", "/params", Side::Agent, |cx| {
+    pub(super) fn resume_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v1::ResumeSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        let wire = self.context.convert(None, "session/resume", "/params", Side::Agent, |cx| {
             session::resume_to_v2(params, cx)
         })?;
-        self.ask_for_old_session(request, &wire, shared);
+        self.ask_for_old_session(request, &wire);
         Ok(())
     }
 
-    fn ask_for_old_session(
-        &mut self,
-        request: &Request<'_>,
-        wire: &v2::ResumeSessionRequest<'_>,
-        shared: &mut Shared,
-    ) {
+    fn ask_for_old_session(&mut self, request: &Request<'_>, wire: &v2::ResumeSessionRequest<'_>) {
         if self.to_agent.is_full() {
-            return refuse_full(shared, Side::Client, &request.id);
+            return self.context.refuse_full(Side::Client, &request.id);
         }
         let id = wire.session_id.clone().into_owned();
-        let session = self.sessions.open(&id);
-        session.roots = roots(&wire.cwd, wire.additional_directories.as_deref());
+        let mut active = self.active(&id);
+        active.session.roots = roots(&wire.cwd, wire.additional_directories.as_deref());
         if wire.replay_from.is_some() {
             // The client forgets what it has seen, so that all of it counts as new.
-            session.flush_all(&id, shared);
-            session.messages.forget();
-            session.calls.forget();
-            session.plans.clear();
-            session.replays += 1;
+            active.flush_all();
+            active.session.messages.forget();
+            active.session.calls.forget();
+            active.session.plans.clear();
+            active.session.replays += 1;
         }
-        let purpose = ToAgent::OldSession { id: request.id.clone().into_owned(), session: id };
-        self.to_agent.ask(request, "session/resume", wire, purpose, shared);
+        let purpose = ToAgent::OldSession { session: id };
+        self.to_agent.ask(request, "session/resume", wire, purpose, &mut self.context);
     }
 
     pub(super) fn session_made(
@@ -69,22 +64,21 @@ impl V1ToV2 {
         id: &RequestId<'static>,
         roots: Vec<String>,
         response: &Response<'_>,
-        shared: &mut Shared,
     ) {
-        let Some(answer) = shared.result::<v2::NewSessionResponse<'_>>(id, "session/new", response) else {
+        let Some(answer) = self.context.result::<v2::NewSessionResponse<'_>>(id, "session/new", response)
+        else {
             return;
         };
         let session_id = answer.session_id.clone().into_owned();
-        let session = self.sessions.open(&session_id);
-        session.roots = roots;
+        let mut active = self.active(&session_id);
+        active.session.roots = roots;
         let Opened { session_id: told_id, modes: _, options, commands, rest } = OpenedV2::from(answer);
-        let (modes, config_options) =
-            session.take_options(&session_id, "session/new", options, &self.support, shared);
+        let (modes, config_options) = active.take_options("session/new", options);
         let Rest { meta, extra } = rest;
         let told_id = told_id.unwrap_or_default();
         let wire = v1::NewSessionResponse { session_id: told_id, modes, config_options, meta, extra };
-        shared.respond(Side::Client, id, &wire, &response.extra);
-        session.commands(&session_id, "session/new", commands, shared);
+        active.context.respond(Side::Client, id, &wire, &response.extra);
+        active.commands("session/new", commands);
     }
 
     pub(super) fn session_back(
@@ -92,47 +86,46 @@ impl V1ToV2 {
         id: &RequestId<'static>,
         session_id: &str,
         response: &Response<'_>,
-        shared: &mut Shared,
     ) {
-        let session = self.sessions.open(session_id);
-        session.replays = session.replays.saturating_sub(1);
-        session.flush_all(session_id, shared);
-        let Some(answer) = shared.result::<v2::ResumeSessionResponse<'_>>(id, "session/resume", response)
+        let mut active = self.active(session_id);
+        active.session.replays = active.session.replays.saturating_sub(1);
+        active.flush_all();
+        let Some(answer) =
+            active.context.result::<v2::ResumeSessionResponse<'_>>(id, "session/resume", response)
         else {
             return;
         };
         let Opened { session_id: _, modes: _, options, commands, rest } = OpenedV2::from(answer);
-        let (modes, config_options) =
-            session.take_options(session_id, "session/resume", options, &self.support, shared);
+        let (modes, config_options) = active.take_options("session/resume", options);
         let Rest { meta, extra } = rest;
         let wire = v1::LoadSessionResponse { modes, config_options, meta, extra };
-        shared.respond(Side::Client, id, &wire, &response.extra);
-        session.commands(session_id, "session/resume", commands, shared);
+        active.context.respond(Side::Client, id, &wire, &response.extra);
+        active.commands("session/resume", commands);
     }
 
-    pub(super) fn close_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v1::CloseSessionRequest<'_> = shared.params(Side::Client, request)?;
+    pub(super) fn close_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v1::CloseSessionRequest<'_> = self.context.params(Side::Client, request)?;
         let session = params.session_id.into_owned();
-        let purpose = ToAgent::Close { id: request.id.clone().into_owned(), session };
-        self.to_agent.pass(request, "session/close", purpose, shared);
+        let purpose = ToAgent::Close { session };
+        self.to_agent.pass(request, "session/close", purpose, &mut self.context);
         Ok(())
     }
 
-    pub(super) fn set_mode(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v1::SetSessionModeRequest<'_> = shared.params(Side::Client, request)?;
-        let options = self.sessions.get(&params.session_id).map(|session| &*session.options);
+    pub(super) fn set_mode(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v1::SetSessionModeRequest<'_> = self.context.params(Side::Client, request)?;
+        let options = self.sessions.get(&params.session_id).map(|session| &**session.options);
         let Some(option) = options.and_then(config::mode_option) else {
             return Err(Error::unrepresentable("session/set_mode", "the agent has no option for modes"));
         };
         let session = params.session_id.clone().into_owned();
         let wire = config::set_mode_to_v2(params, &option.config_id);
-        let purpose = ToAgent::SetMode { id: request.id.clone().into_owned(), session };
-        self.to_agent.ask(request, "session/set_config_option", &wire, purpose, shared);
+        let purpose = ToAgent::SetMode { session };
+        self.to_agent.ask(request, "session/set_config_option", &wire, purpose, &mut self.context);
         Ok(())
     }
 
-    pub(super) fn set_option(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v1::SetSessionConfigOptionRequest<'_> = shared.params(Side::Client, request)?;
+    pub(super) fn set_option(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v1::SetSessionConfigOptionRequest<'_> = self.context.params(Side::Client, request)?;
         let session = session_of(request.params.as_ref()).unwrap_or_default();
         let options = self.sessions.get(&session).map_or(&[][..], |session| &session.options);
         let is_switch = |id: &str| {
@@ -141,14 +134,20 @@ impl V1ToV2 {
             )
         };
         let wire =
-            shared.convert(Some(&session), &request.method, "/params", Side::Agent, |cx| match params {
-                v1::SetSessionConfigOptionRequest::Id(set) if is_switch(&set.config_id) => {
-                    config::set_switch_to_v2(set, cx)
-                }
-                params => config::set_to_v2(params, cx),
-            })?;
-        let purpose = ToAgent::SetOption { id: request.id.clone().into_owned(), session };
-        self.to_agent.ask(request, "session/set_config_option", &wire, purpose, shared);
+            self.context.convert(
+                Some(&session),
+                &request.method,
+                "/params",
+                Side::Agent,
+                |cx| match params {
+                    v1::SetSessionConfigOptionRequest::Id(set) if is_switch(&set.config_id) => {
+                        config::set_switch_to_v2(set, cx)
+                    }
+                    params => config::set_to_v2(params, cx),
+                },
+            )?;
+        let purpose = ToAgent::SetOption { session };
+        self.to_agent.ask(request, "session/set_config_option", &wire, purpose, &mut self.context);
         Ok(())
     }
 
@@ -159,109 +158,92 @@ impl V1ToV2 {
         session_id: &str,
         response: &Response<'_>,
         is_mode: bool,
-        shared: &mut Shared,
     ) {
         let method = "session/set_config_option";
-        let Some(answer) = shared.result::<v2::SetSessionConfigOptionResponse<'_>>(id, method, response)
+        let Some(answer) =
+            self.context.result::<v2::SetSessionConfigOptionResponse<'_>>(id, method, response)
         else {
             return;
         };
-        let session = self.sessions.open(session_id);
-        let before = session.current_mode();
+        let mut active = self.active(session_id);
+        let before = active.current_mode();
         let (options, Rest { meta, extra }) = config::set_answer_to_v1(answer);
-        let known = std::mem::take(&mut session.options);
-        let (_, options) = session.take_options(session_id, method, Some(options), &self.support, shared);
+        let known = std::mem::take(&mut active.session.options);
+        let (_, options) = active.take_options(method, Some(options));
         let config_options = options.unwrap_or_default();
         if !is_mode {
             let wire = v1::SetSessionConfigOptionResponse { config_options, meta, extra };
-            shared.respond(Side::Client, id, &wire, &response.extra);
-            return session.tell_mode(session_id, before.as_deref(), shared);
+            active.context.respond(Side::Client, id, &wire, &response.extra);
+            return active.tell_mode(before.as_deref());
         }
-        shared.respond(Side::Client, id, &v1::EmptyResponse { meta, extra }, &response.extra);
-        if !session.differs_in_mode_only(known) {
+        active.context.respond(Side::Client, id, &v1::EmptyResponse { meta, extra }, &response.extra);
+        if !active.differs_in_mode_only(&known) {
             let update = v1::ConfigOptionUpdate::new(config_options);
-            shared.update_v1(session_id, v1::SessionUpdate::ConfigOptionUpdate(update));
+            active.update(v1::SessionUpdate::ConfigOptionUpdate(update));
         }
     }
 }
 
-impl Session {
+impl Active<'_> {
     /// Remembers options that an answer tells, and gives them as version 1 has them, together with the modes among them.
     pub(super) fn take_options(
         &mut self,
-        id: &str,
         method: &str,
         options: Option<Vec<v2::SessionConfigOption<'_>>>,
-        support: &Support,
-        shared: &mut Shared,
     ) -> (Option<v1::SessionModeState<'static>>, Option<Vec<v1::SessionConfigOption<'static>>>) {
         let Some(options) = options else { return (None, None) };
-        self.options = options.into_owned();
-        let modes = config::mode_option(&self.options).map(config::modes_of_option);
-        let options = self.options.clone();
-        let options = shared.convert(Some(id), method, "/result/configOptions", Side::Client, |cx| {
-            config::to_v1(options, support.booleans, cx)
-        });
+        self.session.options.set(options.into_owned());
+        let modes = config::mode_option(&self.session.options).map(config::modes_of_option);
+        let (options, booleans) = (self.session.options.to_vec(), self.support.booleans);
+        let options =
+            self.context.convert(Some(self.id), method, "/result/configOptions", Side::Client, |cx| {
+                config::to_v1(options, booleans, cx)
+            });
         (modes, options.ok())
     }
 
     /// Whether the options are those that were known, but for the current mode.
-    fn differs_in_mode_only(&self, mut known: Vec<v2::SessionConfigOption<'static>>) -> bool {
-        let Some(mode) = self.current_mode() else { return known == self.options };
-        config::change_mode(&mut known, &mode);
-        known == self.options
+    fn differs_in_mode_only(&self, known: &KnownOptions) -> bool {
+        let mut known = known.to_vec();
+        if let Some(mode) = self.current_mode() {
+            config::change_mode(&mut known, &mode);
+        }
+        known == **self.session.options
     }
 
     pub(super) fn current_mode(&self) -> Option<String> {
-        config::mode_option(&self.options).map(|option| option.current_value.clone().into_owned())
+        config::mode_option(&self.session.options).map(|option| option.current_value.clone().into_owned())
     }
 
     /// Tells old clients that the mode is another one now.
-    pub(super) fn tell_mode(&self, id: &str, before: Option<&str>, shared: &mut Shared) {
+    pub(super) fn tell_mode(&mut self, before: Option<&str>) {
         let Some(mode) = self.current_mode().filter(|mode| Some(&**mode) != before) else { return };
         let update = v1::SessionUpdate::CurrentModeUpdate(v1::CurrentModeUpdate::new(mode));
-        shared.update_v1(id, update);
+        self.update(update);
     }
 
     /// Tells the commands of an answer, which version 1 has in an update only.
-    pub(super) fn commands(
-        &mut self,
-        id: &str,
-        method: &str,
-        commands: Option<Vec<v2::AvailableCommand<'_>>>,
-        shared: &mut Shared,
-    ) {
+    pub(super) fn commands(&mut self, method: &str, commands: Option<Vec<v2::AvailableCommand<'_>>>) {
         let Some(commands) = commands else { return };
-        let converted = shared.convert(Some(id), method, "/result/availableCommands", Side::Client, |cx| {
-            cx.each(commands, lists::command_to_v1)
-        });
+        let converted =
+            self.context.convert(Some(self.id), method, "/result/availableCommands", Side::Client, |cx| {
+                cx.each(commands, lists::command_to_v1)
+            });
         let Ok(commands) = converted else { return };
         let update = v1::SessionUpdate::AvailableCommandsUpdate(v1::AvailableCommandsUpdate::new(commands));
-        shared.update_v1(id, update);
+        self.update(update);
     }
 
     /// Says something to the person at the client that the agent did not say in these words.
-    pub(super) fn say(&mut self, id: &str, words: &str, rest: Rest<'_>, shared: &mut Shared) {
-        let made = self.messages.make_id(|| {
-            shared.minted += 1;
-            format!("bridge-notice-{}", shared.minted)
+    pub(super) fn say(&mut self, words: &str, rest: Rest<'_>) {
+        let made = self.session.messages.make_id(|| {
+            self.context.minted += 1;
+            format!("bridge-notice-{}", self.context.minted)
         });
         let message_id = Some(Text::Owned(made));
         let Rest { meta, extra } = rest;
         let content = v1::ContentBlock::text(words.to_owned());
         let chunk = v1::ContentChunk { content, message_id, meta, extra };
-        shared.update_v1(id, v1::SessionUpdate::AgentMessageChunk(chunk));
-    }
-
-    pub(super) fn lose(
-        &self,
-        id: &str,
-        message: &str,
-        pointer: &str,
-        reason: impl Into<String>,
-        severity: Severity,
-        shared: &mut Shared,
-    ) {
-        shared.lose(Some(id), message, pointer, reason, severity, Side::Client);
+        self.update(v1::SessionUpdate::AgentMessageChunk(chunk));
     }
 }

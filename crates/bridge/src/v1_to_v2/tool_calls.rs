@@ -5,18 +5,16 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
-use switchboard_diff::FileAtHand;
 use switchboard_protocol::{Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
-use super::Session;
+use super::Active;
 use crate::convert::content::plain_text;
+use crate::convert::meta;
 use crate::convert::paths::Places;
 use crate::convert::tool_call::{
     announcement, in_one, item_to_v1, placeholder, terminal_as_text, update_to_v1,
 };
-use crate::convert::{Losses, meta};
 use crate::loss::Severity;
-use crate::shared::Shared;
 use crate::terminals::{Terminal, Terminals};
 use crate::{BridgeOptions, Moment, Side};
 
@@ -190,10 +188,6 @@ pub(super) fn put(content: Option<Raw<'static>>, extra: &mut Extra<'_>) {
     }
 }
 
-fn send(session_id: &str, update: v1::ToolCallUpdate<'_>, shared: &mut Shared) {
-    shared.update_v1(session_id, v1::SessionUpdate::ToolCallUpdate(Box::new(update)));
-}
-
 /// Whether an item is nothing but text.
 fn is_plain(item: &v1::ToolCallContent<'_>) -> bool {
     matches!(item, v1::ToolCallContent::Content(v1::Content { content, meta: None, extra })
@@ -212,24 +206,22 @@ pub(super) struct Place<'p> {
 /// An update of its own.
 const UPDATE: Place<'_> = Place { message: "tool_call_update", root: "/params/update" };
 
-impl Session {
-    pub(super) fn tool_call(&mut self, id: &str, update: v2::ToolCallUpdate<'_>, shared: &mut Shared) {
+impl Active<'_> {
+    pub(super) fn tool_call(&mut self, update: v2::ToolCallUpdate<'_>) {
         let call_id = update.tool_call_id.clone().into_owned();
-        let (wire, replaced) = self.patch(id, update, UPDATE, shared);
-        self.tell(id, &call_id, wire, replaced, shared);
+        let (wire, replaced) = self.patch(update, UPDATE);
+        self.tell(&call_id, wire, replaced);
     }
 
     /// Takes an update in. Gives what there is to tell beside content, and whether the content is another.
     pub(super) fn patch(
         &mut self,
-        id: &str,
         mut update: v2::ToolCallUpdate<'_>,
         place: Place<'_>,
-        shared: &mut Shared,
     ) -> (v1::ToolCallUpdate<'static>, bool) {
         let call_id = update.tool_call_id.clone().into_owned();
-        let places = Places { directory: self.roots.first().map(String::as_str), key: meta::V2_PATH };
-        let converted = shared.convert(Some(id), place.message, place.root, Side::Client, |cx| {
+        let places = Places { directory: self.session.roots.first().map(String::as_str), key: meta::V2_PATH };
+        let converted = self.context.convert(Some(self.id), place.message, place.root, Side::Client, |cx| {
             if let Field::Set(locations) = &mut update.locations {
                 places.settle_locations(locations, &mut cx.key("locations"));
             }
@@ -238,7 +230,7 @@ impl Session {
         // What is noted does not fail.
         let Ok((wire, content)) = converted else { return (v1::ToolCallUpdate::new(call_id), false) };
         let wire = wire.into_owned();
-        let call = self.calls.open(&call_id, shared.options.limits.entries);
+        let call = self.session.calls.open(&call_id, self.context.options.limits.entries);
         if let Some(title) = &wire.title {
             call.title = Some(title.clone().into_owned());
         }
@@ -249,9 +241,9 @@ impl Session {
         if replaced {
             // What else was said goes first, so that it has been said.
             if call.untold && call.dirty_since.is_some() {
-                self.flush_call(id, &call_id, shared);
+                self.flush_call(&call_id);
             }
-            let call = self.calls.open(&call_id, shared.options.limits.entries);
+            let call = self.session.calls.open(&call_id, self.context.options.limits.entries);
             call.items.clear();
             call.size = 0;
             call.untold = false;
@@ -259,39 +251,28 @@ impl Session {
         if let Field::Set(items) = content {
             for (index, item) in items.into_iter().enumerate() {
                 let root = format!("{}/content/{index}", place.root);
-                self.add_item(id, &call_id, item, Place { root: &root, ..place }, shared);
+                self.add_item(&call_id, item, Place { root: &root, ..place });
             }
         }
         (wire, replaced)
     }
 
-    fn add_item(
-        &mut self,
-        id: &str,
-        call_id: &str,
-        item: v2::ToolCallContent<'_>,
-        place: Place<'_>,
-        shared: &mut Shared,
-    ) {
+    fn add_item(&mut self, call_id: &str, item: v2::ToolCallContent<'_>, place: Place<'_>) {
         if let v2::ToolCallContent::Terminal(terminal) = item {
             let terminal = terminal.into_owned();
-            self.show_terminal(id, &terminal.terminal_id, call_id, place, shared);
-            let size = self.terminals.get(&*terminal.terminal_id).map_or(0, Terminal::size);
-            let call = self.calls.open(call_id, shared.options.limits.entries);
+            self.show_terminal(&terminal.terminal_id, call_id, place);
+            let size = self.session.terminals.get(&*terminal.terminal_id).map_or(0, Terminal::size);
+            let call = self.session.calls.open(call_id, self.context.options.limits.entries);
             call.untold |= terminal.meta.is_some() || !terminal.extra.is_empty();
             call.push(Item::Terminal(terminal), size);
             return;
         }
-        let mut losses = Losses::noted();
-        let (host, roots) = (&mut shared.host, &self.roots);
-        let file = |path: &str| {
-            if crate::host::is_inside(path, roots) { host.file(path, roots) } else { FileAtHand::Unknown }
-        };
-        let items = item_to_v1(item, file, &mut losses.at(place.message, place.root));
-        shared.note(Some(id), place.message, losses, Side::Client);
-        let limits = &shared.options.limits;
+        let (at, roots) = ((place.message, place.root), &self.session.roots);
+        let items =
+            self.context.convert_with_files(self.id, at, roots, |file, cx| item_to_v1(item, file, cx));
+        let limits = &self.context.options.limits;
         let (entries, most) = (limits.entries, limits.content);
-        let call = self.calls.open(call_id, entries);
+        let call = self.session.calls.open(call_id, entries);
         for item in items.unwrap_or_default() {
             call.untold |= !is_plain(&item);
             let item = Raw::of(&item, WireFormat::V1);
@@ -307,23 +288,16 @@ impl Session {
         }
         if dropped {
             let reason = format!("the oldest content is dropped, for a call may hold {most} bytes");
-            self.lose(id, place.message, place.root, reason, Severity::Major, shared);
+            self.lose(place.message, place.root, reason, Severity::Major);
         }
     }
 
     /// Tells the client of a change: the first time by announcing the call.
-    fn tell(
-        &mut self,
-        id: &str,
-        call_id: &str,
-        mut wire: v1::ToolCallUpdate<'static>,
-        replaced: bool,
-        shared: &mut Shared,
-    ) {
-        let now = shared.now;
-        let Some(call) = self.calls.known.get_mut(call_id) else { return };
+    fn tell(&mut self, call_id: &str, mut wire: v1::ToolCallUpdate<'static>, replaced: bool) {
+        let now = self.context.now;
+        let Some(call) = self.session.calls.known.get_mut(call_id) else { return };
         if !call.announced {
-            return self.announce(id, call_id, wire, shared);
+            return self.announce(call_id, wire);
         }
         let is_final = wire.status.as_ref().is_some_and(v2::ToolCallStatus::is_final);
         let with_content = replaced || (is_final && call.dirty_since.is_some());
@@ -332,175 +306,159 @@ impl Session {
             return;
         }
         if with_content {
-            self.introduce_terminals(id, call_id, shared);
+            self.introduce_terminals(call_id);
         }
-        let Some(call) = self.calls.known.get_mut(call_id) else { return };
-        let content = with_content.then(|| call.content(None, &self.terminals, now));
+        let Some(call) = self.session.calls.known.get_mut(call_id) else { return };
+        let content = with_content.then(|| call.content(None, &self.session.terminals, now));
         if content.is_some() {
-            self.calls.dirty.retain(|dirty| dirty != call_id);
+            self.session.calls.dirty.retain(|dirty| dirty != call_id);
         }
         put(content, &mut wire.extra);
-        send(id, wire, shared);
+        self.send(wire);
     }
 
     /// Announces a call, with all that is known of it.
-    fn announce(&mut self, id: &str, call_id: &str, wire: v1::ToolCallUpdate<'static>, shared: &mut Shared) {
-        let now = shared.now;
-        let Some(call) = self.calls.known.get_mut(call_id) else { return };
-        let earlier = call.unannounced.take().map(|earlier| *earlier);
-        let wire = match earlier {
-            Some(earlier) => both(id, earlier, wire, shared),
-            None => wire,
-        };
+    fn announce(&mut self, call_id: &str, wire: v1::ToolCallUpdate<'static>) {
+        let now = self.context.now;
+        let wire = self.with_earlier(call_id, wire);
+        let Some(call) = self.session.calls.known.get_mut(call_id) else { return };
         let title = call.title.clone().unwrap_or_else(|| placeholder(call.kind.as_ref()));
         call.announced = true;
         let mut announced = announcement(wire, Text::Owned(title));
         let introduces = !call.introductions.is_empty();
         let with_content = !call.items.is_empty() && !introduces;
-        let content = with_content.then(|| call.content(None, &self.terminals, now));
-        self.calls.dirty.retain(|dirty| dirty != call_id);
+        let content = with_content.then(|| call.content(None, &self.session.terminals, now));
+        self.session.calls.dirty.retain(|dirty| dirty != call_id);
         put(content, &mut announced.extra);
-        shared.update_v1(id, v1::SessionUpdate::ToolCall(Box::new(announced)));
+        self.update(v1::SessionUpdate::ToolCall(Box::new(announced)));
         if introduces {
-            self.flush(id, call_id, shared);
+            self.flush(call_id);
         }
     }
 
     /// Remembers what a question said of a call that was never announced.
-    pub(super) fn postpone(
-        &mut self,
-        id: &str,
-        call_id: &str,
-        wire: v1::ToolCallUpdate<'static>,
-        shared: &mut Shared,
-    ) {
-        if let Some(call) = self.calls.known.get_mut(call_id) {
-            let wire = match call.unannounced.take() {
-                Some(earlier) => both(id, *earlier, wire, shared),
-                None => wire,
-            };
+    pub(super) fn postpone(&mut self, call_id: &str, wire: v1::ToolCallUpdate<'static>) {
+        let wire = self.with_earlier(call_id, wire);
+        if let Some(call) = self.session.calls.known.get_mut(call_id) {
             call.unannounced = Some(Box::new(wire));
         }
     }
 
-    /// The content of a call as the client is to show it.
-    pub(super) fn content_of(
+    /// An update together with what was said of the call before, where the client has heard of it by a question only.
+    fn with_earlier(
         &mut self,
         call_id: &str,
-        leading: Option<Raw<'_>>,
-        now: Moment,
-    ) -> Option<Raw<'static>> {
-        let content = self.calls.known.get_mut(call_id)?.content(leading, &self.terminals, now);
-        self.calls.dirty.retain(|dirty| dirty != call_id);
+        later: v1::ToolCallUpdate<'static>,
+    ) -> v1::ToolCallUpdate<'static> {
+        let call = self.session.calls.known.get_mut(call_id);
+        let Some(earlier) = call.and_then(|call| call.unannounced.take()) else { return later };
+        let kept = later.clone();
+        let Place { message, root } = UPDATE;
+        self.context
+            .convert(Some(self.id), message, root, Side::Client, |cx| in_one(*earlier, later, cx))
+            .unwrap_or(kept)
+    }
+
+    /// The content of a call as the client is to show it.
+    pub(super) fn content_of(&mut self, call_id: &str, leading: Option<Raw<'_>>) -> Option<Raw<'static>> {
+        let now = self.context.now;
+        let content =
+            self.session.calls.known.get_mut(call_id)?.content(leading, &self.session.terminals, now);
+        self.session.calls.dirty.retain(|dirty| dirty != call_id);
         Some(content)
     }
 
     /// Shows a call again as it is, after a question has shown it otherwise.
-    pub(super) fn restore(&mut self, id: &str, call_id: &str, with_content: bool, shared: &mut Shared) {
-        let now = shared.now;
-        let Some(call) = self.calls.known.get_mut(call_id) else { return };
+    pub(super) fn restore(&mut self, call_id: &str, with_content: bool) {
+        let now = self.context.now;
+        let Some(call) = self.session.calls.known.get_mut(call_id) else { return };
         if !call.announced {
             let nothing = v1::ToolCallUpdate::new(call_id.to_owned());
-            return self.announce(id, call_id, nothing, shared);
+            return self.announce(call_id, nothing);
         }
         let mut wire = v1::ToolCallUpdate::new(call_id);
         let title = call.title.clone().unwrap_or_else(|| placeholder(call.kind.as_ref()));
         wire.title = Some(Text::Owned(title));
-        let content = with_content.then(|| call.content(None, &self.terminals, now));
+        let content = with_content.then(|| call.content(None, &self.session.terminals, now));
         if content.is_some() {
-            self.calls.dirty.retain(|dirty| dirty != call_id);
+            self.session.calls.dirty.retain(|dirty| dirty != call_id);
         }
         put(content, &mut wire.extra);
-        send(id, wire, shared);
+        self.send(wire);
     }
 
-    pub(super) fn tool_call_chunk(
-        &mut self,
-        id: &str,
-        chunk: v2::ToolCallContentChunk<'_>,
-        shared: &mut Shared,
-    ) {
+    pub(super) fn tool_call_chunk(&mut self, chunk: v2::ToolCallContentChunk<'_>) {
         const TAG: &str = "tool_call_content_chunk";
         let v2::ToolCallContentChunk { tool_call_id, content, meta, extra } = chunk;
         let call_id = tool_call_id.into_owned();
         let reason = "version 1 has no chunks of tool content, hence nothing to say of one";
-        shared.lose_rest(Some(id), TAG, "/params/update", (meta.as_ref(), &extra), reason, Side::Client);
+        self.lose_rest(TAG, (meta.as_ref(), &extra), reason);
         let place = Place { message: TAG, root: "/params/update/content" };
-        self.add_item(id, &call_id, content, place, shared);
-        self.touch(id, &call_id, shared);
+        self.add_item(&call_id, content, place);
+        self.touch(&call_id);
     }
 
     /// The content of a call has grown.
-    pub(super) fn touch(&mut self, id: &str, call_id: &str, shared: &mut Shared) {
-        let now = shared.now;
-        if self.calls.known.get(call_id).is_some_and(|call| !call.announced) {
+    pub(super) fn touch(&mut self, call_id: &str) {
+        let now = self.context.now;
+        if self.session.calls.known.get(call_id).is_some_and(|call| !call.announced) {
             let nothing = v1::ToolCallUpdate::new(call_id.to_owned());
-            return self.announce(id, call_id, nothing, shared);
+            return self.announce(call_id, nothing);
         }
-        self.calls.mark(call_id, now);
-        if self.calls.is_due(call_id, &shared.options, now) {
-            self.flush(id, call_id, shared);
+        self.session.calls.mark(call_id, now);
+        if self.session.calls.is_due(call_id, &self.context.options, now) {
+            self.flush(call_id);
         }
     }
 
+    fn send(&mut self, update: v1::ToolCallUpdate<'_>) {
+        self.update(v1::SessionUpdate::ToolCallUpdate(Box::new(update)));
+    }
+
     pub(super) fn grow(&mut self, call_id: &str, bytes: usize) {
-        if let Some(call) = self.calls.known.get_mut(call_id) {
+        if let Some(call) = self.session.calls.known.get_mut(call_id) {
             call.received += bytes;
             call.size += bytes;
         }
     }
 
-    fn flush(&mut self, id: &str, call_id: &str, shared: &mut Shared) {
-        let now = shared.now;
-        self.introduce_terminals(id, call_id, shared);
-        let content = self.content_of(call_id, None, now);
+    fn flush(&mut self, call_id: &str) {
+        self.introduce_terminals(call_id);
+        let content = self.content_of(call_id, None);
         if content.is_some() {
             let mut wire = v1::ToolCallUpdate::new(call_id);
             put(content, &mut wire.extra);
-            send(id, wire, shared);
+            self.send(wire);
         }
     }
 
     /// Tells the content of a call that the client does not have yet.
-    pub(super) fn flush_call(&mut self, id: &str, call_id: &str, shared: &mut Shared) {
-        if self.calls.dirty.iter().any(|dirty| dirty == call_id) {
-            self.flush(id, call_id, shared);
+    pub(super) fn flush_call(&mut self, call_id: &str) {
+        if self.session.calls.dirty.iter().any(|dirty| dirty == call_id) {
+            self.flush(call_id);
         }
     }
 
     /// Tells everything that was held back.
-    pub(super) fn flush_all(&mut self, id: &str, shared: &mut Shared) {
-        self.release(id, shared);
-        for call_id in std::mem::take(&mut self.calls.dirty) {
-            self.flush(id, &call_id, shared);
+    pub(super) fn flush_all(&mut self) {
+        self.release();
+        for call_id in std::mem::take(&mut self.session.calls.dirty) {
+            self.flush(&call_id);
         }
     }
 
-    pub(super) fn flush_due(&mut self, id: &str, shared: &mut Shared) {
-        let now = shared.now;
+    pub(super) fn flush_due(&mut self) {
+        let now = self.context.now;
         let due: Vec<String> = self
+            .session
             .calls
             .dirty
             .iter()
-            .filter(|call| self.calls.is_due(call, &shared.options, now))
+            .filter(|call| self.session.calls.is_due(call, &self.context.options, now))
             .cloned()
             .collect();
         for call_id in due {
-            self.flush(id, &call_id, shared);
+            self.flush(&call_id);
         }
     }
-}
-
-/// Two updates of a call that the client has heard of only by a question, in one.
-fn both(
-    id: &str,
-    earlier: v1::ToolCallUpdate<'static>,
-    later: v1::ToolCallUpdate<'static>,
-    shared: &mut Shared,
-) -> v1::ToolCallUpdate<'static> {
-    let kept = later.clone();
-    let place = UPDATE;
-    let converted =
-        shared.convert(Some(id), place.message, place.root, Side::Client, |cx| in_one(earlier, later, cx));
-    converted.unwrap_or(kept)
 }

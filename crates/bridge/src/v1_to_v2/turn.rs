@@ -5,15 +5,13 @@ use switchboard_protocol::rpc::{
 };
 use switchboard_protocol::{Extra, Meta, Wire, WireFormat, v1, v2};
 
-use super::connection::cancel;
-use super::{Session, ToAgent, V1ToV2};
-use crate::bridge::{refuse_full, refuse_work};
+use super::{Active, ToAgent, ToClient, V1ToV2};
 use crate::convert::content::plain_text;
 use crate::convert::message::Rest;
 use crate::convert::session;
 use crate::fingerprint::{ContentFingerprint, FingerprintPart};
 use crate::loss::Severity;
-use crate::shared::{Shared, kept};
+use crate::machine::Turns;
 use crate::{Error, Side};
 
 /// A turn as the client sees it: one open request.
@@ -78,33 +76,118 @@ impl Turn {
     }
 }
 
-impl V1ToV2 {
-    pub(super) fn prompt(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v1::PromptRequest<'_> = shared.params(Side::Client, request)?;
-        let session_id = params.session_id.clone().into_owned();
-        if self.sessions.is_full_for(&session_id) {
-            refuse_work(shared, &request.id);
-            return Ok(());
-        }
-        if self.to_agent.is_full() {
-            refuse_full(shared, Side::Client, &request.id);
-            return Ok(());
-        }
-        let limit = shared.options.limits.requests;
-        let session = self.sessions.open(&session_id);
-        if session.turn.is_some() {
-            if session.waiting.len() >= limit {
-                refuse_full(shared, Side::Client, &request.id);
-                return Ok(());
+impl Turns for V1ToV2 {
+    fn cancel(&mut self, notification: &Notification<'_>) {
+        match v1::CancelNotification::decode_tolerant(notification.params_text(), WireFormat::V1) {
+            Ok((params, _)) => {
+                if let Some(session) = self.sessions.get_mut(&params.session_id) {
+                    if let Some(turn) = &mut session.turn {
+                        turn.cancelled = true;
+                    }
+                    for request in session.waiting.drain(..) {
+                        let cancelled = v1::PromptResponse::new(v1::StopReason::Cancelled);
+                        self.context.respond(Side::Client, &request.id, &cancelled, &Extra::new());
+                        self.context.lose_waiting_prompt(&params.session_id);
+                    }
+                }
+                self.context.pass_notification(Side::Agent, notification);
             }
-            session.waiting.push_back(kept(request));
+            Err(error) => {
+                let (method, reason) = (&notification.method, error.to_string());
+                self.context.lose(None, method, "/params", reason, Severity::Major, Side::Agent);
+            }
+        }
+    }
+
+    fn cancel_request(&mut self, from: Side, notification: &Notification<'_>) {
+        let Some(params) = self.context.cancellation(from, notification) else { return };
+        let own = params.request_id.clone().into_owned();
+        match from {
+            Side::Client => {
+                if let Some(sent) = self.to_agent.sent_as(&own) {
+                    self.context.cancel(Side::Agent, sent, params, &notification.extra);
+                } else {
+                    self.cancel_accepted_prompt(&own, params, &notification.extra);
+                }
+            }
+            Side::Agent => {
+                let Some(sent) = self.to_client.sent_as(&own) else {
+                    return self.context.lose_cancellation(from, &params, &notification.extra);
+                };
+                self.context.cancel(Side::Client, sent.clone(), params, &notification.extra);
+                // A version 1 client may not react. What it answers later finds nobody waiting.
+                if self.to_client.get(&sent).is_some_and(|asked| matches!(asked, ToClient::Permission(_)))
+                    && let Some((id, ToClient::Permission(asked))) = self.to_client.take(&sent)
+                {
+                    self.permission_withdrawn(&id, &asked);
+                }
+            }
+        }
+    }
+
+    fn next_prompts(&mut self) {
+        if !self.waits {
+            return;
+        }
+        let ready: Vec<String> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.turn.is_none() && !session.waiting.is_empty())
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in ready {
+            self.next_prompt(&id);
+        }
+        self.waits = self.sessions.iter().any(|(_, session)| !session.waiting.is_empty());
+    }
+
+    fn agent_ended(&mut self, error: &RpcError<'static>) {
+        self.each(|mut active| {
+            active.flush_all();
+            active.report_hidden_terminals();
+            active.lose_turn();
+            // A prompt that the agent has not taken is among the requests below.
+            let open = active.session.turn.take().filter(|turn| turn.accepted).map(|turn| turn.id);
+            for id in open.into_iter().chain(active.session.waiting.drain(..).map(|request| request.id)) {
+                active.context.fail(Side::Client, &id, error.clone());
+            }
+        });
+        for (_, id) in self.to_agent.take_all(|_| true) {
+            self.context.fail(Side::Client, &id, error.clone());
+        }
+    }
+
+    fn fail_turn(&mut self, session_id: &str, reason: &str) {
+        let mut active = self.active(session_id);
+        active.lose_turn();
+        let Some(turn) = active.session.turn.take() else { return };
+        let message = format!("ended because something cannot be translated: {reason}");
+        self.context.refuse(Side::Client, &turn.id, codes::INTERNAL_ERROR, message);
+        if !turn.accepted
+            && let Some(sent) = self.to_agent.sent_as(&turn.id)
+        {
+            let taken_back = CancelRequestNotification::new(sent.clone());
+            self.context.cancel(Side::Agent, sent, taken_back, &Extra::new());
+        }
+        let params = v2::CancelSessionNotification::new(session_id);
+        self.context.notify(Side::Agent, "session/cancel", &params, &Extra::new());
+        self.next_prompt(session_id);
+    }
+}
+
+impl V1ToV2 {
+    pub(super) fn prompt(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v1::PromptRequest<'_> = self.context.params(Side::Client, request)?;
+        let session_id = params.session_id.clone().into_owned();
+        if !self.context.admits(request, &session_id, &mut self.sessions, &self.to_agent) {
             self.waits = true;
             return Ok(());
         }
-        let wire = shared.convert(Some(&session_id), "session/prompt", "/params", Side::Agent, |cx| {
-            session::prompt_to_v2(params, cx)
-        })?;
-        session.turn = Some(Turn {
+        let wire =
+            self.context.convert(Some(&session_id), "session/prompt", "/params", Side::Agent, |cx| {
+                session::prompt_to_v2(params, cx)
+            })?;
+        self.sessions.open(&session_id).turn = Some(Turn {
             id: request.id.clone().into_owned(),
             accepted: false,
             active: false,
@@ -116,8 +199,8 @@ impl V1ToV2 {
             echo: None,
             echoed: ContentFingerprint::default(),
         });
-        let purpose = ToAgent::Prompt { id: request.id.clone().into_owned(), session: session_id };
-        self.to_agent.ask(request, "session/prompt", &wire, purpose, shared);
+        let purpose = ToAgent::Prompt { session: session_id };
+        self.to_agent.ask(request, "session/prompt", &wire, purpose, &mut self.context);
         Ok(())
     }
 
@@ -126,21 +209,21 @@ impl V1ToV2 {
         id: &RequestId<'static>,
         session_id: &str,
         response: Response<'_>,
-        shared: &mut Shared,
     ) {
-        let session = self.sessions.open(session_id);
-        let Some(turn) = session.turn.as_mut().filter(|turn| turn.id == *id) else {
-            return shared.lose_late_answer(Side::Agent);
+        let mut active = self.active(session_id);
+        let Some(turn) = active.session.turn.as_mut().filter(|turn| turn.id == *id) else {
+            return self.context.lose_late_answer(Side::Agent);
         };
-        match &response.outcome {
+        let ended = turn.ended.take();
+        match response.outcome {
             Err(_) => {
-                lose_end(session_id, turn.ended.take(), shared);
-                session.turn = None;
-                shared.pass_answer(Side::Client, id, response);
-                self.next_prompt(session_id, shared);
+                active.lose_end(ended);
+                active.session.turn = None;
+                active.context.pass_answer(Side::Client, id, response);
             }
             Ok(result) => {
                 turn.accepted = true;
+                let (method, session) = ("session/prompt", Some(session_id));
                 match v2::PromptResponse::decode_tolerant(result.as_str(), WireFormat::Any) {
                     Ok((answer, left_out)) => {
                         let (message_id, rest) = session::acceptance(answer.into_owned());
@@ -148,14 +231,13 @@ impl V1ToV2 {
                         if let Some(message_id) = message_id {
                             turn.echo = Some(message_id.into_owned());
                         }
-                        let method = "session/prompt";
-                        shared.report_left_out(Some(session_id), method, "/result", &left_out, Side::Client);
+                        active.context.report_left_out(session, method, "/result", &left_out, Side::Client);
                     }
                     Err(error) => {
-                        let (session, reason) = (Some(session_id), error.to_string());
-                        shared.lose(
+                        let reason = error.to_string();
+                        active.context.lose(
                             session,
-                            "session/prompt",
+                            method,
                             "/result",
                             reason,
                             Severity::Minor,
@@ -163,47 +245,24 @@ impl V1ToV2 {
                         );
                     }
                 }
-                if let Some(idle) = turn.ended.take() {
-                    session.end_turn(session_id, idle, shared);
+                if let Some(idle) = ended {
+                    active.end_turn(idle);
                 }
-                self.next_prompt(session_id, shared);
             }
         }
+        self.next_prompt(session_id);
     }
 
     /// Sends the prompt that waits, if the turn before it has ended.
-    pub(super) fn next_prompt(&mut self, session_id: &str, shared: &mut Shared) {
+    pub(super) fn next_prompt(&mut self, session_id: &str) {
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         if session.turn.is_some() {
             return;
         }
         let Some(request) = session.waiting.pop_front() else { return };
-        if let Err(error) = self.prompt(&request, shared) {
-            shared.lose_waiting_prompt(session_id);
-            shared.fail(Side::Client, &request.id, error.to_rpc());
-            shared.lose_waiting_prompt(session_id);
-        }
-    }
-
-    pub(super) fn cancel(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
-        match v1::CancelNotification::decode_tolerant(notification.params_text(), WireFormat::V1) {
-            Ok((params, _)) => {
-                if let Some(session) = self.sessions.get_mut(&params.session_id) {
-                    if let Some(turn) = &mut session.turn {
-                        turn.cancelled = true;
-                    }
-                    for request in session.waiting.drain(..) {
-                        let cancelled = v1::PromptResponse::new(v1::StopReason::Cancelled);
-                        shared.respond(Side::Client, &request.id, &cancelled, &Extra::new());
-                        shared.lose_waiting_prompt(&params.session_id);
-                    }
-                }
-                shared.pass_notification(Side::Agent, notification);
-            }
-            Err(error) => {
-                let (method, reason) = (&notification.method, error.to_string());
-                shared.lose(None, method, "/params", reason, Severity::Major, Side::Agent);
-            }
+        if let Err(error) = self.prompt(&request) {
+            self.context.fail(Side::Client, &request.id, error.to_rpc());
+            self.context.lose_waiting_prompt(session_id);
         }
     }
 
@@ -213,14 +272,18 @@ impl V1ToV2 {
         id: &RequestId<'static>,
         params: CancelRequestNotification<'_>,
         envelope: &Extra<'_>,
-        shared: &mut Shared,
     ) {
         let mut found = None;
         for (session_id, session) in self.sessions.iter_mut() {
             session.waiting.retain(|waiting| {
                 let is_it = waiting.id == *id;
                 if is_it {
-                    shared.refuse(Side::Client, id, codes::REQUEST_CANCELLED, "the prompt was taken back");
+                    self.context.refuse(
+                        Side::Client,
+                        id,
+                        codes::REQUEST_CANCELLED,
+                        "the prompt was taken back",
+                    );
                 }
                 !is_it
             });
@@ -230,108 +293,63 @@ impl V1ToV2 {
             }
         }
         let Some(session_id) = found else {
-            return shared.lose_cancellation(Side::Client, &params, envelope);
+            return self.context.lose_cancellation(Side::Client, &params, envelope);
         };
         let CancelRequestNotification { request_id: _, meta, extra } = params;
         let params = v2::CancelSessionNotification { session_id: session_id.into(), meta, extra };
-        shared.notify(Side::Agent, "session/cancel", &params, envelope);
-    }
-
-    /// Ends a turn because something was lost and nothing may be.
-    pub(crate) fn fail_turn(&mut self, session_id: Option<&str>, reason: &str, shared: &mut Shared) {
-        let Some(session_id) = session_id else { return };
-        let Some(session) = self.sessions.get_mut(session_id) else { return };
-        session.lose_turn(session_id, shared);
-        let Some(turn) = session.turn.take() else { return };
-        let message = format!("ended because something cannot be translated: {reason}");
-        shared.refuse(Side::Client, &turn.id, codes::INTERNAL_ERROR, message);
-        if !turn.accepted
-            && let Some(sent) = self.to_agent.find(|purpose| *purpose.original() == turn.id)
-        {
-            let taken_back = CancelRequestNotification::new(sent.clone());
-            cancel(Side::Agent, sent, taken_back, &Extra::new(), shared);
-        }
-        let params = v2::CancelSessionNotification::new(session_id);
-        shared.notify(Side::Agent, "session/cancel", &params, &Extra::new());
-        self.next_prompt(session_id, shared);
-    }
-
-    /// Everything that waits for the agent fails.
-    pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>, shared: &mut Shared) {
-        self.flush(shared);
-        for (id, session) in self.sessions.iter_mut() {
-            session.lose_turn(id, shared);
-            let open = session.turn.take().map(|turn| (turn.accepted, turn.id));
-            // A prompt that the agent has not taken is among the requests below.
-            let open = open.filter(|(accepted, _)| *accepted).map(|(_, id)| id);
-            for id in open.into_iter().chain(session.waiting.drain(..).map(|request| request.id)) {
-                shared.fail(Side::Client, &id, error.clone());
-            }
-        }
-        for (_, purpose) in self.to_agent.take_all(|_| true) {
-            shared.fail(Side::Client, purpose.original(), error.clone());
-        }
-    }
-
-    /// Sends prompts that wait in sessions whose turn has ended.
-    pub(crate) fn next_prompts(&mut self, shared: &mut Shared) {
-        if !self.waits {
-            return;
-        }
-        let ready: Vec<String> = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| session.turn.is_none() && !session.waiting.is_empty())
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in ready {
-            self.next_prompt(&id, shared);
-        }
-        self.waits = self.sessions.iter().any(|(_, session)| !session.waiting.is_empty());
+        self.context.notify(Side::Agent, "session/cancel", &params, envelope);
     }
 }
 
-/// The end of work that no prompt has begun, as it turns out.
-fn lose_end(id: &str, idle: Option<v2::IdleState<'_>>, shared: &mut Shared) {
-    if let Some(idle) = idle {
-        let state = v2::StateUpdate::Idle(idle);
-        shared.convert_update(id, "state_update", |cx| session::lose_state(&state, cx));
+impl Active<'_> {
+    /// The end of work that no prompt has begun, as it turns out.
+    fn lose_end(&mut self, idle: Option<v2::IdleState<'_>>) {
+        if let Some(idle) = idle {
+            self.lose_state(&v2::StateUpdate::Idle(idle));
+        }
     }
-}
 
-impl Session {
+    fn lose_state(&mut self, state: &v2::StateUpdate<'_>) {
+        self.convert_update("state_update", |cx| session::lose_state(state, cx));
+    }
+
     /// The session is closed: what is held back is told, and what waits for its turn is refused.
-    pub(super) fn close(&mut self, id: &str, shared: &mut Shared) {
-        self.flush_all(id, shared);
-        self.lose_turn(id, shared);
-        for waiting in self.waiting.drain(..) {
-            shared.refuse(Side::Client, &waiting.id, codes::REQUEST_CANCELLED, "the session was closed");
-            shared.lose_waiting_prompt(id);
+    pub(super) fn close(&mut self) {
+        self.flush_all();
+        self.lose_turn();
+        for waiting in self.session.waiting.drain(..) {
+            self.context.refuse(
+                Side::Client,
+                &waiting.id,
+                codes::REQUEST_CANCELLED,
+                "the session was closed",
+            );
+            self.context.lose_waiting_prompt(self.id);
         }
     }
 
     /// The turn will not end any more: what was said about it is told to nobody.
-    pub(super) fn lose_turn(&mut self, id: &str, shared: &mut Shared) {
-        let Some(turn) = &mut self.turn else { return };
-        lose_end(id, turn.ended.take(), shared);
-        let (rest, envelope) = std::mem::take(&mut turn.said);
+    pub(super) fn lose_turn(&mut self) {
+        let Some(turn) = &mut self.session.turn else { return };
+        let (ended, (rest, envelope)) = (turn.ended.take(), std::mem::take(&mut turn.said));
+        self.lose_end(ended);
         let reason = "the turn that was begun by it did not end";
         for (root, rest) in [("/result", (rest.meta.as_ref(), &rest.extra)), ("", (None, &envelope))] {
-            shared.lose_rest(Some(id), "session/prompt", root, rest, reason, Side::Client);
+            self.context.lose_rest(Some(self.id), "session/prompt", root, rest, reason, Side::Client);
         }
     }
 
-    pub(super) fn state(&mut self, id: &str, state: v2::StateUpdate<'_>, shared: &mut Shared) {
+    pub(super) fn state(&mut self, state: v2::StateUpdate<'_>) {
         let state = match state {
             v2::StateUpdate::Idle(idle) => {
-                self.flush_all(id, shared);
-                match &mut self.turn {
+                self.flush_all();
+                match &mut self.session.turn {
                     Some(turn) if turn.active || idle.stop_reason.is_some() => {
                         if turn.accepted {
-                            self.end_turn(id, idle.into_owned(), shared);
+                            self.end_turn(idle.into_owned());
                         } else {
                             let earlier = turn.ended.replace(idle.into_owned());
-                            lose_end(id, earlier, shared);
+                            self.lose_end(earlier);
                         }
                         return;
                     }
@@ -340,52 +358,56 @@ impl Session {
             }
             other => other,
         };
-        shared.convert_update(id, "state_update", |cx| session::lose_state(&state, cx));
+        self.lose_state(&state);
     }
 
-    fn end_turn(&mut self, id: &str, idle: v2::IdleState<'static>, shared: &mut Shared) {
-        let Some(turn) = self.turn.take() else { return };
-        self.report_hidden_terminals(id, shared);
+    fn end_turn(&mut self, idle: v2::IdleState<'static>) {
+        let Some(turn) = self.session.turn.take() else { return };
+        self.report_hidden_terminals();
         let (rest, envelope) = turn.said;
-        let answer = shared.convert(Some(id), "state_update", "/params/update", Side::Client, |cx| {
-            session::idle_to_v1(idle, turn.cancelled, rest, cx)
-        });
+        let answer =
+            self.context.convert(Some(self.id), "state_update", "/params/update", Side::Client, |cx| {
+                session::idle_to_v1(idle, turn.cancelled, rest, cx)
+            });
         let failed = match answer {
-            Ok(Ok(answer)) => return shared.respond(Side::Client, &turn.id, &answer, &envelope),
+            Ok(Ok(answer)) => return self.context.respond(Side::Client, &turn.id, &answer, &envelope),
             Ok(Err(error)) => error,
             Err(error) => error.to_rpc(),
         };
         let response = Response { id: turn.id.clone(), outcome: Err(failed), extra: envelope };
-        shared.pass_answer(Side::Client, &turn.id, response);
+        self.context.pass_answer(Side::Client, &turn.id, response);
     }
 
     /// Whether a user message is an echo that the client does not need.
-    pub(super) fn suppresses(&mut self, id: &str, blocks: &[v2::ContentBlock<'_>], whole: bool) -> bool {
-        if self.replays > 0 {
+    pub(super) fn suppresses(
+        &mut self,
+        message_id: &str,
+        blocks: &[v2::ContentBlock<'_>],
+        whole: bool,
+    ) -> bool {
+        if self.session.replays > 0 {
             return false;
         }
-        self.turn.as_mut().is_some_and(|turn| turn.is_echo(id, blocks, whole))
+        self.session.turn.as_mut().is_some_and(|turn| turn.is_echo(message_id, blocks, whole))
     }
 
     /// The echo of a prompt says more than the prompt.
     pub(super) fn lose_echo(
-        &self,
-        id: &str,
+        &mut self,
         tag: &str,
         blocks: &[v2::ContentBlock<'_>],
         rest: (Option<&Meta<'_>>, &Extra<'_>),
-        shared: &mut Shared,
     ) {
         let reason = "the client shows its prompt itself, as it was given";
-        shared.lose_rest(Some(id), tag, "/params/update", rest, reason, Side::Client);
-        let prompt = self.turn.as_ref().map(|turn| &*turn.blocks).unwrap_or_default();
+        self.lose_rest(tag, rest, reason);
+        let prompt = self.session.turn.as_ref().map(|turn| &*turn.blocks).unwrap_or_default();
         for (index, block) in blocks.iter().enumerate() {
             if plain_text(block).is_none() && !prompt.contains(block) {
                 let pointer = match tag {
                     "user_message" => format!("/params/update/content/{index}"),
                     _ => "/params/update/content".to_owned(),
                 };
-                self.lose(id, tag, &pointer, reason, Severity::Minor, shared);
+                self.context.lose(Some(self.id), tag, &pointer, reason, Severity::Minor, Side::Client);
             }
         }
     }

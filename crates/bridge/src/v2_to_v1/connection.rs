@@ -1,44 +1,39 @@
 //! The handshake, cancelled requests, and questions that pass through.
 
-use switchboard_protocol::rpc::{Notification, Request, RequestId, Response, codes};
+use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
 use switchboard_protocol::{Raw, Wire, WireFormat, v1, v2};
 
 use super::{ToAgent, ToClient, V2ToV1};
 use crate::convert::elicitation;
 use crate::convert::initialize::{self, Served};
 use crate::loss::Severity;
-use crate::shared::Shared;
-use crate::v1_to_v2::cancel;
 use crate::{Error, Side};
 
 impl V2ToV1 {
-    pub(super) fn initialize(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::InitializeRequest<'_> = shared.params(Side::Client, request)?;
+    pub(super) fn initialize(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v2::InitializeRequest<'_> = self.context.params(Side::Client, request)?;
         let modes = params.capabilities.as_ref().and_then(|offered| offered.elicitation.as_ref());
         self.forms = modes.is_some_and(|modes| modes.form.is_some());
         self.urls = modes.is_some_and(|modes| modes.url.is_some());
-        let served = Served { files: shared.options.serve_files, terminals: shared.options.serve_terminals };
+        let served = Served {
+            files: self.context.options.serve_files,
+            terminals: self.context.options.serve_terminals,
+        };
         let wire = initialize::request_to_v1(params, served);
-        let purpose = ToAgent::Initialize { id: request.id.clone().into_owned() };
-        self.to_agent.ask(request, "initialize", &wire, purpose, shared);
+        self.to_agent.ask(request, "initialize", &wire, ToAgent::Initialize, &mut self.context);
         Ok(())
     }
 
     /// The agent answered a version 2 handshake in version 1: say hello again in its own version, so that it
     /// learns what the client can do.
-    pub(crate) fn opened(&mut self, request: &Request<'_>, answer: &str, shared: &mut Shared) {
+    pub(crate) fn opened(&mut self, request: &Request<'_>, answer: &str) {
         self.first_answer = Some(answer.to_owned());
-        if let Err(error) = self.initialize(request, shared) {
-            shared.fail(Side::Client, &request.id, error.to_rpc());
+        if let Err(error) = self.initialize(request) {
+            self.context.fail(Side::Client, &request.id, error.to_rpc());
         }
     }
 
-    pub(super) fn initialized(
-        &mut self,
-        id: &RequestId<'static>,
-        mut response: Response<'_>,
-        shared: &mut Shared,
-    ) {
+    pub(super) fn initialized(&mut self, id: &RequestId<'static>, mut response: Response<'_>) {
         let first = self.first_answer.take();
         let is_held_to_first = response.outcome.is_err() && first.is_some();
         if let (true, Some(first)) = (is_held_to_first, first) {
@@ -46,15 +41,16 @@ impl V2ToV1 {
             let Ok(first) = Raw::parse(first) else { return };
             response.outcome = Ok(first);
         }
-        let Some(answer) = shared.result::<v1::InitializeResponse<'_>>(id, "initialize", &response) else {
+        let Some(answer) = self.context.result::<v1::InitializeResponse<'_>>(id, "initialize", &response)
+        else {
             return;
         };
         // Some agents of version 1 say 2: what counts is the shape of the answer.
         if !matches!(answer.protocol_version, 1 | 2) && !is_held_to_first {
             let message =
                 format!("asked for version 1, the agent answers in version {}", answer.protocol_version);
-            shared.lose(None, "initialize", "", message.clone(), Severity::Major, Side::Client);
-            return shared.refuse(Side::Client, id, codes::UNSUPPORTED_PROTOCOL_VERSION, message);
+            self.context.lose(None, "initialize", "", message.clone(), Severity::Major, Side::Client);
+            return self.context.refuse(Side::Client, id, codes::UNSUPPORTED_PROTOCOL_VERSION, message);
         }
         if let Some(capabilities) = &answer.agent_capabilities {
             let methods = capabilities.session_capabilities.as_ref();
@@ -65,38 +61,18 @@ impl V2ToV1 {
             self.support.delete = methods.is_some_and(|methods| methods.delete.is_some());
             self.support.logout = capabilities.auth.as_ref().is_some_and(|auth| auth.logout.is_some());
         }
-        let name = shared.options.agent_name.clone();
-        let wire = shared.convert(None, "initialize", "/result", Side::Client, |cx| {
+        let name = self.context.options.agent_name.clone();
+        let wire = self.context.convert(None, "initialize", "/result", Side::Client, |cx| {
             initialize::response_to_v2(answer, &name, cx)
         });
         match wire {
-            Ok(wire) => shared.respond(Side::Client, id, &wire, &response.extra),
-            Err(error) => shared.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string()),
+            Ok(wire) => self.context.respond(Side::Client, id, &wire, &response.extra),
+            Err(error) => self.context.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string()),
         }
     }
 
-    /// Either side takes back a request that it made.
-    pub(super) fn cancel_request(
-        &mut self,
-        from: Side,
-        notification: &Notification<'_>,
-        shared: &mut Shared,
-    ) {
-        let Some(params) = shared.cancellation(from, notification) else { return };
-        let own = params.request_id.clone().into_owned();
-        let sent = match from {
-            Side::Client => self.to_agent.find(|purpose| purpose.original() == Some(&own)),
-            Side::Agent => self.to_client.find(|purpose| *purpose.original() == own),
-        };
-        match sent {
-            Some(sent) => cancel(from.other(), sent, params, &notification.extra, shared),
-            None if from == Side::Client => self.cancel_prompt(&own, params, &notification.extra, shared),
-            None => shared.lose_cancellation(from, &params, &notification.extra),
-        }
-    }
-
-    pub(super) fn elicitation(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let mut params: v1::CreateElicitationRequest<'_> = shared.params(Side::Agent, request)?;
+    pub(super) fn elicitation(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let mut params: v1::CreateElicitationRequest<'_> = self.context.params(Side::Agent, request)?;
         let supported = match &params {
             v1::CreateElicitationRequest::Form(_) => self.forms,
             v1::CreateElicitationRequest::Url(_) => self.urls,
@@ -108,33 +84,27 @@ impl V2ToV1 {
                 "the client does not support this mode of elicitation",
             ));
         }
-        elicitation::rename_scope(&mut params, |id| {
-            self.to_agent.get(id).and_then(|purpose| purpose.original().cloned())
-        });
+        elicitation::rename_scope(&mut params, |id| self.to_agent.original(id).cloned());
         let wire = elicitation::to_v2(params);
-        let purpose = ToClient::Elicitation { id: request.id.clone().into_owned() };
-        self.to_client.ask(request, "elicitation/create", &wire, purpose, shared);
+        let purpose = ToClient::Elicitation;
+        self.to_client.ask(request, "elicitation/create", &wire, purpose, &mut self.context);
         Ok(())
     }
 
-    pub(super) fn elicitation_answered(
-        &mut self,
-        id: &RequestId<'static>,
-        response: Response<'_>,
-        shared: &mut Shared,
-    ) {
+    pub(super) fn elicitation_answered(&mut self, id: &RequestId<'static>, response: Response<'_>) {
         let method = "elicitation/create";
         let answer = match &response.outcome {
             Ok(result) => v2::CreateElicitationResponse::decode(result.as_str(), WireFormat::Any),
-            Err(_) => return shared.pass_answer(Side::Agent, id, response),
+            Err(_) => return self.context.pass_answer(Side::Agent, id, response),
         };
         let converted = answer.map_err(Error::from).and_then(|answer| {
-            shared.convert(None, method, "/result", Side::Agent, |cx| elicitation::answer_to_v1(answer, cx))
+            self.context
+                .convert(None, method, "/result", Side::Agent, |cx| elicitation::answer_to_v1(answer, cx))
         });
         match converted {
-            Ok(answer) => shared.respond(Side::Agent, id, &answer, &response.extra),
+            Ok(answer) => self.context.respond(Side::Agent, id, &answer, &response.extra),
             // Who asked judges what it gets.
-            Err(_) => shared.pass_answer(Side::Agent, id, response),
+            Err(_) => self.context.pass_answer(Side::Agent, id, response),
         }
     }
 }

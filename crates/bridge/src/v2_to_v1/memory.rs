@@ -1,15 +1,23 @@
 //! What is remembered, and what is forgotten when it gets too much.
 
-use switchboard_protocol::{Wire, WireFormat};
+use std::collections::VecDeque;
 
-use super::{Session, V2ToV1};
+use switchboard_protocol::rpc::Request;
+
+use super::{Journal, Session, V2ToV1};
 use crate::loss::Severity;
-use crate::sessions::Remember;
-use crate::shared::Shared;
+use crate::machine::Memory;
+use crate::options::Limits;
+use crate::sessions::{Remember, Size};
 
 impl Remember for Session {
+    fn waiting(&mut self) -> Option<&mut VecDeque<Request<'static>>> {
+        self.turn.is_some().then_some(&mut self.waiting)
+    }
+
     fn is_at_rest(&self) -> bool {
-        self.turn.is_none() && self.held.is_empty() && self.closing.is_none() && !self.asks && !self.swallows
+        let is_busy = self.turn.is_some() || self.closing.is_some() || self.asks || self.swallows;
+        !is_busy && self.waiting.is_empty()
     }
 
     fn forget_said(&mut self) {
@@ -17,7 +25,7 @@ impl Remember for Session {
         self.calls.forget();
         self.terminals.clear();
         self.missing_terminals.clear();
-        self.journal = super::Journal { incomplete: true, ..super::Journal::default() };
+        self.journal = Journal::forgotten();
     }
 
     fn entries(&self) -> usize {
@@ -29,9 +37,8 @@ impl Remember for Session {
     }
 
     fn bytes(&self) -> usize {
-        let held: usize = self.held.iter().map(|request| request.params_text().len()).sum();
-        let options: usize = self.options.iter().map(|option| option.encode(WireFormat::Any).len()).sum();
-        self.calls.bytes() + self.journal.bytes + held + options
+        let waiting: usize = self.waiting.iter().map(|request| request.params_text().len()).sum();
+        self.calls.bytes() + self.journal.bytes + waiting + self.options.bytes
     }
 
     fn set_apart(&mut self, forgotten: u64) {
@@ -40,48 +47,42 @@ impl Remember for Session {
     }
 }
 
-impl V2ToV1 {
-    /// Forgets what was said in sessions at rest while there are too many, or too much is held in all of them.
-    /// `counts`: it is time to see how much that is.
-    pub(crate) fn make_room(&mut self, counts: bool, shared: &mut Shared) {
-        while self.sessions.are_too_many() {
-            let reason = format!("more than {} sessions", shared.options.limits.sessions);
-            if !self.forget_oldest(&reason, shared) {
-                break;
-            }
-        }
-        if !counts {
+impl Memory for V2ToV1 {
+    fn size(&self) -> Size {
+        let mut size = self.sessions.size();
+        let (entries, bytes) = self.terminals.size();
+        size += Size { sessions: 0, entries, bytes };
+        size
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.context.options.limits
+    }
+
+    fn has_too_many_sessions(&self) -> bool {
+        self.sessions.are_too_many()
+    }
+
+    fn forget_oldest(&mut self, reason: &str) -> Option<usize> {
+        let terminals = &self.terminals;
+        let (id, session) = self.sessions.take_oldest(|id| terminals.runs_in(id))?;
+        let before = session.bytes();
+        session.forget_said();
+        let freed = before.saturating_sub(session.bytes());
+        let reason = format!("{reason}: what was said is forgotten; calls that change are told as a whole");
+        self.context.lose_from_memory(&id, reason, Severity::Minor);
+        Some(freed)
+    }
+
+    /// What commands have put out goes, and if that is not enough the history of sessions.
+    fn forget_in_work(&mut self, bytes: usize, reason: &str) {
+        if self.terminals.forget_output(bytes) >= bytes {
             return;
         }
-        let most = shared.options.limits.total;
-        let reason = format!("more than {most} bytes in all sessions");
-        while self.size().2 > most && self.forget_oldest(&reason, shared) {}
-        let over = self.size().2.saturating_sub(most);
-        if over > 0 {
-            self.terminals.forget_output(over);
+        for (id, session) in self.sessions.iter_mut() {
+            session.journal = Journal::forgotten();
+            let reason = format!("{reason}: the history that was kept of it is forgotten");
+            self.context.lose_from_memory(id, reason, Severity::Minor);
         }
-        if self.size().2 > most {
-            for (id, session) in self.sessions.iter_mut() {
-                session.journal = super::Journal { incomplete: true, ..super::Journal::default() };
-                let reason = format!("{reason}: the history that was kept of it is forgotten");
-                shared.lose_from_memory(id, reason, Severity::Minor);
-            }
-        }
-    }
-
-    fn forget_oldest(&mut self, reason: &str, shared: &mut Shared) -> bool {
-        let terminals = &self.terminals;
-        let Some((id, session)) = self.sessions.take_oldest(|id| terminals.runs_in(id)) else { return false };
-        session.forget_said();
-        let reason = format!("{reason}: what was said is forgotten; calls that change are told as a whole");
-        shared.lose_from_memory(&id, reason, Severity::Minor);
-        true
-    }
-
-    /// Sessions, entries in them, and bytes that they hold.
-    pub(crate) fn size(&self) -> (usize, usize, usize) {
-        let (sessions, entries, bytes) = self.sessions.size();
-        let (terminals, output) = self.terminals.size();
-        (sessions, entries + terminals, bytes + output)
     }
 }

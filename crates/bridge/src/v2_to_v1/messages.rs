@@ -1,38 +1,11 @@
 //! Messages. Version 1 agents often do not say which chunks belong together.
 
-use switchboard_protocol::{Text, v1, v2};
+use switchboard_protocol::{Text, v1};
 
-use super::{Session, tell};
-use crate::Side;
+use super::{Active, Session};
 use crate::convert::message::chunk_to_v2;
 use crate::loss::Severity;
-use crate::shared::Shared;
-
-/// Who speaks, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Role {
-    User,
-    Agent,
-    Thought,
-}
-
-impl Role {
-    fn word(self) -> &'static str {
-        match self {
-            Role::User => "user",
-            Role::Agent => "agent",
-            Role::Thought => "thought",
-        }
-    }
-
-    pub(super) fn chunk_tag(self) -> &'static str {
-        match self {
-            Role::User => "user_message_chunk",
-            Role::Agent => "agent_message_chunk",
-            Role::Thought => "agent_thought_chunk",
-        }
-    }
-}
+use crate::role::Role;
 
 /// Chunks without an id that follow each other.
 #[derive(Debug)]
@@ -69,58 +42,43 @@ impl Session {
         }
         id
     }
+}
 
-    pub(super) fn chunk(
-        &mut self,
-        role: Role,
-        id: &str,
-        mut chunk: v1::ContentChunk<'_>,
-        keeps: bool,
-        shared: &mut Shared,
-    ) {
+impl Active<'_> {
+    pub(super) fn chunk(&mut self, role: Role, mut chunk: v1::ContentChunk<'_>) {
         if role == Role::User
-            && let Some(turn) = &mut self.turn
+            && let Some(turn) = &mut self.session.turn
             && turn.repeats(&chunk.content)
         {
-            return turn.lose_echo(id, chunk, shared);
+            return turn.lose_echo(self.id, chunk, self.context);
         }
         let message_id = match chunk.message_id.take() {
             Some(message_id) => {
-                self.run = None;
-                let message_id = self.take_id(role, message_id);
-                if role == Role::User && self.counted_user.as_deref() != Some(&*message_id) {
+                self.session.run = None;
+                let message_id = self.session.take_id(role, message_id);
+                if role == Role::User && self.session.counted_user.as_deref() != Some(&*message_id) {
                     // So that no prompt gets a number that was used for another when it was live.
-                    *self.minted.entry(Role::User).or_default() += 1;
-                    self.counted_user = Some(message_id.clone().into_owned());
+                    *self.session.minted.entry(Role::User).or_default() += 1;
+                    self.session.counted_user = Some(message_id.clone().into_owned());
                 }
                 message_id
             }
-            None => match &self.run {
+            None => match &self.session.run {
                 Some(run) if run.role == role => Text::Owned(run.id.clone()),
                 _ => {
-                    let made = self.mint(role);
-                    self.run = Some(Run { role, id: made.clone() });
+                    let made = self.session.mint(role);
+                    self.session.run = Some(Run { role, id: made.clone() });
                     let reason = "where a message begins is inferred, for the agent does not say it";
-                    shared.lose(
-                        Some(id),
-                        "message",
-                        "/params/update/messageId",
-                        reason,
-                        Severity::Guess,
-                        Side::Client,
-                    );
+                    self.lose("message", "/params/update/messageId", reason, Severity::Guess);
                     Text::Owned(made)
                 }
             },
         };
         chunk.message_id = Some(message_id);
         let tag = role.chunk_tag();
-        let Some(wire) = shared.convert_update(id, tag, |cx| chunk_to_v2(chunk, cx)) else { return };
-        let update = match role {
-            Role::User => v2::SessionUpdate::UserMessageChunk(wire),
-            Role::Agent => v2::SessionUpdate::AgentMessageChunk(wire),
-            Role::Thought => v2::SessionUpdate::AgentThoughtChunk(wire),
+        let Some(wire) = self.context.convert_update(self.id, tag, |cx| chunk_to_v2(chunk, cx)) else {
+            return;
         };
-        tell(id, self, update, keeps, shared);
+        self.tell(role.chunk_v2(wire));
     }
 }

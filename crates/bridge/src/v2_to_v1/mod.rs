@@ -15,62 +15,52 @@ use std::collections::VecDeque;
 use crate::map::HashMap;
 
 use switchboard_protocol::rpc::{Expected, Message, Notification, Request, RequestId, Response};
-use switchboard_protocol::{Diagnostic, Extra, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{Diagnostic, Extra, v1, v2};
 
 use self::messages::Run;
 use self::served::Terminals;
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
+use crate::context::{Context, Output, session_of};
 use crate::loss::Severity;
+use crate::machine::Machine;
 use crate::own_ids::OwnIds;
-use crate::sessions::Sessions;
-use crate::shared::{Output, Shared, session_of};
-use crate::{Moment, Side};
+use crate::role::Role;
+use crate::sessions::{KnownOptions, Sessions};
+use crate::{Moment, Side, Version};
 
 /// What the bridge asked of the agent.
 #[derive(Debug)]
 enum ToAgent {
-    Initialize { id: RequestId<'static> },
-    NewSession { id: RequestId<'static>, roots: Vec<String> },
-    OldSession { id: RequestId<'static>, session: String, replays: bool },
-    SetMode { id: RequestId<'static>, session: String, mode: String },
-    SetOption { id: RequestId<'static>, session: String },
-    Prompt { session: String },
-    Close { id: RequestId<'static>, session: String },
-    Other { id: RequestId<'static> },
-}
-
-impl ToAgent {
-    /// The client's own id of the request, where it is the client's.
-    fn original(&self) -> Option<&RequestId<'static>> {
-        match self {
-            ToAgent::Initialize { id }
-            | ToAgent::NewSession { id, .. }
-            | ToAgent::OldSession { id, .. }
-            | ToAgent::SetMode { id, .. }
-            | ToAgent::SetOption { id, .. }
-            | ToAgent::Close { id, .. }
-            | ToAgent::Other { id } => Some(id),
-            ToAgent::Prompt { .. } => None,
-        }
-    }
+    Initialize,
+    NewSession {
+        roots: Vec<String>,
+    },
+    OldSession {
+        session: String,
+        replays: bool,
+    },
+    /// Both ways to set an option: that for modes may be the bridge's own.
+    SetOption {
+        session: String,
+        set: Box<v2::SetSessionConfigOptionRequest<'static>>,
+    },
+    Prompt {
+        session: String,
+    },
+    Close {
+        session: String,
+    },
+    Other,
 }
 
 /// What the bridge asked of the client.
 #[derive(Debug)]
 enum ToClient {
-    Permission { id: RequestId<'static>, session: String, offered: Vec<String> },
-    Elicitation { id: RequestId<'static> },
-    Other { id: RequestId<'static> },
-}
-
-impl ToClient {
-    fn original(&self) -> &RequestId<'static> {
-        match self {
-            ToClient::Permission { id, .. } | ToClient::Elicitation { id } | ToClient::Other { id } => id,
-        }
-    }
+    Permission { session: String, offered: Vec<String> },
+    Elicitation,
+    Other,
 }
 
 /// What the agent said it can do.
@@ -89,17 +79,17 @@ struct Support {
 struct Session {
     roots: Vec<String>,
     turn: Option<Turn>,
-    held: VecDeque<Request<'static>>,
+    waiting: VecDeque<Request<'static>>,
     run: Option<Run>,
     /// How many ids were made for messages, by role.
-    minted: HashMap<messages::Role, u64>,
+    minted: HashMap<Role, u64>,
     /// The id of the user message that was counted last, of those that have ids of their own.
     counted_user: Option<String>,
     own_messages: OwnIds,
     /// Set apart from ids of earlier runs, which the client may still have.
     salt: String,
     calls: ToolCalls,
-    options: Vec<v2::SessionConfigOption<'static>>,
+    options: KnownOptions,
     /// The option that stands for the agent's modes.
     mode_option: Option<String>,
     asks: bool,
@@ -127,6 +117,11 @@ struct Journal {
 const JOURNAL: usize = 8 * 1024 * 1024;
 
 impl Journal {
+    /// Nothing of what was told is kept.
+    fn forgotten() -> Self {
+        Journal { incomplete: true, ..Journal::default() }
+    }
+
     fn add(&mut self, line: &str) {
         self.bytes += line.len();
         self.lines.push_back(line.to_owned());
@@ -142,6 +137,7 @@ impl Journal {
 /// Translates between a client of version 2 and an agent of version 1.
 #[derive(Debug)]
 pub(crate) struct V2ToV1 {
+    context: Context,
     sessions: Sessions<Session>,
     to_agent: Calls<ToAgent>,
     to_client: Calls<ToClient>,
@@ -153,25 +149,15 @@ pub(crate) struct V2ToV1 {
     first_answer: Option<String>,
 }
 
-/// Sends an update to the client, in its dialect.
-fn tell(id: &str, session: &mut Session, update: v2::SessionUpdate<'_>, keeps: bool, shared: &mut Shared) {
-    let before = shared.output.len();
-    shared.update_v2(id, update);
-    for output in shared.output.get(before..).unwrap_or_default().iter().filter(|_| keeps) {
-        if let Output::Line { line, .. } = output {
-            session.journal.add(line);
-        }
-    }
-}
-
 impl V2ToV1 {
-    pub(crate) fn new(shared: &mut Shared) -> Self {
-        shared.peers.old = Some(Side::Agent);
-        let limits = &shared.options.limits;
+    pub(crate) fn new(mut context: Context) -> Self {
+        context.peers.old = Some(Side::Agent);
+        let limits = &context.options.limits;
         V2ToV1 {
             sessions: Sessions::new(limits.sessions),
             to_agent: Calls::new(Side::Agent, limits.requests),
             to_client: Calls::new(Side::Client, limits.requests),
+            context,
             support: Support::default(),
             forms: false,
             urls: false,
@@ -180,164 +166,15 @@ impl V2ToV1 {
         }
     }
 
-    pub(crate) fn handle(&mut self, from: Side, line: &str, shared: &mut Shared) {
-        match from {
-            Side::Agent => {
-                match Expected::<v1::SessionNotification<'_>>::decode_tolerant(line, WireFormat::V1) {
-                    Ok((Expected::Params(params), left_out)) => {
-                        self.update(params, ("", &left_out), &Extra::new(), shared);
-                    }
-                    Ok((Expected::Other(message), _)) => self.agent_message(message, shared),
-                    // Where only the parameters are at fault, it is told whose they are.
-                    Err(_) => match Message::decode(line, WireFormat::Any) {
-                        Ok(message) => self.agent_message(message, shared),
-                        Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
-                    },
-                }
-            }
-            Side::Client => match Message::decode(line, WireFormat::Any) {
-                Ok(Message::Request(request)) => self.client_request(&request, shared),
-                Ok(Message::Notification(notification)) => self.client_notification(&notification, shared),
-                Ok(Message::Response(response)) => self.client_response(response, shared),
-                Err(error) => crate::bridge::refuse_line(shared, from, line, &error),
-            },
-        }
+    /// A session at work, made if need be.
+    fn active<'m>(&'m mut self, id: &'m str) -> Active<'m> {
+        let session = self.sessions.open(id);
+        let keeps = !self.support.load;
+        Active { id, session, terminals: &self.terminals, keeps, context: &mut self.context }
     }
 
-    fn agent_message(&mut self, message: Message<'_>, shared: &mut Shared) {
-        match message {
-            Message::Notification(notification) => self.agent_notification(&notification, shared),
-            Message::Request(request) => self.agent_request(&request, shared),
-            Message::Response(response) => self.agent_response(response, shared),
-        }
-    }
-
-    fn client_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
-        shared.peers.learn_from_client(request);
-        let outcome = match &*request.method {
-            "initialize" => self.initialize(request, shared),
-            "auth/login" => {
-                self.pass(request, "authenticate", shared);
-                Ok(())
-            }
-            "auth/logout" if self.support.logout => {
-                self.pass(request, "logout", shared);
-                Ok(())
-            }
-            "auth/logout" => Err(missing(request, "the agent cannot log out")),
-            "session/new" => self.new_session(request, shared),
-            "session/resume" => self.resume_session(request, shared),
-            "session/list" => self.list_sessions(request, shared),
-            "session/close" => self.close_session(request, shared),
-            "session/delete" if !self.support.delete => {
-                Err(missing(request, "the agent cannot delete sessions"))
-            }
-            "session/set_config_option" => self.set_option(request, shared),
-            "session/prompt" => self.prompt(request, shared),
-            "tool_call/cancel" => Err(crate::Error::unrepresentable(
-                "tool_call/cancel",
-                "a version 1 agent can cancel a whole turn only",
-            )),
-            "terminal/cancel" => self.cancel_terminal(request, shared),
-            method => {
-                self.pass(request, method, shared);
-                Ok(())
-            }
-        };
-        if let Err(error) = outcome {
-            shared.fail(Side::Client, &request.id, error.to_rpc());
-        }
-    }
-
-    fn pass(&mut self, request: &Request<'_>, method: &str, shared: &mut Shared) {
-        let purpose = ToAgent::Other { id: request.id.clone().into_owned() };
-        self.to_agent.pass(request, method, purpose, shared);
-    }
-
-    fn client_notification(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
-        match &*notification.method {
-            "session/cancel" => self.cancel(notification, shared),
-            "$/cancel_request" => self.cancel_request(Side::Client, notification, shared),
-            _ => shared.pass_unless_odd(Side::Client, notification),
-        }
-    }
-
-    fn client_response(&mut self, response: Response<'_>, shared: &mut Shared) {
-        match self.to_client.take(&response.id) {
-            Some(ToClient::Permission { id, session, offered }) => {
-                self.permission_answered(&id, &session, &offered, response, shared);
-            }
-            Some(ToClient::Elicitation { id }) => self.elicitation_answered(&id, response, shared),
-            Some(ToClient::Other { id }) => shared.pass_answer(Side::Agent, &id, response),
-            None => shared.lose_late_answer(Side::Client),
-        }
-    }
-
-    fn agent_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
-        if let Some(session) = session_of(request.params.as_ref()) {
-            self.sign_of_life(&session, shared);
-        }
-        match &*request.method {
-            "session/request_permission" => self.permission(request, shared),
-            "elicitation/create" => {
-                if let Err(error) = self.elicitation(request, shared) {
-                    shared.fail(Side::Agent, &request.id, error.to_rpc());
-                }
-            }
-            "fs/read_text_file" | "fs/write_text_file" => self.file_request(request, shared),
-            "terminal/create"
-            | "terminal/output"
-            | "terminal/wait_for_exit"
-            | "terminal/kill"
-            | "terminal/release" => self.terminal_request(request, shared),
-            method => {
-                let purpose = ToClient::Other { id: request.id.clone().into_owned() };
-                self.to_client.pass(request, method, purpose, shared);
-            }
-        }
-    }
-
-    fn agent_notification(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
-        match &*notification.method {
-            "session/update" => {
-                let text = notification.params_text();
-                match v1::SessionNotification::decode_tolerant(text, WireFormat::V1) {
-                    Ok((params, left_out)) => {
-                        self.update(params, ("/params", &left_out), &notification.extra, shared);
-                    }
-                    Err(error) => shared.lose(
-                        session_of(notification.params.as_ref()).as_deref(),
-                        "session/update",
-                        "/params",
-                        error.to_string(),
-                        Severity::Major,
-                        Side::Client,
-                    ),
-                }
-            }
-            "$/cancel_request" => self.cancel_request(Side::Agent, notification, shared),
-            _ => shared.pass_unless_odd(Side::Agent, notification),
-        }
-    }
-
-    fn agent_response(&mut self, response: Response<'_>, shared: &mut Shared) {
-        let Some(purpose) = self.to_agent.take(&response.id) else {
-            return shared.lose_late_answer(Side::Agent);
-        };
-        match purpose {
-            ToAgent::Initialize { id } => self.initialized(&id, response, shared),
-            ToAgent::NewSession { id, roots } => self.session_made(&id, roots, &response, shared),
-            ToAgent::OldSession { id, session, replays } => {
-                self.session_back(&id, &session, replays, &response, shared);
-            }
-            ToAgent::SetMode { id, session, mode } => {
-                self.mode_set(&id, &session, &mode, &response, shared);
-            }
-            ToAgent::SetOption { id, session } => self.option_set(&id, &session, &response, shared),
-            ToAgent::Prompt { session } => self.prompt_answered(&session, response, shared),
-            ToAgent::Close { id, session } => self.session_closed(&id, &session, response, shared),
-            ToAgent::Other { id } => shared.pass_answer(Side::Client, &id, response),
-        }
+    fn pass(&mut self, request: &Request<'_>, method: &str) {
+        self.to_agent.pass(request, method, ToAgent::Other, &mut self.context);
     }
 
     fn update(
@@ -345,12 +182,11 @@ impl V2ToV1 {
         params: v1::SessionNotification<'_>,
         (root, left_out): (&str, &[Diagnostic]),
         envelope: &Extra<'_>,
-        shared: &mut Shared,
     ) {
         use v1::SessionUpdate as Update;
         let v1::SessionNotification { session_id, update, meta, extra } = params;
         let id = &*session_id;
-        shared.report_left_out(Some(id), "session/update", root, left_out, Side::Client);
+        self.context.report_left_out(Some(id), "session/update", root, left_out, Side::Client);
         let is_work = !matches!(
             update,
             Update::AvailableCommandsUpdate(_)
@@ -374,30 +210,139 @@ impl V2ToV1 {
             return;
         }
         if is_work {
-            self.sign_of_life(id, shared);
+            self.sign_of_life(id);
         }
-        let keeps = !self.support.load;
-        let session = self.sessions.open(id);
-        shared.begin_update(id, meta, extra, envelope);
+        self.context.begin_update(id, meta, extra, envelope);
+        let mut active = self.active(id);
         match update {
-            Update::UserMessageChunk(chunk) => session.chunk(messages::Role::User, id, chunk, keeps, shared),
-            Update::AgentMessageChunk(chunk) => {
-                session.chunk(messages::Role::Agent, id, chunk, keeps, shared);
-            }
-            Update::AgentThoughtChunk(chunk) => {
-                session.chunk(messages::Role::Thought, id, chunk, keeps, shared);
-            }
-            Update::ToolCall(call) => session.tool_call(id, *call, &self.terminals, keeps, shared),
-            Update::ToolCallUpdate(update) => {
-                session.tool_call_update(id, *update, false, &self.terminals, keeps, shared);
-            }
-            other => session.other_update(id, other, keeps, shared),
+            Update::UserMessageChunk(chunk) => active.chunk(Role::User, chunk),
+            Update::AgentMessageChunk(chunk) => active.chunk(Role::Agent, chunk),
+            Update::AgentThoughtChunk(chunk) => active.chunk(Role::Thought, chunk),
+            Update::ToolCall(call) => active.tool_call(*call),
+            Update::ToolCallUpdate(update) => active.tool_call_update(*update, false),
+            other => active.other_update(other),
         }
-        shared.end_update();
+        self.context.end_update();
+    }
+}
+
+impl Machine for V2ToV1 {
+    fn versions(&self) -> (Version, Version) {
+        (Version::V2, Version::V1)
     }
 
-    pub(crate) fn tick(&mut self, shared: &mut Shared) {
-        let now = shared.now;
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn context_mut(&mut self) -> &mut Context {
+        &mut self.context
+    }
+
+    fn take_update<'l>(&mut self, line: &'l str) -> Option<Message<'l>> {
+        match self.context.expect_update(line)? {
+            (Expected::Params(params), left_out) => self.update(params, ("", &left_out), &Extra::new()),
+            (Expected::Other(message), _) => return Some(message),
+        }
+        None
+    }
+
+    fn update_notification(&mut self, notification: &Notification<'_>) {
+        if let Some((params, left_out)) = self.context.update_params(notification) {
+            self.update(params, ("/params", &left_out), &notification.extra);
+        }
+    }
+
+    fn client_request(&mut self, request: &Request<'_>) {
+        self.context.peers.learn_from_client(request);
+        let outcome = match &*request.method {
+            "initialize" => self.initialize(request),
+            "auth/login" => {
+                self.pass(request, "authenticate");
+                Ok(())
+            }
+            "auth/logout" if self.support.logout => {
+                self.pass(request, "logout");
+                Ok(())
+            }
+            "auth/logout" => Err(missing(request, "the agent cannot log out")),
+            "session/new" => self.new_session(request),
+            "session/resume" => self.resume_session(request),
+            "session/list" => self.list_sessions(request),
+            "session/close" => self.close_session(request),
+            "session/delete" if !self.support.delete => {
+                Err(missing(request, "the agent cannot delete sessions"))
+            }
+            "session/set_config_option" => self.set_option(request),
+            "session/prompt" => self.prompt(request),
+            "tool_call/cancel" => Err(crate::Error::unrepresentable(
+                "tool_call/cancel",
+                "a version 1 agent can cancel a whole turn only",
+            )),
+            "terminal/cancel" => self.cancel_terminal(request),
+            method => {
+                self.pass(request, method);
+                Ok(())
+            }
+        };
+        if let Err(error) = outcome {
+            self.context.fail(Side::Client, &request.id, error.to_rpc());
+        }
+    }
+
+    fn client_response(&mut self, response: Response<'_>) {
+        match self.to_client.take(&response.id) {
+            Some((id, ToClient::Permission { session, offered })) => {
+                self.permission_answered(&id, &session, &offered, response);
+            }
+            Some((id, ToClient::Elicitation)) => self.elicitation_answered(&id, response),
+            Some((id, ToClient::Other)) => self.context.pass_answer(Side::Agent, &id, response),
+            None => self.context.lose_late_answer(Side::Client),
+        }
+    }
+
+    fn agent_request(&mut self, request: &Request<'_>) {
+        if let Some(session) = session_of(request.params.as_ref()) {
+            self.sign_of_life(&session);
+        }
+        match &*request.method {
+            "session/request_permission" => self.permission(request),
+            "elicitation/create" => {
+                if let Err(error) = self.elicitation(request) {
+                    self.context.fail(Side::Agent, &request.id, error.to_rpc());
+                }
+            }
+            "fs/read_text_file" | "fs/write_text_file" => self.file_request(request),
+            "terminal/create"
+            | "terminal/output"
+            | "terminal/wait_for_exit"
+            | "terminal/kill"
+            | "terminal/release" => self.terminal_request(request),
+            method => {
+                self.to_client.pass(request, method, ToClient::Other, &mut self.context);
+            }
+        }
+    }
+
+    fn agent_response(&mut self, response: Response<'_>) {
+        let Some((id, purpose)) = self.to_agent.take(&response.id) else {
+            return self.context.lose_late_answer(Side::Agent);
+        };
+        match purpose {
+            ToAgent::Initialize => self.initialized(&id, response),
+            ToAgent::NewSession { roots } => self.session_made(&id, roots, &response),
+            ToAgent::OldSession { session, replays } => {
+                self.session_back(&id, &session, replays, &response);
+            }
+            ToAgent::SetOption { session, set } => self.option_set(&id, &session, &set, &response),
+            ToAgent::Prompt { session } => self.prompt_answered(&session, response),
+            ToAgent::Close { session } => self.session_closed(&id, &session, response),
+            ToAgent::Other => self.context.pass_answer(Side::Client, &id, response),
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.context.now;
         let due: Vec<String> = self
             .sessions
             .iter()
@@ -407,23 +352,62 @@ impl V2ToV1 {
             .map(|(id, _)| id.clone())
             .collect();
         for id in due {
-            self.sign_of_life(&id, shared);
+            self.sign_of_life(&id);
         }
     }
 
-    pub(crate) fn next_deadline(&self) -> Option<Moment> {
+    fn next_deadline(&self) -> Option<Moment> {
         self.sessions.iter().filter_map(|(_, session)| session.turn.as_ref()?.due()).min()
     }
 
-    /// Writes everything that was held back.
-    pub(crate) fn finish(&mut self, shared: &mut Shared) {
+    fn finish(&mut self) {
         for id in self.sessions.ids() {
-            self.sign_of_life(&id, shared);
-            let held = self.sessions.get_mut(&id).map(|session| std::mem::take(&mut session.held));
-            for _ in held.unwrap_or_default() {
-                shared.lose_waiting_prompt(&id);
+            self.sign_of_life(&id);
+            let active = self.active(&id);
+            for _ in active.session.waiting.drain(..) {
+                active.context.lose_waiting_prompt(&id);
             }
         }
+    }
+
+    fn terminal_output(&mut self, terminal_id: &str, bytes: &[u8]) {
+        self.output_of(terminal_id, bytes);
+    }
+
+    fn terminal_exited(&mut self, terminal_id: &str, exit_code: Option<i64>, signal: Option<&str>) {
+        self.exit_of(terminal_id, exit_code, signal);
+    }
+}
+
+/// A session at work: what is remembered of it, and where what happens in it is told.
+struct Active<'m> {
+    id: &'m str,
+    session: &'m mut Session,
+    /// Commands that run for the agent.
+    terminals: &'m Terminals,
+    /// Whether what is told is kept, for an agent that cannot replay it.
+    keeps: bool,
+    context: &'m mut Context,
+}
+
+impl Active<'_> {
+    /// Tells the client something that is part of the session's history.
+    fn tell(&mut self, update: v2::SessionUpdate<'_>) {
+        let before = self.context.output.len();
+        self.context.update_v2(self.id, update);
+        for output in self.context.output.get(before..).unwrap_or_default().iter().filter(|_| self.keeps) {
+            if let Output::Line { line, .. } = output {
+                self.session.journal.add(line);
+            }
+        }
+    }
+
+    fn tell_state(&mut self, state: v2::StateUpdate<'_>) {
+        self.context.update_v2(self.id, v2::SessionUpdate::StateUpdate(Box::new(state)));
+    }
+
+    fn lose(&mut self, message: &str, pointer: &str, reason: impl Into<String>, severity: Severity) {
+        self.context.lose(Some(self.id), message, pointer, reason, severity, Side::Client);
     }
 }
 

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use switchboard_protocol::rpc::{Request, RequestId, codes};
 use switchboard_protocol::{AbsolutePath, Base64, Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
-use super::{Session, V2ToV1, session_of, tell};
+use super::{Session, V2ToV1};
+use crate::context::{Context, session_of};
 use crate::convert::paths::resolve;
 use crate::host::{HostError, TerminalStart, is_inside};
 use crate::loss::Severity;
 use crate::options::Dialect;
-use crate::shared::Shared;
 use crate::{Error, Side};
 
 /// The commands that run for the agent.
@@ -47,22 +47,24 @@ impl Terminals {
         (self.known.len(), self.known.values().map(|terminal| terminal.output.len()).sum())
     }
 
-    /// Forgets the beginning of what was put out, of the longest first, until so many bytes are gone. Agents are told
-    /// that it is not all.
-    pub(super) fn forget_output(&mut self, mut bytes: usize) {
+    /// Forgets the beginning of what was put out, of the longest first, until so many bytes are gone; gives how many
+    /// are. Agents are told that it is not all.
+    pub(super) fn forget_output(&mut self, bytes: usize) -> usize {
+        let mut freed = 0;
         let mut terminals: Vec<&mut Terminal> = self.known.values_mut().collect();
         terminals.sort_by_key(|terminal| std::cmp::Reverse(terminal.output.len()));
         for terminal in terminals {
             let kept = (terminal.output.len() / 4).min(KEPT_OUTPUT);
-            bytes = bytes.saturating_sub(terminal.output.len() - kept);
+            freed += terminal.output.len() - kept;
             terminal.keep_last(kept);
-            if bytes == 0 {
-                return;
+            if freed >= bytes {
+                break;
             }
         }
+        freed
     }
 
-    pub(super) fn release_all(&mut self, session: &str, shared: &mut Shared) {
+    pub(super) fn release_all(&mut self, session: &str, context: &mut Context) {
         let ids: Vec<String> = self
             .known
             .iter()
@@ -71,7 +73,7 @@ impl Terminals {
             .collect();
         for id in ids {
             if self.known.remove(&id).is_some_and(|terminal| terminal.exit.is_none()) {
-                shared.host.kill_terminal(&id);
+                context.host.kill_terminal(&id);
             }
         }
     }
@@ -119,39 +121,46 @@ fn outside(path: &str) -> HostError {
 }
 
 impl V2ToV1 {
-    pub(super) fn file_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
+    pub(super) fn file_request(&mut self, request: &Request<'_>) {
         let session_id = session_of(request.params.as_ref()).unwrap_or_default();
-        if !shared.options.serve_files {
-            return refuse_service(request, &session_id, "reads and writes no files", shared);
+        if !self.context.options.serve_files {
+            return self.refuse_service(request, &session_id, "reads and writes no files");
         }
         let session = self.sessions.open(&session_id);
         if !session.warned_of_files {
             session.warned_of_files = true;
             let reason = "files come from the disk; what the editor has not saved is not seen";
             let method = &request.method;
-            shared.lose(Some(&session_id), method, "/result/content", reason, Severity::Minor, Side::Agent);
+            self.context.lose(
+                Some(&session_id),
+                method,
+                "/result/content",
+                reason,
+                Severity::Minor,
+                Side::Agent,
+            );
         }
-        lose_rest(request, &session_id, shared);
+        lose_rest(request, &session_id, &mut self.context);
         let outcome = match &*request.method {
-            "fs/read_text_file" => session.read_file(request.params_text(), shared),
-            _ => session.write_file(request.params_text(), shared),
+            "fs/read_text_file" => session.read_file(request.params_text(), &mut self.context),
+            _ => session.write_file(request.params_text(), &mut self.context),
         };
         match outcome {
-            Ok(result) => shared.respond(Side::Agent, &request.id, &result, &Extra::new()),
-            Err(error) => shared.refuse(Side::Agent, &request.id, error.code, error.message),
+            Ok(result) => self.context.respond(Side::Agent, &request.id, &result, &Extra::new()),
+            Err(error) => self.context.refuse(Side::Agent, &request.id, error.code, error.message),
         }
     }
 
-    pub(super) fn terminal_request(&mut self, request: &Request<'_>, shared: &mut Shared) {
+    pub(super) fn terminal_request(&mut self, request: &Request<'_>) {
         let session_id = session_of(request.params.as_ref()).unwrap_or_default();
-        if !shared.options.serve_terminals {
-            return refuse_service(request, &session_id, "runs no commands", shared);
+        if !self.context.options.serve_terminals {
+            return self.refuse_service(request, &session_id, "runs no commands");
         }
-        lose_rest(request, &session_id, shared);
+        lose_rest(request, &session_id, &mut self.context);
         if request.method == "terminal/create" {
-            match self.create_terminal(request.params_text(), shared) {
-                Ok(result) => shared.respond(Side::Agent, &request.id, &result, &Extra::new()),
-                Err(error) => shared.refuse(Side::Agent, &request.id, error.code, error.message),
+            match self.create_terminal(request.params_text()) {
+                Ok(result) => self.context.respond(Side::Agent, &request.id, &result, &Extra::new()),
+                Err(error) => self.context.refuse(Side::Agent, &request.id, error.code, error.message),
             }
             return;
         }
@@ -161,45 +170,50 @@ impl V2ToV1 {
             self.terminals.known.get_mut(&terminal_id).filter(|known| known.session == session_id)
         else {
             let message = format!("there is no terminal {terminal_id}");
-            return shared.refuse(Side::Agent, &request.id, codes::RESOURCE_NOT_FOUND, message);
+            return self.context.refuse(Side::Agent, &request.id, codes::RESOURCE_NOT_FOUND, message);
         };
         match &*request.method {
             "terminal/output" => {
                 let output = terminal.tail();
                 let mut wire = v1::TerminalOutputResponse::new(output, terminal.truncated);
                 wire.exit_status = terminal.exit.clone();
-                shared.respond(Side::Agent, &request.id, &wire, &Extra::new());
+                self.context.respond(Side::Agent, &request.id, &wire, &Extra::new());
             }
             "terminal/wait_for_exit" => match &terminal.exit {
-                Some(exit) => shared.respond(Side::Agent, &request.id, exit, &Extra::new()),
+                Some(exit) => self.context.respond(Side::Agent, &request.id, exit, &Extra::new()),
                 None => terminal.waiting.push(request.id.clone().into_owned()),
             },
             "terminal/kill" => {
                 if terminal.exit.is_none() {
-                    shared.host.kill_terminal(&terminal_id);
+                    self.context.host.kill_terminal(&terminal_id);
                 }
-                shared.done(Side::Agent, &request.id);
+                self.context.done(Side::Agent, &request.id);
             }
             _ => {
                 let is_running = terminal.exit.is_none();
                 self.terminals.known.remove(&terminal_id);
                 if is_running {
-                    shared.host.kill_terminal(&terminal_id);
+                    self.context.host.kill_terminal(&terminal_id);
                 }
-                shared.done(Side::Agent, &request.id);
+                self.context.done(Side::Agent, &request.id);
             }
         }
     }
 
-    fn create_terminal(
-        &mut self,
-        params: &str,
-        shared: &mut Shared,
-    ) -> Result<v1::CreateTerminalResponse<'static>, HostError> {
+    /// Refuses something that nobody here offers.
+    fn refuse_service(&mut self, request: &Request<'_>, session_id: &str, what: &str) {
+        let reason = format!("a version 2 client {what}; the agent was refused");
+        let session = (!session_id.is_empty()).then_some(session_id);
+        self.context.lose(session, &request.method, "", reason, Severity::Major, Side::Client);
+        let message = format!("{}: the client {what}", request.method);
+        self.context.refuse(Side::Agent, &request.id, codes::METHOD_NOT_FOUND, message);
+    }
+
+    fn create_terminal(&mut self, params: &str) -> Result<v1::CreateTerminalResponse<'static>, HostError> {
         let invalid = |message: String| HostError { code: codes::INVALID_PARAMS, message };
         let params = v1::CreateTerminalRequest::decode(params, WireFormat::V1)
             .map_err(|error| invalid(error.to_string()))?;
-        let limits = &shared.options.limits;
+        let limits = &self.context.options.limits;
         if self.terminals.known.len() >= limits.requests {
             return Err(HostError::failed("too many terminals"));
         }
@@ -232,7 +246,7 @@ impl V2ToV1 {
                 .collect(),
             cwd: cwd.clone(),
         };
-        shared.host.start_terminal(&start, &session.roots)?;
+        self.context.host.start_terminal(&start, &session.roots)?;
         let limit = params.output_byte_limit.and_then(|limit| usize::try_from(limit).ok());
         self.terminals.known.insert(
             terminal_id.clone(),
@@ -251,22 +265,18 @@ impl V2ToV1 {
         update.command = Field::Set(Text::Owned(line.join(" ")));
         update.cwd = Field::Set(AbsolutePath::as_sent(cwd));
         // A client whose dialect has no terminals has nothing to cancel either.
-        if shared.peers.client_dialect != Some(Dialect::Spec) {
+        if self.context.peers.client_dialect != Some(Dialect::Spec) {
             let mut capabilities = v2::CancelCapabilities::new();
             capabilities.cancel = Some(v2::EmptyObject::new());
             update.capabilities = Field::Set(capabilities);
         }
-        tell(&session_id, session, update.into(), false, shared);
+        self.context.update_v2(&session_id, update.into());
         Ok(v1::CreateTerminalResponse::new(terminal_id))
     }
 
-    pub(super) fn cancel_terminal(
-        &mut self,
-        request: &Request<'_>,
-        shared: &mut Shared,
-    ) -> Result<(), Error> {
-        let params: v2::CancelTerminalRequest<'_> = shared.params(Side::Client, request)?;
-        lose_rest(request, &params.session_id, shared);
+    pub(super) fn cancel_terminal(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v2::CancelTerminalRequest<'_> = self.context.params(Side::Client, request)?;
+        lose_rest(request, &params.session_id, &mut self.context);
         let running = self
             .terminals
             .known
@@ -276,47 +286,36 @@ impl V2ToV1 {
             let reason = "there is no such terminal that runs and can be cancelled";
             return Err(Error::unrepresentable("terminal/cancel", reason));
         }
-        shared.host.kill_terminal(&params.terminal_id);
-        shared.done(Side::Client, &request.id);
+        self.context.host.kill_terminal(&params.terminal_id);
+        self.context.done(Side::Client, &request.id);
         Ok(())
     }
 
     /// A command has put something out.
-    pub(crate) fn terminal_output(&mut self, terminal_id: &str, bytes: &[u8], shared: &mut Shared) {
+    pub(super) fn output_of(&mut self, terminal_id: &str, bytes: &[u8]) {
         let Some(terminal) = self.terminals.known.get_mut(terminal_id) else { return };
         terminal.append(bytes);
-        if let Some(session) = self.sessions.get_mut(&terminal.session) {
-            let chunk = v2::TerminalOutputChunk::new(terminal_id, Base64::from_bytes(bytes));
-            let update = v2::SessionUpdate::TerminalOutputChunk(chunk);
-            tell(&terminal.session, session, update, false, shared);
-        }
+        let chunk = v2::TerminalOutputChunk::new(terminal_id, Base64::from_bytes(bytes));
+        self.context.update_v2(&terminal.session, v2::SessionUpdate::TerminalOutputChunk(chunk));
     }
 
     /// A command has ended.
-    pub(crate) fn terminal_exited(
-        &mut self,
-        terminal_id: &str,
-        exit_code: Option<i64>,
-        signal: Option<&str>,
-        shared: &mut Shared,
-    ) {
+    pub(super) fn exit_of(&mut self, terminal_id: &str, exit_code: Option<i64>, signal: Option<&str>) {
         let Some(terminal) = self.terminals.known.get_mut(terminal_id) else { return };
         let mut exit = v1::TerminalExitStatus::new();
         exit.exit_code = exit_code.and_then(|code| u32::try_from(code).ok());
         exit.signal = signal.map(|signal| Text::Owned(signal.to_owned()));
         for id in terminal.waiting.drain(..) {
-            shared.respond(Side::Agent, &id, &exit, &Extra::new());
+            self.context.respond(Side::Agent, &id, &exit, &Extra::new());
         }
         terminal.exit = Some(exit);
-        if let Some(session) = self.sessions.get_mut(&terminal.session) {
-            let mut status = v2::TerminalExitStatus::new();
-            status.exit_code = exit_code;
-            status.signal = signal.map(Text::Borrowed);
-            let mut update = v2::TerminalUpdate::new(terminal_id);
-            update.exit_status = Field::Set(status);
-            update.capabilities = Field::Clear;
-            tell(&terminal.session, session, update.into(), false, shared);
-        }
+        let mut status = v2::TerminalExitStatus::new();
+        status.exit_code = exit_code;
+        status.signal = signal.map(Text::Borrowed);
+        let mut update = v2::TerminalUpdate::new(terminal_id);
+        update.exit_status = Field::Set(status);
+        update.capabilities = Field::Clear;
+        self.context.update_v2(&terminal.session, update.into());
     }
 }
 
@@ -336,11 +335,11 @@ const KNOWN: [&str; 11] = [
 ];
 
 /// Reports what a request that is served here says beside.
-fn lose_rest(request: &Request<'_>, session_id: &str, shared: &mut Shared) {
+fn lose_rest(request: &Request<'_>, session_id: &str, context: &mut Context) {
     let reason = "the request is served by the bridge";
     let toward = if request.method == "terminal/cancel" { Side::Agent } else { Side::Client };
     let mut lose = |pointer: &str| {
-        shared.lose(Some(session_id), &request.method, pointer, reason, Severity::Minor, toward);
+        context.lose(Some(session_id), &request.method, pointer, reason, Severity::Minor, toward);
     };
     let Some(params) = &request.params else { return };
     for (key, _) in params.entries().filter(|(key, _)| !KNOWN.contains(&&**key)) {
@@ -357,15 +356,6 @@ fn lose_rest(request: &Request<'_>, session_id: &str, shared: &mut Shared) {
     }
 }
 
-/// Refuses something that nobody here offers.
-fn refuse_service(request: &Request<'_>, session_id: &str, what: &str, shared: &mut Shared) {
-    let reason = format!("a version 2 client {what}; the agent was refused");
-    let session = (!session_id.is_empty()).then_some(session_id);
-    shared.lose(session, &request.method, "", reason, Severity::Major, Side::Client);
-    let message = format!("{}: the client {what}", request.method);
-    shared.refuse(Side::Agent, &request.id, codes::METHOD_NOT_FOUND, message);
-}
-
 impl Session {
     /// A path as the agent means it.
     fn resolve(&self, path: &str) -> String {
@@ -373,14 +363,14 @@ impl Session {
         directory.and_then(|directory| resolve(path, directory)).unwrap_or_else(|| path.to_owned())
     }
 
-    fn read_file(&self, params: &str, shared: &mut Shared) -> Result<Raw<'static>, HostError> {
+    fn read_file(&self, params: &str, context: &mut Context) -> Result<Raw<'static>, HostError> {
         let params = v1::ReadTextFileRequest::decode(params, WireFormat::V1)
             .map_err(|error| HostError { code: codes::INVALID_PARAMS, message: error.to_string() })?;
         let path = self.resolve(&params.path);
         if !is_inside(&path, &self.roots) {
             return Err(outside(&path));
         }
-        let content = shared.host.read_text_file(&path, &self.roots)?;
+        let content = context.host.read_text_file(&path, &self.roots)?;
         let first = params.line.map_or(0, |line| (line as usize).saturating_sub(1));
         let count = params.limit.map_or(usize::MAX, |limit| limit as usize);
         let content = if first == 0 && count == usize::MAX {
@@ -391,14 +381,14 @@ impl Session {
         Ok(Raw::of(&v1::ReadTextFileResponse::new(content), WireFormat::V1))
     }
 
-    fn write_file(&self, params: &str, shared: &mut Shared) -> Result<Raw<'static>, HostError> {
+    fn write_file(&self, params: &str, context: &mut Context) -> Result<Raw<'static>, HostError> {
         let params = v1::WriteTextFileRequest::decode(params, WireFormat::V1)
             .map_err(|error| HostError { code: codes::INVALID_PARAMS, message: error.to_string() })?;
         let path = self.resolve(&params.path);
         if !is_inside(&path, &self.roots) {
             return Err(outside(&path));
         }
-        shared.host.write_text_file(&path, &params.content, &self.roots)?;
+        context.host.write_text_file(&path, &params.content, &self.roots)?;
         Ok(Raw::of(&v1::EmptyResponse::new(), WireFormat::V1))
     }
 }

@@ -3,25 +3,27 @@
 use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
 use switchboard_protocol::{AbsolutePath, Extra, Wire, v1, v2};
 
-use super::{Session, ToAgent, V2ToV1, missing, tell};
-use crate::bridge::refuse_full;
+use super::{Active, Journal, Session, ToAgent, V2ToV1, missing};
+use crate::context::session_of;
 use crate::convert::config;
 use crate::convert::message::Rest;
 use crate::convert::session::{self, Opened, OpenedV1};
 use crate::loss::Severity;
 use crate::own_ids::OwnIds;
 use crate::sessions::roots;
-use crate::shared::{Shared, session_of};
 use crate::{Error, Side};
 
+const SET_OPTION: &str = "session/set_config_option";
+
 impl V2ToV1 {
-    pub(super) fn new_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::NewSessionRequest<'_> = shared.params(Side::Client, request)?;
+    pub(super) fn new_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v2::NewSessionRequest<'_> = self.context.params(Side::Client, request)?;
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
-        let wire = shared
+        let wire = self
+            .context
             .convert(None, "session/new", "/params", Side::Agent, |cx| session::new_to_v1(params, cx))?;
-        let purpose = ToAgent::NewSession { id: request.id.clone().into_owned(), roots };
-        self.to_agent.ask(request, "session/new", &wire, purpose, shared);
+        let purpose = ToAgent::NewSession { roots };
+        self.to_agent.ask(request, "session/new", &wire, purpose, &mut self.context);
         Ok(())
     }
 
@@ -30,17 +32,17 @@ impl V2ToV1 {
         id: &RequestId<'static>,
         roots: Vec<String>,
         response: &Response<'_>,
-        shared: &mut Shared,
     ) {
-        let Some(answer) = shared.result::<v1::NewSessionResponse<'_>>(id, "session/new", response) else {
+        let Some(answer) = self.context.result::<v1::NewSessionResponse<'_>>(id, "session/new", response)
+        else {
             return;
         };
         let session_id = answer.session_id.clone().into_owned();
-        let session = self.sessions.open(&session_id);
-        session.roots = roots;
-        session.journal = super::Journal::default();
+        let mut active = self.active(&session_id);
+        active.session.roots = roots;
+        active.session.journal = Journal::default();
         let Opened { session_id: told_id, modes, options, commands: _, rest } = OpenedV1::from(answer);
-        let config_options = session.take_options(&session_id, "session/new", modes, options, shared);
+        let config_options = active.take_options("session/new", modes, options);
         let Rest { meta, extra } = rest;
         let wire = v2::NewSessionResponse {
             session_id: told_id.unwrap_or_default(),
@@ -49,11 +51,11 @@ impl V2ToV1 {
             meta,
             extra,
         };
-        shared.respond(Side::Client, id, &wire, &response.extra);
+        self.context.respond(Side::Client, id, &wire, &response.extra);
     }
 
-    pub(super) fn resume_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::ResumeSessionRequest<'_> = shared.params(Side::Client, request)?;
+    pub(super) fn resume_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v2::ResumeSessionRequest<'_> = self.context.params(Side::Client, request)?;
         let session_id = params.session_id.clone().into_owned();
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
         let replays = match &params.replay_from {
@@ -76,7 +78,7 @@ impl V2ToV1 {
             (false, false, false) => return Err(missing(request, "the agent cannot go on with a session")),
         };
         let (load, resume) =
-            shared.convert(Some(&session_id), "session/resume", "/params", Side::Agent, |cx| {
+            self.context.convert(Some(&session_id), "session/resume", "/params", Side::Agent, |cx| {
                 Ok(if loads {
                     (Some(session::load_to_v1(params, cx)?), None)
                 } else {
@@ -84,7 +86,7 @@ impl V2ToV1 {
                 })
             })?;
         if self.to_agent.is_full() {
-            refuse_full(shared, Side::Client, &request.id);
+            self.context.refuse_full(Side::Client, &request.id);
             return Ok(());
         }
         let session = self.sessions.open(&session_id);
@@ -93,13 +95,14 @@ impl V2ToV1 {
             session.forget_shown();
         } else {
             session.swallows = loads;
-            session.salt = format!("{:x}-", shared.now.0);
+            session.salt = format!("{:x}-", self.context.now.0);
         }
-        let purpose =
-            ToAgent::OldSession { id: request.id.clone().into_owned(), session: session_id, replays };
+        let purpose = ToAgent::OldSession { session: session_id, replays };
         match (load, resume) {
-            (Some(wire), _) => self.to_agent.ask(request, "session/load", &wire, purpose, shared),
-            (None, Some(wire)) => self.to_agent.ask(request, "session/resume", &wire, purpose, shared),
+            (Some(wire), _) => self.to_agent.ask(request, "session/load", &wire, purpose, &mut self.context),
+            (None, Some(wire)) => {
+                self.to_agent.ask(request, "session/resume", &wire, purpose, &mut self.context);
+            }
             (None, None) => {}
         }
         Ok(())
@@ -111,38 +114,37 @@ impl V2ToV1 {
         session_id: &str,
         replays: bool,
         response: &Response<'_>,
-        shared: &mut Shared,
     ) {
         let loads = self.support.load;
-        let session = self.sessions.open(session_id);
-        session.swallows = false;
-        session.run = None;
-        let Some(answer) = shared.result::<v1::LoadSessionResponse<'_>>(id, "session/resume", response)
+        let mut active = self.active(session_id);
+        active.session.swallows = false;
+        active.session.run = None;
+        let Some(answer) =
+            active.context.result::<v1::LoadSessionResponse<'_>>(id, "session/resume", response)
         else {
             return;
         };
         if replays && !loads {
-            for line in &session.journal.lines {
-                shared.send(Side::Client, line.clone());
+            for line in &active.session.journal.lines {
+                active.context.send(Side::Client, line.clone());
             }
         }
-        if session.turn.is_none() {
-            let idle = v2::StateUpdate::Idle(v2::IdleState::new());
-            tell(session_id, session, v2::SessionUpdate::StateUpdate(Box::new(idle)), false, shared);
+        if active.session.turn.is_none() {
+            active.tell_state(v2::StateUpdate::Idle(v2::IdleState::new()));
         }
         let Opened { session_id: _, modes, options, commands: _, rest } = OpenedV1::from(answer);
-        let config_options = session.take_options(session_id, "session/resume", modes, options, shared);
+        let config_options = active.take_options("session/resume", modes, options);
         let Rest { meta, extra } = rest;
         let wire = v2::ResumeSessionResponse { config_options, available_commands: None, meta, extra };
-        shared.respond(Side::Client, id, &wire, &response.extra);
+        self.context.respond(Side::Client, id, &wire, &response.extra);
     }
 
-    pub(super) fn list_sessions(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
+    pub(super) fn list_sessions(&mut self, request: &Request<'_>) -> Result<(), Error> {
         if self.support.list {
-            self.pass(request, "session/list", shared);
+            self.pass(request, "session/list");
             return Ok(());
         }
-        let params: v2::ListSessionsRequest<'_> = shared.params(Side::Client, request)?;
+        let params: v2::ListSessionsRequest<'_> = self.context.params(Side::Client, request)?;
         let wanted = |cwd: &str| params.cwd.as_ref().is_none_or(|wanted| wanted.as_str() == cwd);
         let mut known = Vec::new();
         for id in self.sessions.ids() {
@@ -155,39 +157,39 @@ impl V2ToV1 {
         }
         let wire = v2::ListSessionsResponse::new(known);
         let reason = "the agent keeps no list; these are the sessions of this connection";
-        shared.lose(None, "session/list", "/result/sessions", reason, Severity::Minor, Side::Client);
+        self.context.lose(None, "session/list", "/result/sessions", reason, Severity::Minor, Side::Client);
         let rest = (params.meta.as_ref(), &params.extra);
-        shared.lose_rest(None, "session/list", "/params", rest, reason, Side::Agent);
-        shared.respond(Side::Client, &request.id, &wire, &Extra::new());
+        self.context.lose_rest(None, "session/list", "/params", rest, reason, Side::Agent);
+        self.context.respond(Side::Client, &request.id, &wire, &Extra::new());
         Ok(())
     }
 
-    pub(super) fn close_session(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::CloseSessionRequest<'_> = shared.params(Side::Client, request)?;
+    pub(super) fn close_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v2::CloseSessionRequest<'_> = self.context.params(Side::Client, request)?;
         let session_id = params.session_id.clone().into_owned();
         if self.support.close {
-            let purpose = ToAgent::Close { id: request.id.clone().into_owned(), session: session_id };
-            self.to_agent.pass(request, "session/close", purpose, shared);
+            let purpose = ToAgent::Close { session: session_id };
+            self.to_agent.pass(request, "session/close", purpose, &mut self.context);
             return Ok(());
         }
         let rest = (params.meta.as_ref(), &params.extra);
         let reason = "the agent cannot close sessions; it is forgotten here";
-        shared.lose_rest(Some(&session_id), "session/close", "/params", rest, reason, Side::Agent);
-        self.close_here(&request.id, &session_id, shared);
+        self.context.lose_rest(Some(&session_id), "session/close", "/params", rest, reason, Side::Agent);
+        self.close_here(&request.id, &session_id);
         Ok(())
     }
 
     /// Closes a session of an agent that cannot: what it does there is cancelled, and then it is forgotten here.
-    fn close_here(&mut self, id: &RequestId<'_>, session_id: &str, shared: &mut Shared) {
+    fn close_here(&mut self, id: &RequestId<'_>, session_id: &str) {
         match self.sessions.get_mut(session_id) {
             Some(session) if session.turn.is_some() => {
                 session.closing = Some(id.clone().into_owned());
                 let params = v2::CancelSessionNotification::new(session_id);
-                self.cancel_session(&params, &Extra::new(), shared);
+                self.cancel_session(&params, &Extra::new());
             }
             _ => {
-                self.forget(session_id, shared);
-                shared.done(Side::Client, id);
+                self.forget(session_id);
+                self.context.done(Side::Client, id);
             }
         }
     }
@@ -197,12 +199,11 @@ impl V2ToV1 {
         id: &RequestId<'static>,
         session_id: &str,
         response: Response<'_>,
-        shared: &mut Shared,
     ) {
         match &response.outcome {
             Ok(_) => {
-                self.abandon_turn(session_id, shared);
-                self.forget(session_id, shared);
+                self.abandon_turn(session_id);
+                self.forget(session_id);
             }
             // It said that it can, and cannot.
             Err(error) if error.code == codes::METHOD_NOT_FOUND => {
@@ -211,79 +212,66 @@ impl V2ToV1 {
                     "the agent said that it closes sessions, and does not: {error}; the session is cancelled and forgotten here"
                 );
                 let (session, method) = (Some(session_id), "session/close");
-                shared.lose(session, method, "/error", reason, Severity::Minor, Side::Client);
-                return self.close_here(id, session_id, shared);
+                self.context.lose(session, method, "/error", reason, Severity::Minor, Side::Client);
+                return self.close_here(id, session_id);
             }
             // The session is still there.
             Err(_) => {}
         }
-        shared.pass_answer(Side::Client, id, response);
+        self.context.pass_answer(Side::Client, id, response);
     }
 
-    pub(super) fn forget(&mut self, session_id: &str, shared: &mut Shared) {
-        self.terminals.release_all(session_id, shared);
+    pub(super) fn forget(&mut self, session_id: &str) {
+        self.terminals.release_all(session_id, &mut self.context);
         self.sessions.forget(session_id);
     }
 
-    pub(super) fn set_option(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::SetSessionConfigOptionRequest<'_> = shared.params(Side::Client, request)?;
+    pub(super) fn set_option(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v2::SetSessionConfigOptionRequest<'_> = self.context.params(Side::Client, request)?;
         let session_id = session_of(request.params.as_ref()).unwrap_or_default();
         let mode_option = self.sessions.get(&session_id).and_then(|session| session.mode_option.as_deref());
-        let id = request.id.clone().into_owned();
+        let set = Box::new(params.clone().into_owned());
+        let purpose = ToAgent::SetOption { session: session_id.clone(), set };
         match params {
             v2::SetSessionConfigOptionRequest::Id(set) if mode_option == Some(&*set.config_id) => {
-                let mode = set.value.clone().into_owned();
                 let wire = config::set_mode_to_v1(set);
-                let purpose = ToAgent::SetMode { id, session: session_id, mode };
-                self.to_agent.ask(request, "session/set_mode", &wire, purpose, shared);
+                self.to_agent.ask(request, "session/set_mode", &wire, purpose, &mut self.context);
             }
             params => {
-                let method = "session/set_config_option";
-                let wire = shared.convert(Some(&session_id), method, "/params", Side::Agent, |cx| {
-                    config::set_to_v1(params, cx)
-                })?;
-                let purpose = ToAgent::SetOption { id, session: session_id };
-                self.to_agent.ask(request, method, &wire, purpose, shared);
+                let wire =
+                    self.context.convert(Some(&session_id), SET_OPTION, "/params", Side::Agent, |cx| {
+                        config::set_to_v1(params, cx)
+                    })?;
+                self.to_agent.ask(request, SET_OPTION, &wire, purpose, &mut self.context);
             }
         }
         Ok(())
     }
 
-    pub(super) fn mode_set(
-        &mut self,
-        id: &RequestId<'static>,
-        session_id: &str,
-        mode: &str,
-        response: &Response<'_>,
-        shared: &mut Shared,
-    ) {
-        let Some(answer) = shared.result::<v1::EmptyResponse<'_>>(id, "session/set_mode", response) else {
-            return;
-        };
-        let session = self.sessions.open(session_id);
-        config::change_mode(&mut session.options, mode);
-        let wire = config::mode_answer_to_v2(answer, session.options.clone());
-        shared.respond(Side::Client, id, &wire, &response.extra);
-    }
-
+    /// The agent has set an option. Who set a mode, and in recordings who did so by its option, is not told the options.
     pub(super) fn option_set(
         &mut self,
         id: &RequestId<'static>,
         session_id: &str,
+        set: &v2::SetSessionConfigOptionRequest<'_>,
         response: &Response<'_>,
-        shared: &mut Shared,
     ) {
-        let method = "session/set_config_option";
-        let Some(answer) = shared.result::<v1::SetSessionConfigOptionResponse<'_>>(id, method, response)
-        else {
-            return;
+        let tells = response.outcome.as_ref().is_ok_and(|result| result.get("configOptions").is_some());
+        let mut active = self.active(session_id);
+        let wire = if tells {
+            let answer =
+                active.context.result::<v1::SetSessionConfigOptionResponse<'_>>(id, SET_OPTION, response);
+            let Some(answer) = answer else { return };
+            let (options, Rest { meta, extra }) = config::set_answer_to_v2(answer);
+            let config_options = active.take_options(SET_OPTION, None, Some(options)).unwrap_or_default();
+            v2::SetSessionConfigOptionResponse { config_options, meta, extra }
+        } else {
+            let answer = active.context.result::<v1::EmptyResponse<'_>>(id, SET_OPTION, response);
+            let Some(answer) = answer else { return };
+            active.session.options.change(|options| config::apply(options, set));
+            config::mode_answer_to_v2(answer, active.session.options.to_vec())
         };
-        let session = self.sessions.open(session_id);
-        let (options, Rest { meta, extra }) = config::set_answer_to_v2(answer);
-        let options = session.take_options(session_id, method, None, Some(options), shared);
-        let config_options = options.unwrap_or_default();
-        let wire = v2::SetSessionConfigOptionResponse { config_options, meta, extra };
-        shared.respond(Side::Client, id, &wire, &response.extra);
+        active.context.respond(Side::Client, id, &wire, &response.extra);
     }
 }
 
@@ -296,20 +284,44 @@ impl Session {
         self.own_messages = OwnIds::default();
         self.counted_user = None;
         self.calls.forget();
-        self.journal = super::Journal::default();
+        self.journal = Journal::default();
     }
 
+    /// Remembers options that were told, and gives them together with the one that stands for modes, where none of them
+    /// does. It stays until another is told, because version 1 tells modes only when a session is opened.
+    pub(super) fn beside_modes(
+        &mut self,
+        mut options: Vec<v2::SessionConfigOption<'static>>,
+        told: Option<v2::SessionConfigOption<'static>>,
+    ) -> Vec<v2::SessionConfigOption<'static>> {
+        let before = self.mode_option.take();
+        let is_told = config::mode_option(&options).is_some();
+        let is_it = |option: &&v2::SessionConfigOption<'_>| {
+            before.is_some() && config::id_of(option) == before.as_deref()
+        };
+        let choice = told.or_else(|| self.options.iter().find(is_it).cloned()).filter(|_| !is_told);
+        if let Some(v2::SessionConfigOption::Select(mut choice)) = choice {
+            let is_taken = options.iter().any(|option| config::id_of(option) == Some("mode"));
+            let config_id = if is_taken { "_v1_mode" } else { "mode" };
+            choice.config_id = config_id.into();
+            self.mode_option = Some(config_id.to_owned());
+            options.insert(0, v2::SessionConfigOption::Select(choice));
+        }
+        self.options.set(options.clone());
+        options
+    }
+}
+
+impl Active<'_> {
     /// Remembers options that an answer tells, and gives them as version 2 has them. Modes are an option beside the others,
     /// unless one of those is about modes.
     pub(super) fn take_options(
         &mut self,
-        id: &str,
         method: &str,
         modes: Option<v1::SessionModeState<'_>>,
         options: Option<Vec<v1::SessionConfigOption<'_>>>,
-        shared: &mut Shared,
     ) -> Option<Vec<v2::SessionConfigOption<'static>>> {
-        let converted = shared.convert(Some(id), method, "/result", Side::Client, |cx| {
+        let converted = self.context.convert(Some(self.id), method, "/result", Side::Client, |cx| {
             let options = match options {
                 Some(options) => Some(config::to_v2(options, &mut cx.key("configOptions"))?.into_owned()),
                 None => None,
@@ -330,32 +342,6 @@ impl Session {
         if options.is_none() && choice.is_none() {
             return None;
         }
-        self.options = self.beside_modes(options.unwrap_or_default(), choice);
-        Some(self.options.clone())
-    }
-
-    /// All options: those that were told, and the one that stands for modes, where none of them does. It stays until
-    /// another is told, because version 1 tells modes only when a session is opened.
-    pub(super) fn beside_modes(
-        &mut self,
-        mut options: Vec<v2::SessionConfigOption<'static>>,
-        told: Option<v2::SessionConfigOption<'static>>,
-    ) -> Vec<v2::SessionConfigOption<'static>> {
-        let before = self.mode_option.take();
-        if config::mode_option(&options).is_some() {
-            return options;
-        }
-        let is_it = |option: &&v2::SessionConfigOption<'_>| {
-            before.is_some() && config::id_of(option) == before.as_deref()
-        };
-        let choice = told.or_else(|| self.options.iter().find(is_it).cloned());
-        if let Some(v2::SessionConfigOption::Select(mut choice)) = choice {
-            let is_taken = options.iter().any(|option| config::id_of(option) == Some("mode"));
-            let config_id = if is_taken { "_v1_mode" } else { "mode" };
-            choice.config_id = config_id.into();
-            self.mode_option = Some(config_id.to_owned());
-            options.insert(0, v2::SessionConfigOption::Select(choice));
-        }
-        options
+        Some(self.session.beside_modes(options.unwrap_or_default(), choice))
     }
 }

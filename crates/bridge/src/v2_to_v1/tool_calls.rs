@@ -4,11 +4,9 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
-use switchboard_diff::FileAtHand;
 use switchboard_protocol::{AbsolutePath, Base64, Field, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
-use super::served::Terminals;
-use super::{Session, tell};
+use super::Active;
 use crate::Side;
 use crate::convert::content::plain_text;
 use crate::convert::paths::{self, Places};
@@ -16,7 +14,6 @@ use crate::convert::tool_call::{announced, item_to_v2, update_to_v2};
 use crate::convert::{Losses, meta};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart, hash_of};
 use crate::loss::Severity;
-use crate::shared::Shared;
 
 /// The tool calls of a session.
 #[derive(Debug, Default)]
@@ -69,9 +66,17 @@ impl ToolCalls {
 /// What an agent that runs commands itself tells in the metadata of a call.
 #[derive(Debug, Default)]
 struct Displayed {
-    info: Option<(String, Option<String>)>,
+    info: Option<Info>,
     output: Vec<(String, String)>,
     exit: Option<(String, v2::TerminalExitStatus<'static>)>,
+}
+
+/// A terminal that is new.
+#[derive(Debug)]
+struct Info {
+    terminal_id: String,
+    command: Option<String>,
+    cwd: Option<String>,
 }
 
 /// The keys of that, and of what became of them in one widespread agent.
@@ -89,9 +94,10 @@ impl Displayed {
         for (key, value) in present.entries() {
             let terminal = text(&value, "terminal_id");
             let known: &[&str] = match (&*key, terminal) {
-                (INFO, Some(id)) => {
-                    displayed.info = Some((id, text(&value, "cwd")));
-                    &["terminal_id", "cwd"]
+                (INFO, Some(terminal_id)) => {
+                    let (command, cwd) = (text(&value, "command"), text(&value, "cwd"));
+                    displayed.info = Some(Info { terminal_id, command, cwd });
+                    &["terminal_id", "command", "cwd"]
                 }
                 (key, Some(id)) if OUTPUT.contains(&key) => {
                     displayed.output.extend(text(&value, "data").map(|data| (id, data)));
@@ -133,32 +139,17 @@ pub(super) struct Place<'p> {
     pub(super) in_question: bool,
 }
 
-impl Session {
-    pub(super) fn tool_call(
-        &mut self,
-        id: &str,
-        call: v1::ToolCall<'_>,
-        terminals: &Terminals,
-        keeps: bool,
-        shared: &mut Shared,
-    ) {
-        self.tool_call_update(id, announced(call), true, terminals, keeps, shared);
+impl Active<'_> {
+    pub(super) fn tool_call(&mut self, call: v1::ToolCall<'_>) {
+        self.tool_call_update(announced(call), true);
     }
 
     /// `announces`: the agent says all there is to say, so that what is missing has its default again.
-    pub(super) fn tool_call_update(
-        &mut self,
-        id: &str,
-        mut update: v1::ToolCallUpdate<'_>,
-        announces: bool,
-        terminals: &Terminals,
-        keeps: bool,
-        shared: &mut Shared,
-    ) {
-        let limit = shared.options.limits.entries;
-        let (_, is_new) = self.calls.open(&update.tool_call_id, limit);
+    pub(super) fn tool_call_update(&mut self, mut update: v1::ToolCallUpdate<'_>, announces: bool) {
+        let limit = self.context.options.limits.entries;
+        let (_, is_new) = self.session.calls.open(&update.tool_call_id, limit);
         if is_new {
-            self.run = None;
+            self.session.run = None;
         } else if announces {
             update.kind.get_or_insert(v1::ToolKind::Other);
             update.status.get_or_insert(v1::ToolCallStatus::Pending);
@@ -170,8 +161,8 @@ impl Session {
         let call_id = update.tool_call_id.clone().into_owned();
         let message = if announces { "tool_call" } else { "tool_call_update" };
         let place = Place { message, root: "/params/update", in_question: false };
-        self.introduce(id, &displayed, keeps, shared);
-        let mut wire = self.patch(id, update, place, terminals, keeps, shared);
+        self.introduce(&displayed);
+        let mut wire = self.patch(update, place);
         if resets_raw {
             for field in [&mut wire.raw_input, &mut wire.raw_output] {
                 if field.is_keep() {
@@ -180,33 +171,29 @@ impl Session {
             }
         }
         if is_new || wire != v2::ToolCallUpdate::new(call_id.clone()) {
-            tell(id, self, v2::SessionUpdate::ToolCallUpdate(Box::new(wire)), keeps, shared);
+            self.tell(v2::SessionUpdate::ToolCallUpdate(Box::new(wire)));
         }
-        self.display(id, &call_id, displayed, keeps, shared);
+        self.display(&call_id, displayed);
     }
 
     /// Translates an update. What is appended to the content is told at once, unless the update is part of a
     /// question, which must hold all of it.
     pub(super) fn patch<'a>(
         &mut self,
-        id: &str,
         mut update: v1::ToolCallUpdate<'a>,
         place: Place<'_>,
-        terminals: &Terminals,
-        keeps: bool,
-        shared: &mut Shared,
     ) -> v2::ToolCallUpdate<'a> {
-        self.settle_places(id, &mut update, place, shared);
+        self.settle_places(&mut update, place);
         let call_id = update.tool_call_id.clone();
-        let limit = shared.options.limits.entries;
-        let (call, is_new) = self.calls.open(&call_id, limit);
+        let limit = self.context.options.limits.entries;
+        let (call, is_new) = self.session.calls.open(&call_id, limit);
         if let Some(title) = update.title.as_ref().filter(|_| !place.in_question || call.title.is_none()) {
             call.title = Some(title.clone().into_owned());
         }
         let (mut wire, content) = update_to_v2(update);
         let Some(items) = content else { return wire };
         let hashes: Vec<u64> = items.iter().map(|item| hash_of(&item.encode(WireFormat::V1))).collect();
-        let (call, _) = self.calls.open(&call_id, limit);
+        let (call, _) = self.session.calls.open(&call_id, limit);
         let rest = call.pieces.rest(units(&items, &hashes));
         let appends = rest.is_some() && !call.pieces.is_empty() && !place.in_question;
         let unchanged = rest.is_some_and(|rest| rest.first == items.len());
@@ -226,12 +213,12 @@ impl Session {
                 item = v1::ToolCallContent::Content(v1::Content::new(block));
             }
             let root = format!("{}/content/{index}", place.root);
-            converted.extend(self.item(id, item, Place { root: &root, ..place }, terminals, shared));
+            converted.extend(self.item(item, Place { root: &root, ..place }));
         }
         if appends {
             for item in converted {
                 let chunk = v2::ToolCallContentChunk::new(call_id.clone(), item);
-                tell(id, self, v2::SessionUpdate::ToolCallContentChunk(chunk), keeps, shared);
+                self.tell(v2::SessionUpdate::ToolCallContentChunk(chunk));
             }
         } else {
             wire.content = Field::Set(converted);
@@ -240,60 +227,51 @@ impl Session {
     }
 
     /// Agents of version 1 name files as they like.
-    fn settle_places(
-        &self,
-        id: &str,
-        update: &mut v1::ToolCallUpdate<'_>,
-        place: Place<'_>,
-        shared: &mut Shared,
-    ) {
-        let places = Places { directory: self.roots.first().map(String::as_str), key: meta::V1_PATH };
+    fn settle_places(&mut self, update: &mut v1::ToolCallUpdate<'_>, place: Place<'_>) {
+        let places = Places { directory: self.session.roots.first().map(String::as_str), key: meta::V1_PATH };
         let mut losses = Losses::noted();
         let mut cx = losses.at(place.message, place.root);
         let locations = update.locations.as_deref_mut().unwrap_or_default();
         places.settle_locations(locations, &mut cx.key("locations"));
         let content = update.content.as_deref_mut().unwrap_or_default();
         places.settle_content(content, &mut cx.key("content"));
-        shared.note(Some(id), place.message, losses, Side::Client);
+        self.context.note(Some(self.id), place.message, losses, Side::Client);
     }
 
     fn item<'a>(
         &mut self,
-        id: &str,
         item: v1::ToolCallContent<'a>,
         place: Place<'_>,
-        terminals: &Terminals,
-        shared: &mut Shared,
     ) -> Option<v2::ToolCallContent<'a>> {
         if let v1::ToolCallContent::Terminal(terminal) = &item {
-            let known = terminals.is_known(&terminal.terminal_id)
-                || self.terminals.iter().any(|known| *known == terminal.terminal_id);
+            let known = self.terminals.is_known(&terminal.terminal_id)
+                || self.session.terminals.iter().any(|known| *known == terminal.terminal_id);
             if !known {
                 let terminal_id = terminal.terminal_id.clone().into_owned();
                 let reason = "there is no such terminal; words stand in its place";
-                shared.lose(Some(id), place.message, place.root, reason, Severity::Major, Side::Client);
+                self.lose(place.message, place.root, reason, Severity::Major);
                 let item = unknown_terminal(&item);
-                remember(&mut self.missing_terminals, terminal_id, shared.options.limits.entries);
+                remember(
+                    &mut self.session.missing_terminals,
+                    terminal_id,
+                    self.context.options.limits.entries,
+                );
                 return Some(item);
             }
         }
-        let mut losses = Losses::noted();
-        let (host, roots) = (&mut shared.host, &self.roots);
-        let file = |path: &str| {
-            if crate::host::is_inside(path, roots) { host.file(path, roots) } else { FileAtHand::Unknown }
-        };
-        let item = item_to_v2(item, file, &mut losses.at(place.message, place.root));
-        shared.note(Some(id), place.message, losses, Side::Client);
+        let (at, roots) = ((place.message, place.root), &self.session.roots);
+        let item = self.context.convert_with_files(self.id, at, roots, |file, cx| item_to_v2(item, file, cx));
         // What is noted does not fail.
         item.ok()
     }
 
     /// Tells of terminals that the agent runs by itself, before a call shows them.
-    fn introduce(&mut self, id: &str, displayed: &Displayed, keeps: bool, shared: &mut Shared) {
-        let limit = shared.options.limits.entries;
-        if let Some((terminal_id, cwd)) = &displayed.info {
+    fn introduce(&mut self, displayed: &Displayed) {
+        let limit = self.context.options.limits.entries;
+        if let Some(Info { terminal_id, command, cwd }) = &displayed.info {
             let mut update = v2::TerminalUpdate::new(terminal_id.clone());
-            let directory = self.roots.first();
+            update.command = command.clone().map_or(Field::Keep, |command| Field::Set(Text::Owned(command)));
+            let directory = self.session.roots.first();
             let resolved = |cwd: &String| {
                 directory.and_then(|directory| paths::resolve(cwd, directory)).unwrap_or_else(|| cwd.clone())
             };
@@ -301,39 +279,41 @@ impl Session {
                 Some(Ok(cwd)) => update.cwd = Field::Set(cwd),
                 Some(Err(error)) => {
                     let (pointer, reason) = ("/params/update/_meta/terminal_info/cwd", error.to_string());
-                    shared.lose(Some(id), "tool_call", pointer, reason, Severity::Minor, Side::Client);
+                    self.lose("tool_call", pointer, reason, Severity::Minor);
                 }
                 None => {}
             }
-            remember(&mut self.terminals, terminal_id.clone(), limit);
-            tell(id, self, update.into(), keeps, shared);
+            remember(&mut self.session.terminals, terminal_id.clone(), limit);
+            self.tell(update.into());
         }
         let output = displayed.output.iter().map(|(terminal_id, _)| terminal_id);
         for terminal_id in output.chain(displayed.exit.iter().map(|(terminal_id, _)| terminal_id)) {
-            if !self.terminals.contains(terminal_id) {
-                remember(&mut self.terminals, terminal_id.clone(), limit);
-                tell(id, self, v2::TerminalUpdate::new(terminal_id.clone()).into(), keeps, shared);
+            if !self.session.terminals.contains(terminal_id) {
+                remember(&mut self.session.terminals, terminal_id.clone(), limit);
+                self.tell(v2::TerminalUpdate::new(terminal_id.clone()).into());
             }
         }
     }
 
     /// Tells what terminals that the agent runs by itself put out.
-    fn display(&mut self, id: &str, call_id: &str, displayed: Displayed, keeps: bool, shared: &mut Shared) {
+    fn display(&mut self, call_id: &str, displayed: Displayed) {
         for (terminal_id, data) in displayed.output {
-            if let Some(place) = self.missing_terminals.iter().position(|missing| *missing == terminal_id) {
+            if let Some(place) =
+                self.session.missing_terminals.iter().position(|missing| *missing == terminal_id)
+            {
                 // It is there after all; so far words stand in its place.
-                self.missing_terminals.remove(place);
+                self.session.missing_terminals.remove(place);
                 let item = v2::ToolCallContent::Terminal(v2::Terminal::new(terminal_id.clone()));
                 let chunk = v2::ToolCallContentChunk::new(call_id, item);
-                tell(id, self, v2::SessionUpdate::ToolCallContentChunk(chunk), keeps, shared);
+                self.tell(v2::SessionUpdate::ToolCallContentChunk(chunk));
             }
             let chunk = v2::TerminalOutputChunk::new(terminal_id, Base64::from_bytes(data.as_bytes()));
-            tell(id, self, v2::SessionUpdate::TerminalOutputChunk(chunk), keeps, shared);
+            self.tell(v2::SessionUpdate::TerminalOutputChunk(chunk));
         }
         if let Some((terminal_id, status)) = displayed.exit {
             let mut update = v2::TerminalUpdate::new(terminal_id);
             update.exit_status = Field::Set(status);
-            tell(id, self, update.into(), keeps, shared);
+            self.tell(update.into());
         }
     }
 }

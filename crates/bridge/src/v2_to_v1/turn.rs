@@ -5,15 +5,14 @@ use switchboard_protocol::rpc::{
 };
 use switchboard_protocol::{Extra, Wire, WireFormat, v1, v2};
 
-use super::messages::Role;
-use super::{ToAgent, ToClient, V2ToV1, tell};
-use crate::bridge::{refuse_full, refuse_work};
+use super::{Session, ToAgent, ToClient, V2ToV1};
+use crate::context::Context;
 use crate::convert::content::plain_text;
 use crate::convert::{Losses, permission, session};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart};
 use crate::loss::Severity;
-use crate::shared::{Shared, kept};
-use crate::v1_to_v2::cancel;
+use crate::machine::Turns;
+use crate::role::Role;
 use crate::{Error, Moment, Side};
 
 /// A turn as the agent sees it: one open request.
@@ -50,47 +49,117 @@ impl Turn {
     }
 
     /// What repeats the prompt says more than the prompt.
-    pub(super) fn lose_echo(&self, session: &str, chunk: v1::ContentChunk<'_>, shared: &mut Shared) {
+    pub(super) fn lose_echo(&self, session: &str, chunk: v1::ContentChunk<'_>, context: &mut Context) {
         let v1::ContentChunk { content, message_id: _, meta, extra } = chunk;
         let (tag, reason) =
             (Role::User.chunk_tag(), "the client has been told of its prompt, as it was given");
-        shared.lose_rest(Some(session), tag, "/params/update", (meta.as_ref(), &extra), reason, Side::Client);
+        context.lose_rest(
+            Some(session),
+            tag,
+            "/params/update",
+            (meta.as_ref(), &extra),
+            reason,
+            Side::Client,
+        );
         if plain_text(&content).is_none() && !self.prompt.contains(&content) {
             let pointer = "/params/update/content";
-            shared.lose(Some(session), tag, pointer, reason, Severity::Minor, Side::Client);
+            context.lose(Some(session), tag, pointer, reason, Severity::Minor, Side::Client);
         }
     }
 }
 
-impl V2ToV1 {
-    pub(super) fn prompt(&mut self, request: &Request<'_>, shared: &mut Shared) -> Result<(), Error> {
-        let params: v2::PromptRequest<'_> = shared.params(Side::Client, request)?;
-        let session_id = params.session_id.clone().into_owned();
-        let due = shared.now.after(shared.options.acceptance);
-        if self.sessions.is_full_for(&session_id) {
-            refuse_work(shared, &request.id);
-            return Ok(());
-        }
-        if self.to_agent.is_full() {
-            refuse_full(shared, Side::Client, &request.id);
-            return Ok(());
-        }
-        let limit = shared.options.limits.requests;
-        let session = self.sessions.open(&session_id);
-        if session.turn.is_some() {
-            if session.held.len() >= limit {
-                refuse_full(shared, Side::Client, &request.id);
-                return Ok(());
+impl Session {
+    /// The turn is over.
+    fn rest(&mut self) {
+        (self.turn, self.run, self.asks) = (None, None, false);
+    }
+}
+
+impl Turns for V2ToV1 {
+    fn cancel(&mut self, notification: &Notification<'_>) {
+        match v2::CancelSessionNotification::decode_tolerant(notification.params_text(), WireFormat::Any) {
+            Ok((params, _)) => self.cancel_session(&params, &notification.extra),
+            Err(error) => {
+                let (method, reason) = (&notification.method, error.to_string());
+                self.context.lose(None, method, "/params", reason, Severity::Major, Side::Agent);
             }
+        }
+    }
+
+    fn cancel_request(&mut self, from: Side, notification: &Notification<'_>) {
+        let Some(params) = self.context.cancellation(from, notification) else { return };
+        let own = params.request_id.clone().into_owned();
+        let sent = match from {
+            // A prompt is not taken back, but its turn cancelled.
+            Side::Client => self
+                .to_agent
+                .sent_as(&own)
+                .filter(|sent| !matches!(self.to_agent.get(sent), Some(ToAgent::Prompt { .. }))),
+            Side::Agent => self.to_client.sent_as(&own),
+        };
+        match sent {
+            Some(sent) => self.context.cancel(from.other(), sent, params, &notification.extra),
+            None if from == Side::Client => self.cancel_prompt(&own, params, &notification.extra),
+            None => self.context.lose_cancellation(from, &params, &notification.extra),
+        }
+    }
+
+    fn agent_ended(&mut self, error: &RpcError<'static>) {
+        for session_id in self.sessions.ids() {
+            let Some(session) = self.sessions.get_mut(&session_id) else { continue };
+            for held in std::mem::take(&mut session.waiting) {
+                self.context.fail(Side::Client, &held.id, error.clone());
+            }
+            let Some(turn) = &session.turn else { continue };
+            if turn.accepted {
+                self.fail_work(&session_id, error);
+            } else {
+                let id = turn.id.clone();
+                session.turn = None;
+                self.context.fail(Side::Client, &id, error.clone());
+            }
+        }
+        // Prompts have been seen to above.
+        for (_, id) in self.to_agent.take_all(|purpose| !matches!(purpose, ToAgent::Prompt { .. })) {
+            self.context.fail(Side::Client, &id, error.clone());
+        }
+    }
+
+    fn fail_turn(&mut self, session_id: &str, reason: &str) {
+        if self.sessions.get(session_id).is_none_or(|session| session.turn.is_none()) {
+            return;
+        }
+        self.cancel_session(&v2::CancelSessionNotification::new(session_id), &Extra::new());
+        if let Some(sent) = self
+            .to_agent
+            .find(|purpose| matches!(purpose, ToAgent::Prompt { session } if session == session_id))
+        {
+            self.to_agent.take(&sent);
+        }
+        self.sign_of_life(session_id);
+        let message = format!("ended because something cannot be translated: {reason}");
+        self.fail_work(session_id, &RpcError::new(codes::INTERNAL_ERROR, message));
+    }
+}
+
+impl V2ToV1 {
+    pub(super) fn prompt(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let params: v2::PromptRequest<'_> = self.context.params(Side::Client, request)?;
+        let session_id = params.session_id.clone().into_owned();
+        let due = self.context.now.after(self.context.options.acceptance);
+        if self.sessions.get(&session_id).is_some_and(|session| session.turn.is_some()) {
             // One that cannot be said is refused before it waits.
-            session::prompt_to_v1(params, &mut Losses::noted().at("session/prompt", "/params"))?;
-            session.held.push_back(kept(request));
+            session::prompt_to_v1(params.clone(), &mut Losses::noted().at("session/prompt", "/params"))?;
+        }
+        if !self.context.admits(request, &session_id, &mut self.sessions, &self.to_agent) {
             return Ok(());
         }
         let prompt = params.prompt.clone().into_owned();
-        let wire = shared.convert(Some(&session_id), "session/prompt", "/params", Side::Agent, |cx| {
-            session::prompt_to_v1(params, cx)
-        })?;
+        let wire =
+            self.context.convert(Some(&session_id), "session/prompt", "/params", Side::Agent, |cx| {
+                session::prompt_to_v1(params, cx)
+            })?;
+        let session = self.sessions.open(&session_id);
         let message_id = session.mint(Role::User);
         session.turn = Some(Turn {
             id: request.id.clone().into_owned(),
@@ -102,120 +171,125 @@ impl V2ToV1 {
         });
         session.run = None;
         let purpose = ToAgent::Prompt { session: session_id };
-        self.to_agent.ask(request, "session/prompt", &wire, purpose, shared);
+        self.to_agent.ask(request, "session/prompt", &wire, purpose, &mut self.context);
         Ok(())
     }
 
     /// The agent is at work on the prompt, or as good as: tell the client that it is part of the conversation.
-    pub(super) fn sign_of_life(&mut self, session_id: &str, shared: &mut Shared) {
-        let keeps = !self.support.load;
-        let Some(session) = self.sessions.get_mut(session_id) else { return };
-        let Some(turn) = session.turn.as_mut().filter(|turn| !turn.accepted) else { return };
+    pub(super) fn sign_of_life(&mut self, session_id: &str) {
+        if self.sessions.get(session_id).is_none_or(|session| session.turn.is_none()) {
+            return;
+        }
+        let mut active = self.active(session_id);
+        let Some(turn) = active.session.turn.as_mut().filter(|turn| !turn.accepted) else { return };
         turn.accepted = true;
         let answer = v2::PromptResponse::new().message_id(turn.message_id.clone());
         let mut message = v2::MessageUpdate::new(turn.message_id.clone());
         message.content = switchboard_protocol::Field::Set(turn.prompt.clone());
-        let id = turn.id.clone();
-        shared.respond(Side::Client, &id, &answer, &Extra::new());
-        tell(session_id, session, v2::SessionUpdate::UserMessage(message), keeps, shared);
-        let running = v2::StateUpdate::Running(v2::ActiveState::new());
-        tell(session_id, session, v2::SessionUpdate::StateUpdate(Box::new(running)), false, shared);
+        active.context.respond(Side::Client, &turn.id, &answer, &Extra::new());
+        active.tell(v2::SessionUpdate::UserMessage(message));
+        active.tell_state(v2::StateUpdate::Running(v2::ActiveState::new()));
     }
 
-    pub(super) fn prompt_answered(&mut self, session_id: &str, response: Response<'_>, shared: &mut Shared) {
+    pub(super) fn prompt_answered(&mut self, session_id: &str, response: Response<'_>) {
         let Some(session) = self.sessions.get_mut(session_id) else {
-            return shared.lose_late_answer(Side::Agent);
+            return self.context.lose_late_answer(Side::Agent);
         };
-        let Some(turn) = &session.turn else { return shared.lose_late_answer(Side::Agent) };
+        let Some(turn) = &session.turn else { return self.context.lose_late_answer(Side::Agent) };
         let idle = match &response.outcome {
             Err(_) if !turn.accepted => {
                 let id = turn.id.clone();
                 session.turn = None;
-                shared.pass_answer(Side::Client, &id, response);
-                return self.turn_over(session_id, shared);
+                self.context.pass_answer(Side::Client, &id, response);
+                return self.turn_over(session_id);
             }
             Err(error) => {
                 let error = error.clone().into_owned();
-                shared.begin_update(session_id, None, Extra::new(), &response.extra);
-                self.fail_work(session_id, &error, shared);
-                return shared.end_update();
+                self.context.begin_update(session_id, None, Extra::new(), &response.extra);
+                self.fail_work(session_id, &error);
+                return self.context.end_update();
             }
             Ok(result) => match v1::PromptResponse::decode_tolerant(result.as_str(), WireFormat::V1) {
                 Ok((answer, left_out)) => {
                     let method = "session/prompt";
-                    shared.report_left_out(Some(session_id), method, "/result", &left_out, Side::Client);
+                    self.context.report_left_out(
+                        Some(session_id),
+                        method,
+                        "/result",
+                        &left_out,
+                        Side::Client,
+                    );
                     session::prompt_answer_to_v2(answer)
                 }
                 // The turn is over all the same; why is not known.
                 Err(error) => {
                     let (session, reason) = (Some(session_id), error.to_string());
-                    shared.lose(session, "session/prompt", "/result", reason, Severity::Major, Side::Client);
+                    self.context.lose(
+                        session,
+                        "session/prompt",
+                        "/result",
+                        reason,
+                        Severity::Major,
+                        Side::Client,
+                    );
                     v2::IdleState::new()
                 }
             },
         };
-        self.sign_of_life(session_id, shared);
-        shared.begin_update(session_id, None, Extra::new(), &response.extra);
-        self.end_turn(session_id, idle, shared);
-        shared.end_update();
+        self.sign_of_life(session_id);
+        self.context.begin_update(session_id, None, Extra::new(), &response.extra);
+        self.end_turn(session_id, idle);
+        self.context.end_update();
     }
 
-    fn end_turn(&mut self, session_id: &str, idle: v2::IdleState<'_>, shared: &mut Shared) {
-        let Some(session) = self.sessions.get_mut(session_id) else { return };
-        session.turn = None;
-        session.run = None;
-        session.asks = false;
-        let state = v2::StateUpdate::Idle(idle);
-        tell(session_id, session, v2::SessionUpdate::StateUpdate(Box::new(state)), false, shared);
-        self.turn_over(session_id, shared);
+    fn end_turn(&mut self, session_id: &str, idle: v2::IdleState<'_>) {
+        let mut active = self.active(session_id);
+        active.session.rest();
+        active.tell_state(v2::StateUpdate::Idle(idle));
+        self.turn_over(session_id);
     }
 
     /// What waited for the end of the turn.
-    fn turn_over(&mut self, session_id: &str, shared: &mut Shared) {
+    fn turn_over(&mut self, session_id: &str) {
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         if let Some(id) = session.closing.take() {
-            for held in std::mem::take(&mut session.held) {
-                shared.refuse(Side::Client, &held.id, codes::REQUEST_CANCELLED, "the session was closed");
-                shared.lose_waiting_prompt(session_id);
+            for held in std::mem::take(&mut session.waiting) {
+                self.context.refuse(
+                    Side::Client,
+                    &held.id,
+                    codes::REQUEST_CANCELLED,
+                    "the session was closed",
+                );
+                self.context.lose_waiting_prompt(session_id);
             }
-            self.forget(session_id, shared);
-            return shared.done(Side::Client, &id);
+            self.forget(session_id);
+            return self.context.done(Side::Client, &id);
         }
         while let Some(request) =
-            self.sessions.get_mut(session_id).and_then(|session| session.held.pop_front())
+            self.sessions.get_mut(session_id).and_then(|session| session.waiting.pop_front())
         {
-            match self.prompt(&request, shared) {
+            match self.prompt(&request) {
                 Ok(()) => break,
                 Err(error) => {
-                    shared.fail(Side::Client, &request.id, error.to_rpc());
-                    shared.lose_waiting_prompt(session_id);
+                    self.context.fail(Side::Client, &request.id, error.to_rpc());
+                    self.context.lose_waiting_prompt(session_id);
                 }
             }
         }
     }
 
     /// The session is gone while a turn was open.
-    pub(super) fn abandon_turn(&mut self, session_id: &str, shared: &mut Shared) {
+    pub(super) fn abandon_turn(&mut self, session_id: &str) {
         let Some(session) = self.sessions.get_mut(session_id) else { return };
-        for held in std::mem::take(&mut session.held) {
-            shared.refuse(Side::Client, &held.id, codes::REQUEST_CANCELLED, "the session was closed");
-            shared.lose_waiting_prompt(session_id);
+        for held in std::mem::take(&mut session.waiting) {
+            self.context.refuse(Side::Client, &held.id, codes::REQUEST_CANCELLED, "the session was closed");
+            self.context.lose_waiting_prompt(session_id);
         }
         if session.turn.is_some() {
-            self.sign_of_life(session_id, shared);
+            self.sign_of_life(session_id);
             let mut idle = v2::IdleState::new();
             idle.stop_reason = Some(v2::StopReason::Cancelled);
-            self.end_turn(session_id, idle, shared);
-        }
-    }
-
-    pub(super) fn cancel(&mut self, notification: &Notification<'_>, shared: &mut Shared) {
-        match v2::CancelSessionNotification::decode_tolerant(notification.params_text(), WireFormat::Any) {
-            Ok((params, _)) => self.cancel_session(&params, &notification.extra, shared),
-            Err(error) => {
-                let (method, reason) = (&notification.method, error.to_string());
-                shared.lose(None, method, "/params", reason, Severity::Major, Side::Agent);
-            }
+            self.end_turn(session_id, idle);
         }
     }
 
@@ -223,24 +297,28 @@ impl V2ToV1 {
         &mut self,
         params: &v2::CancelSessionNotification<'_>,
         envelope: &Extra<'_>,
-        shared: &mut Shared,
     ) {
         let session_id = &*params.session_id;
         if let Some(session) = self.sessions.get_mut(session_id) {
-            for held in session.held.drain(..) {
-                shared.refuse(Side::Client, &held.id, codes::REQUEST_CANCELLED, "the prompt was cancelled");
-                shared.lose_waiting_prompt(session_id);
+            for held in session.waiting.drain(..) {
+                self.context.refuse(
+                    Side::Client,
+                    &held.id,
+                    codes::REQUEST_CANCELLED,
+                    "the prompt was cancelled",
+                );
+                self.context.lose_waiting_prompt(session_id);
             }
             session.asks = false;
         }
-        shared.notify(Side::Agent, "session/cancel", params, envelope);
+        self.context.notify(Side::Agent, "session/cancel", params, envelope);
         let pending = self.to_client.take_all(
             |purpose| matches!(purpose, ToClient::Permission { session, .. } if session == session_id),
         );
-        for (asked, purpose) in pending {
-            shared.respond(Side::Agent, purpose.original(), &permission::cancelled(), &Extra::new());
+        for (asked, id) in pending {
+            self.context.respond(Side::Agent, &id, &permission::cancelled(), &Extra::new());
             let taken_back = CancelRequestNotification::new(asked.clone());
-            cancel(Side::Client, asked, taken_back, &Extra::new(), shared);
+            self.context.cancel(Side::Client, asked, taken_back, &Extra::new());
         }
     }
 
@@ -250,74 +328,31 @@ impl V2ToV1 {
         id: &RequestId<'static>,
         params: CancelRequestNotification<'_>,
         envelope: &Extra<'_>,
-        shared: &mut Shared,
     ) {
         let mut found = None;
         for (session_id, session) in self.sessions.iter_mut() {
-            let before = session.held.len();
-            session.held.retain(|held| held.id != *id);
-            if session.held.len() < before {
-                shared.refuse(Side::Client, id, codes::REQUEST_CANCELLED, "the prompt was taken back");
-                return shared.lose_cancellation(Side::Client, &params, envelope);
+            let before = session.waiting.len();
+            session.waiting.retain(|held| held.id != *id);
+            if session.waiting.len() < before {
+                self.context.refuse(Side::Client, id, codes::REQUEST_CANCELLED, "the prompt was taken back");
+                return self.context.lose_cancellation(Side::Client, &params, envelope);
             }
             if session.turn.as_ref().is_some_and(|turn| turn.id == *id && !turn.accepted) {
                 found = Some(session_id.clone());
             }
         }
         let Some(session_id) = found else {
-            return shared.lose_cancellation(Side::Client, &params, envelope);
+            return self.context.lose_cancellation(Side::Client, &params, envelope);
         };
         let CancelRequestNotification { request_id: _, meta, extra } = params;
         let params = v2::CancelSessionNotification { session_id: session_id.into(), meta, extra };
-        self.cancel_session(&params, envelope, shared);
-    }
-
-    /// Everything that waits for the agent fails.
-    pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>, shared: &mut Shared) {
-        for session_id in self.sessions.ids() {
-            let Some(session) = self.sessions.get_mut(&session_id) else { continue };
-            for held in std::mem::take(&mut session.held) {
-                shared.fail(Side::Client, &held.id, error.clone());
-            }
-            let Some(turn) = &session.turn else { continue };
-            if turn.accepted {
-                self.fail_work(&session_id, error, shared);
-            } else {
-                let id = turn.id.clone();
-                session.turn = None;
-                shared.fail(Side::Client, &id, error.clone());
-            }
-        }
-        for (_, purpose) in self.to_agent.take_all(|purpose| purpose.original().is_some()) {
-            if let Some(id) = purpose.original() {
-                shared.fail(Side::Client, id, error.clone());
-            }
-        }
+        self.cancel_session(&params, envelope);
     }
 
     /// The work that the client has been told of ends with an error.
-    fn fail_work(&mut self, session_id: &str, error: &RpcError<'static>, shared: &mut Shared) {
-        let Some(session) = self.sessions.get_mut(session_id) else { return };
-        (session.turn, session.run, session.asks) = (None, None, false);
-        shared.rest_with_error(session_id, error);
-        self.turn_over(session_id, shared);
-    }
-
-    /// Ends a turn because something was lost and nothing may be.
-    pub(crate) fn fail_turn(&mut self, session_id: Option<&str>, reason: &str, shared: &mut Shared) {
-        let Some(session_id) = session_id else { return };
-        if self.sessions.get(session_id).is_none_or(|session| session.turn.is_none()) {
-            return;
-        }
-        self.cancel_session(&v2::CancelSessionNotification::new(session_id), &Extra::new(), shared);
-        if let Some(sent) = self
-            .to_agent
-            .find(|purpose| matches!(purpose, ToAgent::Prompt { session } if session == session_id))
-        {
-            self.to_agent.take(&sent);
-        }
-        self.sign_of_life(session_id, shared);
-        let message = format!("ended because something cannot be translated: {reason}");
-        self.fail_work(session_id, &RpcError::new(codes::INTERNAL_ERROR, message), shared);
+    fn fail_work(&mut self, session_id: &str, error: &RpcError<'static>) {
+        self.active(session_id).session.rest();
+        self.context.rest_with_error(session_id, error);
+        self.turn_over(session_id);
     }
 }

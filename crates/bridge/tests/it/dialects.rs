@@ -167,7 +167,10 @@ fn terminals_are_text_for_a_client_whose_dialect_has_none() {
     let updates = bench.take_updates();
     assert_eq!(text_in("c", &updates), "early late\n[exit code 2]");
     assert!(updates.iter().all(|update| !update.to_string().contains("terminal")), "{updates:?}");
-    assert_eq!(bench.lost(), ["terminal_update terminalId"]);
+    assert_eq!(
+        bench.lost(),
+        ["terminal_update command", "terminal_update cwd", "terminal_update terminalId"]
+    );
 
     // Output as a whole: only what goes beyond what was shown.
     let whole = |text: &str| terminal_update(json!({"output": {"data": output(text)["data"]}}));
@@ -217,7 +220,7 @@ fn terminals_go_in_metadata_to_a_version_1_client_that_shows_them() {
         [
             json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls"}),
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "c",
-                "_meta": {"terminal_info": {"terminal_id": "t", "cwd": "/w"}}}),
+                "_meta": {"terminal_info": {"terminal_id": "t", "command": "ls", "cwd": "/w"}}}),
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "c",
                 "_meta": {"terminal_output": {"terminal_id": "t", "data": "early "}}}),
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "c",

@@ -3,10 +3,12 @@
 #![allow(clippy::needless_pass_by_value, reason = "values are written in place")]
 
 mod agent_end;
+mod conversations;
 mod dialects;
 mod hostile;
 mod ids;
 mod markers;
+mod marks;
 mod memory;
 mod old_agents;
 mod places;

@@ -146,8 +146,8 @@ proptest! {
         let lost: Vec<String> = recording
             .take_losses()
             .into_iter()
-            .filter(|loss| loss.severity != Severity::Guess)
-            .map(|loss| loss.message)
+            .filter(|(_, loss)| loss.severity != Severity::Guess)
+            .map(|(_, loss)| loss.message)
             .collect();
         let before = fold(updates.iter().map(|(update, _)| line(update)));
         let after = fold(recording.take_back().into_iter().map(|line| line.text));

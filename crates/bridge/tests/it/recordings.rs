@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{amounts_to, is_reported};
-use serde_json::Value;
+use serde_json::{Value, json};
 use switchboard_bridge::{Loss, Moment, RecordedLine, RecordingBridge, Severity, Side, Version};
 use switchboard_protocol::WireFormat;
 use switchboard_protocol::check::{Checker, Rules};
@@ -25,7 +25,11 @@ fn translate(lines: &[Recorded], to: Version) -> Translated {
     }
     bridge.finish();
     let lines = bridge.drain().collect();
-    Translated { lines, back: bridge.take_back(), losses: bridge.take_losses() }
+    Translated { lines, back: bridge.take_back(), losses: losses(&mut bridge) }
+}
+
+fn losses(bridge: &mut RecordingBridge) -> Vec<Loss> {
+    bridge.take_losses().into_iter().map(|(_, loss)| loss).collect()
 }
 
 /// The version of a recording with one connection; `None` for others.
@@ -239,7 +243,7 @@ fn with_noise(to: Version, told: bool) -> (Vec<String>, Vec<Loss>) {
         bridge.take(told.then_some(from), line, Moment(number as u64));
     }
     bridge.finish();
-    (bridge.drain().map(|line| line.text).collect(), bridge.take_losses())
+    (bridge.drain().map(|line| line.text).collect(), losses(&mut bridge))
 }
 
 #[test]
@@ -255,4 +259,66 @@ fn noise_before_the_handshake_is_answered_is_left_out_and_reported() {
         assert_eq!(last["params"]["update"]["sessionUpdate"], "tool_call_update", "{lines:?}");
         assert_eq!(losses.iter().filter(|loss| loss.message == "line").count(), 3, "{losses:?}");
     }
+}
+
+/// Translates messages of both sides, and gives the last line.
+fn last_of(to: Version, messages: &[(Side, Value)]) -> (Value, Vec<(u64, Loss)>) {
+    let mut bridge = RecordingBridge::new(to);
+    for (number, (from, message)) in messages.iter().enumerate() {
+        bridge.take(Some(*from), &message.to_string(), Moment(number as u64));
+    }
+    bridge.finish();
+    let last = bridge.drain().last().expect("a line").text;
+    (serde_json::from_str(&last).expect("JSON"), bridge.take_losses())
+}
+
+#[test]
+fn a_mode_that_is_set_beside_an_option_for_modes_is_answered_with_the_options() {
+    let mode = |name: &str| json!({"id": name, "name": name});
+    let value = |name: &str| json!({"value": name, "name": name});
+    let messages = [
+        (
+            Side::Client,
+            json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}}),
+        ),
+        (
+            Side::Agent,
+            json!({"jsonrpc": "2.0", "id": 1, "result": {"sessionId": "s",
+            "modes": {"currentModeId": "ask", "availableModes": [mode("ask"), mode("code")]},
+            "configOptions": [{"type": "select", "id": "m", "name": "Mode", "category": "mode", "currentValue": "ask",
+                "options": [value("ask"), value("code")]}]}}),
+        ),
+        (
+            Side::Client,
+            json!({"jsonrpc": "2.0", "id": 2, "method": "session/set_mode", "params": {"sessionId": "s", "modeId": "code"}}),
+        ),
+        (Side::Agent, json!({"jsonrpc": "2.0", "id": 2, "result": {"_meta": {"a": 1}}})),
+    ];
+    let (answer, losses) = last_of(Version::V2, &messages);
+    assert_eq!(answer["result"]["configOptions"][0]["currentValue"], "code", "{answer}");
+    assert_eq!(answer["result"]["_meta"], json!({"a": 1}));
+    assert!(losses.is_empty(), "{losses:?}");
+}
+
+#[test]
+fn what_is_lost_of_a_handshake_is_reported_at_its_own_line() {
+    let update = json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "x"}});
+    let messages = [
+        (
+            Side::Agent,
+            json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}),
+        ),
+        // Without a name it is no handshake of version 2.
+        (
+            Side::Client,
+            json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 2}}),
+        ),
+        (Side::Agent, json!({"jsonrpc": "2.0", "method": "_news", "params": {}})),
+        (Side::Agent, json!({"jsonrpc": "2.0", "id": 0, "error": {"code": -32602, "message": "no"}})),
+    ];
+    let (_, losses) = last_of(Version::V1, &messages);
+    let of_handshake = losses.iter().find(|(_, loss)| loss.message == "initialize").expect("a loss");
+    assert_eq!((of_handshake.0, &*of_handshake.1.pointer), (2, ""), "{losses:?}");
+    // The answer to it finds nobody waiting.
+    assert!(losses.iter().any(|(line, loss)| *line == 4 && loss.message == "answer"), "{losses:?}");
 }

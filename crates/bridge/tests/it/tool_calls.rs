@@ -161,7 +161,10 @@ fn terminals_of_the_agent_are_text_in_version_1() {
     let last = updates.last().unwrap();
     assert_eq!(text_of(&last["content"]), "a\n[exit code 2]");
     assert!(updates.iter().all(|update| !update.to_string().contains("terminal")), "{updates:?}");
-    assert_eq!(bench.lost(), ["tool_call_update content[0]"]);
+    assert_eq!(
+        bench.lost(),
+        ["terminal_update command", "terminal_update cwd", "tool_call_update content[0]"]
+    );
 }
 
 #[test]

@@ -285,3 +285,41 @@ fn requests_that_were_answered_are_not_failed_when_the_agent_goes() {
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!((&failed[0]["id"], &failed[0]["error"]["message"]), (&json!(8), &json!("it crashed")));
 }
+
+#[test]
+fn a_prompt_that_waited_is_told_as_it_came() {
+    for client in [Version::V1, Version::V2] {
+        let mut bench = Bench::new(BridgeOptions::between(client, client.other()));
+        bench.client(prompt(1, "first"));
+        let first = bench.take_agent().remove(0);
+        let mut second = prompt(2, "second");
+        second["key"] = json!("value");
+        second["params"]["_meta"] = json!("no object");
+        bench.client(second);
+        bench.assert_nothing_for_agent("the second prompt waits");
+        match client {
+            Version::V1 => {
+                bench.agent(json!({"id": first["id"], "result": {"messageId": "u"}}));
+                bench.update(state(json!({"state": "idle", "stopReason": "end_turn"})));
+            }
+            Version::V2 => bench.agent(json!({"id": first["id"], "result": {"stopReason": "end_turn"}})),
+        }
+        let told = bench.take_agent();
+        assert_eq!((told.len(), &told[0]["key"]), (1, &json!("value")), "{client:?}: {told:?}");
+        let left_out = |loss: &switchboard_bridge::Loss| {
+            (&*loss.message, &*loss.pointer, loss.session.as_deref())
+                == ("session/prompt", "/params/_meta", Some("s"))
+        };
+        assert!(bench.losses.iter().any(left_out), "{client:?}: {:?}", bench.losses);
+    }
+}
+
+#[test]
+fn what_stands_beside_an_update_that_is_not_told_is_lost_in_its_session() {
+    let mut bench = Bench::v1_client();
+    bench.agent(json!({"method": "session/update", "params": {"sessionId": "s", "_meta": {"a": 1},
+        "update": {"sessionUpdate": "state_update", "state": "running"}}}));
+    let lost: Vec<_> =
+        bench.losses.iter().map(|loss| (loss.session.as_deref(), &*loss.message, &*loss.pointer)).collect();
+    assert_eq!(lost, [(Some("s"), "session/update", "/params/_meta")]);
+}

@@ -199,7 +199,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         };
         converter.line(text, number, &mut writer).map_err(write_error)?;
     }
-    converter.finish(lines.number(), &mut writer).map_err(write_error)?;
+    converter.finish(&mut writer).map_err(write_error)?;
     writer.total_noise(lines.number());
     writer.output.flush().map_err(write_error)?;
     Ok(if writer.lost { Outcome::Problems } else { Outcome::Fine })
@@ -263,18 +263,18 @@ impl Converter {
                 *wrapped = form.wrapped;
                 let time = line.milliseconds().and_then(|time| u64::try_from(time).ok());
                 *clock = time.unwrap_or(*clock + 10);
-                recording.take(from, message, Moment(*clock));
-                write_out(recording, number, &form, writer)?;
+                recording.take_numbered(number, from, message, Moment(*clock));
+                write_out(recording, &form, writer)?;
             }
         }
         Ok(())
     }
 
-    fn finish(&mut self, number: u64, writer: &mut Writer<impl Write>) -> std::io::Result<()> {
+    fn finish(&mut self, writer: &mut Writer<impl Write>) -> std::io::Result<()> {
         if let Converter::Stateful { recording, wrapped, .. } = self {
             recording.finish();
             let form = Form { wrapped: *wrapped, time: None };
-            write_out(recording, number, &form, writer)?;
+            write_out(recording, &form, writer)?;
         }
         Ok(())
     }
@@ -282,14 +282,13 @@ impl Converter {
 
 fn write_out(
     recording: &mut RecordingBridge,
-    number: u64,
     form: &Form<'_>,
     writer: &mut Writer<impl Write>,
 ) -> std::io::Result<()> {
     for line in recording.drain() {
         writer.line(Some(line.from), &line.text, form)?;
     }
-    for loss in recording.take_losses() {
+    for (number, loss) in recording.take_losses() {
         writer.loss(number, &loss);
     }
     Ok(())

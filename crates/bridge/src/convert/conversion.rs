@@ -55,37 +55,37 @@ impl Losses {
     }
 
     /// A conversion of what stands at `root`, a JSON pointer into a message of this kind.
-    pub(crate) fn at<'c>(&'c mut self, message: &'c str, root: &'c str) -> Context<'c> {
-        Context { message, at: At { parent: None, step: Step::Root(root) }, losses: self }
+    pub(crate) fn at<'c>(&'c mut self, message: &'c str, root: &'c str) -> Conversion<'c> {
+        Conversion { message, at: At { parent: None, step: Step::Root(root) }, losses: self }
     }
 }
 
 /// One conversion.
 #[derive(Debug)]
-pub(crate) struct Context<'c> {
+pub(crate) struct Conversion<'c> {
     message: &'c str,
     at: At<'c>,
     losses: &'c mut Losses,
 }
 
-impl Context<'_> {
+impl Conversion<'_> {
     /// The same for the value of a key.
-    pub(crate) fn key<'k>(&'k mut self, key: &'k str) -> Context<'k> {
+    pub(crate) fn key<'k>(&'k mut self, key: &'k str) -> Conversion<'k> {
         let at = At { parent: Some(&self.at), step: Step::Key(key) };
-        Context { message: self.message, at, losses: &mut *self.losses }
+        Conversion { message: self.message, at, losses: &mut *self.losses }
     }
 
     /// The same for an item of a list.
-    pub(crate) fn item(&mut self, index: usize) -> Context<'_> {
+    pub(crate) fn item(&mut self, index: usize) -> Conversion<'_> {
         let at = At { parent: Some(&self.at), step: Step::Index(index) };
-        Context { message: self.message, at, losses: &mut *self.losses }
+        Conversion { message: self.message, at, losses: &mut *self.losses }
     }
 
     /// Converts all items of a list.
     pub(crate) fn each<T, U>(
         &mut self,
         items: Vec<T>,
-        mut convert: impl FnMut(T, &mut Context<'_>) -> Result<U, Error>,
+        mut convert: impl FnMut(T, &mut Conversion<'_>) -> Result<U, Error>,
     ) -> Result<Vec<U>, Error> {
         items.into_iter().enumerate().map(|(index, item)| convert(item, &mut self.item(index))).collect()
     }

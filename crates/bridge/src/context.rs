@@ -1,15 +1,18 @@
-//! What all translations write to: lines for either side, and losses.
+//! What every machine works with: what is known of the peers, and where lines for them and losses go.
 
-use switchboard_protocol::detect::{DialectTracker, Weight};
+use switchboard_diff::FileAtHand;
 use switchboard_protocol::rpc::{
-    CancelRequestNotification, Message, Notification, Request, RequestId, Response, RpcError, codes,
-    encode_answer, encode_call,
+    CancelRequestNotification, Expected, Message, Notification, Params, Request, RequestId, Response,
+    RpcError, codes, encode_answer, encode_call,
 };
-use switchboard_protocol::{Diagnostic, Extra, Meta, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{DecodeError, Diagnostic, Extra, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
-use crate::convert::{Context, Losses, permission};
-use crate::host::Host;
+use crate::calls::Calls;
+use crate::convert::{Conversion, Losses, permission};
+use crate::host::{Host, NoHost, is_inside};
 use crate::loss::{Severity, element_of};
+use crate::peers::Peers;
+use crate::sessions::{Remember, Sessions};
 use crate::terminals_as_text::TerminalsAsText;
 use crate::{BridgeOptions, Dialect, Error, Loss, LossReport, Moment, Side};
 
@@ -27,93 +30,8 @@ pub enum Output {
     Loss(Loss),
 }
 
-/// What is known of the peers: what the options say, and what they themselves have shown since.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Peers {
-    pub(crate) client_dialect: Option<Dialect>,
-    pub(crate) agent_dialect: Option<Dialect>,
-    client: DialectTracker,
-    agent: DialectTracker,
-    /// Whether a version 1 client shows terminals of the agent that it is told of in metadata.
-    pub(crate) client_displays: bool,
-    /// The side of version 1, where the sides differ.
-    pub(crate) old: Option<Side>,
-}
-
-impl Peers {
-    pub(crate) fn new(options: &BridgeOptions) -> Self {
-        Peers {
-            client_dialect: options.client_dialect,
-            agent_dialect: options.agent_dialect,
-            client: tracker(options.client_dialect),
-            agent: tracker(options.agent_dialect),
-            client_displays: false,
-            old: None,
-        }
-    }
-
-    /// Takes notice of what only clients of one dialect say.
-    pub(crate) fn learn_from_client(&mut self, request: &Request<'_>) {
-        if self.client.see_client_request(request) {
-            self.client_dialect = dialect(self.client.wire_format());
-        }
-    }
-
-    /// Takes notice of how an agent spells an update or a question.
-    pub(crate) fn learn_from_agent(&mut self, message: &Message<'_>) {
-        if self.agent.see_agent_call(message) {
-            self.agent_dialect = dialect(self.agent.wire_format());
-        }
-    }
-
-    /// Takes notice of what an agent answers to a prompt.
-    pub(crate) fn learn_from_answer(&mut self, result: &Raw<'_>) {
-        if self.agent.see_prompt_answer(result) {
-            self.agent_dialect = dialect(self.agent.wire_format());
-        }
-    }
-
-    /// Whether the agent has shown its dialect so clearly that nothing changes it.
-    pub(crate) fn knows_agent(&self) -> bool {
-        self.agent.evidence().is_some_and(|evidence| evidence.row().weight >= Weight::Presence)
-    }
-
-    /// How to write for a side.
-    pub(crate) fn format(&self, side: Side) -> WireFormat {
-        match side {
-            _ if self.old == Some(side) => WireFormat::V1,
-            Side::Client => self.client_revision(),
-            Side::Agent => WireFormat::Any,
-        }
-    }
-
-    /// How to write for a client of version 2.
-    pub(crate) fn client_revision(&self) -> WireFormat {
-        match self.client_dialect {
-            Some(Dialect::Spec) => WireFormat::Spec,
-            Some(Dialect::Newest) => WireFormat::Newest,
-            None => WireFormat::Any,
-        }
-    }
-}
-
-fn tracker(told: Option<Dialect>) -> DialectTracker {
-    match told {
-        Some(Dialect::Spec) => DialectTracker::told(WireFormat::Spec),
-        Some(Dialect::Newest) => DialectTracker::told(WireFormat::Newest),
-        None => DialectTracker::new(),
-    }
-}
-
-fn dialect(format: WireFormat) -> Option<Dialect> {
-    match format {
-        WireFormat::Spec => Some(Dialect::Spec),
-        WireFormat::Newest => Some(Dialect::Newest),
-        WireFormat::V1 | WireFormat::Any => None,
-    }
-}
-
-pub(crate) struct Shared {
+/// What a bridge has whatever its peers speak. The machine that is at work owns it.
+pub(crate) struct Context {
     pub(crate) options: BridgeOptions,
     pub(crate) peers: Peers,
     pub(crate) host: Box<dyn Host + Send>,
@@ -142,9 +60,9 @@ struct Beside {
     envelope: Extra<'static>,
 }
 
-impl Shared {
+impl Context {
     pub(crate) fn new(options: BridgeOptions, host: Box<dyn Host + Send>) -> Self {
-        Shared {
+        Context {
             peers: Peers::new(&options),
             options,
             host,
@@ -215,24 +133,12 @@ impl Shared {
 
     /// Tells a client of version 2 of something new in a session, by text where its dialect has no terminals.
     pub(crate) fn update_v2(&mut self, session: &str, mut update: v2::SessionUpdate<'_>) {
-        if self.peers.client_dialect == Some(Dialect::Spec) {
-            let mut terminals = std::mem::take(&mut self.terminals);
-            let instead = terminals.replace(session, &mut update, self);
-            self.terminals = terminals;
-            if let Some(updates) = instead {
-                return updates.into_iter().for_each(|update| self.send_v2(session, update));
-            }
+        if self.peers.client_dialect == Some(Dialect::Spec)
+            && let Some(instead) = self.replace_terminals(session, &mut update)
+        {
+            return instead.into_iter().for_each(|update| self.send_v2(session, update));
         }
         self.send_v2(session, update);
-    }
-
-    /// Puts text in the place of terminals in a call of a question, where the client's dialect has none.
-    pub(crate) fn show_terminals(&mut self, session: &str, call: &mut v2::ToolCallUpdate<'_>) {
-        if self.peers.client_dialect == Some(Dialect::Spec) {
-            let mut terminals = std::mem::take(&mut self.terminals);
-            terminals.content(session, call, self);
-            self.terminals = terminals;
-        }
     }
 
     fn send_v2(&mut self, session: &str, update: v2::SessionUpdate<'_>) {
@@ -321,6 +227,20 @@ impl Shared {
         }
     }
 
+    /// Takes back a request from the side that it was made of, as that side knows it.
+    pub(crate) fn cancel(
+        &mut self,
+        to: Side,
+        id: RequestId<'_>,
+        params: CancelRequestNotification<'_>,
+        envelope: &Extra<'_>,
+    ) {
+        // The sender knows it by another id.
+        let CancelRequestNotification { request_id: _, meta, extra } = params;
+        let params = CancelRequestNotification { request_id: id, meta, extra };
+        self.notify(to, "$/cancel_request", &params, envelope);
+    }
+
     /// What one side takes back is not there any more, which is no loss; what it says beside that is.
     pub(crate) fn lose_cancellation(
         &mut self,
@@ -383,6 +303,60 @@ impl Shared {
         self.fail(to, id, RpcError::new(code, message.into()));
     }
 
+    /// Answers a line that cannot be read, where there is somebody to answer.
+    fn refuse_line(&mut self, from: Side, line: &str, error: &DecodeError) {
+        let raw = Raw::parse(line);
+        let key = |name: &str| raw.as_ref().ok().and_then(|raw| raw.get(name));
+        if let Some(method) = key("method") {
+            if let Some(id) = key("id")
+                .and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).map(Wire::into_owned).ok())
+            {
+                return self.refuse(from, &id, codes::INVALID_REQUEST, error.to_string());
+            }
+            let method = method.as_text().map_or_else(|| "message".to_owned(), std::borrow::Cow::into_owned);
+            let session = session_of(key("params").as_ref());
+            let (session, reason) = (session.as_deref(), error.to_string());
+            return self.lose(session, &method, "/params", reason, Severity::Major, from.other());
+        }
+        if key("result").is_some() || key("error").is_some() {
+            return self.lose(None, "answer", "", error.to_string(), Severity::Major, from.other());
+        }
+        let code = if error.is_syntax() { codes::PARSE_ERROR } else { codes::INVALID_REQUEST };
+        self.refuse(from, &RequestId::Null, code, error.to_string());
+    }
+
+    /// Refuses a request because too many are open.
+    pub(crate) fn refuse_full(&mut self, to: Side, id: &RequestId<'_>) {
+        self.refuse(to, id, codes::INTERNAL_ERROR, "too many requests are open");
+    }
+
+    /// Whether a prompt can go to the agent now. If not, it waits for its turn, or was refused.
+    pub(crate) fn admits<S: Remember, P>(
+        &mut self,
+        request: &Request<'_>,
+        session: &str,
+        sessions: &mut Sessions<S>,
+        to_agent: &Calls<P>,
+    ) -> bool {
+        if sessions.is_full_for(session) {
+            let limit = self.options.limits.sessions;
+            let message = format!(
+                "there is work in {limit} sessions, as many as there may be: wait until one of them rests"
+            );
+            self.refuse(Side::Client, &request.id, codes::INTERNAL_ERROR, message);
+            return false;
+        }
+        let waiting = sessions.open(session).waiting();
+        let is_full = to_agent.is_full()
+            || waiting.as_ref().is_some_and(|waiting| waiting.len() >= self.options.limits.requests);
+        match waiting {
+            _ if is_full => self.refuse_full(Side::Client, &request.id),
+            Some(waiting) => waiting.push_back(kept(request)),
+            None => return true,
+        }
+        false
+    }
+
     /// Tells a client of version 2 that the work in a session has ended with an error. A dialect whose states have no
     /// place for the error gets its words as a message.
     pub(crate) fn rest_with_error(&mut self, session: &str, error: &RpcError<'static>) {
@@ -403,6 +377,39 @@ impl Shared {
     /// How to read what a side says.
     fn reading(&self, from: Side) -> WireFormat {
         if self.peers.old == Some(from) { WireFormat::V1 } else { WireFormat::Any }
+    }
+
+    /// Reads a line of the agent, most of which are updates.
+    pub(crate) fn expect_update<'l, T: Params<'l>>(
+        &mut self,
+        line: &'l str,
+    ) -> Option<(Expected<'l, T>, Vec<Diagnostic>)> {
+        match Expected::decode_tolerant(line, self.reading(Side::Agent)) {
+            Ok(expected) => Some(expected),
+            // Where only the parameters are at fault, it is told whose they are.
+            Err(_) => Some((Expected::Other(self.message(Side::Agent, line)?), Vec::new())),
+        }
+    }
+
+    /// Reads a line of either side.
+    pub(crate) fn message<'l>(&mut self, from: Side, line: &'l str) -> Option<Message<'l>> {
+        let message = Message::decode(line, WireFormat::Any);
+        message.map_err(|error| self.refuse_line(from, line, &error)).ok()
+    }
+
+    /// The parameters of an update whose envelope is not in the usual order, or holds more.
+    pub(crate) fn update_params<'n, T: Wire<'n>>(
+        &mut self,
+        notification: &'n Notification<'_>,
+    ) -> Option<(T, Vec<Diagnostic>)> {
+        let decoded = T::decode_tolerant(notification.params_text(), self.reading(Side::Agent));
+        decoded
+            .map_err(|error| {
+                let session = session_of(notification.params.as_ref());
+                let (session, reason) = (session.as_deref(), error.to_string());
+                self.lose(session, &notification.method, "/params", reason, Severity::Major, Side::Client);
+            })
+            .ok()
     }
 
     /// The parameters of a request; what is malformed and left out is reported.
@@ -485,11 +492,29 @@ impl Shared {
         message: &str,
         root: &str,
         toward: Side,
-        convert: impl FnOnce(&mut Context<'_>) -> Result<T, Error>,
+        convert: impl FnOnce(&mut Conversion<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut losses = Losses::noted();
         let converted = convert(&mut losses.at(message, root));
         self.note(session, message, losses, toward);
+        converted
+    }
+
+    /// The same for something of a session for the client that may need a look at files.
+    pub(crate) fn convert_with_files<T>(
+        &mut self,
+        session: &str,
+        (message, root): (&str, &str),
+        roots: &[String],
+        convert: impl FnOnce(&mut dyn FnMut(&str) -> FileAtHand<'static>, &mut Conversion<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut losses = Losses::noted();
+        let host = &mut self.host;
+        let mut file = |path: &str| {
+            if is_inside(path, roots) { host.file(path, roots) } else { FileAtHand::Unknown }
+        };
+        let converted = convert(&mut file, &mut losses.at(message, root));
+        self.note(Some(session), message, losses, Side::Client);
         converted
     }
 
@@ -498,7 +523,7 @@ impl Shared {
         &mut self,
         session: &str,
         tag: &str,
-        convert: impl FnOnce(&mut Context<'_>) -> Result<T, Error>,
+        convert: impl FnOnce(&mut Conversion<'_>) -> Result<T, Error>,
     ) -> Option<T> {
         match self.convert(Some(session), tag, "/params/update", Side::Client, convert) {
             Ok(converted) => Some(converted),
@@ -563,14 +588,21 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl Default for Context {
+    /// That of a bridge of which nothing is known, with nobody to serve it.
+    fn default() -> Self {
+        Context::new(BridgeOptions::default(), Box::new(NoHost))
+    }
+}
+
+impl std::fmt::Debug for Context {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Shared").field("options", &self.options).finish_non_exhaustive()
+        formatter.debug_struct("Context").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
 /// A request that is to be handled later.
-pub(crate) fn kept(request: &Request<'_>) -> Request<'static> {
+fn kept(request: &Request<'_>) -> Request<'static> {
     let Request { id, method, params, extra } = request.clone();
     let (id, params, extra) = (id.into_owned(), params.map(Raw::into_owned), extra.into_owned());
     Request { id, method: Wire::into_owned(method), params, extra }

@@ -1,0 +1,93 @@
+//! What is known of the two peers.
+
+use switchboard_protocol::detect::{DialectTracker, Weight};
+use switchboard_protocol::rpc::{Message, Request};
+use switchboard_protocol::{Raw, WireFormat};
+
+use crate::{BridgeOptions, Dialect, Side};
+
+/// What is known of the peers: what the options say, and what they themselves have shown since.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peers {
+    pub(crate) client_dialect: Option<Dialect>,
+    pub(crate) agent_dialect: Option<Dialect>,
+    client: DialectTracker,
+    agent: DialectTracker,
+    /// Whether a version 1 client shows terminals of the agent that it is told of in metadata.
+    pub(crate) client_displays: bool,
+    /// The side of version 1, where the sides differ.
+    pub(crate) old: Option<Side>,
+}
+
+impl Peers {
+    pub(crate) fn new(options: &BridgeOptions) -> Self {
+        Peers {
+            client_dialect: options.client_dialect,
+            agent_dialect: options.agent_dialect,
+            client: tracker(options.client_dialect),
+            agent: tracker(options.agent_dialect),
+            client_displays: false,
+            old: None,
+        }
+    }
+
+    /// Takes notice of what only clients of one dialect say.
+    pub(crate) fn learn_from_client(&mut self, request: &Request<'_>) {
+        if self.client.see_client_request(request) {
+            self.client_dialect = dialect(self.client.wire_format());
+        }
+    }
+
+    /// Takes notice of how an agent spells an update or a question.
+    pub(crate) fn learn_from_agent(&mut self, message: &Message<'_>) {
+        if self.agent.see_agent_call(message) {
+            self.agent_dialect = dialect(self.agent.wire_format());
+        }
+    }
+
+    /// Takes notice of what an agent answers to a prompt.
+    pub(crate) fn learn_from_answer(&mut self, result: &Raw<'_>) {
+        if self.agent.see_prompt_answer(result) {
+            self.agent_dialect = dialect(self.agent.wire_format());
+        }
+    }
+
+    /// Whether the agent has shown its dialect so clearly that nothing changes it.
+    pub(crate) fn knows_agent(&self) -> bool {
+        self.agent.evidence().is_some_and(|evidence| evidence.row().weight >= Weight::Presence)
+    }
+
+    /// How to write for a side.
+    pub(crate) fn format(&self, side: Side) -> WireFormat {
+        match side {
+            _ if self.old == Some(side) => WireFormat::V1,
+            Side::Client => self.client_revision(),
+            Side::Agent => WireFormat::Any,
+        }
+    }
+
+    /// How to write for a client of version 2.
+    pub(crate) fn client_revision(&self) -> WireFormat {
+        match self.client_dialect {
+            Some(Dialect::Spec) => WireFormat::Spec,
+            Some(Dialect::Newest) => WireFormat::Newest,
+            None => WireFormat::Any,
+        }
+    }
+}
+
+fn tracker(told: Option<Dialect>) -> DialectTracker {
+    match told {
+        Some(Dialect::Spec) => DialectTracker::told(WireFormat::Spec),
+        Some(Dialect::Newest) => DialectTracker::told(WireFormat::Newest),
+        None => DialectTracker::new(),
+    }
+}
+
+fn dialect(format: WireFormat) -> Option<Dialect> {
+    match format {
+        WireFormat::Spec => Some(Dialect::Spec),
+        WireFormat::Newest => Some(Dialect::Newest),
+        WireFormat::V1 | WireFormat::Any => None,
+    }
+}

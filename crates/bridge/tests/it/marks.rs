@@ -1,0 +1,284 @@
+//! Marks in messages, and what became of them.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+use switchboard_bridge::{
+    Bridge, BridgeOptions, Handled, Loss, Moment, Output, RecordingBridge, Severity, Side, Version,
+};
+
+/// A mark, and where it is.
+pub(crate) struct Mark {
+    text: String,
+    pointer: String,
+    /// Whether it is a value of the message itself. One that was put there stands nowhere else, so that it may come out
+    /// anywhere; a value must come out of this message, or of what follows where that says nothing.
+    is_own: bool,
+}
+
+/// Puts an unknown key and a key of metadata into every object of a message, and a mark behind words for people, so that
+/// keys and values are both looked for. Objects whose keys are data stay as they are.
+pub(crate) fn mark(message: &mut Value, count: &mut u64) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    put(message, &mut String::new(), count, &mut marks);
+    marks
+}
+
+/// Keys whose objects have the sender's data for keys: variables, fields of a form, and what was filled in.
+const DATA: [&str; 2] = ["env", "properties"];
+
+/// Keys whose values are words for people: whatever they say, it is the same for the protocol.
+const WORDS: [&str; 3] = ["title", "description", "hint"];
+
+fn put(value: &mut Value, pointer: &mut String, count: &mut u64, marks: &mut Vec<Mark>) {
+    let length = pointer.len();
+    match value {
+        Value::Object(object) => {
+            let is_answer = pointer == "/result/content";
+            let is_data = is_answer || DATA.iter().any(|key| pointer.ends_with(&format!("/{key}")));
+            for (key, value) in object.iter_mut() {
+                pointer.push('/');
+                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                match value {
+                    // Until a question is answered, its own title stands in the place of that of the call.
+                    Value::String(_) if pointer.ends_with("/subject/toolCall/title") => {}
+                    Value::String(words) if WORDS.contains(&&**key) => {
+                        *count += 1;
+                        let text = format!("mark-{count}.");
+                        words.push_str(&format!(" {text}"));
+                        marks.push(Mark { text, pointer: pointer.clone(), is_own: false });
+                    }
+                    value => put(value, pointer, count, marks),
+                }
+                pointer.truncate(length);
+            }
+            if is_data {
+                return;
+            }
+            let is_meta = pointer.ends_with("/_meta");
+            let mut add = |object: &mut Map<String, Value>, way: &str| {
+                *count += 1;
+                let text = format!("mark-{count}.");
+                object.insert(format!("key{count}"), json!(text));
+                let pointer = format!("{pointer}{way}/key{count}");
+                marks.push(Mark { text, pointer, is_own: false });
+            };
+            add(object, "");
+            if !is_meta {
+                let meta = object.entry("_meta").or_insert_with(|| json!({}));
+                if let Value::Object(meta) = meta {
+                    add(meta, "/_meta");
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                pointer.push_str(&format!("/{index}"));
+                put(item, pointer, count, marks);
+                pointer.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Keys whose values are the protocol's own words, which may be others in the other version; or data that is shown in
+/// another form.
+const NOT_OWN: [&str; 22] = [
+    "jsonrpc",
+    "method",
+    "type",
+    "sessionUpdate",
+    "kind",
+    "status",
+    "priority",
+    "operation",
+    "fileType",
+    "format",
+    "mode",
+    "stopReason",
+    "action",
+    "outcome",
+    "severity",
+    "audience",
+    "state",
+    "protocolVersion",
+    "requestId",
+    "terminalId",
+    "messageId",
+    "code",
+];
+
+/// How a switch that is on is told, also to clients that take no switches.
+const SWITCHED_ON: [&str; 2] = [r#""currentValue":true"#, r#""currentValue":"on""#];
+
+/// The values of a message that are its sender's: each must come out, too.
+pub(crate) fn values(message: &Value) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    collect(message, &mut String::new(), &mut marks);
+    // The end of a turn is told by the answer to its prompt, which names no session.
+    let is_state = message["params"]["update"]["sessionUpdate"] == "state_update";
+    marks.retain(|mark| !(is_state && mark.pointer == "/params/sessionId"));
+    marks
+}
+
+fn collect(value: &Value, pointer: &mut String, marks: &mut Vec<Mark>) {
+    let length = pointer.len();
+    let text = match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                // What terminals put out is shown as text.
+                let is_output =
+                    key == "data" && (pointer.ends_with("/update") || pointer.ends_with("/output"));
+                if NOT_OWN.contains(&&**key) || is_output || (key == "id" && pointer.is_empty()) {
+                    continue;
+                }
+                pointer.push('/');
+                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                collect(value, pointer, marks);
+                pointer.truncate(length);
+            }
+            return;
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                pointer.push_str(&format!("/{index}"));
+                collect(item, pointer, marks);
+                pointer.truncate(length);
+            }
+            return;
+        }
+        Value::String(text) if text.len() > 1 => {
+            let written = Value::String(text.clone()).to_string();
+            written[1..written.len() - 1].to_owned()
+        }
+        Value::Number(number) if number.to_string().len() > 1 => number.to_string(),
+        Value::Bool(true) if pointer.ends_with("/currentValue") => SWITCHED_ON[0].to_owned(),
+        // All agents of version 2 can load sessions; what else is so is said, with a value or a mark.
+        Value::Bool(true) if !pointer.ends_with("/loadSession") => {
+            format!("{}\":", pointer.rsplit('/').next().unwrap_or_default())
+        }
+        _ => return,
+    };
+    marks.push(Mark { text, pointer: pointer.clone(), is_own: true });
+}
+
+/// What became of a conversation: of each message what the report says and what came out at once, and all that came out.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) losses: Vec<Vec<Loss>>,
+    pub(crate) said: Vec<String>,
+    /// What came out in the end.
+    pub(crate) rest: String,
+}
+
+/// The marks that are nowhere.
+pub(crate) fn missing(marks: &[Vec<Mark>], outcome: &Outcome) -> Vec<String> {
+    let covers = |loss: &Loss, pointer: &str| {
+        loss.severity != Severity::Guess
+            && pointer
+                .strip_prefix(&*loss.pointer)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let is_other = |character: char| !(character.is_ascii_alphanumeric() || matches!(character, '-' | '.'));
+    let output = outcome.said.concat() + &outcome.rest;
+    let told: HashSet<&str> = output.split(is_other).filter(|text| text.starts_with("mark-")).collect();
+    let comes_out = |index: usize, mark: &Mark| {
+        if !mark.is_own {
+            return told.contains(&*mark.text);
+        }
+        let is_in = |said: &String| {
+            said.contains(&mark.text) || (mark.text == SWITCHED_ON[0] && said.contains(SWITCHED_ON[1]))
+        };
+        let mut later = outcome.said[index..].iter().chain([&outcome.rest]);
+        if outcome.said[index].is_empty() { later.any(is_in) } else { later.next().is_some_and(is_in) }
+    };
+    let mut missing = Vec::new();
+    for (index, (marks, losses)) in marks.iter().zip(&outcome.losses).enumerate() {
+        for mark in marks {
+            let is_reported = losses.iter().any(|loss| covers(loss, &mark.pointer));
+            if !is_reported && !comes_out(index, mark) {
+                missing.push(format!("{} {}", mark.pointer, if mark.is_own { &mark.text } else { "" }));
+            }
+        }
+    }
+    missing
+}
+
+/// Translates a conversation, both sides of which speak the same version, with so many milliseconds between the messages.
+pub(crate) fn translate(lines: &[(Side, Value)], to: Version, step: u64) -> Outcome {
+    let mut bridge = RecordingBridge::new(to);
+    let mut outcome = Outcome::default();
+    for (index, (from, message)) in lines.iter().enumerate() {
+        bridge.take(Some(*from), &message.to_string(), Moment(index as u64 * step));
+        outcome.losses.push(Vec::new());
+        outcome.said.push(bridge.drain().map(|line| line.text + "\n").collect());
+        for (number, loss) in bridge.take_losses() {
+            outcome.losses[usize::try_from(number).unwrap() - 1].push(loss);
+        }
+    }
+    bridge.finish();
+    outcome.rest = bridge.drain().map(|line| line.text + "\n").collect();
+    let last = bridge.take_losses().into_iter().map(|(_, loss)| loss).collect();
+    attribute_waiting(lines, last, &mut outcome);
+    outcome
+}
+
+/// A bridge between a client and an agent that speak different versions.
+pub(crate) fn translate_live(lines: &[(Side, Value)], options: BridgeOptions) -> Outcome {
+    let mut bridge = Bridge::new(BridgeOptions { keep_ids: true, ..options });
+    let mut outcome = Outcome::default();
+    let take = |bridge: &mut Bridge, message: &Value| {
+        let (mut said, mut losses) = (String::new(), Vec::new());
+        for output in bridge.drain() {
+            match output {
+                Output::Line { to, line } => {
+                    // Who asked was told that it was not: as good as an entry about all of the request.
+                    let told: Value = serde_json::from_str(&line).expect("JSON");
+                    if told.get("error").is_some() && told["id"] == message["id"] {
+                        losses.push(refused(to));
+                    }
+                    said.push_str(&(line + "\n"));
+                }
+                Output::Loss(loss) => losses.push(loss),
+            }
+        }
+        (said, losses)
+    };
+    for (index, (from, message)) in lines.iter().enumerate() {
+        let (line, now) = (message.to_string(), Moment(index as u64 * 500));
+        let handled = bridge.handle(*from, &line, now);
+        assert_eq!(handled, Handled::Done, "{line}");
+        bridge.tick(now);
+        let (said, losses) = take(&mut bridge, message);
+        outcome.said.push(said);
+        outcome.losses.push(losses);
+    }
+    bridge.finish();
+    let (rest, last) = take(&mut bridge, &Value::Null);
+    outcome.rest = rest;
+    attribute_waiting(lines, last, &mut outcome);
+    outcome
+}
+
+fn refused(toward: Side) -> Loss {
+    let (message, element) = ("request".to_owned(), "message".to_owned());
+    let (session, pointer, reason) = (None, String::new(), "refused".to_owned());
+    Loss { session, message, element, pointer, reason, severity: Severity::Major, toward }
+}
+
+/// A prompt whose turn never comes is lost only when that is known, and so is the end of a turn that never began.
+fn attribute_waiting(lines: &[(Side, Value)], last: Vec<Loss>, outcome: &mut Outcome) {
+    let waits = |loss: &Loss| matches!(&*loss.message, "session/prompt" | "state_update");
+    let losses = outcome.losses.iter().flatten().cloned().chain(last);
+    for loss in losses.filter(waits).collect::<Vec<_>>() {
+        for ((_, message), losses) in lines.iter().zip(&mut outcome.losses) {
+            let kind = [&message["method"], &message["params"]["update"]["sessionUpdate"]];
+            if kind.contains(&&json!(loss.message))
+                || (message.get("result").is_some() && !loss.pointer.is_empty())
+            {
+                losses.push(loss.clone());
+            }
+        }
+    }
+}
