@@ -142,6 +142,10 @@ impl Checker {
             Ok(line) => line,
             Err(error) => return (&error).into(),
         };
+        if line.began.is_some() {
+            // Another recording, in which the same ids mean something else.
+            *self = Checker::new(self.rules);
+        }
         match &line.recorded {
             Recorded::Message { from, other_side: false, text } if line.form == LineForm::Bare => {
                 self.check_frame(text, *from)

@@ -27,7 +27,8 @@ use crate::{Raw, Side, Text, Wire, WireFormat};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedLine<'a> {
-    /// When the recording began, in milliseconds since 1970. Only the first line has it.
+    /// When the recording began, in milliseconds since 1970. Only its first line has it: a later line that has it begins
+    /// another recording in the same file.
     pub began: Option<i64>,
     /// The time in seconds since then, spelled as it came.
     pub time: Option<Text<'a>>,

@@ -195,8 +195,13 @@ impl Recorder {
 
     /// Ends the recording, within two seconds however long it is: all records are on the disk afterwards. What could
     /// not be compressed or made searchable by then is done by whoever opens the store next.
-    pub fn close(mut self) -> Result<()> {
-        self.end(Some(Instant::now() + CLOSE))
+    pub fn close(self) -> Result<()> {
+        self.close_within(CLOSE)
+    }
+
+    /// As [`close`](Recorder::close), with less time for what the next one can do.
+    pub fn close_within(mut self, time: Duration) -> Result<()> {
+        self.end(Some(Instant::now() + time))
     }
 
     /// Ends the recording, and waits until all of it is compressed and searchable.
@@ -207,10 +212,12 @@ impl Recorder {
 
     fn end(&mut self, deadline: Option<Instant>) -> Result<()> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
-        let written = self.write().and_then(|()| self.progress.sync());
+        let mut written = self.write();
         if let (Ok(()), Some((file, _))) = (&written, &self.segment) {
-            // Should this fail, the session counts as cut off, and nothing is missing.
+            // Should this fail, the session counts as cut off, and nothing is missing. Before the disk is waited for: that
+            // may take longer than the process has.
             drop((&**file).write_all(&Frame::note(&Note::Closed, self.next)));
+            written = self.progress.sync();
         }
         let (reply, answer) = sync_channel(1);
         let close = Command::Close { id: Arc::clone(&self.id), lock, deadline, reply };

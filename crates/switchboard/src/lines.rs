@@ -2,6 +2,9 @@
 
 use std::io::{self, BufRead};
 
+use crate::arguments::InputArgument;
+use crate::outcome::CommandError;
+
 /// The longest line that is looked at: the same limit as for a message on a connection.
 pub(crate) const MAX_LINE: usize = 32 * 1024 * 1024;
 
@@ -25,6 +28,37 @@ pub(crate) struct Lines<R> {
     number: u64,
 }
 
+/// A line with its number. For one that is no text of a bearable length, what was expected.
+type Numbered<'b> = (u64, Result<&'b str, String>);
+
+impl Lines<Box<dyn BufRead>> {
+    /// The lines of what a filter reads.
+    pub(crate) fn of(input: &InputArgument) -> Result<Self, CommandError> {
+        input.open().map(Lines::new)
+    }
+
+    /// The next line of it that is not empty.
+    pub(crate) fn next_text(&mut self, input: &InputArgument) -> Result<Option<Numbered<'_>>, CommandError> {
+        loop {
+            let found = self
+                .read()
+                .map_err(|error| CommandError::failed(format!("cannot read {}: {error}", input.name())))?;
+            match found {
+                None => return Ok(None),
+                Some(length) if length > self.limit as u64 => {
+                    let limit = self.limit;
+                    let problem = format!("expected at most {limit} bytes in a line, found {length}");
+                    return Ok(Some((self.number, Err(problem))));
+                }
+                Some(_) if self.buffer.trim_ascii().is_empty() => {}
+                Some(_) => break,
+            }
+        }
+        let text = std::str::from_utf8(&self.buffer).map_err(|error| format!("expected UTF-8, {error}"));
+        Ok(Some((self.number, text)))
+    }
+}
+
 impl<R: BufRead> Lines<R> {
     pub(crate) fn new(input: R) -> Self {
         Lines::with_limit(input, MAX_LINE)
@@ -41,6 +75,13 @@ impl<R: BufRead> Lines<R> {
 
     /// The next line; `None` at the end of the input.
     pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        Ok(self.read()?.map(|length| {
+            if length > self.limit as u64 { Line::TooLong { length } } else { Line::Text(&self.buffer) }
+        }))
+    }
+
+    /// Reads a line into the buffer, and gives its length. One that is too long is not kept.
+    fn read(&mut self) -> io::Result<Option<u64>> {
         self.buffer.clear();
         let mut length: u64 = 0;
         loop {
@@ -69,9 +110,8 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         if length > self.limit as u64 {
             self.buffer = Vec::new();
-            return Ok(Some(Line::TooLong { length }));
         }
-        Ok(Some(Line::Text(&self.buffer)))
+        Ok(Some(length))
     }
 }
 

@@ -4,13 +4,13 @@
 mod arguments;
 mod commands;
 mod configuration;
+mod ending;
 mod handshake;
 mod lines;
 mod oddities;
 mod outcome;
 mod recording;
 mod script;
-mod signals;
 mod standard_error;
 mod stdio;
 mod store_file;
@@ -40,6 +40,6 @@ fn main() -> ExitCode {
         Ok(outcome) => outcome.into(),
         Err(error) => error.report(),
     };
-    standard_error::flush(LAST_LINES);
+    standard_error::flush(ending::at_most(LAST_LINES, ending::Phase::Words));
     code
 }

@@ -1,34 +1,67 @@
 //! Odd things that a peer sends are told, but not without end.
 
+use switchboard_peer::Event;
+
 use crate::terminal::text::visible_line;
 
-/// How many are told one by one.
+/// How many are told to a person one by one.
 const TOLD: u64 = 10;
+
+/// How many are recorded one by one.
+const RECORDED: u64 = 1000;
 
 /// How long what is told may be, in characters.
 const LONGEST: usize = 200;
 
 /// Counts odd things, and says what is to be told of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Oddities {
     count: u64,
+    /// How many are told one by one.
+    told: u64,
+    /// How long each of them may be.
+    longest: usize,
 }
 
 impl Oddities {
+    /// For a person to read.
+    pub(crate) fn shown() -> Self {
+        Oddities { count: 0, told: TOLD, longest: LONGEST }
+    }
+
+    /// For a recording to keep.
+    pub(crate) fn recorded() -> Self {
+        Oddities { count: 0, told: RECORDED, longest: usize::MAX }
+    }
+
     /// What is to be told of one more: itself, or now and then how many there are, or nothing.
     pub(crate) fn next(&mut self, what: &str) -> Option<String> {
         self.count += 1;
-        match self.count {
-            ..TOLD => Some(shortened(what)),
-            TOLD => Some(format!("{}; more of that kind is only counted", shortened(what))),
-            count if is_power_of_ten(count) => Some(format!("{count} odd lines so far")),
-            _ => None,
+        if self.count < self.told {
+            Some(shortened(what, self.longest))
+        } else if self.count == self.told {
+            Some(format!("{}; more of that kind is only counted", shortened(what, self.longest)))
+        } else {
+            is_power_of_ten(self.count).then(|| format!("{} odd lines so far", self.count))
         }
     }
 
     /// What is to be told at the end, where not all were.
     pub(crate) fn total(&self) -> Option<String> {
-        (self.count > TOLD).then(|| format!("{} odd lines, of which {TOLD} were shown", self.count))
+        let Oddities { count, told, .. } = self;
+        (count > told).then(|| format!("{count} odd lines, of which {told} were shown"))
+    }
+}
+
+/// What is odd about something that an agent did, whichever version it speaks.
+pub(crate) fn of_event(event: &Event) -> Option<String> {
+    match event {
+        Event::Malformed { reason, .. } => Some(format!("a message cannot be read: {reason}")),
+        Event::Anomaly(anomaly) if anomaly.is_worth_telling() => Some(anomaly.to_string()),
+        Event::TooManySessions => {
+            Some("the agent talks of too many sessions; the update was dropped".to_owned())
+        }
+        _ => None,
     }
 }
 
@@ -39,9 +72,9 @@ fn is_power_of_ten(mut count: u64) -> bool {
     count == 1
 }
 
-fn shortened(what: &str) -> String {
+fn shortened(what: &str, longest: usize) -> String {
     let what = visible_line(what);
-    match what.char_indices().nth(LONGEST) {
+    match what.char_indices().nth(longest) {
         Some((end, _)) => format!("{}...", &what[..end]),
         None => what,
     }
@@ -53,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_hundred_thousand_odd_lines_make_few_words() {
-        let mut oddities = Oddities::default();
+        let mut oddities = Oddities::shown();
         let told: Vec<String> =
             (0..115_000).filter_map(|number| oddities.next(&format!("no. {number}"))).collect();
         assert_eq!((&*told[0], &*told[9]), ("no. 0", "no. 9; more of that kind is only counted"));
@@ -64,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_few_are_told_as_they_are_but_not_at_length() {
-        let mut oddities = Oddities::default();
+        let mut oddities = Oddities::shown();
         assert_eq!(oddities.next(&"\u{1B}é".repeat(1000)).unwrap().chars().count(), 203);
         assert_eq!(oddities.total(), None);
     }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use crate::signals::EndSignal;
+use crate::ending::Stop;
 use crate::standard_error;
 
 /// The way a command that ran to its end came out.
@@ -13,12 +13,10 @@ pub(crate) enum Outcome {
     Fine,
     /// It ran and found problems in its input: exit code 1.
     Problems,
-    /// The time that it had passed: exit code 3.
-    Timeout,
     /// The agent asked for a permission that was denied: exit code 5.
     PermissionDenied,
-    /// A signal asked it to end: exit code 128 and the signal's number, as shells have it.
-    Signalled(EndSignal),
+    /// It was told to end, or its time was over: see [`Stop::exit_code`].
+    Stopped(Stop),
 }
 
 impl From<Outcome> for ExitCode {
@@ -26,9 +24,8 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Fine => ExitCode::SUCCESS,
             Outcome::Problems => ExitCode::from(1),
-            Outcome::Timeout => ExitCode::from(3),
             Outcome::PermissionDenied => ExitCode::from(5),
-            Outcome::Signalled(signal) => ExitCode::from(128 + signal.number()),
+            Outcome::Stopped(stop) => ExitCode::from(stop.exit_code()),
         }
     }
 }

@@ -15,11 +15,16 @@ use switchboard_transport::{Child, Exit};
 
 use self::file::RecordedFile;
 use self::observed::Sides;
+use crate::ending::{self, Phase};
+use crate::oddities::Oddities;
 use crate::outcome::CommandError;
 use crate::{standard_error, store_file};
 
 /// How long the last lines of standard error may take once the process is gone.
 const LAST_LINES: Duration = Duration::from_millis(300);
+
+/// How long the end of a recording may take.
+const CLOSE: Duration = Duration::from_millis(1500);
 
 /// Whether and where a conversation is recorded.
 #[derive(Debug, clap::Args)]
@@ -80,6 +85,9 @@ struct Sink {
     versions: (u16, u16),
     /// On which side of a translation a client sees what it sees.
     sides: Sides,
+    /// What came of the client and of the agent and is no message.
+    of_client: Oddities,
+    of_agent: Oddities,
 }
 
 type Listener = Box<dyn FnMut(&Record) + Send>;
@@ -111,7 +119,14 @@ impl Recording {
     }
 
     fn new(target: Target) -> Self {
-        let sink = Sink { target, listener: None, versions: (0, 0), sides: Sides::default() };
+        let sink = Sink {
+            target,
+            listener: None,
+            versions: (0, 0),
+            sides: Sides::default(),
+            of_client: Oddities::recorded(),
+            of_agent: Oddities::recorded(),
+        };
         Recording { sink: Arc::new(Mutex::new(Some(sink))), store: None }
     }
 
@@ -179,7 +194,10 @@ impl Recording {
 
     /// Records something that came and is no message.
     pub(crate) fn set_aside(&self, from: Side, what: &str) {
-        self.record(Channel::Diagnostic, &noise(from, what));
+        self.with_sink(|sink| {
+            sink.set_aside(from, what)?;
+            sink.commit()
+        });
     }
 
     fn with_sink(&self, work: impl FnOnce(&mut Sink) -> Result<(), String>) {
@@ -202,27 +220,33 @@ impl Recording {
         Watch(child.clone())
     }
 
-    /// Ends the recording of an agent that could not be started.
-    pub(crate) fn not_started(&self, reason: &str) {
-        self.record(Channel::Process, reason);
-        self.close();
+    /// Ends the recording of an agent of which there is nothing more to know than this.
+    pub(crate) fn cut_off(&self, reason: &str) {
+        self.end(reason, Phase::LastActs);
     }
 
     /// Ends the recording after the agent's process has ended.
     pub(crate) async fn finish(&self, watch: Watch, exit: Option<Exit>) {
         // A grandchild may hold standard error open; what it says later is nobody's.
-        let _ = tokio::time::timeout(LAST_LINES, watch.0.standard_error_ended()).await;
+        let patience = ending::at_most(LAST_LINES, Phase::Recording);
+        let _ = tokio::time::timeout(patience, watch.0.standard_error_ended()).await;
         let end = exit.map_or_else(|| "did not end".to_owned(), |exit| exit.to_string());
-        self.record(Channel::Process, &format!("the process {end}"));
-        self.close();
+        self.end(&format!("the process {end}"), Phase::Recording);
     }
 
     /// Ends the recording; everything is on the disk afterwards, or a problem is reported.
-    pub(crate) fn close(&self) {
-        self.commit();
+    fn end(&self, reason: &str, phase: Phase) {
+        self.with_sink(|sink| {
+            sink.count_oddities()?;
+            sink.append(Record::new(Channel::Process, reason))?;
+            sink.commit()
+        });
         let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).take();
         let result = match sink.map(|sink| sink.target) {
-            Some(Target::Store(recorder)) => recorder.close().map_err(|error| error.to_string()),
+            Some(Target::Store(recorder)) => {
+                let patience = ending::at_most(CLOSE, phase);
+                recorder.close_within(patience).map_err(|error| error.to_string())
+            }
             Some(Target::File(_) | Target::Failed) | None => Ok(()),
         };
         if let Err(reason) = result {
@@ -232,6 +256,25 @@ impl Recording {
 }
 
 impl Sink {
+    /// Keeps something that came and is no message; of very many only how many they are.
+    fn set_aside(&mut self, from: Side, what: &str) -> Result<(), String> {
+        let oddities = match from {
+            Side::Client => &mut self.of_client,
+            Side::Agent => &mut self.of_agent,
+        };
+        let words = oddities.next(what);
+        words.map_or(Ok(()), |words| self.append(noise(from, &words)))
+    }
+
+    fn count_oddities(&mut self) -> Result<(), String> {
+        for (from, total) in [(Side::Client, self.of_client.total()), (Side::Agent, self.of_agent.total())] {
+            if let Some(words) = total {
+                self.append(noise(from, &words))?;
+            }
+        }
+        Ok(())
+    }
+
     fn append(&mut self, record: Record) -> Result<(), String> {
         let protocol = if record.channel.is_other_side() { self.versions.1 } else { self.versions.0 };
         let record = record.with_protocol(protocol);
@@ -255,8 +298,8 @@ impl Sink {
 }
 
 /// Something that came and is no message, as a diagnostic.
-fn noise(from: Side, what: &str) -> String {
-    serde_json::json!({"from": from, "noise": what}).to_string()
+fn noise(from: Side, what: &str) -> Record {
+    Record::new(Channel::Diagnostic, serde_json::json!({"from": from, "noise": what}).to_string())
 }
 
 /// What to call an agent: as it is configured, or by the file of its program.

@@ -21,10 +21,10 @@ use self::recorded::Recorded;
 use self::service::{Parts, Service};
 use super::convert::PolicyArgument;
 use crate::configuration::Configuration;
+use crate::ending::{self, Stops};
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{RecordArguments, agent_name};
-use crate::signals::Signals;
 use crate::standard_error;
 
 /// Be an agent on standard input and output, in front of another agent of any version
@@ -129,17 +129,18 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
     let history =
         recording.as_ref().and_then(|recording| History::new(recording.clone(), arguments.agent.clone()));
     // Not before: until the agent runs there is nothing to end with care.
-    let signals = Signals::listen()?;
+    let stops = Stops::listen(None)?;
     let spawned = match program.spawn() {
         Ok(spawned) => spawned,
         Err(error) => {
             let reason = error.to_string();
             if let Some(recording) = recording {
-                recording.not_started(&reason);
+                recording.cut_off(&reason);
             }
             return Err(CommandError::failed(reason));
         }
     };
+    ending::takes_along(&spawned.child, recording.as_ref());
     tokio::spawn(pass_on_standard_error(spawned.child.clone()));
     let record =
         recording.map(|recording| Recorded::new(recording, &spawned.child, arguments.record.is_file()));
@@ -164,7 +165,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         record,
         history,
         terminal_events,
-        signals,
+        stops,
         handshake_timeout: arguments.handshake.handshake_timeout,
     };
     Service::run(parts, spawned).await

@@ -9,7 +9,7 @@ use switchboard_bridge::{
 use switchboard_protocol::{LineForm, Recorded, RecordedLine};
 
 use crate::arguments::{InputArgument, Protocol};
-use crate::lines::{Line, Lines, MAX_LINE};
+use crate::lines::Lines;
 use crate::outcome::{CommandError, Outcome, write_error};
 
 /// Translate a recorded conversation into the other version
@@ -85,6 +85,8 @@ struct Writer<W> {
     lost: bool,
     /// How many lines were no messages.
     noise: u64,
+    /// When the recording began, for its first line.
+    began: Option<i64>,
 }
 
 /// How many lines that are no messages are listed one by one.
@@ -94,9 +96,15 @@ impl<W: Write> Writer<W> {
     fn line(&mut self, from: Option<Side>, text: &str, form: &Form<'_>) -> std::io::Result<()> {
         if form.wrapped && from.is_some() {
             let recorded = Recorded::Message { from, other_side: false, text: text.into() };
-            let line = RecordedLine { time: form.time.map(Into::into), ..RecordedLine::new(recorded) };
+            let line = RecordedLine {
+                began: self.began.take(),
+                time: form.time.map(Into::into),
+                ..RecordedLine::new(recorded)
+            };
             write!(self.output, "{line}")?;
         } else {
+            // A line that goes over as it is says so itself.
+            self.began = None;
             self.output.write_all(text.as_bytes())?;
         }
         self.output.write_all(b"\n")
@@ -167,37 +175,33 @@ struct Form<'l> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let mut lines = Lines::new(arguments.input.open()?);
-    let mut writer = Writer { output: BufWriter::new(std::io::stdout().lock()), lost: false, noise: 0 };
+    let mut lines = Lines::of(&arguments.input)?;
+    let output = BufWriter::new(std::io::stdout().lock());
+    let mut writer = Writer { output, lost: false, noise: 0, began: None };
     let to = Version::from(arguments.to);
-    let mut converter = if arguments.stateless {
-        Converter::Stateless(Stateless::new(to))
-    } else {
+    let new = || {
+        if arguments.stateless {
+            return Converter::Stateless(Stateless::new(to));
+        }
         let recording = RecordingBridge::with_policy(to, arguments.policy.into());
         Converter::Stateful { recording: Box::new(recording), clock: 0, wrapped: false }
     };
-    loop {
-        let number = lines.number() + 1;
-        let text = match lines.next() {
-            Ok(Some(Line::Text(bytes))) => match str::from_utf8(bytes) {
-                Ok(text) if text.trim().is_empty() => continue,
-                Ok(text) => text,
-                Err(error) => {
-                    writer.noise(number, &format!("not UTF-8: {error}"));
-                    continue;
+    let mut converter = new();
+    while let Some((number, text)) = lines.next_text(&arguments.input)? {
+        let parsed =
+            text.and_then(|text| Ok((text, RecordedLine::parse(text).map_err(|error| error.to_string())?)));
+        match parsed {
+            Ok((text, line)) => {
+                // A file may have several recordings, one behind the other.
+                if line.began.is_some() {
+                    converter.finish(&mut writer).map_err(write_error)?;
+                    converter = new();
+                    writer.began = line.began;
                 }
-            },
-            Ok(Some(Line::TooLong { length })) => {
-                writer.noise(number, &format!("a line of {length} bytes, of at most {MAX_LINE}"));
-                continue;
+                converter.line(text, &line, number, &mut writer).map_err(write_error)?;
             }
-            Ok(None) => break,
-            Err(error) => {
-                let name = arguments.input.name();
-                return Err(CommandError::failed(format!("cannot read {name}: {error}")));
-            }
-        };
-        converter.line(text, number, &mut writer).map_err(write_error)?;
+            Err(problem) => writer.noise(number, &problem),
+        }
     }
     converter.finish(&mut writer).map_err(write_error)?;
     writer.total_noise(lines.number());
@@ -211,14 +215,13 @@ enum Converter {
 }
 
 impl Converter {
-    fn line(&mut self, text: &str, number: u64, writer: &mut Writer<impl Write>) -> std::io::Result<()> {
-        let line = match RecordedLine::parse(text) {
-            Ok(line) => line,
-            Err(error) => {
-                writer.noise(number, &error.to_string());
-                return Ok(());
-            }
-        };
+    fn line(
+        &mut self,
+        text: &str,
+        line: &RecordedLine<'_>,
+        number: u64,
+        writer: &mut Writer<impl Write>,
+    ) -> std::io::Result<()> {
         let form = Form { wrapped: line.form != LineForm::Bare, time: line.time.as_deref() };
         let Recorded::Message { from, other_side: false, text: message } = &line.recorded else {
             // What was recorded beside the messages is the same in each version.

@@ -14,7 +14,7 @@ use switchboard_protocol::{
 use switchboard_session::{Conversation, ConversationError, Folded, Moment, Side, Step};
 
 use crate::arguments::{Dialect, InputArgument};
-use crate::lines::{Line, Lines, MAX_LINE};
+use crate::lines::Lines;
 use crate::outcome::{CommandError, Outcome, write_error};
 
 /// Fold session updates into the sessions that result
@@ -55,39 +55,60 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let mut fold = Fold::new(arguments.dialect.revision(), arguments.strict);
-    let mut lines = Lines::new(arguments.input.open()?);
-    let mut output = BufWriter::new(std::io::stdout().lock());
-    let mut outcome = Outcome::Fine;
-    let mut is_over = false;
-    while !is_over {
-        let is_enough = arguments.at.is_some_and(|at| lines.number() >= at);
-        let outcomes = match if is_enough { Ok(None) } else { lines.next() } {
-            Ok(Some(Line::Text(text))) => fold.line(text),
-            Ok(Some(Line::TooLong { length })) => {
-                Outcomes::problem(format!("expected at most {MAX_LINE} bytes in a line, found {length}"))
+    let new = || Fold::new(arguments.dialect.revision(), arguments.strict);
+    let mut writer =
+        Writer { output: BufWriter::new(std::io::stdout().lock()), arguments, outcome: Outcome::Fine };
+    let mut fold = new();
+    let mut lines = Lines::of(&arguments.input)?;
+    while arguments.at.is_none_or(|at| lines.number() < at) {
+        let Some((number, text)) = lines.next_text(&arguments.input)? else { break };
+        let line = text.and_then(|text| RecordedLine::parse(text).map_err(|error| error.to_string()));
+        let outcomes = match line {
+            Ok(line) => {
+                // A file may have several recordings, one behind the other.
+                if line.began.is_some() {
+                    let mut before = std::mem::replace(&mut fold, new());
+                    writer.end(&mut before, number - 1).map_err(write_error)?;
+                }
+                fold.line(&line)
             }
-            Ok(None) => {
-                is_over = true;
-                fold.finish()
-            }
-            Err(error) => {
-                let name = arguments.input.name();
-                return Err(CommandError::failed(format!("cannot read {name}: {error}")));
-            }
+            Err(problem) => Outcomes::problem(problem),
         };
-        if arguments.changes {
+        writer.write(&fold, &outcomes, number).map_err(write_error)?;
+    }
+    writer.end(&mut fold, lines.number()).map_err(write_error)?;
+    writer.output.flush().map_err(write_error)?;
+    Ok(writer.outcome)
+}
+
+/// Says what comes of the lines.
+struct Writer<'a, W> {
+    output: W,
+    arguments: &'a Arguments,
+    outcome: Outcome,
+}
+
+impl<W: Write> Writer<'_, W> {
+    fn write(&mut self, fold: &Fold, outcomes: &Outcomes, line: u64) -> std::io::Result<()> {
+        if self.arguments.changes {
             for step in &outcomes.steps {
-                let line = changes::to_json(&fold.conversation, step, lines.number());
-                writeln!(output, "{line}").map_err(write_error)?;
+                writeln!(self.output, "{}", changes::to_json(&fold.conversation, step, line))?;
             }
         }
         for problem in &outcomes.problems {
-            outcome = Outcome::Problems;
-            eprintln!("line {}: {problem}", lines.number());
+            self.outcome = Outcome::Problems;
+            eprintln!("line {line}: {problem}");
         }
+        Ok(())
     }
-    if !arguments.changes {
+
+    /// A recording is over, with this line.
+    fn end(&mut self, fold: &mut Fold, line: u64) -> std::io::Result<()> {
+        let outcomes = fold.finish();
+        self.write(fold, &outcomes, line)?;
+        if self.arguments.changes {
+            return Ok(());
+        }
         for (id, session) in fold.conversation.sessions() {
             if session.is_replaying() {
                 eprintln!(
@@ -95,15 +116,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
                     id.unwrap_or("without an id")
                 );
             }
-            if arguments.text {
-                text::write(&mut output, id, session).map_err(write_error)?;
+            if self.arguments.text {
+                text::write(&mut self.output, id, session)?;
             } else {
-                writeln!(output, "{}", session.to_json(id)).map_err(write_error)?;
+                writeln!(self.output, "{}", session.to_json(id))?;
             }
         }
+        Ok(())
     }
-    output.flush().map_err(write_error)?;
-    Ok(outcome)
 }
 
 struct Fold {
@@ -152,16 +172,7 @@ impl Fold {
     }
 
     /// Folds one line.
-    fn line(&mut self, line: &[u8]) -> Outcomes {
-        let text = match std::str::from_utf8(line) {
-            Ok(text) if text.trim_ascii().is_empty() => return Outcomes::default(),
-            Ok(text) => text,
-            Err(error) => return Outcomes::problem(format!("expected UTF-8, {error}")),
-        };
-        let line = match RecordedLine::parse(text) {
-            Ok(line) => line,
-            Err(error) => return Outcomes::problem(error.to_string()),
-        };
+    fn line(&mut self, line: &RecordedLine<'_>) -> Outcomes {
         let Recorded::Message { from, other_side: false, text: message } = &line.recorded else {
             return Outcomes::default();
         };

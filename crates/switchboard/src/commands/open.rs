@@ -9,10 +9,10 @@ use switchboard_transport::Program;
 
 use super::run::{absolute_program, working_directory};
 use crate::configuration::Configuration;
+use crate::ending::Stops;
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::agent_name;
-use crate::signals::Signals;
 use crate::store_file;
 use crate::web::{Opening, Server};
 
@@ -116,7 +116,7 @@ async fn serve(opening: Opening, with_browser: bool) -> Result<Outcome, CommandE
         let refused = CommandError::failed(format!("cannot listen on port {port} of this machine: {error}"));
         refused.hint("leave --port away to take any that is free")
     })?;
-    let mut signals = Signals::listen()?;
+    let mut stops = Stops::listen(None)?;
     println!("{}", server.links().fresh().map_err(cannot)?);
     let more = if more_links::on_enter(server.links().clone()) { "Enter prints another, " } else { "" };
     eprintln!(
@@ -126,7 +126,7 @@ async fn serve(opening: Opening, with_browser: bool) -> Result<Outcome, CommandE
         // Arguments can be seen by everybody on this machine, so this link is worth nothing once the browser is there.
         show(&server.links().fresh().map_err(cannot)?);
     }
-    Ok(Outcome::Signalled(server.run(signals.next()).await))
+    Ok(Outcome::Stopped(server.run(stops.next()).await))
 }
 
 /// Whether there is a screen that a browser could come up on.

@@ -1,9 +1,9 @@
 //! `switchboard run`.
 
-mod clock;
 pub(crate) mod conversation;
 mod entry_text;
 mod form;
+mod halt;
 mod permissions;
 mod questions;
 mod screen;

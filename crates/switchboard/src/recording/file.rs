@@ -4,7 +4,6 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use switchboard_protocol::RecordedLine;
 use switchboard_store::{Record, Time, to_first_line, to_line};
 
 use crate::outcome::CommandError;
@@ -13,22 +12,24 @@ use crate::standard_error;
 /// How much may wait to be written: a file is written before a message is passed on, but not for each one by itself.
 const MOST_WAITING: usize = 256 * 1024;
 
-/// The longest first line that is looked at for the time that a recording began.
-const FIRST_LINE: u64 = 32 * 1024 * 1024;
-
 /// Writes whole lines behind what the file has. Nobody else writes it meanwhile.
 #[derive(Debug)]
 pub(super) struct RecordedFile {
     file: File,
     /// How long the file is, as far as lines are whole.
     length: u64,
-    began: Time,
+    /// When the first message came.
+    began: Option<Time>,
     /// Whole lines that are not written yet.
     waiting: Vec<u8>,
 }
 
 impl RecordedFile {
-    /// Opens the file, which goes on where it ended. What a kill or a full disk has left of a last line is removed.
+    fn new(file: File) -> Self {
+        RecordedFile { file, length: 0, began: None, waiting: Vec::new() }
+    }
+
+    /// Opens the file, to record behind what it has. What a kill or a full disk has left of a last line is removed.
     pub(super) fn open(path: &Path) -> Result<Self, CommandError> {
         let failed =
             |error: io::Error| CommandError::usage(format!("cannot write {}: {error}", path.display()));
@@ -45,7 +46,7 @@ impl RecordedFile {
         }
         // What is no file, as a pipe or /dev/stderr, is only written to.
         if !file.metadata().map_err(failed)?.is_file() {
-            return Ok(RecordedFile { file, length: 0, began: Time::now(), waiting: Vec::new() });
+            return Ok(RecordedFile::new(file));
         }
         let torn = remove_torn_line(&mut file).map_err(failed)?;
         if torn > 0 {
@@ -55,16 +56,18 @@ impl RecordedFile {
             ));
         }
         let length = file.metadata().map_err(failed)?.len();
-        let began = if length == 0 { None } else { Some(when_begun(&mut file).map_err(failed)?) };
-        let began = began.unwrap_or_else(Time::now);
-        Ok(RecordedFile { file, length, began, waiting: Vec::new() })
+        Ok(RecordedFile { length, ..RecordedFile::new(file) })
     }
 
     /// Adds a record, if it is a message. It is in the file after the next [`RecordedFile::commit`].
     pub(super) fn append(&mut self, record: &Record) -> io::Result<()> {
-        let is_first = self.length == 0 && self.waiting.is_empty();
-        let line = if is_first { to_first_line } else { to_line }(record, self.began, false);
+        let line = match self.began {
+            Some(began) => to_line(record, began, false),
+            // With its beginning, so that nobody takes it for more of the recording before it.
+            None => to_first_line(record, record.time, false),
+        };
         let Some(line) = line else { return Ok(()) };
+        self.began.get_or_insert(record.time);
         self.waiting.extend_from_slice(line.as_bytes());
         self.waiting.push(b'\n');
         if self.waiting.len() > MOST_WAITING { self.commit() } else { Ok(()) }
@@ -116,15 +119,6 @@ fn remove_torn_line(file: &mut File) -> io::Result<u64> {
     Ok(removed)
 }
 
-/// When the recording in a file began; now, if it does not say.
-fn when_begun(file: &mut File) -> io::Result<Time> {
-    file.rewind()?;
-    let mut first = Vec::new();
-    io::BufRead::read_until(&mut io::BufReader::new(file).take(FIRST_LINE), b'\n', &mut first)?;
-    let began = str::from_utf8(&first).ok().and_then(|line| RecordedLine::parse(line).ok()?.began);
-    Ok(began.map_or_else(Time::now, Time))
-}
-
 #[cfg(test)]
 mod tests {
     use switchboard_store::Channel;
@@ -147,7 +141,7 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         let added = text.strip_prefix(kept).unwrap();
         assert!(added.ends_with(",\"dir\":\"client->agent\",\"msg\":{\"id\":2}}\n"), "{added}");
-        assert_eq!(added.contains("began"), kept.is_empty());
+        assert!(added.starts_with("{\"began\":"), "each recording says when it began: {added}");
     }
 
     #[test]
@@ -177,14 +171,18 @@ mod tests {
     }
 
     #[test]
-    fn times_go_on_from_when_the_recording_began() {
+    fn times_count_from_the_first_message_of_a_recording() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recording");
-        std::fs::write(&path, "{\"began\":1000,\"t\":0.000,\"dir\":\"client->agent\",\"msg\":{}}\n").unwrap();
-        let mut file = RecordedFile::open(&path).unwrap();
-        file.append(&Record { time: Time(3500), ..record("{}") }).unwrap();
-        file.commit().unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.ends_with("{\"t\":2.500,\"dir\":\"client->agent\",\"msg\":{}}\n"), "{text}");
+        for began in [1000, 90_000] {
+            let mut file = RecordedFile::open(&path).unwrap();
+            for after in [0, 2500] {
+                file.append(&Record { time: Time(began + after), ..record("{}") }).unwrap();
+            }
+            file.commit().unwrap();
+        }
+        let message = "\"dir\":\"client->agent\",\"msg\":{}}";
+        let of = |began| format!("{{\"began\":{began},\"t\":0.000,{message}\n{{\"t\":2.500,{message}\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), of(1000) + &of(90_000));
     }
 }

@@ -7,7 +7,7 @@ use switchboard_protocol::{Side, Version, WireFormat};
 use switchboard_store::{Channel, Record};
 use switchboard_transport::Direction;
 
-use super::{Sink, noise};
+use super::Sink;
 
 /// On which side of a translation lines are seen. The session's own messages are those of version 2: an agent of
 /// version 1 stands on the other side.
@@ -66,7 +66,7 @@ impl Sink {
                 }
             }
             Observed::Anomaly(anomaly) if anomaly.is_no_message() && anomaly.is_worth_telling() => {
-                self.append(Record::new(Channel::Diagnostic, noise(Side::Agent, &anomaly.to_string())))
+                self.set_aside(Side::Agent, &anomaly.to_string())
             }
             Observed::Loss(loss) => match serde_json::to_string(loss) {
                 Ok(loss) => self.append(Record::new(Channel::Diagnostic, loss)),

@@ -9,17 +9,18 @@ use switchboard_peer::{
     AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, PermissionQuestion,
 };
 use switchboard_protocol::rpc::{RequestId, RpcError};
-use switchboard_protocol::{AbsolutePath, Wire, WireFormat, v2};
+use switchboard_protocol::{AbsolutePath, Side, Wire, WireFormat, v2};
 use switchboard_session::{Decider, Snapshot};
 use switchboard_store::{About, Channel, Store};
-use switchboard_transport::{Child, Grace, Program};
+use switchboard_transport::{Child, Program};
 use tokio::sync::watch;
 
 use super::asked::Asked;
 use super::live_recording::LiveRecording;
 use super::remembered::{Choice, Remembered};
-use crate::handshake;
+use crate::oddities::Oddities;
 use crate::recording::Recording;
+use crate::{ending, handshake, oddities, standard_error};
 
 /// How long after it appeared or changed a question cannot be answered, so that nobody allows something by a click or a
 /// key that was meant for something else. The page waits too; here nothing can go around it.
@@ -81,10 +82,6 @@ pub(crate) struct Live {
     recorded: watch::Sender<bool>,
 }
 
-/// How long the agent is given to end: with the recording, all within two seconds.
-const HURRY: Grace =
-    Grace { input_closed: Duration::from_millis(150), terminate: Duration::from_millis(250) };
-
 /// Something that could not be done, in words for the user.
 pub(crate) type Failure = String;
 
@@ -131,22 +128,29 @@ impl Live {
         let (child, connection) = match started {
             Ok(started) => started,
             Err(error) => {
-                recording.not_started(&error.to_string());
+                recording.cut_off(&error.to_string());
                 return Err(error.to_string());
             }
         };
+        ending::takes_along(&child, Some(&recording));
         let watch = recording.watch(&child);
         let connected = tokio::select! {
             connected = Client::connect(connection, options) => match connected {
                 Ok(client) => Ok(client),
-                Err(error) => Err(handshake::failure(&error, &child).await),
+                Err(error) => {
+                    let failure = handshake::failure(&error, &child).await;
+                    Err(match handshake::is_too_late(&error) {
+                        true => format!("{failure}\n  hint: {}", handshake::HINT),
+                        false => failure,
+                    })
+                }
             },
             () = ended(&mut ending) => Err("the agent was told to end".to_owned()),
         };
         let client = match connected {
             Ok(client) => client,
             Err(reason) => {
-                child.shut_down_within(HURRY).await;
+                child.shut_down_within(ending::grace()).await;
                 recording.finish(watch, child.exit()).await;
                 return Err(reason);
             }
@@ -184,13 +188,26 @@ impl Live {
 
     /// Ends the agent, and waits until everything that it said is in the store.
     pub(crate) async fn stop(&self) {
-        self.child.shut_down_within(HURRY).await;
+        self.child.shut_down_within(ending::grace()).await;
         // The sender lives as long as this.
         let _ = self.recorded.subscribe().wait_for(|recorded| *recorded).await;
     }
 
     async fn drive(&self, mut feed: Feed) {
+        let mut oddities = Oddities::shown();
+        let say = |words: Option<String>| {
+            if let Some(words) = words {
+                standard_error::say(format!("switchboard: from the agent: {words}"));
+            }
+        };
         while let Some(event) = feed.next().await {
+            if let Some(odd) = oddities::of_event(&event) {
+                say(oddities.next(&odd));
+                // What is no message is recorded where it was read, and the rest is where the messages are.
+                if !matches!(&event, Event::Anomaly(anomaly) if anomaly.is_no_message()) {
+                    self.recording.set_aside(Side::Agent, &odd);
+                }
+            }
             match event {
                 Event::Permission(question) => self.take_permission(question).await,
                 Event::Elicitation(question) => {
@@ -201,13 +218,6 @@ impl Live {
                 Event::Withdrawn { id } => {
                     locked(&self.questions).remove(&id.encode(WireFormat::Any));
                 }
-                // What is no message is recorded where it was read.
-                Event::Anomaly(anomaly) if anomaly.is_no_message() => {}
-                Event::Anomaly(anomaly) => self.recording.record(Channel::Diagnostic, &anomaly.to_string()),
-                Event::TooManySessions => self.recording.record(
-                    Channel::Diagnostic,
-                    "the agent talks of too many sessions; the update was dropped",
-                ),
                 Event::Closed(closure) => {
                     // There is one such event.
                     let _ = self.ended.set(closure.to_string());
@@ -220,6 +230,7 @@ impl Live {
                 _ => self.room.touch(),
             }
         }
+        say(oddities.total());
     }
 
     async fn take_permission(&self, question: PermissionQuestion) {

@@ -12,7 +12,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::app::App;
 use super::guard::{self, ENTER, KNOWN, PROTOCOL, SOCKET};
-use super::tab;
+use super::tab::{self, Limits};
 
 /// The largest message that a tab may send: a prompt with files.
 const MAX_MESSAGE: usize = 40 * 1024 * 1024;
@@ -64,7 +64,7 @@ async fn socket(upgrade: WebSocketUpgrade, State(app): State<Arc<App>>) -> Respo
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many tabs are open.\n").into_response();
     };
     let upgrade = upgrade.max_message_size(MAX_MESSAGE).protocols([PROTOCOL]);
-    upgrade.on_upgrade(move |socket| tab::serve(socket, app, seat)).into_response()
+    upgrade.on_upgrade(move |socket| tab::serve(socket, app, seat, Limits::default())).into_response()
 }
 
 async fn page() -> Html<String> {

@@ -24,11 +24,20 @@ use super::{actions, files, lists, render, wire};
 /// The least time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
 
-/// How long a tab may take for a message, or be silent, before it counts as gone.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a tab is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// How long it may take for a message, or be silent, before it counts as gone.
+    pub(crate) patience: Duration,
+    /// How often it is asked for a sign of life, which the browser gives by itself.
+    pub(crate) knock: Duration,
+}
 
-/// How often a tab is asked for a sign of life, which the browser gives by itself.
-const KNOCK: Duration = Duration::from_secs(10);
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { patience: Duration::from_secs(30), knock: Duration::from_secs(10) }
+    }
+}
 
 /// How long a text may be that messages are searched for.
 const MAX_SEARCH: usize = 10_000;
@@ -37,10 +46,10 @@ const MAX_SEARCH: usize = 10_000;
 const UNDER_WAY: usize = 32;
 
 /// Serves a tab until it is gone. It gives up its seat then.
-pub(crate) async fn serve(socket: WebSocket, app: Arc<App>, seat: OwnedSemaphorePermit) {
+pub(crate) async fn serve(socket: WebSocket, app: Arc<App>, seat: OwnedSemaphorePermit, limits: Limits) {
     let (answers, answered) = mpsc::channel(UNDER_WAY);
     let agent_changes = app.agent_changes();
-    let mut knock = interval(KNOCK);
+    let mut knock = interval(limits.knock);
     knock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let tab = Tab {
         socket,
@@ -54,6 +63,7 @@ pub(crate) async fn serve(socket: WebSocket, app: Arc<App>, seat: OwnedSemaphore
         is_dirty: true,
         heard: Instant::now(),
         knock,
+        patience: limits.patience,
         app,
     };
     tab.run().await;
@@ -73,6 +83,7 @@ struct Tab {
     /// When it last said anything.
     heard: Instant,
     knock: Interval,
+    patience: Duration,
     /// Whether the last frame is on the screen.
     is_shown: bool,
     is_dirty: bool,
@@ -127,7 +138,7 @@ impl Tab {
 
     /// Asks for a sign of life.
     async fn knock(&mut self) -> Result<(), Gone> {
-        if self.heard.elapsed() >= PATIENCE {
+        if self.heard.elapsed() >= self.patience {
             return Err(Gone);
         }
         self.send_message(Message::Ping(Bytes::new())).await
@@ -147,7 +158,7 @@ impl Tab {
     }
 
     async fn send_message(&mut self, message: Message) -> Result<(), Gone> {
-        match timeout(PATIENCE, self.socket.send(message)).await {
+        match timeout(self.patience, self.socket.send(message)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(Gone),
         }
@@ -290,5 +301,57 @@ impl Tab {
         let (Some(room), Some(snapshot)) = (&self.view.room, self.view.snapshot()) else { return Vec::new() };
         let Some(entry) = snapshot.entry(position) else { return Vec::new() };
         room.log().rows_of(&self.view.session, entry.kind(), entry.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::extract::ws::WebSocketUpgrade;
+    use axum::routing::get;
+    use switchboard_store::Store;
+    use switchboard_transport::Program;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::web::connections;
+    use crate::web::guard::Guard;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+    /// The socket of a tab that is waited for as the limits say.
+    async fn tab(limits: Limits) -> (TcpStream, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
+        let name = "agent".to_owned();
+        let app = Arc::new(App::new(store, Program::new("true"), name, folder.path().into(), Guard::new(1)));
+        let serve = move |upgrade: WebSocketUpgrade| {
+            let app = Arc::clone(&app);
+            async move {
+                let seat = Arc::clone(&app.seats).try_acquire_owned().unwrap();
+                upgrade.on_upgrade(move |socket| serve(socket, app, seat, limits))
+            }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let router = Router::new().route("/", get(serve));
+        tokio::spawn(
+            async move { connections::serve(&listener, &router, connections::Limits::default()).await },
+        );
+        stream.write_all(REQUEST).await.unwrap();
+        (stream, folder)
+    }
+
+    const PING: &[u8] = &[0x89, 0];
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_tab_that_gives_no_sign_of_life_is_gone() {
+        let limits = Limits { patience: Duration::from_millis(50), knock: Duration::from_millis(10) };
+        let (mut stream, _folder) = tab(limits).await;
+        let mut heard = Vec::new();
+        stream.read_to_end(&mut heard).await.unwrap();
+        assert!(heard.windows(2).any(|bytes| bytes == PING), "it was asked for one");
     }
 }

@@ -1,7 +1,10 @@
 //! Runs the program against agents, in a folder and with a home of its own.
 
+use std::io::{ErrorKind, PipeReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 use crate::program::Run;
 
@@ -10,6 +13,23 @@ pub(crate) fn listening_to_signals() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_switchboard")]);
     command
+}
+
+/// A signal to a process.
+pub(crate) fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap().success());
+}
+
+/// An output that takes nothing, because nobody reads what is in it. It does so as long as the reader is kept.
+pub(crate) fn full_pipe() -> (PipeReader, Stdio) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    for size in [4096, 1] {
+        let full = std::iter::repeat_with(|| writer.write(&vec![b' '; size])).find_map(Result::err).unwrap();
+        assert_eq!(full.kind(), ErrorKind::WouldBlock);
+    }
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer.into())
 }
 
 /// A working directory, and a home without any configuration.
@@ -39,6 +59,13 @@ impl Place {
         let path = self.folder.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
+    }
+
+    /// A file in the working directory that whoever reads it waits for: until somebody writes it.
+    pub(crate) fn fifo(&self, name: &str) -> PathBuf {
+        let path = self.work().join(name);
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        path
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
@@ -82,6 +109,13 @@ impl Place {
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
+    }
+
+    /// All lines of the only session in the store.
+    pub(crate) fn recorded(&self) -> Vec<Value> {
+        let list = self.run(&["sessions", "list", "--json"]).json_lines();
+        assert_eq!(list.len(), 1, "{list:?}");
+        self.run(&["sessions", "export", "--everything", list[0]["id"].as_str().unwrap()]).json_lines()
     }
 
     /// A prompt for the demo agent.

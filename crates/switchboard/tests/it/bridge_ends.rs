@@ -2,12 +2,13 @@
 
 use std::io::{BufRead, Read};
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::agent_program::{full_pipe, listening_to_signals, signal};
 use crate::bridge::{AGENT, Client, OLD_AGENT};
 use crate::program::switchboard;
+use crate::run_ends::assert_limited;
 
 fn hello(version: u64) -> Value {
     match version {
@@ -22,10 +23,6 @@ fn opened(version: u64, arguments: &[&str], agent: &str) -> Client {
     client.ask(1, "initialize", hello(version));
     client.ask(2, "session/new", json!({"cwd": "/w", "mcpServers": []}));
     client
-}
-
-fn signal(name: &str, process: u32) {
-    assert!(Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap().success());
 }
 
 /// Everything that the client gets until the stream ends.
@@ -123,6 +120,35 @@ fn a_signal_ends_an_agent_that_does_not_listen_with_all_that_it_started() {
 }
 
 #[test]
+fn a_signal_ends_it_before_a_client_that_does_not_read_and_an_agent_that_does_not_listen() {
+    for record in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (ready, store) = (folder.path().join("ready"), folder.path().join("store.sqlite3"));
+        assert!(std::process::Command::new("mkfifo").arg(&ready).status().unwrap().success());
+        let script = format!(
+            "trap '' HUP INT TERM; echo ready > '{}'; yes '{{\"jsonrpc\":\"2.0\",\"method\":\"_x\"}}'; sleep 1000",
+            ready.display()
+        );
+        let (unread, output) = full_pipe();
+        let mut command = listening_to_signals();
+        command.arg("bridge").stdin(std::process::Stdio::piped()).stdout(output);
+        if record {
+            command.args(["--record", "--store", store.to_str().unwrap()]);
+        }
+        let mut bridge = command.args(["--", "sh", "-c", &script]).spawn().unwrap();
+        assert_eq!(std::fs::read_to_string(&ready).unwrap(), "ready\n");
+        signal("TERM", bridge.id());
+        assert_eq!(bridge.wait().unwrap().code(), Some(143));
+        drop(unread);
+        if record {
+            let store = store.to_str().unwrap();
+            let list = switchboard(&["sessions", "--store", store, "list", "--json"], b"").json_lines();
+            assert_eq!(list[0]["closed"], true, "{list:?}");
+        }
+    }
+}
+
+#[test]
 fn a_bridge_that_is_killed_has_recorded_all_that_the_client_has_got() {
     for round in 0..8 {
         for (version, into_store) in [(1, false), (2, false), (2, true)] {
@@ -147,7 +173,7 @@ fn a_bridge_that_is_killed_has_recorded_all_that_the_client_has_got() {
 }
 
 #[test]
-fn a_recording_in_a_file_goes_on_in_the_next_run() {
+fn a_file_takes_one_recording_behind_the_other_and_readers_tell_them_apart() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("recording");
     let argument = format!("--record={}", file.display());
@@ -169,6 +195,45 @@ fn a_recording_in_a_file_goes_on_in_the_next_run() {
     let messages = in_file(&file);
     let handshakes = messages.iter().filter(|message| message["result"]["protocolVersion"] == 2).count();
     assert_eq!((messages.len(), handshakes), (14, 2), "{messages:?}");
+
+    // Both have a session with the same id, and requests with the same numbers.
+    let path = file.to_str().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let second = text.match_indices("{\"began\":").nth(1).unwrap().0;
+    let one = |half: &str, command: &[&str]| switchboard(command, half.as_bytes());
+    for command in
+        [&["fold"][..], &["fold", "--text"], &["fold", "--changes"], &["convert", "--to", "v1"], &["check"]]
+    {
+        let both = switchboard(&[command, &[path]].concat(), b"");
+        let (first, last) = (one(&text[..second], command), one(&text[second..], command));
+        let lines = |output: &str| -> Vec<Value> {
+            let read = output.lines().map(|line| serde_json::from_str(line).unwrap_or(json!(line)));
+            let mut lines: Vec<Value> = read.collect();
+            for line in &mut lines {
+                line.as_object_mut().map(|object| object.remove("line"));
+            }
+            lines
+        };
+        assert_eq!(lines(&both.stdout), [lines(&first.stdout), lines(&last.stdout)].concat(), "{command:?}");
+        assert_eq!(both.code, first.code, "{command:?}: {}", both.stderr);
+    }
+    let converted = switchboard(&["convert", "--to", "v1", path], b"").stdout;
+    assert_eq!(converted.matches("{\"began\":").count(), 2, "{converted}");
+
+    let store = folder.path().join("store.sqlite3");
+    let store = store.to_str().unwrap();
+    let imported = switchboard(&["sessions", "--store", store, "import", path], b"");
+    assert_eq!((imported.code, imported.stdout.lines().count()), (0, 2), "{}", imported.stderr);
+    let list = switchboard(&["sessions", "--store", store, "list", "--json"], b"").json_lines();
+    let halves = [&text[second..], &text[..second]].map(|half| json!(half.lines().count()));
+    assert_eq!([&list[0]["records"], &list[1]["records"]], [&halves[0], &halves[1]]);
+
+    let replayed = switchboard(&["sessions", "replay", "--instant", path], b"");
+    assert!(
+        replayed.stderr.contains("has 1 earlier recordings; the last one is played"),
+        "{}",
+        replayed.stderr
+    );
 }
 
 #[test]
@@ -246,13 +311,12 @@ fn noise_is_shown_a_little_and_counted() {
     assert_eq!(code, 0);
     assert!(stderr.lines().count() < 20, "{stderr}");
     assert!(stderr.contains("from the agent: 5000 odd lines, of which 10 were shown"), "{stderr}");
-    // The recording has all of it.
+    // The recording has more of it, but not without end.
     let store = store.to_str().unwrap();
     let list = switchboard(&["sessions", "--store", store, "list", "--json"], b"").json_lines();
     let id = list[0]["id"].as_str().unwrap();
     let all = switchboard(&["sessions", "--store", store, "export", "--everything", id], b"").json_lines();
-    let noise = all.iter().filter(|line| line["diagnostic"]["noise"].is_string()).count();
-    assert_eq!(noise, 5000);
+    assert_limited(&all, 5000);
 }
 
 #[test]

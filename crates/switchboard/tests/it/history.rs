@@ -5,6 +5,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::program::switchboard;
+
 /// Agents that know nothing but the session which they have just made. They say which session they heard.
 const VERSION_1: &str = r#"
 say() { printf '%s\n' "$1"; }
@@ -201,6 +203,20 @@ fn an_agent_of_version_2_without_them_gets_list_and_resume() {
         let heard = client.prompt(&session, "more");
         assert!(heard.contains("heard in agent-") && !heard.contains(&session), "{heard}");
         client.end();
+
+        // What the agent really got and said is recorded beside what the session is about.
+        let list = switchboard(&["sessions", "--store", store, "list", "--json"], b"").json_lines();
+        let id = list[0]["id"].as_str().unwrap();
+        let all =
+            switchboard(&["sessions", "--store", store, "export", "--everything", id], b"").json_lines();
+        let in_place = |key: &str, pointer: &str| -> Vec<Value> {
+            let of_agent = all.iter().map(|line| &line["diagnostic"]).filter(|line| line[key] == "agent");
+            of_agent.filter_map(|line| line["in_place"].pointer(pointer).cloned()).collect()
+        };
+        assert_eq!(in_place("to", "/method"), ["session/new", "session/prompt"], "{all:?}");
+        let own = in_place("from", "/result/sessionId").remove(0);
+        assert_eq!(in_place("to", "/params/sessionId"), std::slice::from_ref(&own));
+        assert!(in_place("from", "/params/sessionId").iter().all(|id| *id == own), "{all:?}");
     }
 }
 

@@ -1,11 +1,11 @@
 //! How `switchboard run` ends, and what it says of agents that do not behave: the same for agents of both versions.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command};
+use std::process::Child;
 
 use serde_json::Value;
 
-use crate::agent_program::Place;
+use crate::agent_program::{Place, full_pipe, signal};
 
 /// Agents of both versions that do the same things.
 const AGENTS: [(&str, &str); 2] = [("1", OLD), ("2", NEW)];
@@ -77,13 +77,6 @@ fn wait_for_work(child: &mut Child) -> BufReader<std::process::ChildStdout> {
     output
 }
 
-/// All lines of the only session in the store.
-fn recorded(place: &Place) -> Vec<Value> {
-    let list = place.run(&["sessions", "list", "--json"]).json_lines();
-    assert_eq!(list.len(), 1, "{list:?}");
-    place.run(&["sessions", "export", "--everything", list[0]["id"].as_str().unwrap()]).json_lines()
-}
-
 #[test]
 fn signals_end_an_agent_that_ignores_them_and_the_recording_is_closed() {
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
@@ -91,12 +84,10 @@ fn signals_end_an_agent_that_ignores_them_and_the_recording_is_closed() {
             let place = Place::new();
             let mut child = started(&place, "stubborn", agent, &["--record"]);
             let output = wait_for_work(&mut child);
-            assert!(
-                Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap().success()
-            );
+            signal(name, child.id());
             assert_eq!(child.wait().unwrap().code(), Some(code), "SIG{name}, version {version}");
             drop(output);
-            let lines = recorded(&place);
+            let lines = place.recorded();
             let last = lines.last().unwrap()["process"].as_str().unwrap_or_default();
             assert!(last.starts_with("the process was ended by signal"), "{last}");
             // It was asked first.
@@ -142,11 +133,105 @@ fn noise_is_told_and_counted_whatever_the_agent_speaks() {
         ] {
             assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
         }
-        let noise = recorded(&place).iter().filter(|line| line["diagnostic"]["noise"].is_string()).count();
-        assert_eq!(noise, 2003);
+        assert_limited(&place.recorded(), 2003);
         told.push(run.stderr);
     }
     assert_eq!(told[0], told[1]);
+}
+
+/// So many lines are no messages, of which a recording has the first thousand and how many they were.
+pub(crate) fn assert_limited(lines: &[Value], count: usize) {
+    let noise: Vec<_> = lines.iter().filter_map(|line| line["diagnostic"]["noise"].as_str()).collect();
+    assert_eq!(noise.len(), 1001, "{:?}", noise.last());
+    assert!(noise[999].ends_with("; more of that kind is only counted"), "{}", noise[999]);
+    assert_eq!(noise[1000], format!("{count} odd lines, of which 1000 were shown"));
+}
+
+#[test]
+fn noise_is_told_counted_and_limited_in_the_browser_as_in_the_terminal() {
+    for (version, agent) in AGENTS {
+        let place = Place::new();
+        let ready = place.fifo("ready");
+        let noisy =
+            "count=0; while [ $count -lt 2000 ]; do echo \"log line $count\"; count=$((count + 1)); done";
+        let script = script(agent).replace(
+            "*'\"session/new\"'*)",
+            &format!("*'\"session/new\"'*) {noisy}; echo ready > '{}';", ready.display()),
+        );
+        let mut child = place.command(&["open", "--no-browser", "--", "sh", "-c", &script]).spawn().unwrap();
+        assert_eq!(std::fs::read_to_string(&ready).unwrap(), "ready\n");
+        signal("TERM", child.id());
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(143));
+        for words in [
+            "switchboard: from the agent: a line that is no message: \"hello from the agent\"",
+            "switchboard: from the agent: 2001 odd lines, of which 10 were shown",
+        ] {
+            assert!(stderr.contains(words), "version {version}: {words}: {stderr}");
+        }
+        assert_limited(&place.recorded(), 2001);
+    }
+}
+
+#[test]
+fn an_agent_that_does_not_answer_the_handshake_is_given_up_in_the_browser_too() {
+    let place = Place::new();
+    let silent = "echo still loading >&2; exec sleep 1000";
+    let arguments = ["open", "--no-browser", "--handshake-timeout", "300ms", "--", "sh", "-c", silent];
+    let mut child = place.command(&arguments).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let told = lines.find(|line| line.contains("handshake")).unwrap();
+    let words = "switchboard: the agent did not answer the handshake within 300ms; sh still runs; the last lines of its \
+                 standard error:";
+    assert_eq!(told, words);
+    assert_eq!(lines.next().unwrap(), "    still loading");
+    let hint = lines.next().unwrap();
+    assert!(hint.starts_with("  hint: give an agent that is still being installed more time"), "{hint}");
+    signal("TERM", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    let last = place.recorded().pop().unwrap();
+    assert_eq!(last["process"], "the process was ended by signal 15 (terminate)");
+}
+
+#[test]
+fn signals_and_a_timeout_end_it_when_nobody_reads_what_it_writes() {
+    // As many lines as make any program wait that writes them on.
+    let flood = "count=0; while [ $count -lt 20000 ]; do text $count; count=$((count + 1)); done";
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("", 3)] {
+        for (version, agent) in AGENTS {
+            let place = Place::new();
+            let ready = place.fifo("ready");
+            let answer =
+                format!("begin; text working; echo ready > '{}'; {flood}; sleep 1000", ready.display());
+            let script = script(agent).replace("begin; text working; trap", &format!("{answer}; trap"));
+            let limit = if name.is_empty() { "1s" } else { "1h" };
+            let arguments = [
+                "run",
+                "stubborn",
+                "--record",
+                "--format",
+                "json",
+                "--timeout",
+                limit,
+                "--",
+                "sh",
+                "-c",
+                &script,
+            ];
+            let (unread, output) = full_pipe();
+            let mut child = place.command(&arguments).stdout(output).spawn().unwrap();
+            assert_eq!(std::fs::read_to_string(&ready).unwrap(), "ready\n");
+            if !name.is_empty() {
+                signal(name, child.id());
+            }
+            assert_eq!(child.wait().unwrap().code(), Some(code), "SIG{name}, version {version}");
+            drop(unread);
+            let last = place.recorded().pop().unwrap();
+            let reason = "the process was killed: the program was told to end, and was stuck";
+            assert_eq!(last["process"], reason, "SIG{name}, version {version}");
+        }
+    }
 }
 
 #[test]
@@ -190,7 +275,7 @@ fn what_is_recorded_has_the_order_in_which_it_happened() {
         let place = Place::new();
         let run = place.run(&["run", "hi", "--record", "--", "sh", "-c", &script(agent)]);
         assert_eq!(run.code, 0, "{}", run.stderr);
-        let lines = recorded(&place);
+        let lines = place.recorded();
         let kind = |line: &Value| {
             let message = line.get("msg").or_else(|| line["other"].get("msg"));
             match message {
@@ -227,12 +312,10 @@ fn a_run_that_is_killed_has_recorded_all_that_was_shown() {
         let place = Place::new();
         let mut child = started(&place, "stubborn", agent, &["--record"]);
         let mut output = wait_for_work(&mut child);
-        assert!(
-            Command::new("kill").args(["-s", "KILL", &child.id().to_string()]).status().unwrap().success()
-        );
+        signal("KILL", child.id());
         drop(child.wait());
         drop(output.read_to_string(&mut String::new()));
-        let lines = recorded(&place);
+        let lines = place.recorded();
         let shown = lines.iter().any(|line| line["msg"]["params"]["update"]["content"]["text"] == "working");
         assert!(shown, "version {version}: {lines:?}");
     }
@@ -250,19 +333,16 @@ fn signals_end_a_session_in_the_browser_also_while_the_agent_is_being_started() 
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         for script in [&silent, &opened] {
             let place = Place::new();
-            let ready = place.work().join("ready");
-            assert!(Command::new("mkfifo").arg(&ready).status().unwrap().success());
+            let ready = place.fifo("ready");
             let mut child = place
                 .command(&["open", "--no-browser", "--", "sh", "-c", script])
                 .env("READY", &ready)
                 .spawn()
                 .unwrap();
             assert_eq!(std::fs::read_to_string(&ready).unwrap(), "ready\n");
-            assert!(
-                Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap().success()
-            );
+            signal(name, child.id());
             assert_eq!(child.wait().unwrap().code(), Some(code), "SIG{name}");
-            let lines = recorded(&place);
+            let lines = place.recorded();
             let last = lines.last().unwrap()["process"].as_str().unwrap_or_default();
             assert!(last.starts_with("the process "), "SIG{name}: {lines:?}");
         }

@@ -21,6 +21,8 @@ use crate::outbox::OutboxCloser;
 
 /// How long a process whose output has ended gets to exit before it is reported as still running.
 const EXIT_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a process may take to be gone that was killed.
+pub(super) const KILLED: Duration = Duration::from_secs(1);
 /// How many lines of standard error are told with the end of a connection.
 const TOLD_LINES: usize = 20;
 
@@ -187,6 +189,14 @@ impl Child {
         life.borrow().exit
     }
 
+    /// Kills the process and its group at once, and waits for nothing: for whoever cannot wait any more.
+    pub fn kill(&self) {
+        if !self.handle.life.borrow().over {
+            // Dropped before it has been ended, a group is killed.
+            drop(Group::of(self.handle.process_id));
+        }
+    }
+
     /// The outbox to be closed as the first step of ending the process.
     pub(crate) fn attach_input(&self, input: OutboxCloser) {
         *self.handle.input.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
@@ -251,7 +261,7 @@ async fn end(
         return status.ok();
     }
     group.kill();
-    patience.within(|grace| grace.terminate, process.wait()).await?.ok()
+    timeout(KILLED, process.wait()).await.ok()?.ok()
 }
 
 /// How long a process is given, which may become less while it is waited for.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use super::child::Patience;
+use super::child::{KILLED, Patience};
 
 /// How often a group is asked whether somebody is left.
 const LOOK: Duration = Duration::from_millis(10);
@@ -53,7 +53,7 @@ impl Group {
             self.terminate();
             if patience.within(|grace| grace.terminate, self.emptied()).await.is_none() {
                 self.kill();
-                patience.within(|grace| grace.terminate, self.emptied()).await;
+                let _ = timeout(KILLED, self.emptied()).await;
             }
         }
         self.ended = true;

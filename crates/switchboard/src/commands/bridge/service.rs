@@ -9,7 +9,7 @@ use switchboard_protocol::rpc::Message;
 use switchboard_protocol::{Correlator, WireFormat};
 use switchboard_store::Channel;
 use switchboard_transport::{
-    Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, Grace, LineReader, Spawned, Substitute, TooLong,
+    Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Spawned, Substitute, TooLong,
 };
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
@@ -19,9 +19,9 @@ use super::history::{History, Step};
 use super::host::TerminalEvent;
 use super::outbound_queue::{Line, OutboundQueue};
 use super::recorded::Recorded;
+use crate::ending::{self, Phase, Stop, Stops};
 use crate::oddities::Oddities;
 use crate::outcome::{CommandError, Outcome};
-use crate::signals::{EndSignal, Signals};
 use crate::{handshake, standard_error, stdio};
 
 /// How many lines, or runs of lines, of one side are handled before the other gets its turn.
@@ -42,13 +42,8 @@ const LAST_OUTPUT: Duration = Duration::from_millis(300);
 /// then.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How long a client is waited for that reads nothing, and when we are in a hurry.
+/// How long a client is waited for that reads nothing.
 const UNREAD: Duration = Duration::from_secs(2);
-const UNREAD_IN_HURRY: Duration = Duration::from_millis(500);
-
-/// How long the agent is given when we were told to end.
-const HURRY: Grace =
-    Grace { input_closed: Duration::from_millis(250), terminate: Duration::from_millis(350) };
 
 /// What the bridge is made of.
 pub(super) struct Parts {
@@ -57,7 +52,7 @@ pub(super) struct Parts {
     pub(super) record: Option<Recorded>,
     pub(super) history: Option<History>,
     pub(super) terminal_events: mpsc::Receiver<TerminalEvent>,
-    pub(super) signals: Signals,
+    pub(super) stops: Stops,
     pub(super) handshake_timeout: Duration,
 }
 
@@ -88,13 +83,12 @@ enum End {
     /// The agent did not answer the handshake.
     NoHandshake,
     /// Somebody told us to.
-    Told(EndSignal),
+    Told(Stop),
 }
 
 impl Service {
     pub(super) async fn run(parts: Parts, spawned: Spawned) -> Result<Outcome, CommandError> {
-        let Parts { bridge, losses, record, history, terminal_events, mut signals, handshake_timeout } =
-            parts;
+        let Parts { bridge, losses, record, history, terminal_events, mut stops, handshake_timeout } = parts;
         let Spawned { child, input, output } = spawned;
         let holds = record.is_some();
         let mut service = Service {
@@ -109,13 +103,13 @@ impl Service {
             unanswered: Correlator::new(UNANSWERED),
             handshake_timeout,
             too_late: None,
-            of_client: Oddities::default(),
-            of_agent: Oddities::default(),
+            of_client: Oddities::shown(),
+            of_agent: Oddities::shown(),
         };
         let mut from_client = LineReader::new(stdio::input(), DEFAULT_MESSAGE_LIMIT);
         let from_agent = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
-        let end = service.serve(&mut from_client, from_agent, terminal_events, &mut signals).await;
-        service.end(end, &child, from_client, signals).await
+        let end = service.serve(&mut from_client, from_agent, terminal_events, &mut stops).await;
+        service.end(end, &child, from_client, stops).await
     }
 
     async fn serve(
@@ -123,7 +117,7 @@ impl Service {
         from_client: &mut LineReader<impl AsyncRead + Unpin>,
         mut from_agent: LineReader<impl AsyncRead + Unpin>,
         mut terminal_events: mpsc::Receiver<TerminalEvent>,
-        signals: &mut Signals,
+        stops: &mut Stops,
     ) -> End {
         let mut farewell = None;
         // When an agent that reads no more counts as gone, unless it says something before.
@@ -179,7 +173,7 @@ impl Service {
                 }
                 () = stdio::sleep_until(too_late), if too_late.is_some() => return End::NoHandshake,
                 Some(event) = terminal_events.recv() => self.terminal_event(event),
-                signal = signals.next() => return End::Told(signal),
+                stop = stops.next() => return End::Told(stop),
                 () = stdio::sleep_until(deadline) => {
                     self.look_at_clock();
                     self.bridge.tick(self.now);
@@ -249,7 +243,10 @@ impl Service {
         }
         let history = self.history.as_mut().filter(|_| from == Side::Agent);
         match history.and_then(|history| history.take_of_agent(&line)) {
-            Some(steps) => self.follow(steps),
+            Some(steps) => {
+                self.record_replaced("from", &line);
+                self.follow(steps);
+            }
             None => self.line(from, Line::Forwarded(line)),
         }
     }
@@ -321,11 +318,23 @@ impl Service {
         }
     }
 
+    /// Records what was really said between us and the agent, where the session's own messages say something else.
+    fn record_replaced(&mut self, direction: &str, line: &str) {
+        if let Some(recorded) = &self.record {
+            let line = line.replace(['\n', '\r'], " ");
+            let diagnostic = format!(r#"{{"{direction}":"agent","in_place":{line}}}"#);
+            recorded.recording.put(Channel::Diagnostic, &diagnostic);
+        }
+    }
+
     /// Does what history wants instead of passing a line on.
     fn follow(&mut self, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::ToAgent(line) => self.to_agent.push(Line::Made(line)),
+                Step::ToAgent(line) => {
+                    self.record_replaced("to", &line);
+                    self.to_agent.push(Line::Made(line));
+                }
                 Step::FromAgent(line) => self.line(Side::Agent, Line::Made(line)),
             }
         }
@@ -402,7 +411,7 @@ impl Service {
         end: End,
         child: &Child,
         from_client: LineReader<impl AsyncRead + Unpin>,
-        mut signals: Signals,
+        mut stops: Stops,
     ) -> Result<Outcome, CommandError> {
         let in_hurry = matches!(end, End::Told(_));
         let failure = self.tell_bridge(&end, child).await;
@@ -411,9 +420,9 @@ impl Service {
         self.to_agent.close();
         let waits_for_client = failure.is_some();
         let ending = async {
-            let told = self.tell_client(from_client, in_hurry, waits_for_client);
+            let told = self.tell_client(from_client, waits_for_client);
             if in_hurry {
-                tokio::join!(told, child.shut_down_within(HURRY)).1
+                tokio::join!(told, child.shut_down_within(ending::grace())).1
             } else {
                 tokio::join!(told, child.shut_down()).1
             }
@@ -421,13 +430,12 @@ impl Service {
         let exit = tokio::select! {
             exit = ending => exit,
             // Whatever is still to be said, there is no time for it.
-            _ = signals.next() => child.shut_down_within(HURRY).await,
+            _ = stops.next() => child.shut_down_within(ending::grace()).await,
         };
         self.finish(exit).await;
-        match (failure, end) {
-            (Some(failure), _) => Err(failure),
-            (None, End::Told(signal)) => Ok(Outcome::Signalled(signal)),
-            (None, _) => Ok(Outcome::Fine),
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(ending::told().map_or(Outcome::Fine, Outcome::Stopped)),
         }
     }
 
@@ -438,8 +446,8 @@ impl Service {
                 self.bridge.finish();
                 return None;
             }
-            End::Told(signal) => {
-                self.bridge.agent_ended(&format!("the bridge was told to end ({})", signal.name()), &[]);
+            End::Told(stop) => {
+                self.bridge.agent_ended(&format!("the bridge was told to end ({stop})"), &[]);
                 return None;
             }
             End::Agent(did) => (did.clone(), None),
@@ -466,11 +474,10 @@ impl Service {
     async fn tell_client(
         &mut self,
         mut from_client: LineReader<impl AsyncRead + Unpin>,
-        in_hurry: bool,
         waits_for_client: bool,
     ) {
         // A client that reads nothing is not waited for.
-        let _ = timeout(if in_hurry { UNREAD_IN_HURRY } else { UNREAD }, self.to_client.flush()).await;
+        let _ = timeout(ending::at_most(UNREAD, Phase::Work), self.to_client.flush()).await;
         if !waits_for_client {
             return;
         }

@@ -9,22 +9,22 @@ use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, T
 use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::{self, StopReason};
 use switchboard_protocol::{AbsolutePath, DecodeError};
-use switchboard_transport::{Child, Connection, Grace, Program};
+use switchboard_transport::{Child, Connection, Program};
 use tokio::time::{Instant, timeout};
 
-use super::clock::{Clock, Halt, Stop};
 use super::form::Form;
+use super::halt::Halt;
 use super::permissions::Keyboard;
 use super::questions::Question;
 use super::screen::Screen;
 use super::view::{JsonView, QuietView, View};
 use super::{Format, Policy};
+use crate::ending::{self, Phase, Stop, Stops};
 use crate::oddities::Oddities;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::Recording;
-use crate::signals::EndSignal;
 use crate::terminal::text::{visible, visible_line};
-use crate::{handshake, standard_error};
+use crate::{handshake, oddities, standard_error, stdio};
 
 /// One prompt.
 pub(crate) type Prompt = Vec<v2::ContentBlock<'static>>;
@@ -50,9 +50,6 @@ pub(crate) struct Task {
 
 /// How long the agent may take to stop after it was told to.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
-/// How long it may take to end after that: with the recording, all within two seconds.
-const HURRY: Grace =
-    Grace { input_closed: Duration::from_millis(150), terminate: Duration::from_millis(250) };
 
 /// Whether there is a terminal to ask on.
 fn can_ask() -> bool {
@@ -72,7 +69,7 @@ pub(crate) fn run_to_end(task: Task) -> Result<Outcome, CommandError> {
 }
 
 async fn run(mut task: Task) -> Result<Outcome, CommandError> {
-    let clock = Clock::start(task.timeout)?;
+    let stops = Stops::listen(task.timeout)?;
     let recording = task.recording.take();
     let mut options = ClientOptions {
         observer: recording.as_ref().map(Recording::observer),
@@ -91,13 +88,14 @@ async fn run(mut task: Task) -> Result<Outcome, CommandError> {
         Err(error) => {
             let reason = error.to_string();
             if let Some(recording) = recording {
-                recording.not_started(&reason);
+                recording.cut_off(&reason);
             }
             return Err(CommandError::no_session(reason));
         }
     };
     let watch = recording.as_ref().map(|recording| recording.watch(&child));
-    let outcome = converse(task, clock, &child, connection, options).await;
+    ending::takes_along(&child, recording.as_ref());
+    let outcome = converse(task, stops, &child, connection, options).await;
     if let (Some(recording), Some(watch)) = (recording, watch) {
         recording.finish(watch, child.exit()).await;
     }
@@ -107,7 +105,7 @@ async fn run(mut task: Task) -> Result<Outcome, CommandError> {
 /// The conversation with an agent that has started; it has ended afterwards.
 async fn converse(
     mut task: Task,
-    mut clock: Clock,
+    mut stops: Stops,
     child: &Child,
     connection: Connection,
     options: ClientOptions,
@@ -115,35 +113,42 @@ async fn converse(
     let connected = tokio::select! {
         biased;
         connected = Client::connect(connection, options) => connected,
-        stop = clock.next() => {
-            child.shut_down_within(HURRY).await;
+        stop = stops.next() => {
+            child.shut_down_within(ending::grace()).await;
             if stop == Stop::Timeout {
                 standard_error::say("switchboard: the agent did not introduce itself in the time that it had");
             }
-            return Ok(stop.into());
+            return Ok(Outcome::Stopped(stop));
         }
     };
     let client = match connected {
         Ok(client) => client,
         Err(error) => {
             let failed = no_client(&error, child).await;
-            end(child, &mut clock, false).await;
+            end(child, &mut stops, false).await;
             return Err(failed);
         }
     };
-    let mut runner = Runner::new(client, clock, &mut task);
+    let mut runner = Runner::new(client, stops, &mut task);
     let halted = runner.work(task).await;
     let stopping = runner.stopping;
     let outcome = match (halted, stopping) {
         (Ok(outcome), _) => Ok(outcome),
         // What fails when we are told to end, for instance because the terminal is gone, is no news.
-        (Err(_), Some(stop)) | (Err(Halt::Stop(stop)), None) => Ok(stop.into()),
+        (Err(_), Some(stop)) | (Err(Halt::Stop(stop)), None) => Ok(Outcome::Stopped(stop)),
         (Err(Halt::Failed(error)), None) => Err(error),
     };
-    let in_hurry = stopping.is_some() || matches!(outcome, Ok(Outcome::Signalled(_)));
+    let stopped = match outcome {
+        Ok(Outcome::Stopped(stop)) => Some(stop),
+        _ => stopping,
+    };
+    if let Some(stop) = stopped {
+        ending::begin(stop);
+    }
+    let in_hurry = stopped.is_some();
     let shown = runner.show_end();
-    let Runner { mut clock, .. } = runner;
-    end(child, &mut clock, in_hurry).await;
+    let Runner { mut stops, .. } = runner;
+    end(child, &mut stops, in_hurry).await;
     match shown {
         Err(error) if outcome.is_ok() && !in_hurry => Halt::from(error).into_outcome(),
         _ => outcome,
@@ -151,15 +156,15 @@ async fn converse(
 }
 
 /// Ends the agent, at once when the user insists.
-async fn end(child: &Child, clock: &mut Clock, in_hurry: bool) {
+async fn end(child: &Child, stops: &mut Stops, in_hurry: bool) {
     if in_hurry {
-        child.shut_down_within(HURRY).await;
+        child.shut_down_within(ending::grace()).await;
         return;
     }
-    clock.deadline = None;
+    stops.lift_time_limit();
     tokio::select! {
         _ = child.shut_down() => {}
-        _ = clock.next() => drop(child.shut_down_within(HURRY).await),
+        _ = stops.next() => drop(child.shut_down_within(ending::grace()).await),
     }
 }
 
@@ -172,7 +177,9 @@ pub(super) struct Runner {
     agent: AgentHandle,
     pub(super) feed: Feed,
     pub(super) view: Box<dyn View>,
-    clock: Clock,
+    stops: Stops,
+    /// Until when the agent may take to stop, once it was told to.
+    patience: Option<Instant>,
     pub(super) policy: Policy,
     pub(super) answers: Option<VecDeque<Option<String>>>,
     /// Whether there is a terminal to ask on.
@@ -188,7 +195,7 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    fn new(client: Client, clock: Clock, task: &mut Task) -> Self {
+    fn new(client: Client, stops: Stops, task: &mut Task) -> Self {
         let view: Box<dyn View> = match task.format {
             Format::Text => Box::new(Screen::new()),
             Format::Json => Box::new(JsonView),
@@ -198,7 +205,8 @@ impl Runner {
             agent: client.agent,
             feed: client.feed,
             view,
-            clock,
+            stops,
+            patience: None,
             policy: task.policy,
             answers: task.answers.take(),
             can_ask: can_ask(),
@@ -208,7 +216,7 @@ impl Runner {
             prompted: false,
             stopping: None,
             denied: false,
-            oddities: Oddities::default(),
+            oddities: Oddities::shown(),
         }
     }
 
@@ -344,10 +352,12 @@ impl Runner {
         tokio::pin!(future);
         loop {
             let asking = !self.questions.is_empty();
+            let patience = self.patience;
             tokio::select! {
                 biased;
                 output = &mut future => return Ok(output),
-                stop = self.clock.next() => self.stop(stop).await?,
+                stop = self.stops.next() => self.stop(stop).await?,
+                () = stdio::sleep_until(patience), if patience.is_some() => self.give_up()?,
                 line = next_line(&mut self.keyboard), if asking => self.answer(line).await?,
                 event = self.feed.next() => match event {
                     Some(event) => self.take(event).await?,
@@ -357,28 +367,35 @@ impl Runner {
         }
     }
 
+    /// The agent did not stop when it was told to, or the user does not want to wait for it.
+    fn give_up(&self) -> Result<(), Halt> {
+        self.stopping.map_or(Ok(()), |first| Err(Halt::Stop(first)))
+    }
+
     async fn stop(&mut self, stop: Stop) -> Result<(), Halt> {
-        if let Some(first) = self.stopping {
-            return Err(Halt::Stop(first));
-        }
+        self.give_up()?;
         self.stopping = Some(stop);
         let Some(session) = self.session.clone().filter(|_| self.prompted) else {
             return Err(Halt::Stop(stop));
         };
         // A terminal that is gone is told nothing; the agent is, all the same.
         let _ = self.view.note(match stop {
-            Stop::Told(EndSignal::Interrupt) => "cancelling; interrupt again to end at once",
-            Stop::Told(_) => "told to end; cancelling",
+            Stop::Interrupt => "cancelling; interrupt again to end at once",
             Stop::Timeout => "the time is over; cancelling",
+            _ => "told to end; cancelling",
         });
         self.questions.clear();
-        self.clock.deadline = Some(Instant::now() + CANCEL_PATIENCE);
+        let patience = ending::at_most(CANCEL_PATIENCE, Phase::Work);
+        self.patience = Some(Instant::now() + patience);
         // An agent that does not read any more is ended when the patience is over.
-        let _ = timeout(CANCEL_PATIENCE / 2, self.agent.cancel(&session)).await;
+        let _ = timeout(patience / 2, self.agent.cancel(&session)).await;
         Ok(())
     }
 
     async fn take(&mut self, event: Event) -> Result<(), Halt> {
+        if let Some(words) = oddities::of_event(&event).and_then(|odd| self.oddities.next(&odd)) {
+            self.view.note(&format!("from the agent: {words}"))?;
+        }
         match event {
             Event::Update(update) => {
                 let Runner { feed, view, session, .. } = self;
@@ -417,20 +434,9 @@ impl Runner {
                     self.ask_next(asked)?;
                 }
             }
-            Event::Malformed { reason, .. } => self.odd(&format!("a message cannot be read: {reason}"))?,
-            Event::Anomaly(anomaly) if anomaly.is_worth_telling() => self.odd(&anomaly.to_string())?,
-            Event::TooManySessions => self.odd("the agent talks of too many sessions")?,
             _ => {}
         }
         Ok(())
-    }
-
-    /// Tells something odd that the agent did, but not without end.
-    fn odd(&mut self, words: &str) -> io::Result<()> {
-        match self.oddities.next(words) {
-            Some(words) => self.view.note(&format!("from the agent: {words}")),
-            None => Ok(()),
-        }
     }
 
     fn tell_end(&mut self, end: &TurnEnd) -> io::Result<()> {
@@ -449,7 +455,7 @@ impl Runner {
 
     fn outcome(&self, end: Option<&TurnEnd>) -> Outcome {
         if let Some(stop) = self.stopping {
-            return stop.into();
+            return Outcome::Stopped(stop);
         }
         if self.denied {
             return Outcome::PermissionDenied;

@@ -8,9 +8,9 @@ use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::v2;
 use tokio::time::timeout;
 
-use super::clock::Halt;
 use super::conversation::Runner;
 use super::form::{Form, Typed};
+use super::halt::Halt;
 use super::permissions::{self, Keyboard, Verdict};
 use crate::terminal::text::visible_line;
 

@@ -6,7 +6,7 @@ use switchboard_store::{
 
 use crate::arguments::InputArgument;
 use crate::commands::fold::text::shown;
-use crate::lines::{Line, Lines, MAX_LINE};
+use crate::lines::Lines;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::store_file::store_error;
 
@@ -83,6 +83,8 @@ pub(super) fn export(store: &Store, arguments: &ExportArguments) -> Result<Outco
 
 /// Put a recording into the store, and print the id of the session
 ///
+/// Of a file with several recordings, one behind the other, each becomes a session.
+///
 /// Reads recorded lines ({"t":seconds,"dir":"client->agent"|"agent->client","msg":{...}}), as export writes them,
 /// and trace files of the official conductor. Lines that are neither are reported, and make the exit code 1.
 #[derive(Debug, clap::Args)]
@@ -100,34 +102,23 @@ pub(super) struct ImportArguments {
 }
 
 pub(super) fn import(store: &Store, arguments: &ImportArguments) -> Result<Outcome, CommandError> {
-    let mut lines = Lines::new(arguments.input.open()?);
+    let mut lines = Lines::of(&arguments.input)?;
     let about = About { agent: arguments.agent.clone(), title: arguments.title.clone(), ..About::default() };
     let mut recorder: Option<(Recorder, Time)> = None;
     let mut outcome = Outcome::Fine;
-    loop {
-        let number = lines.number() + 1;
-        let text = match lines.next() {
-            Ok(Some(Line::Text(line))) if line.trim_ascii().is_empty() => continue,
-            Ok(Some(Line::Text(line))) => {
-                std::str::from_utf8(line).map_err(|error| format!("expected UTF-8, {error}"))
-            }
-            Ok(Some(Line::TooLong { length })) => {
-                Err(format!("expected at most {MAX_LINE} bytes in a line, found {length}"))
-            }
-            Ok(None) => break,
-            Err(error) => {
-                let name = arguments.input.name();
-                return Err(CommandError::failed(format!("cannot read {name}: {error}")));
-            }
-        };
+    let mut count = 0;
+    while let Some((number, text)) = lines.next_text(&arguments.input)? {
+        let begins = text.as_ref().ok().and_then(|line| began(line));
+        // A file may have several recordings, one behind the other.
+        if begins.is_some()
+            && let Some((recorder, _)) = recorder.take()
+        {
+            count += finish(store, recorder)?;
+        }
         let (recorder, began) = match &mut recorder {
             Some(begun) => begun,
             nothing => {
-                let began = text
-                    .as_ref()
-                    .ok()
-                    .and_then(|line| began(line))
-                    .unwrap_or_else(|| file_time(&arguments.input));
+                let began = begins.unwrap_or_else(|| file_time(&arguments.input));
                 nothing.insert((store.begin_at(&about, began).map_err(store_error)?, began))
             }
         };
@@ -140,17 +131,25 @@ pub(super) fn import(store: &Store, arguments: &ImportArguments) -> Result<Outco
             }
         }
     }
-    let Some((recorder, _)) = recorder else {
+    if let Some((recorder, _)) = recorder {
+        count += finish(store, recorder)?;
+    }
+    if count == 0 {
         return Err(CommandError::failed(format!("{} has no recorded messages", arguments.input.name())));
-    };
+    }
+    Ok(outcome)
+}
+
+/// Ends a session that was imported, and prints its id. Gives how many there are then: one without messages is none.
+fn finish(store: &Store, recorder: Recorder) -> Result<usize, CommandError> {
     let (id, length) = (recorder.id().to_owned(), recorder.length());
     recorder.complete().map_err(store_error)?;
     if length == 0 {
         store.delete(&id).map_err(store_error)?;
-        return Err(CommandError::failed(format!("{} has no recorded messages", arguments.input.name())));
+        return Ok(0);
     }
     println!("{id}");
-    Ok(outcome)
+    Ok(1)
 }
 
 /// When a recording began that does not say it: the time of its file is the best guess, else it is now.

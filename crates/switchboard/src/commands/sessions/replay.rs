@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side};
 use switchboard_protocol::detect::Handshake;
-use switchboard_store::{Item, Record, Store, Time, parse_line};
+use switchboard_store::{Item, Record, Store, Time, began, parse_line};
 use switchboard_transport::{DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions};
 
 use self::faults::{Fault, Faults, Part};
@@ -144,9 +144,15 @@ fn from_file(path: &Path) -> Result<Recording, CommandError> {
     let file = std::fs::File::open(path).map_err(cannot)?;
     let mut lines = Lines::new(std::io::BufReader::new(file));
     let mut messages = Vec::new();
+    let mut passed_over = 0;
     while let Some(line) = lines.next().map_err(cannot)? {
         let Line::Text(line) = line else { continue };
         let text = std::str::from_utf8(line).unwrap_or_default();
+        // A file may have several recordings, one behind the other.
+        if !messages.is_empty() && began(text).is_some() {
+            messages.clear();
+            passed_over += 1;
+        }
         match parse_line(text, Time(0)) {
             Ok(Some(record)) if record.channel.is_message() => messages.push(record),
             Ok(_) => {}
@@ -156,6 +162,9 @@ fn from_file(path: &Path) -> Result<Recording, CommandError> {
     }
     if messages.is_empty() {
         return Err(CommandError::usage(format!("{} has no recorded messages", path.display())));
+    }
+    if passed_over > 0 {
+        eprintln!("{} has {passed_over} earlier recordings; the last one is played", path.display());
     }
     Ok(Recording { messages, protocol: 0 })
 }

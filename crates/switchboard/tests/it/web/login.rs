@@ -58,6 +58,20 @@ fn a_login_opens_the_session() {
 }
 
 #[test]
+fn an_agent_that_does_not_answer_the_handshake_is_given_up() {
+    let silent = "echo still loading >&2; exec sleep 1000";
+    let talk = Talk::with(Place::new(), &["--handshake-timeout", "300ms", "--", "sh", "-c", silent]);
+    let page = &talk.page;
+    page.wait_for("#trouble :: the agent did not answer the handshake within 300ms");
+    page.wait_for("#trouble :: still loading");
+    page.wait_for("#trouble :: --handshake-timeout 5m");
+    page.click("#trouble button :: Try again");
+    page.wait_for("#trouble :: The agent is starting.");
+    page.wait_for("#trouble :: the agent did not answer the handshake within 300ms");
+    talk.all_is_well();
+}
+
+#[test]
 fn an_agent_without_a_login_says_why_it_opens_no_session() {
     let talk = before_agent(&json!([]));
     let page = &talk.page;
