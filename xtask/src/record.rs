@@ -10,7 +10,7 @@ use crate::{cargo, run};
 
 /// How many bytes of prose an agent says.
 const PROSE: usize = 26_000_000;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 
 /// Compares in one run, for small and for large chunks.
 pub(crate) fn bench() -> Result<(), String> {
@@ -27,15 +27,14 @@ pub(crate) fn bench() -> Result<(), String> {
             PROSE / 1_000_000,
             wire / 1_000_000
         );
-        let mut best = [Passed::slowest(), Passed::slowest()];
+        let worst = || Passed { passing: Duration::MAX, closing: Duration::ZERO, peak: 0 };
+        let mut best = [worst(), worst()];
         for round in 0..ROUNDS {
             for (place, record) in [false, true].into_iter().enumerate() {
                 let store = folder.join(format!("{size}-{round}")).join("store.sqlite3");
                 let _ = std::fs::remove_dir_all(folder.join(format!("{size}-{round}")));
                 let passed = pass(&program, &script, record.then_some(&store))?;
-                if passed.all() < best[place].all() {
-                    best[place] = passed;
-                }
+                best[place].keep_best(passed);
             }
         }
         for (name, passed) in ["without recording", "with --record"].iter().zip(&best) {
@@ -46,9 +45,11 @@ pub(crate) fn bench() -> Result<(), String> {
                 passed.peak
             );
         }
-        let ratio = best[0].all().as_secs_f64() / best[1].all().as_secs_f64();
-        let verdict = if ratio >= 0.5 { "ok" } else { "MISSED" };
-        println!("  {ratio:.2} times as fast, closing included; target at least 0.5: {verdict}");
+        let ratio = best[0].passing.as_secs_f64() / best[1].passing.as_secs_f64();
+        let verdict = |is_met| if is_met { "ok" } else { "MISSED" };
+        println!("  {ratio:.2} times as fast; target at least 0.5: {}", verdict(ratio >= 0.5));
+        let closing = best[1].closing.as_secs_f64();
+        println!("  closed in {closing:.2} s at worst; target at most 2 s: {}", verdict(closing <= 2.0));
         let store = folder.join(format!("{size}-0")).join("store.sqlite3");
         let begin = Instant::now();
         // Whatever opens the store to write catches up in the background; this waits for it.
@@ -74,12 +75,12 @@ struct Passed {
 }
 
 impl Passed {
-    fn slowest() -> Self {
-        Passed { passing: Duration::MAX / 2, closing: Duration::ZERO, peak: 0 }
-    }
-
-    fn all(&self) -> Duration {
-        self.passing + self.closing
+    /// Keeps the shortest time that passing took, as others use the machine, too; of the rest the worst.
+    fn keep_best(&mut self, other: Passed) {
+        let Passed { passing, closing, peak } = other;
+        self.passing = self.passing.min(passing);
+        self.closing = self.closing.max(closing);
+        self.peak = self.peak.max(peak);
     }
 }
 

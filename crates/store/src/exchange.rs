@@ -1,6 +1,8 @@
 //! Recorded lines ([`RecordedLine`]): the form in which sessions leave a store and come into it.
 
-use switchboard_protocol::{DecodeError, LineForm, Raw, Recorded, RecordedLine, Side};
+use std::borrow::Cow;
+
+use switchboard_protocol::{DecodeError, LineForm, Raw, Recorded, RecordedLine};
 
 use crate::record::{Channel, Record, Time};
 
@@ -28,30 +30,23 @@ pub fn to_first_line(record: &Record, began: Time, everything: bool) -> Option<S
 }
 
 fn line(record: &Record, began: Time, everything: bool) -> Option<RecordedLine<'_>> {
-    let text = String::from_utf8_lossy(&record.bytes);
+    // Asked first, because nearly all are, and that is found out faster.
+    let text = match std::str::from_utf8(&record.bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(&record.bytes),
+    };
     let is_json = Raw::parse(&*text).is_ok();
     let is_message = record.channel.is_message() && is_json;
     if !everything && !is_message {
         return None;
     }
-    let message = |from: Side, other_side: bool| {
-        if is_json {
-            Recorded::Message { from: Some(from), other_side, text: text.clone() }
-        } else {
-            Recorded::Noise { from, other_side, text: text.clone() }
-        }
-    };
-    let recorded = match record.channel {
-        Channel::ToAgent => message(Side::Client, false),
-        Channel::ToClient => message(Side::Agent, false),
-        Channel::StandardError => Recorded::StandardError(text),
-        Channel::Process => Recorded::Process(text),
-        Channel::OtherToAgent => message(Side::Client, true),
-        Channel::OtherToClient => message(Side::Agent, true),
-        Channel::Diagnostic if is_json => Recorded::Diagnostic(text),
-        Channel::Diagnostic => {
-            Recorded::Diagnostic(serde_json::Value::from(text.into_owned()).to_string().into())
-        }
+    let recorded = match (record.channel, record.channel.message()) {
+        (_, Some((from, other_side))) if is_json => Recorded::Message { from: Some(from), other_side, text },
+        (_, Some((from, other_side))) => Recorded::Noise { from, other_side, text },
+        (Channel::StandardError, _) => Recorded::StandardError(text),
+        (Channel::Process, _) => Recorded::Process(text),
+        _ if is_json => Recorded::Diagnostic(text),
+        _ => Recorded::Diagnostic(serde_json::Value::from(text.into_owned()).to_string().into()),
     };
     Some(RecordedLine::new(recorded).at(record.time.0.saturating_sub(began.0)))
 }
@@ -66,18 +61,12 @@ pub fn began(first_line: &str) -> Option<Time> {
 pub fn parse_line(line: &str, began: Time) -> Result<Option<Record>, LineError> {
     let line = RecordedLine::parse(line)?;
     let time = Time(began.0.saturating_add(line.milliseconds().unwrap_or_default()));
-    let channel = |from: Side, other_side: bool| match (from, other_side) {
-        (Side::Client, false) => Channel::ToAgent,
-        (Side::Agent, false) => Channel::ToClient,
-        (Side::Client, true) => Channel::OtherToAgent,
-        (Side::Agent, true) => Channel::OtherToClient,
-    };
     let (channel, text) = match line.recorded {
         Recorded::Message { from: Some(from), other_side, text } if line.form != LineForm::Bare => {
-            (channel(from, other_side), text)
+            (Channel::of_message(from, other_side), text)
         }
         Recorded::Message { .. } => return Err(LineError::NoDirection),
-        Recorded::Noise { from, other_side, text } => (channel(from, other_side), text),
+        Recorded::Noise { from, other_side, text } => (Channel::of_message(from, other_side), text),
         Recorded::StandardError(text) => (Channel::StandardError, text),
         Recorded::Process(text) => (Channel::Process, text),
         Recorded::Diagnostic(text) => (Channel::Diagnostic, text),

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use crate::block;
 use crate::contents;
-use crate::error::{StoreError, database};
+use crate::error::{Result, StoreError, database};
 use crate::lock::SessionLock;
 use crate::observe::{Observed, Observer};
 use crate::progress::Progress;
@@ -19,8 +19,9 @@ use crate::writer::{Reply, insert_session, transact};
 /// A block is made of so many records or bytes, whichever comes first.
 const BLOCK_RECORDS: usize = 1024;
 const BLOCK_BYTES: usize = 256 * 1024;
-/// How much is moved in one transaction.
-const TRANSFER: usize = 1024 * 1024;
+/// How much is moved in one transaction: blocks, and bytes.
+const TRANSFER_BLOCKS: usize = 8;
+const TRANSFER: usize = TRANSFER_BLOCKS * BLOCK_BYTES;
 
 pub(crate) struct Live {
     id: Arc<str>,
@@ -126,27 +127,22 @@ impl Live {
         }
     }
 
-    /// It is done.
+    /// It is done, or the rest of it stays in its journal.
     pub(crate) fn done(self) {
-        match self.closing.map(|closing| closing.end) {
-            Some(Ending::Closed(reply)) => drop(reply.send(Ok(()))),
-            Some(Ending::Recovered(Some(reply))) => drop(reply.send(Ok(self.moved_here))),
-            Some(Ending::Recovered(None)) | None => {}
-        }
-    }
-
-    /// The rest of it stays in its journal, where the next program finds it.
-    pub(crate) fn leave(self) {
-        self.done();
+        self.answer(Ok(()));
     }
 
     pub(crate) fn fail(self, error: &StoreError) {
         if let Some(progress) = &self.progress {
             progress.fail(error.clone());
         }
+        self.answer(Err(error.clone()));
+    }
+
+    fn answer(self, result: Result<()>) {
         match self.closing.map(|closing| closing.end) {
-            Some(Ending::Closed(reply)) => drop(reply.send(Err(error.clone()))),
-            Some(Ending::Recovered(Some(reply))) => drop(reply.send(Err(error.clone()))),
+            Some(Ending::Closed(reply)) => drop(reply.send(result)),
+            Some(Ending::Recovered(Some(reply))) => drop(reply.send(result.map(|()| self.moved_here))),
             Some(Ending::Recovered(None)) | None => {}
         }
     }
@@ -247,7 +243,7 @@ impl Live {
     /// anything.
     fn transfer(&mut self, connection: &mut Connection, all: bool) -> rusqlite::Result<bool> {
         let mut gap = None;
-        while self.pending_bytes < TRANSFER && self.pending.len() < 4 * BLOCK_RECORDS {
+        while self.pending_bytes < TRANSFER && self.pending.len() < TRANSFER_BLOCKS * BLOCK_RECORDS {
             match self.cursor.read(BLOCK_BYTES).map_err(|error| failure(error.into()))? {
                 Found::Records(records) => {
                     for record in &records {
@@ -278,12 +274,9 @@ impl Live {
             if length(transaction, number)? != Some(moved) {
                 return Ok(None);
             }
-            let mut start = 0;
-            for end in &cuts {
-                pack(transaction, number, &pending[start..*end])?;
-                start = *end;
-            }
+            let start = cuts.last().copied().unwrap_or(0);
             let records = &pending[..start];
+            pack(transaction, number, records, &cuts)?;
             let bytes: usize = records.iter().map(|record| record.bytes.len()).sum();
             let latest = records.iter().map(|record| record.time.0).max().unwrap_or(i64::MIN);
             let end = gap.unwrap_or(moved + start as u64);
@@ -343,18 +336,53 @@ fn block_ends(records: &[Record]) -> Vec<usize> {
     ends
 }
 
-/// Writes a block.
-pub(crate) fn pack(transaction: &Transaction<'_>, session: i64, records: &[Record]) -> rusqlite::Result<()> {
-    let Some(first) = records.first() else { return Ok(()) };
+/// Writes records in blocks that end at the given places.
+pub(crate) fn pack(
+    transaction: &Transaction<'_>,
+    session: i64,
+    records: &[Record],
+    ends: &[usize],
+) -> rusqlite::Result<()> {
     let pieces = records
         .iter()
         .map(|record| contents::cut(transaction, session, &record.bytes))
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    let data = block::pack(records, &pieces).map_err(|error| failure(error.into()))?;
-    transaction
-        .prepare_cached("INSERT INTO blocks (session, first, count, data) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![session, first.sequence as i64, records.len() as i64, data])?;
+    let starts = std::iter::once(&0).chain(ends);
+    let ranges: Vec<_> = starts.zip(ends).map(|(start, end)| *start..*end).collect();
+    let packed = side_by_side(&ranges, |range| block::pack(&records[range.clone()], &pieces[range.clone()]));
+    for (range, data) in ranges.iter().zip(packed) {
+        let data = data.map_err(|error| failure(error.into()))?;
+        let first = records.get(range.start).map_or(0, |record| record.sequence);
+        transaction
+            .prepare_cached("INSERT INTO blocks (session, first, count, data) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![session, first as i64, range.len() as i64, data])?;
+    }
     Ok(())
+}
+
+/// Works on several things at once, on as many processors as there are.
+fn side_by_side<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut shares = things.chunks(things.len().div_ceil(processors).max(1));
+    let Some(ours) = shares.next() else { return Vec::new() };
+    let do_share = |share: &[T]| share.iter().map(&work).collect::<Vec<R>>();
+    std::thread::scope(|scope| {
+        let start = |share| {
+            let thread = std::thread::Builder::new().name("store-pack".to_owned());
+            thread.spawn_scoped(scope, move || do_share(share)).map_err(|_| share)
+        };
+        let theirs: Vec<_> = shares.map(start).collect();
+        let mut done = do_share(ours);
+        for thread in theirs {
+            done.extend(match thread.map(std::thread::ScopedJoinHandle::join) {
+                Ok(Ok(share)) => share,
+                Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                // The system has no more threads.
+                Err(share) => do_share(share),
+            });
+        }
+        done
+    })
 }
 
 /// Writes down what came to light about a session. What the recorder was told at the beginning stays.

@@ -9,7 +9,7 @@ use switchboard_protocol::rpc::{
 };
 use switchboard_protocol::{Correlator, Raw, Side, WireFormat};
 
-use crate::record::{About, Channel, Record};
+use crate::record::{About, Record};
 use crate::text::{TextKind, texts};
 
 /// A prompt serves as title until the agent gives one, up to this many characters.
@@ -60,9 +60,7 @@ fn name(object: &Raw<'_>, old_key: &str) -> Option<String> {
 
 impl Observer {
     pub(crate) fn observe(&mut self, record: &Record, observed: &mut Observed) {
-        if !record.channel.is_message() {
-            return;
-        }
+        let Some((from, false)) = record.channel.message() else { return };
         let head = &record.bytes[..record.bytes.len().min(256)];
         let is_update = memmem::find(head, b"\"session/update\"").is_some();
         let informs = is_update && memmem::find(&record.bytes, b"\"session_info_update\"").is_some();
@@ -72,7 +70,6 @@ impl Observer {
         let Ok(text) = std::str::from_utf8(&record.bytes) else { return };
         let messages =
             if is_batch(text) { batch_entries(text, BATCH_LIMIT).unwrap_or_default() } else { vec![text] };
-        let from = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
         for message in messages {
             match Message::decode(message, WireFormat::Any) {
                 Ok(Message::Request(request)) => self.request(&request, from, record, observed),

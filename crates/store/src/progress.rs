@@ -177,3 +177,48 @@ impl Ticker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress() -> (Arc<Progress>, Arc<Ticker>) {
+        let ticker = Ticker::new(PathBuf::new(), None);
+        (Progress::new(0, &Arc::default(), &ticker), ticker)
+    }
+
+    #[test]
+    fn what_is_written_is_durable_once_all_its_files_are_on_the_disk() {
+        let (progress, _ticker) = progress();
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        progress.wrote(&file, 1, 10);
+        assert!(!progress.is_durable(0) && progress.is_behind());
+        progress.sync().unwrap();
+        assert!(progress.is_durable(0) && !progress.is_behind());
+        // A pipe has no disk: what was written to the other file is not safe either, and nobody is told that it is.
+        let (_reader, pipe) = std::io::pipe().unwrap();
+        let pipe = Arc::new(File::from(std::os::fd::OwnedFd::from(pipe)));
+        progress.wrote(&pipe, 2, 10);
+        progress.wrote(&file, 3, 10);
+        assert!(progress.sync().is_err());
+        assert!(!progress.is_durable(1) && !progress.is_durable(2));
+        assert_eq!(progress.failure().unwrap().0, 3, "of what is written, nothing is missing");
+    }
+
+    #[test]
+    fn what_is_written_gets_to_the_disk_unasked() {
+        let (progress, ticker) = progress();
+        let ticking = {
+            let ticker = Arc::clone(&ticker);
+            std::thread::spawn(move || ticker.run())
+        };
+        for next in 1..4 {
+            progress.wrote(&Arc::new(tempfile::tempfile().unwrap()), next, 10);
+            while !progress.is_durable(next - 1) {
+                std::thread::yield_now();
+            }
+        }
+        ticker.stop();
+        ticking.join().unwrap();
+    }
+}

@@ -58,10 +58,10 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Everything that waits, once there is something or a time is over.
-    pub(crate) fn take(&self, timeout: Option<Duration>) -> Taken<T> {
+    /// Everything that waits, once there is something or a time is over. That journals grow can be left for later.
+    pub(crate) fn take(&self, timeout: Option<Duration>, heeds_journals: bool) -> Taken<T> {
         let mut inner = locked(&self.inner);
-        while inner.waiting.is_empty() && !inner.woken {
+        while inner.waiting.is_empty() && !(inner.woken && heeds_journals) {
             if !inner.open {
                 return Taken::Closed;
             }
@@ -78,7 +78,7 @@ impl<T> Queue<T> {
                 }
             };
         }
-        inner.woken = false;
+        inner.woken &= !heeds_journals;
         Taken::Work(std::mem::take(&mut inner.waiting))
     }
 

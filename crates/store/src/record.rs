@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use switchboard_protocol::Side;
+
 /// The largest message that is kept: the same limit as on a connection, with room for noise.
 pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
@@ -39,33 +41,49 @@ pub enum Channel {
 }
 
 impl Channel {
+    const ALL: [Channel; 7] = {
+        use Channel::*;
+        [ToAgent, ToClient, StandardError, Process, OtherToAgent, OtherToClient, Diagnostic]
+    };
+
+    /// Its place among all, which is what stands on the disk.
     pub(crate) fn code(self) -> u8 {
-        match self {
-            Channel::ToAgent => 0,
-            Channel::ToClient => 1,
-            Channel::StandardError => 2,
-            Channel::Process => 3,
-            Channel::OtherToAgent => 4,
-            Channel::OtherToClient => 5,
-            Channel::Diagnostic => 6,
-        }
+        self as u8
     }
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        use Channel::*;
-        [ToAgent, ToClient, StandardError, Process, OtherToAgent, OtherToClient, Diagnostic]
-            .into_iter()
-            .find(|channel| channel.code() == code)
+        Channel::ALL.get(usize::from(code)).copied()
+    }
+
+    /// The channel of a message that one side sent, on the session's own side of a translation or the other one.
+    pub fn of_message(from: Side, other_side: bool) -> Self {
+        match (from, other_side) {
+            (Side::Client, false) => Channel::ToAgent,
+            (Side::Agent, false) => Channel::ToClient,
+            (Side::Client, true) => Channel::OtherToAgent,
+            (Side::Agent, true) => Channel::OtherToClient,
+        }
+    }
+
+    /// Who sent what is on it, and whether that is on the other side of a translation; `None` for what is no message.
+    pub fn message(self) -> Option<(Side, bool)> {
+        match self {
+            Channel::ToAgent => Some((Side::Client, false)),
+            Channel::ToClient => Some((Side::Agent, false)),
+            Channel::OtherToAgent => Some((Side::Client, true)),
+            Channel::OtherToClient => Some((Side::Agent, true)),
+            Channel::StandardError | Channel::Process | Channel::Diagnostic => None,
+        }
     }
 
     /// Whether it is a message of the session.
     pub fn is_message(self) -> bool {
-        matches!(self, Channel::ToAgent | Channel::ToClient)
+        matches!(self.message(), Some((_, false)))
     }
 
     /// Whether it is a message as it was on the other side of a translation.
     pub fn is_other_side(self) -> bool {
-        matches!(self, Channel::OtherToAgent | Channel::OtherToClient)
+        matches!(self.message(), Some((_, true)))
     }
 }
 

@@ -234,6 +234,7 @@ fn migrate_tables(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
              PRIMARY KEY (session, run)
          ) WITHOUT ROWID;
          INSERT INTO words (words, rank) VALUES ('deletemerge', 0);
+         CREATE INDEX IF NOT EXISTS texts_by_time ON texts (time);
          DELETE FROM checkpoints;
          DELETE FROM entries;
          UPDATE sessions SET
@@ -264,7 +265,7 @@ fn migrate_tables(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
             })?
             .collect::<rusqlite::Result<Vec<_>>>()?;
         for run in records.chunk_by(|one, next| one.sequence + 1 == next.sequence) {
-            live::pack(transaction, session, run)?;
+            live::pack(transaction, session, run, &[run.len()])?;
         }
     }
     transaction.execute_batch(&format!("DROP TABLE recent; PRAGMA user_version = {VERSION};"))

@@ -3,7 +3,8 @@
 //!
 //! A journal is a row of segments, `ID.N` in the folder beside the store, where `N` is the number of the first record.
 //! A segment is a row of frames: 24 bytes of length, number of records, number of the first record and checksum, and
-//! then the records. What is in the kernel survives the process; a frame that is cut off or wrong ends its segment.
+//! then the records. Lines that came together stand there as they came, with one head for all of them. What is in the
+//! kernel survives the process; a frame that is cut off or wrong ends its segment.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -24,6 +25,8 @@ pub(crate) const FRAME: usize = 256 * 1024;
 const HEADER: usize = 24;
 /// How much is read at once.
 const READ: u64 = 256 * 1024;
+/// Beside the code of a channel: the bytes are several records, with a line's end between two of them.
+const LINES: u8 = 0x80;
 
 /// The folder with the journals of a store.
 #[derive(Debug, Clone)]
@@ -149,31 +152,40 @@ impl Frame {
     }
 
     pub(crate) fn push(&mut self, record: &Record) {
-        if self.bytes.is_empty() {
-            self.bytes.resize(HEADER, 0);
-        }
         let Record { sequence: _, time, channel, peer, protocol, bytes } = record;
-        put(&mut self.bytes, zigzag(time.0));
-        self.bytes.push(channel.code());
-        put(&mut self.bytes, u64::from(*protocol));
-        put(&mut self.bytes, peer.len() as u64);
-        self.bytes.extend_from_slice(peer.as_bytes());
-        put(&mut self.bytes, bytes.len() as u64);
+        self.head((*time, channel.code(), *protocol), peer, bytes.len());
         self.bytes.extend_from_slice(bytes);
         self.count += 1;
         self.wire += bytes.len() as u64;
     }
 
-    /// The bytes of the frame, whose first record has a number.
-    pub(crate) fn finish(&mut self, first: u64) -> &[u8] {
+    /// Makes room for lines that are written behind the frame's own bytes, without being copied.
+    pub(crate) fn push_lines(&mut self, (time, channel, protocol): (Time, Channel, u16), lines: &[u8]) {
+        self.head((time, channel.code() | LINES, protocol), "", lines.len());
+        let ends = memchr::memchr_iter(b'\n', lines).count();
+        self.count += ends as u32 + 1;
+        self.wire += (lines.len() - ends) as u64;
+    }
+
+    fn head(&mut self, (time, code, protocol): (Time, u8, u16), peer: &str, length: usize) {
         if self.bytes.is_empty() {
             self.bytes.resize(HEADER, 0);
         }
-        let length = (self.bytes.len() - HEADER) as u32;
+        put(&mut self.bytes, zigzag(time.0));
+        self.bytes.push(code);
+        put(&mut self.bytes, u64::from(protocol));
+        put(&mut self.bytes, peer.len() as u64);
+        self.bytes.extend_from_slice(peer.as_bytes());
+        put(&mut self.bytes, length as u64);
+    }
+
+    /// The bytes of the frame, whose first record has a number, but for the `rest` that follows them.
+    pub(crate) fn finish(&mut self, first: u64, rest: &[u8]) -> &[u8] {
+        let length = (self.bytes.len() - HEADER + rest.len()) as u32;
         self.bytes[..4].copy_from_slice(&length.to_le_bytes());
         self.bytes[4..8].copy_from_slice(&self.count.to_le_bytes());
         self.bytes[8..16].copy_from_slice(&first.to_le_bytes());
-        let check = checksum(&self.bytes[..16], &self.bytes[HEADER..]);
+        let check = checksum(&[&self.bytes[..16], &self.bytes[HEADER..], rest]);
         self.bytes[16..HEADER].copy_from_slice(&check);
         &self.bytes
     }
@@ -191,13 +203,15 @@ impl Frame {
         let mut frame = Frame { bytes: vec![0; HEADER], ..Frame::default() };
         // A note has only strings and numbers, which can always be written.
         frame.bytes.extend_from_slice(&serde_json::to_vec(note).unwrap_or_default());
-        frame.finish(first).to_vec()
+        frame.finish(first, &[]).to_vec()
     }
 }
 
-fn checksum(head: &[u8], payload: &[u8]) -> [u8; 8] {
+fn checksum(parts: &[&[u8]]) -> [u8; 8] {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(head).update(payload);
+    for part in parts {
+        hasher.update(part);
+    }
     let mut check = [0; 8];
     check.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
     check
@@ -205,7 +219,7 @@ fn checksum(head: &[u8], payload: &[u8]) -> [u8; 8] {
 
 /// What a frame holds.
 enum Content<'a> {
-    Records { first: u64, count: u32, payload: &'a [u8] },
+    Records { first: u64, payload: &'a [u8] },
     Note(Note),
 }
 
@@ -220,26 +234,47 @@ fn frame(bytes: &[u8]) -> Result<(Content<'_>, usize), Option<usize>> {
         return Err(None);
     }
     let payload = bytes.get(HEADER..HEADER + length).ok_or(Some(HEADER + length))?;
-    if checksum(&bytes[..16], payload) != check {
+    if checksum(&[&bytes[..16], payload]) != check {
         return Err(None);
     }
     let content = if count == 0 {
         Content::Note(serde_json::from_slice(payload).map_err(|_| None)?)
     } else {
-        Content::Records { first, count, payload }
+        Content::Records { first, payload }
     };
     Ok((content, HEADER + length))
 }
 
-fn record(input: &mut Input<'_>, sequence: u64) -> Option<Record> {
+/// Gives the records of a payload whose first one has a number.
+fn unpack(payload: &[u8], first: u64, mut take: impl FnMut(Record)) {
+    let mut sequence = first;
+    let mut input = Input(payload);
+    while let Some((head, is_lines, mut bytes)) = piece(&mut input) {
+        loop {
+            let end = memchr::memchr(b'\n', bytes).filter(|_| is_lines);
+            let line = &bytes[..end.unwrap_or(bytes.len())];
+            take(Record { sequence, bytes: line.to_vec(), ..head.clone() });
+            sequence += 1;
+            match end {
+                Some(end) => bytes = &bytes[end + 1..],
+                None => break,
+            }
+        }
+    }
+}
+
+/// The next record of a payload, still without its bytes, and whether these are several lines.
+fn piece<'a>(input: &mut Input<'a>) -> Option<(Record, bool, &'a [u8])> {
     let time = Time(unzigzag(input.number()?));
-    let channel = Channel::from_code(*input.take(1)?.first()?)?;
+    let code = *input.take(1)?.first()?;
+    let channel = Channel::from_code(code & !LINES)?;
     let protocol = u16::try_from(input.number()?).ok()?;
     let length = input.number()?;
     let peer = std::str::from_utf8(input.take(length)?).ok()?.into();
     let length = input.number()?;
-    let bytes = input.take(length)?.to_vec();
-    Some(Record { sequence, time, channel, peer, protocol, bytes })
+    let bytes = input.take(length)?;
+    let head = Record { sequence: 0, time, channel, peer, protocol, bytes: Vec::new() };
+    Some((head, code & LINES != 0, bytes))
 }
 
 /// What a journal has at a place.
@@ -352,17 +387,15 @@ impl Cursor {
                 match content {
                     Content::Note(Note::Head(head)) => self.head = Some(head),
                     Content::Note(Note::Closed) => self.closed = true,
-                    Content::Records { first, count, payload } => {
+                    Content::Records { first, payload } => {
                         self.closed = false;
-                        let mut input = Input(payload);
-                        for sequence in first..first.saturating_add(u64::from(count)) {
-                            let Some(record) = record(&mut input, sequence) else { break };
-                            if sequence == self.next {
+                        unpack(payload, first, |record| {
+                            if record.sequence == self.next {
                                 taken += record.bytes.len() + 1;
                                 self.next += 1;
                                 records.push(record);
                             }
-                        }
+                        });
                     }
                 }
                 if taken >= limit {
@@ -390,13 +423,15 @@ pub(crate) struct End {
     pub(crate) bytes: u64,
     /// The latest time in the last segment.
     pub(crate) latest: Option<Time>,
+    /// Whether the recorder has said goodbye.
+    pub(crate) closed: bool,
 }
 
 /// Where the journal of a session ends, if there is one.
 pub(crate) fn end(folder: &Folder, id: &str) -> std::io::Result<Option<End>> {
     let Some(first) = folder.segments(id)?.pop() else { return Ok(None) };
     let mut cursor = Cursor::new(folder, id, first);
-    let mut end = End { next: first, bytes: 0, latest: None };
+    let mut end = End { next: first, bytes: 0, latest: None, closed: false };
     while let Found::Records(records) = cursor.read(FRAME)? {
         for record in records {
             end.next = record.sequence + 1;
@@ -406,5 +441,6 @@ pub(crate) fn end(folder: &Folder, id: &str) -> std::io::Result<Option<End>> {
     }
     let Some(head) = &cursor.head else { return Ok(None) };
     end.bytes += head.bytes;
+    end.closed = cursor.closed;
     Ok(Some(end))
 }

@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::error::{Result, StoreError, database};
 use crate::lock::SessionLock;
-use crate::private::Exposed;
+use crate::private::{Exposed, Identity};
 use crate::progress::{Progress, Ticker};
 use crate::queue::{Queue, locked};
 use crate::record::{About, Time};
 use crate::recorder::Recorder;
 use crate::schema;
-use crate::segment::Folder;
+use crate::segment::{self, Folder};
 use crate::signal::Signal;
 use crate::writer::{Command, Reply, Writer};
 
@@ -74,6 +74,23 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
+    /// A store that is only read, so far.
+    fn new(path: PathBuf, reader: Connection, identity: Option<Identity>) -> Self {
+        Shared {
+            folder: Folder::beside(&path),
+            reader: Mutex::new(Some(reader)),
+            signal: Arc::default(),
+            queue: Arc::new(Queue::new()),
+            thread: None,
+            ticker: Ticker::new(path.clone(), identity),
+            ticking: Mutex::default(),
+            traffic: Arc::default(),
+            repairs: Vec::new(),
+            exposed: Vec::new(),
+            path,
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -108,12 +125,11 @@ impl Shared {
         }
     }
 
-    /// How a session was closed, if there is one.
-    fn closed(&self, id: &str) -> Result<Option<i64>> {
+    /// How a session was closed and how many of its records are in blocks, if there is one.
+    fn row(&self, id: &str) -> Result<Option<(i64, u64)>> {
+        let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()));
         self.with_reader(|connection| {
-            connection
-                .query_row("SELECT closed FROM sessions WHERE id = ?1", [id], |row| row.get(0))
-                .optional()
+            connection.query_row("SELECT closed, length FROM sessions WHERE id = ?1", [id], row).optional()
         })
     }
 
@@ -168,18 +184,16 @@ impl Store {
         let path = path.into();
         let schema::Opened { connection, exposed, identity } = schema::open_writer(&path, settings)?;
         let reader = schema::open_reader(&path)?;
-        let signal = Arc::new(Signal::default());
-        let queue = Arc::new(Queue::new());
-        let ticker = Ticker::new(path.clone(), identity);
-        let traffic = Arc::new(AtomicU64::new(0));
+        let mut shared = Shared::new(path, reader, identity);
+        shared.exposed = exposed;
         let mut writer = Writer::new(
             connection,
-            path.clone(),
-            Arc::clone(&signal),
-            Arc::clone(&ticker),
-            Arc::clone(&traffic),
+            shared.path.clone(),
+            Arc::clone(&shared.signal),
+            Arc::clone(&shared.ticker),
+            Arc::clone(&shared.traffic),
         );
-        let waiting = Arc::clone(&queue);
+        let waiting = Arc::clone(&shared.queue);
         let run = move || {
             /// However the thread ends, nobody may wait for it.
             struct Close(Arc<Queue<Command>>);
@@ -195,20 +209,8 @@ impl Store {
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(run)
-            .map_err(|error| StoreError::Open { path: path.clone(), reason: error.to_string() })?;
-        let mut shared = Shared {
-            folder: Folder::beside(&path),
-            path,
-            reader: Mutex::new(Some(reader)),
-            signal,
-            queue,
-            thread: Some(thread),
-            ticker,
-            ticking: Mutex::new(None),
-            traffic,
-            repairs: Vec::new(),
-            exposed,
-        };
+            .map_err(|error| StoreError::Open { path: shared.path.clone(), reason: error.to_string() })?;
+        shared.thread = Some(thread);
         shared.repairs = repair(&shared)?;
         Ok(Store { shared: Arc::new(shared) })
     }
@@ -216,19 +218,8 @@ impl Store {
     /// Opens a store that is there already, only to read it.
     pub fn open_read_only(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let shared = Shared {
-            reader: Mutex::new(Some(schema::open_reader(&path)?)),
-            folder: Folder::beside(&path),
-            signal: Arc::new(Signal::default()),
-            queue: Arc::new(Queue::new()),
-            thread: None,
-            ticker: Ticker::new(path.clone(), None),
-            ticking: Mutex::new(None),
-            traffic: Arc::default(),
-            path,
-            repairs: Vec::new(),
-            exposed: Vec::new(),
-        };
+        let reader = schema::open_reader(&path)?;
+        let shared = Shared::new(path, reader, None);
         Ok(Store { shared: Arc::new(shared) })
     }
 
@@ -349,14 +340,19 @@ fn repair(shared: &Shared) -> Result<Vec<Repair>> {
     let mut repairs = Vec::new();
     for session in open {
         let Ok(lock) = SessionLock::take(&shared.path, &session) else { continue };
-        let before = shared.closed(&session)?;
+        let before = shared.row(&session)?;
         // It may have been closed between our look and our lock.
-        if before.is_some_and(|closed| closed != 0) && shared.has_no_journal(&session) {
+        if before.is_some_and(|(closed, _)| closed != 0) && shared.has_no_journal(&session) {
             continue;
         }
         let id: Arc<str> = session.as_str().into();
         if is_long(&session) {
+            let end = segment::end(&shared.folder, &session).ok().flatten();
             shared.push(Command::Recover { id, lock, reply: None });
+            if let Some(end) = end.filter(|end| !end.closed) {
+                let records = end.next.saturating_sub(before.map_or(0, |(_, length)| length));
+                repairs.push(Repair { session, records, problem: None });
+            }
             continue;
         }
         let (records, problem) = match shared.ask(|reply| Command::Recover { id, lock, reply: Some(reply) }) {
@@ -364,8 +360,8 @@ fn repair(shared: &Shared) -> Result<Vec<Repair>> {
             Err(error) => (0, Some(error.to_string())),
         };
         // One that ended well, and was only not moved, is nothing to tell of.
-        if problem.is_some() || shared.closed(&session)? == Some(2) && before.is_none_or(|closed| closed == 0)
-        {
+        let is_cut_off = shared.row(&session)?.is_some_and(|(closed, _)| closed == 2);
+        if problem.is_some() || is_cut_off && before.is_none_or(|(closed, _)| closed == 0) {
             repairs.push(Repair { session, records, problem });
         }
     }

@@ -34,19 +34,11 @@ pub enum TextKind {
 }
 
 impl TextKind {
-    /// All kinds.
-    pub const ALL: [TextKind; 10] = [
-        TextKind::User,
-        TextKind::Agent,
-        TextKind::Thought,
-        TextKind::Title,
-        TextKind::Command,
-        TextKind::Path,
-        TextKind::Patch,
-        TextKind::Output,
-        TextKind::Plan,
-        TextKind::Log,
-    ];
+    /// All kinds, in the order of their codes on the disk.
+    pub const ALL: [TextKind; 10] = {
+        use TextKind::*;
+        [User, Agent, Thought, Title, Command, Path, Patch, Output, Plan, Log]
+    };
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
@@ -70,7 +62,7 @@ impl TextKind {
     }
 
     pub(crate) fn code(self) -> i64 {
-        TextKind::ALL.iter().position(|kind| *kind == self).map_or(0, |place| place as i64)
+        self as i64
     }
 
     pub(crate) fn from_code(code: i64) -> Option<Self> {

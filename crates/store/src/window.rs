@@ -9,10 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use memchr::memmem;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
-use switchboard_protocol::rpc::is_batch;
+use switchboard_protocol::rpc::{Expected, is_batch};
 use switchboard_protocol::{Moment, Side, WireFormat};
 use switchboard_session::{Change, Conversation, Entry, Folded};
 
@@ -49,6 +48,9 @@ struct Checkpoint {
     /// The first of the checkpoints that belong together: before it, entries had other positions.
     base: u64,
     sessions: Vec<SessionPoint>,
+    /// How many messages before it could not be understood.
+    #[serde(default)]
+    refused: u64,
     /// Messages since the checkpoint before that have changed anything but entries.
     rest: Vec<Kept>,
 }
@@ -74,8 +76,8 @@ struct Kept {
 
 impl Kept {
     fn to_record(&self) -> Record {
-        let channel = if self.from_client { Channel::ToAgent } else { Channel::ToClient };
-        let record = Record::new(channel, self.text.as_bytes()).at(Time(self.time));
+        let from = if self.from_client { Side::Client } else { Side::Agent };
+        let record = Record::new(Channel::of_message(from, false), self.text.as_bytes()).at(Time(self.time));
         Record { sequence: self.sequence, ..record }
     }
 }
@@ -134,13 +136,6 @@ fn each(
     Ok(gaps)
 }
 
-/// History that is replayed takes the place of what was there, and moves it.
-fn replays(record: &Record) -> bool {
-    ["\"session/resume\"", "\"session/load\""]
-        .iter()
-        .any(|method| memmem::find(&record.bytes, method.as_bytes()).is_some())
-}
-
 /// A fold, and what it knows about the messages that were folded since it began to take notes.
 struct Fold {
     conversation: Conversation,
@@ -150,6 +145,8 @@ struct Fold {
     base: Option<u64>,
     gaps: Vec<(u64, u64, String)>,
     refused: u64,
+    /// Whether history was replayed, which takes the place of what was there, and moves it.
+    is_replayed: bool,
     notes: Notes,
 }
 
@@ -170,6 +167,7 @@ impl Fold {
             base: None,
             gaps: Vec::new(),
             refused: 0,
+            is_replayed: false,
             notes: Notes::default(),
         }
     }
@@ -199,13 +197,12 @@ impl Fold {
         };
         // A fold without what was there before shows which of it the new messages touch.
         let mut scratch = Fold::new();
-        let (mut tail, mut is_replayed) = (Vec::new(), false);
+        let mut tail = Vec::new();
         let gaps = each(connection, session, journal.as_deref_mut(), (points.sequence, at), |record| {
-            is_replayed |= replays(record);
             scratch.read(record);
             tail.push(record.clone());
         })?;
-        if is_replayed {
+        if scratch.is_replayed {
             return Fold::of_all(connection, session, journal, at);
         }
         let mut wanted = points.pinned.clone();
@@ -263,7 +260,7 @@ impl Fold {
             fold.read(record);
         }
         fold.notes = Notes::default();
-        fold.refused = 0;
+        fold.refused = points.refused;
         fold.base = Some(points.base);
         let sessions = fold.conversation.sessions().map(|(_, session)| session.len());
         if !sessions.eq(wanted.iter().map(BTreeSet::len)) {
@@ -277,35 +274,48 @@ impl Fold {
         Ok(Some(fold))
     }
 
-    /// Reads a record.
+    /// Reads a record, and takes note of what it did. An update that changed nothing but entries can be left out where
+    /// nobody wants them; everything else is kept.
     fn read(&mut self, record: &Record) {
         let Ok(text) = std::str::from_utf8(&record.bytes) else {
             self.refused += 1;
             return;
         };
-        let before = self.conversation.sessions().count();
-        let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
-        let is_update = memmem::find(&record.bytes, b"\"session/update\"").is_some();
-        let (mut entries, mut is_rest, mut refused) = (Vec::new(), is_batch(text), 0);
+        let Some((side, _)) = record.channel.message() else { return };
         // The time in the session: milliseconds, as everywhere here.
         let at = Moment(record.time.0.unsigned_abs());
-        self.conversation.read_line(text, Some(side), at, |_, folded| match folded {
-            Ok(Folded { step: Some(step), .. }) => {
-                // An update that changes nothing here would make half an entry where its entry is not wanted.
-                is_rest |= step.changes.is_empty() && !is_update;
-                for change in step.changes.iter() {
-                    match change {
-                        Change::Entry(change) => entries.push((step.session, change.position)),
-                        _ => is_rest = true,
+        let before = (self.conversation.len(), *self.conversation.dialect());
+        let (mut entries, mut is_rest) = (Vec::new(), false);
+        if is_batch(text) {
+            is_rest = true;
+            let (mut refused, mut is_replayed) = (0, false);
+            self.conversation.read_line(text, Some(side), at, |conversation, folded| match folded {
+                Ok(folded) => {
+                    is_replayed |= replays(conversation, &folded);
+                    note_entries(&folded, &mut entries);
+                }
+                Err(_) => refused += 1,
+            });
+            self.refused += refused;
+            self.is_replayed |= is_replayed;
+        } else {
+            match self.conversation.decode(text) {
+                Ok(decoded) => {
+                    let is_update = matches!(decoded.message, Expected::Params(_));
+                    match self.conversation.apply(decoded, Some(side), at) {
+                        Ok(folded) => {
+                            self.is_replayed |= !is_update && replays(&self.conversation, &folded);
+                            let only_entries = note_entries(&folded, &mut entries);
+                            is_rest = !(is_update && only_entries && folded.entry.is_some());
+                        }
+                        Err(_) => self.refused += 1,
                     }
                 }
+                Err(_) => self.refused += 1,
             }
-            Ok(Folded { step: None, .. }) => is_rest = true,
-            Err(_) => refused += 1,
-        });
-        self.refused += refused;
-        // A session is there from its first message on.
-        is_rest |= self.conversation.sessions().count() > before;
+        }
+        // A session is there from its first message on, and what shows the dialect shows it to all that follows.
+        is_rest |= before != (self.conversation.len(), *self.conversation.dialect());
         if is_rest {
             self.notes.pinned.extend(entries.iter().copied());
             self.notes.rest.push(Kept {
@@ -340,6 +350,27 @@ impl Fold {
     }
 }
 
+/// Adds the entries that a message changed. Says whether it changed nothing else.
+fn note_entries(folded: &Folded<'_>, entries: &mut Vec<(usize, usize)>) -> bool {
+    let Some(step) = &folded.step else { return true };
+    let mut only_entries = true;
+    for change in step.changes.iter() {
+        match change {
+            Change::Entry(change) => entries.push((step.session, change.position)),
+            _ => only_entries = false,
+        }
+    }
+    only_entries
+}
+
+/// Whether history takes the place of what was there, or will.
+fn replays(conversation: &Conversation, folded: &Folded<'_>) -> bool {
+    folded.step.as_ref().is_some_and(|step| {
+        step.changes.iter().any(|change| *change == Change::Replayed)
+            || conversation.session_at(step.session).is_some_and(|(_, session)| session.is_replaying())
+    })
+}
+
 /// The checkpoints up to a place, put together.
 struct Points {
     base: u64,
@@ -349,6 +380,7 @@ struct Points {
     /// For each session: how many entries it has, and which are always wanted.
     counts: Vec<usize>,
     pinned: Vec<BTreeSet<usize>>,
+    refused: u64,
     rest: Vec<Kept>,
 }
 
@@ -375,10 +407,11 @@ fn checkpoints(connection: &Connection, session: i64, at: u64) -> rusqlite::Resu
     if found.last().is_some_and(|(first, _)| *first != base) {
         return Ok(None);
     }
-    let mut points =
-        Points { base, sequence, ids: Vec::new(), counts: Vec::new(), pinned: Vec::new(), rest: Vec::new() };
+    let (ids, counts, pinned, rest) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut points = Points { base, sequence, ids, counts, pinned, refused: 0, rest };
     for (_, checkpoint) in found.into_iter().rev() {
-        let Checkpoint { base: _, sessions, rest } = checkpoint;
+        let Checkpoint { base: _, sessions, refused, rest } = checkpoint;
+        points.refused = refused;
         points.rest.extend(rest);
         for (place, SessionPoint { id, entries, pinned }) in sessions.into_iter().enumerate() {
             if place == points.counts.len() {
@@ -504,7 +537,7 @@ pub(crate) fn checkpoint_if_due(
             }
         }
     }
-    let checkpoint = Checkpoint { base, sessions, rest: fold.notes.rest };
+    let checkpoint = Checkpoint { base, sessions, refused: fold.refused, rest: fold.notes.rest };
     let plain = serde_json::to_vec(&checkpoint).map_err(|error| failure(error.into()))?;
     let data = compress(&plain).map_err(|error| failure(error.into()))?;
     // Where everything had to be folded, that must not happen again too soon.

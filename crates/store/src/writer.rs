@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use crate::error::{Result, StoreError, database};
@@ -27,9 +28,12 @@ pub(crate) const ATTEMPT: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait before another attempt.
 const AGAIN: Duration = Duration::from_millis(20);
-/// With more bytes than this in [`WINDOW`] nothing is made searchable, since the conversation needs the processor.
+/// With more bytes than this in [`WINDOW`] nothing is moved or made searchable, since the conversation needs the
+/// processor.
 const FLOOD: u64 = 512 * 1024;
 const WINDOW: Duration = Duration::from_millis(100);
+/// With so many bytes in journals they are moved all the same.
+const HELD_BACK: u64 = 256 * 1024 * 1024;
 /// A session that is this little behind is made searchable before its end is acknowledged.
 const SMALL: u64 = 1024 * 1024;
 /// How long the last moves may take when the store is closed.
@@ -94,9 +98,13 @@ pub(crate) struct Writer {
     pub(crate) ticker: Arc<Ticker>,
     traffic: Arc<AtomicU64>,
     seen_traffic: (Instant, u64, bool),
+    /// How much had been written when the journals were last moved as far as they went.
+    moved_traffic: u64,
     live: HashMap<Arc<str>, Live>,
     /// Whether there may be something to make searchable.
     is_behind: bool,
+    /// Whether something had to be left for lack of time.
+    is_in_hurry: bool,
 }
 
 impl Writer {
@@ -115,17 +123,28 @@ impl Writer {
             ticker,
             traffic,
             seen_traffic: (Instant::now(), 0, false),
+            moved_traffic: 0,
             live: HashMap::new(),
             is_behind: true,
+            is_in_hurry: false,
         }
     }
 
     /// Works until the queue is closed.
     pub(crate) fn run(&mut self, queue: &Queue<Command>) {
-        let mut timeout = Some(Duration::ZERO);
-        while let Taken::Work(commands) = queue.take(timeout) {
+        let (mut timeout, mut is_held_back) = (Some(Duration::ZERO), false);
+        while let Taken::Work(commands) = queue.take(timeout, !is_held_back) {
             self.commands(commands, queue);
+            is_held_back = self.holds_back();
+            if is_held_back {
+                timeout = Some(WINDOW);
+                continue;
+            }
+            let written = self.traffic.load(Ordering::Relaxed);
             let is_waiting = self.pump(queue);
+            if !is_waiting {
+                self.moved_traffic = written;
+            }
             let is_indexing = self.index_in_quiet(queue);
             timeout = match (is_waiting, is_indexing, self.is_behind) {
                 (true, _, _) => Some(AGAIN),
@@ -232,7 +251,8 @@ impl Writer {
                     Outcome::Moved => {
                         self.is_behind = true;
                         self.signal.raise();
-                        if queue.is_wanted() && !live.is_closing() {
+                        let is_closing = live.is_closing();
+                        if !is_closing && (queue.is_wanted() || self.holds_back()) {
                             is_waiting = true;
                             break;
                         }
@@ -241,11 +261,11 @@ impl Writer {
                     Outcome::Busy => {
                         is_waiting = true;
                         if live.is_overdue() || !queue.is_open() {
-                            self.live.remove(&id).into_iter().for_each(Live::leave);
+                            self.leave(&id);
                         }
                         break;
                     }
-                    Outcome::Overdue => self.live.remove(&id).into_iter().for_each(Live::leave),
+                    Outcome::Overdue => self.leave(&id),
                     Outcome::Closed(session) => {
                         if let Some(live) = self.live.remove(&id) {
                             self.closed(live, session);
@@ -261,14 +281,21 @@ impl Writer {
         is_waiting
     }
 
+    /// The rest of a session stays in its journal, where the next program finds it. What is in SQLite's log can then stay
+    /// there, too.
+    fn leave(&mut self, id: &str) {
+        self.live.remove(id).into_iter().for_each(Live::done);
+        self.is_in_hurry = true;
+    }
+
     /// A session is in the file as a whole.
     fn closed(&mut self, live: Live, session: i64) {
         self.is_behind = true;
         // Should one stay, then only the next program has another look at it.
         drop(self.folder.remove(live.id(), None));
         let behind = indexing::behind(&self.connection, session).unwrap_or(0);
-        if behind <= SMALL && !live.is_overdue() {
-            while let Ok(true) = indexing::step(&mut self.connection, session) {}
+        if behind <= SMALL {
+            while !live.is_overdue() && indexing::step(&mut self.connection, session).unwrap_or(false) {}
         }
         self.checkpoint();
         live.done();
@@ -290,6 +317,12 @@ impl Writer {
             self.seen_traffic.2 = true;
         }
         self.seen_traffic.2
+    }
+
+    /// Whether journals are to grow for now: nobody waits for what is in them, and the conversation is in full flow.
+    fn holds_back(&mut self) -> bool {
+        let waiting = self.traffic.load(Ordering::Relaxed) - self.moved_traffic;
+        self.is_flooded() && waiting < HELD_BACK && !self.live.values().any(Live::is_closing)
     }
 
     /// Makes a little searchable, if nothing else is to be done. Says whether it did.
@@ -328,8 +361,14 @@ impl Writer {
             self.pump(queue);
             self.live.retain(|_, live| live.is_closing());
         }
-        self.live.drain().for_each(|(_, live)| live.leave());
-        self.checkpoint();
+        self.is_in_hurry |= !self.live.is_empty();
+        self.live.drain().for_each(|(_, live)| live.done());
+        if self.is_in_hurry {
+            // Otherwise the last connection does it when it closes.
+            drop(self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
+        } else {
+            self.checkpoint();
+        }
     }
 }
 

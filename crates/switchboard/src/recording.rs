@@ -179,6 +179,12 @@ impl Recording {
         self.with_sink(|sink| sink.append(Record::new(channel, text)));
     }
 
+    /// Records messages that came together, with a line's end between two of them. They are safe when this returns, and
+    /// so is all that was put.
+    pub(crate) fn lines(&self, channel: Channel, lines: &str) {
+        self.with_sink(|sink| sink.lines(channel, lines));
+    }
+
     /// Makes everything safe that was put.
     pub(crate) fn commit(&self) {
         self.with_sink(Sink::commit);
@@ -286,6 +292,20 @@ impl Sink {
             Target::Store(recorder) => recorder.put(record).map_err(|error| error.to_string()),
             Target::File(file) => file.append(&record).map_err(|error| error.to_string()),
         }
+    }
+
+    fn lines(&mut self, channel: Channel, lines: &str) -> Result<(), String> {
+        if let (Target::Store(recorder), None) = (&mut self.target, &self.listener) {
+            let protocol = if channel.is_other_side() { self.versions.1 } else { self.versions.0 };
+            return recorder
+                .append_lines(channel, protocol, lines)
+                .map(drop)
+                .map_err(|error| error.to_string());
+        }
+        for line in lines.split('\n') {
+            self.append(Record::new(channel, line))?;
+        }
+        self.commit()
     }
 
     fn commit(&mut self) -> Result<(), String> {

@@ -36,12 +36,8 @@ impl Sides {
             return None;
         }
         let is_other = side == WireSide::Agent && self.is_translated == Some(true);
-        Some(match (direction, is_other) {
-            (Direction::Sent, false) => Channel::ToAgent,
-            (Direction::Received, false) => Channel::ToClient,
-            (Direction::Sent, true) => Channel::OtherToAgent,
-            (Direction::Received, true) => Channel::OtherToClient,
-        })
+        let from = if direction == Direction::Sent { Side::Client } else { Side::Agent };
+        Some(Channel::of_message(from, is_other))
     }
 }
 

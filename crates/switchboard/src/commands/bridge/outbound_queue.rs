@@ -80,9 +80,10 @@ impl OutboundQueue {
         }
     }
 
-    /// Sends lines behind all that came before them, with their ends between them.
+    /// Sends lines behind all that came before them, with their ends between them. Where they are recorded, they are
+    /// safe already.
     pub(super) fn push_run(&mut self, lines: &str) {
-        if self.holds || !self.waiting.is_empty() || !self.takes(lines) {
+        if !self.waiting.is_empty() || !self.takes(lines) {
             self.waiting_bytes += lines.len();
             self.waiting.push_back(Line::Made(lines.to_owned()));
         }

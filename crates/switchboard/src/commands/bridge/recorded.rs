@@ -26,6 +26,12 @@ impl Recorded {
 
     /// Takes a line that one side sent or got. It is safe after the next commit.
     pub(super) fn line(&mut self, at: Side, from: Side, line: &str, versions: Option<(Version, Version)>) {
+        self.settle(versions);
+        self.recording.put(self.channel(at, from), line);
+    }
+
+    /// Where the versions are known, it is settled which messages are those of the session.
+    fn settle(&mut self, versions: Option<(Version, Version)>) {
         if let (None, Some((client, agent))) = (self.side, versions) {
             if client == Version::V1 && agent == Version::V2 {
                 self.side = Some(Side::Agent);
@@ -35,18 +41,21 @@ impl Recorded {
                 self.recording.versions(client.number(), agent.number());
             }
         }
-        let channel = match (from, at == self.side()) {
-            (Side::Client, true) => Channel::ToAgent,
-            (Side::Agent, true) => Channel::ToClient,
-            (Side::Client, false) => Channel::OtherToAgent,
-            (Side::Agent, false) => Channel::OtherToClient,
-        };
-        self.recording.put(channel, line);
+    }
+
+    fn channel(&self, at: Side, from: Side) -> Channel {
+        Channel::of_message(from, at != self.side())
     }
 
     /// A line that is the same on both sides is recorded once.
     pub(super) fn forwarded(&mut self, from: Side, line: &str, versions: Option<(Version, Version)>) {
         self.line(self.side(), from, line, versions);
+    }
+
+    /// The same for several lines with their ends between them, which are safe at once.
+    pub(super) fn forwarded_lines(&mut self, from: Side, lines: &str, versions: Option<(Version, Version)>) {
+        self.settle(versions);
+        self.recording.lines(self.channel(self.side(), from), lines);
     }
 
     /// Before the versions are settled nothing is translated: both sides are the same.

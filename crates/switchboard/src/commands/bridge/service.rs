@@ -218,9 +218,8 @@ impl Service {
         let passes = |line: &[u8]| bridge.is_passthrough(Side::Agent, line);
         let take = |lines: &str| {
             if let Some(recorded) = record {
-                for line in lines.split('\n') {
-                    recorded.forwarded(Side::Agent, line, bridge.versions());
-                }
+                recorded.forwarded_lines(Side::Agent, lines, bridge.versions());
+                to_client.send_ready();
             }
             to_client.push_run(lines);
         };
