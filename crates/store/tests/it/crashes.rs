@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use switchboard_session::{Conversation, Moment, Side};
-use switchboard_store::{About, Store};
+use switchboard_store::{About, Channel, Store};
 use switchboard_testkit::{TagPlace, stream};
 
 use crate::support::{records, update};
@@ -27,12 +27,21 @@ fn child_that_appends_until_it_is_killed() {
     let mut recorder = store.begin(&About::default()).unwrap();
     let mut output = std::io::stdout().lock();
     writeln!(output, "id {}", recorder.id()).unwrap();
+    let mut run = Vec::new();
     for (number, line) in lines.iter().cycle().enumerate() {
         if number % step < step - 1 {
-            recorder.put(update(line)).unwrap();
+            match step % 2 {
+                0 => run.push(&**line),
+                _ => recorder.put(update(line)).unwrap(),
+            }
             continue;
         }
-        let last = recorder.append(update(line)).unwrap().sequence();
+        run.push(line);
+        let last = match run.len() {
+            1 => recorder.append(update(line)).unwrap().sequence(),
+            _ => recorder.append_lines(Channel::ToClient, 2, &run.join("\n")).unwrap().sequence(),
+        };
+        run.clear();
         assert_eq!(last, number as u64);
         writeln!(output, "ok {last}").unwrap();
         output.flush().unwrap();

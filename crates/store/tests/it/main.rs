@@ -5,6 +5,8 @@
 mod crashes;
 mod faults;
 mod files;
+mod migration;
+mod power;
 mod privacy;
 mod reading;
 mod recordings;

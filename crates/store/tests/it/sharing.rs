@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use switchboard_store::{About, Filter, Store, StoreError};
+use switchboard_store::{About, Filter, Search, Store, StoreError};
 
 use crate::support::{Scratch, chunk, records, scratch};
 
@@ -100,6 +100,60 @@ fn sessions_are_deleted_while_others_record() {
     let after = scratch.store.sizes().unwrap();
     assert!(after.file < before.file / 2, "{before:?} {after:?}");
     assert_eq!(after.used, after.file, "no room is left over");
+}
+
+/// How many records of a session are in blocks, and how many of them in the index, and how many checkpoints it has.
+fn moved_and_indexed(path: &std::path::Path) -> (i64, i64, i64) {
+    let database = rusqlite::Connection::open(path).unwrap();
+    let query = "SELECT length, indexed, (SELECT count(*) FROM checkpoints) FROM sessions";
+    database.query_row(query, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
+}
+
+#[test]
+fn what_one_program_had_no_time_for_the_next_one_does() {
+    for is_moved in [false, true] {
+        let Scratch { folder, store } = scratch();
+        let path = folder.path().join("store.sqlite3");
+        let mut recorder = store.begin(&About::default()).unwrap();
+        let id = recorder.id().to_owned();
+        for number in 0..9000 {
+            recorder.put(chunk(&format!("m{}", number / 100), &format!("word{number} of many "))).unwrap();
+        }
+        if is_moved {
+            recorder.complete().unwrap();
+        } else {
+            recorder.close_within(std::time::Duration::ZERO).unwrap();
+        }
+        drop(store);
+        if is_moved {
+            // As a program leaves it that had only time to move what was recorded.
+            let database = rusqlite::Connection::open(&path).unwrap();
+            let forget = "UPDATE sessions SET indexed = 0, indexed_bytes = 0; DELETE FROM checkpoints;
+                DELETE FROM entries; DELETE FROM texts; DELETE FROM words; DELETE FROM replaced;";
+            database.execute_batch(forget).unwrap();
+        }
+        let (moved, indexed, _) = moved_and_indexed(&path);
+        assert!(indexed < 9000 && (moved == 9000) == is_moved, "{moved} {indexed}");
+        let find = |store: &Store| {
+            let query = Search { query: "word8999".into(), ..Search::default() };
+            store.search(&query).unwrap().iter().map(|hit| hit.session.clone()).collect::<Vec<_>>()
+        };
+        // It is all there before anybody has caught up.
+        let reader = Store::open_read_only(&path).unwrap();
+        assert_eq!((records(&reader, &id).len(), find(&reader)), (9000, vec![id.clone()]));
+        drop(reader);
+        // The next program only has to be there.
+        let next = Store::open(&path).unwrap();
+        assert_eq!(next.repairs(), []);
+        while moved_and_indexed(&path).1 < 9000 {
+            std::thread::yield_now();
+        }
+        let (moved, indexed, checkpoints) = moved_and_indexed(&path);
+        assert_eq!((moved, indexed), (9000, 9000));
+        assert!(checkpoints > 0);
+        assert_eq!((records(&next, &id).len(), find(&next)), (9000, vec![id.clone()]));
+        assert!(next.session(&id).unwrap().closed);
+    }
 }
 
 #[test]

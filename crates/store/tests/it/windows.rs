@@ -1,7 +1,7 @@
 //! The end of a long session is the end of the whole of it.
 
-use serde_json::Value;
-use switchboard_store::{Channel, Record, State, Store};
+use serde_json::{Value, json};
+use switchboard_store::{Channel, Record, State, Store, Time};
 use switchboard_testkit::{TagPlace, stream};
 
 use crate::support::{chunk, records, scratch, update};
@@ -36,12 +36,28 @@ fn compare(store: &Store, id: &str, at: u64, count: usize) -> State {
         state.conversation.sessions().map(|(id, _)| id.map(str::to_owned)).collect::<Vec<_>>()
     };
     assert_eq!(ids(&full), ids(&window));
+    assert_eq!(full.conversation.dialect(), window.conversation.dialect(), "at {at}");
+    assert_eq!((full.refused, &full.gaps), (window.refused, &window.gaps), "at {at}");
     for (place, (_, all)) in full.conversation.sessions().enumerate() {
         let end = window.conversation.sessions().nth(place).unwrap().1;
         assert_eq!(all.len(), window.hidden[place] + end.len());
         assert_eq!(held(&full, place, count), held(&window, place, count), "session {place} at {at}");
+        assert_eq!(turns(&full, place), turns(&window, place), "session {place} at {at}");
     }
     window
+}
+
+/// The prompts of a session, and whom it belongs to. Their positions count entries.
+fn turns(state: &State, place: usize) -> String {
+    let conversation = &state.conversation;
+    let id = conversation.sessions().nth(place).unwrap().0;
+    let turns: Vec<_> = conversation
+        .turns(id)
+        .map(|turn| (turn.id(), turn.asked_at(), turn.message_id(), turn.is_inserted(), turn.end()))
+        .collect();
+    let mut children: Vec<_> = conversation.children(id.unwrap_or_default()).collect();
+    children.sort_by_key(|(child, _)| *child);
+    format!("{turns:?} {:?} {children:?}", conversation.parent(id.unwrap_or_default()))
 }
 
 /// The messages of the stream, with everything among them that a window could leave out.
@@ -120,6 +136,135 @@ fn the_end_of_a_session_is_the_same_with_and_without_checkpoints() {
     let session = window.conversation.sessions().next().unwrap().1;
     assert_eq!(session.permissions().count(), 3);
     assert!(session.unknown().count() > 150, "{}", session.unknown().count());
+}
+
+/// A small generator of numbers, the same on every machine.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+/// A message of a conversation in which everything comes that agents and clients say, in any order.
+fn anything(numbers: &mut Numbers, number: usize) -> Record {
+    let session = ["a", "b", "c"][numbers.below(100) / 45];
+    // Things that came long ago come up again now and then.
+    let thing = if numbers.below(8) == 0 { numbers.below(number / 6 + 1) } else { number / 6 };
+    let meta = match numbers.below(3) {
+        0 => json!({"n": number}),
+        1 => json!({"n": null, "of": {"key": number}}),
+        _ => Value::Null,
+    };
+    // Long enough that a few hundred make several checkpoints.
+    let text = json!({"type": "text", "text": format!("{number} ").repeat(600 + numbers.below(900))});
+    let (from, mut message) = match numbers.below(26) {
+        0..7 => (
+            false,
+            json!({"sessionUpdate": (["agent_message_chunk", "agent_thought_chunk", "user_message_chunk"][numbers.below(3)]), "messageId": format!("m{thing}"), "content": text, "_meta": meta, "more": number}),
+        ),
+        7..9 => (
+            false,
+            json!({"sessionUpdate": (["agent_message", "user_message"][numbers.below(2)]), "messageId": format!("m{thing}"), "content": [text], "_meta": meta}),
+        ),
+        9..13 => (
+            false,
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": format!("t{thing}"), "title": format!("call {number}"), "status": (["pending", "in_progress", "completed"][numbers.below(3)]), "content": [{"type": "content", "content": text}], "_meta": meta, "unknown": [number]}),
+        ),
+        13 => (
+            false,
+            json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": format!("t{thing}"), "content": {"type": "content", "content": text}}),
+        ),
+        14 => (
+            false,
+            json!({"sessionUpdate": "state_update", "state": (["running", "idle", "idle", "requires_action"][numbers.below(4)]), "stopReason": (["end_turn", "cancelled"][numbers.below(2)]), "_meta": meta}),
+        ),
+        15 => (false, json!({"sessionUpdate": "usage_update", "used": number, "size": 9, "_meta": meta})),
+        16 => (
+            false,
+            json!({"sessionUpdate": "session_info_update", "title": format!("title {number}"), "_meta": meta}),
+        ),
+        17 => (
+            false,
+            json!({"sessionUpdate": "plan_update", "plan": {"type": "items", "planId": format!("p{}", number % 3), "entries": [{"content": "one", "priority": "low", "status": "pending"}]}}),
+        ),
+        18 => (false, json!({"sessionUpdate": "_unknown", "n": number})),
+        19 => (
+            false,
+            json!({"sessionUpdate": "subagent_update", "sessionId": (["b", "c"][numbers.below(2)]), "toolCallId": format!("t{thing}")}),
+        ),
+        // Shows one dialect, when the other may have been taken for it long before.
+        20 if number > 200 && numbers.below(2) == 0 => (
+            false,
+            json!({"sessionUpdate": "notice", "severity": "info", "message": format!("notice {number}"), "_meta": meta}),
+        ),
+        20 if number > 150 => (
+            false,
+            json!({"sessionUpdate": "terminal_update", "terminalId": format!("x{thing}"), "command": "make", "_meta": meta}),
+        ),
+        20 => (
+            false,
+            json!({"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "c", "description": "d"}]}),
+        ),
+        21 => (
+            true,
+            json!({"id": number, "method": "session/prompt", "params": {"sessionId": session, "prompt": [text]}}),
+        ),
+        22 => {
+            let result =
+                if numbers.below(3) == 0 { json!({"messageId": format!("m{thing}")}) } else { json!({}) };
+            (false, json!({"id": (number - numbers.below(number.min(9) + 1)), "result": result}))
+        }
+        23 => (
+            false,
+            json!({"id": format!("q{number}"), "method": "session/request_permission", "params": {"sessionId": session, "title": "May I?", "options": [{"optionId": "a", "name": "Allow", "kind": "allow_once"}], "_meta": meta, "subject": {"type": "tool_call", "toolCall": {"toolCallId": format!("t{thing}"), "title": format!("asked {number}")}}}}),
+        ),
+        24 => (
+            true,
+            json!({"id": format!("q{}", number - numbers.below(number.min(40) + 1)), "result": {"outcome": {"outcome": "selected", "optionId": "a"}}}),
+        ),
+        // What cannot be understood.
+        _ => (false, json!({"sessionUpdate": "tool_call_update", "title": 7})),
+    };
+    if message.get("sessionUpdate").is_some() {
+        if message["_meta"].is_null() {
+            message.as_object_mut().unwrap().remove("_meta");
+        }
+        message = json!({"method": "session/update", "params": {"sessionId": session, "update": message}});
+    }
+    message["jsonrpc"] = "2.0".into();
+    if numbers.below(40) == 0 {
+        message = json!([message, {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": {"sessionUpdate": "agent_message_chunk", "messageId": format!("m{thing}"), "content": {"type": "text", "text": "in a batch"}}}}]);
+    }
+    let channel = if from { Channel::ToAgent } else { Channel::ToClient };
+    Record::new(channel, message.to_string()).at(Time(1_700_000_000_000 + number as i64))
+}
+
+#[test]
+fn the_end_of_any_conversation_is_the_end_of_the_whole() {
+    for seed in 1..=5_u64 {
+        let scratch = scratch();
+        let mut recorder = scratch.begin();
+        let id = recorder.id().to_owned();
+        let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        for number in 0..1200 {
+            recorder.put(anything(&mut numbers, number)).unwrap();
+        }
+        recorder.complete().unwrap();
+        assert!(scratch.store.sizes().unwrap().checkpoints > 0);
+        for at in [1200, 1199, 900 + numbers.below(300) as u64, 500 + numbers.below(300) as u64] {
+            let window = compare(&scratch.store, &id, at, 1 + numbers.below(20));
+            assert!(
+                at < 1200 || window.hidden.iter().any(|hidden| *hidden > 10),
+                "seed {seed}: {:?}",
+                window.hidden
+            );
+        }
+    }
 }
 
 #[test]
