@@ -38,6 +38,7 @@ mod bridge;
 mod calls;
 mod context;
 mod convert;
+mod echo;
 mod error;
 mod fingerprint;
 mod host;

@@ -276,9 +276,10 @@ impl Stateless {
             Version::V2 => {
                 let params = v1::SessionNotification::decode(text, WireFormat::V1)?;
                 let v1::SessionNotification { session_id, update, meta, extra } = params;
-                let Converted { value: update, omitted } = update_to_v2(update)?;
+                let converted = update_to_v2(update)?;
+                let update = converted.value;
                 let told = v2::UpdateSessionNotification { session_id, update, meta, extra };
-                (vec![Raw::of(&told, WireFormat::Any)], omitted)
+                (vec![Raw::of(&told, WireFormat::Any)], converted.omitted)
             }
         };
         let Notification { method, params: _, extra } = notification;
@@ -474,9 +475,8 @@ fn result_in_v2(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<O
         "initialize" => {
             let response = v1::InitializeResponse::decode(result, IN)?;
             // What cannot be offered is not offered, as everywhere.
-            let mut losses = Losses::noted();
-            let mut cx = losses.at(method, "/result");
-            Raw::of(&initialize::response_to_v2(response, "unknown-agent", &mut cx)?, OUT)
+            let convert = |cx: &mut Conversion<'_>| initialize::response_to_v2(response, "unknown-agent", cx);
+            Raw::of(&cx.leaving_out(convert)?, OUT)
         }
         "session/new" => {
             let answer = OpenedV1::from(v1::NewSessionResponse::decode(result, IN)?);

@@ -111,6 +111,18 @@ impl Conversion<'_> {
         self.losses.entries.push(note);
     }
 
+    /// Converts something of which may be left out what cannot be said, even where nothing else may, as long as that is
+    /// reported.
+    pub(crate) fn leaving_out<T>(
+        &mut self,
+        convert: impl FnOnce(&mut Conversion<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let fails = std::mem::replace(&mut self.losses.fails, false);
+        let converted = convert(self);
+        self.losses.fails = fails;
+        converted
+    }
+
     /// What stands here is taken to mean something that the sender did not say.
     pub(crate) fn guess(&mut self, reason: &str) {
         if !self.losses.fails {

@@ -55,15 +55,9 @@ pub(crate) fn question_to_v1<'a>(
             Subject::ToolCall(Box::new(tool_call))
         }
         Some(v2::RequestPermissionSubject::Command(subject)) => {
-            let v2::CommandPermissionSubject {
-                command,
-                cwd,
-                tool_call_id,
-                terminal_id,
-                meta: inner,
-                extra: more,
-            } = subject.clone();
-            if tool_call_id.is_some() || terminal_id.is_some() || inner.is_some() || !more.is_empty() {
+            let (command, cwd) = (subject.command.clone(), subject.cwd.clone());
+            // What is said in words is all that it says, or it goes along.
+            if subject != v2::CommandPermissionSubject::new(command.clone(), cwd.clone()) {
                 meta::add(&mut meta, meta::SUBJECT, &meta::raw(&subject));
             }
             Subject::Command(command, Text::Owned(cwd.as_str().to_owned()))

@@ -132,10 +132,9 @@ pub(crate) fn item_to_v1<'a>(
     cx: &mut Conversion<'_>,
 ) -> Result<Vec<v1::ToolCallContent<'a>>, Error> {
     match item {
-        v2::ToolCallContent::Content(item) => {
-            let v2::Content { content, meta, extra } = item;
-            let content = content::to_v1(content, &mut cx.key("content"))?;
-            Ok(vec![v1::ToolCallContent::Content(v1::Content { content, meta, extra })])
+        v2::ToolCallContent::Content(mut item) => {
+            item.content = content::to_v1(item.content, &mut cx.key("content"))?;
+            Ok(vec![v1::ToolCallContent::Content(item)])
         }
         v2::ToolCallContent::Diff(source) => {
             cx.require_state("version 1 has no structured diffs, only old and new texts")?;
@@ -217,7 +216,8 @@ pub(crate) fn announcement<'a>(update: v1::ToolCallUpdate<'a>, title: Text<'a>) 
         name,
         kind,
         status,
-        content,
+        // It is put there by who remembers it.
+        content: _,
         locations,
         raw_input,
         raw_output,
@@ -230,7 +230,7 @@ pub(crate) fn announcement<'a>(update: v1::ToolCallUpdate<'a>, title: Text<'a>) 
         name,
         kind,
         status,
-        content,
+        content: None,
         locations,
         raw_input,
         raw_output,
@@ -239,37 +239,37 @@ pub(crate) fn announcement<'a>(update: v1::ToolCallUpdate<'a>, title: Text<'a>) 
     }
 }
 
-/// Two updates of a call in one.
+/// Two updates of a call in one, but for its title and content, which are put there by who remembers them.
 pub(crate) fn in_one<'a>(
     earlier: v1::ToolCallUpdate<'a>,
     later: v1::ToolCallUpdate<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::ToolCallUpdate<'a>, Error> {
     let v1::ToolCallUpdate {
-        tool_call_id: _,
-        title,
+        tool_call_id,
+        title: _,
         name,
         kind,
         status,
-        content,
+        content: _,
         locations,
         raw_input,
         raw_output,
         meta,
         extra,
-    } = earlier;
+    } = later;
     Ok(v1::ToolCallUpdate {
-        tool_call_id: later.tool_call_id,
-        title: later.title.or(title),
-        name: later.name.or(name),
-        kind: later.kind.or(kind),
-        status: later.status.or(status),
-        content: later.content.or(content),
-        locations: later.locations.or(locations),
-        raw_input: later.raw_input.or(raw_input),
-        raw_output: later.raw_output.or(raw_output),
-        meta: meta::join(later.meta, meta, cx)?,
-        extra: meta::join_extra(later.extra, extra, cx)?,
+        tool_call_id,
+        title: None,
+        name: name.or(earlier.name),
+        kind: kind.or(earlier.kind),
+        status: status.or(earlier.status),
+        content: None,
+        locations: locations.or(earlier.locations),
+        raw_input: raw_input.or(earlier.raw_input),
+        raw_output: raw_output.or(earlier.raw_output),
+        meta: meta::join(meta, earlier.meta, cx)?,
+        extra: meta::join_extra(extra, earlier.extra, cx)?,
     })
 }
 
@@ -320,10 +320,9 @@ pub(crate) fn item_to_v2<'a>(
     cx: &mut Conversion<'_>,
 ) -> Result<v2::ToolCallContent<'a>, Error> {
     match item {
-        v1::ToolCallContent::Content(item) => {
-            let v1::Content { content, meta, extra } = item;
-            let content = content::to_v2(content, &mut cx.key("content"))?;
-            Ok(v2::ToolCallContent::Content(v2::Content { content, meta, extra }))
+        v1::ToolCallContent::Content(mut item) => {
+            item.content = content::to_v2(item.content, &mut cx.key("content"))?;
+            Ok(v2::ToolCallContent::Content(item))
         }
         v1::ToolCallContent::Diff(source) => {
             let file = file(&source.path);

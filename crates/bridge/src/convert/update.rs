@@ -17,33 +17,26 @@ pub(crate) fn to_v1<'a>(
         V2::AvailableCommandsUpdate(update) => {
             V1::AvailableCommandsUpdate(lists::commands_update_to_v1(update, cx)?)
         }
-        V2::SessionInfoUpdate(update) => {
-            let v2::SessionInfoUpdate { title, updated_at, meta, extra } = *update;
-            let meta = meta::to_v1(meta, cx).map_or(Field::Keep, Field::Set);
-            V1::SessionInfoUpdate(Box::new(v1::SessionInfoUpdate { title, updated_at, meta, extra }))
+        // Both versions share the types from here on, so that what is not named goes over.
+        V2::SessionInfoUpdate(mut update) => {
+            update.meta = meta::to_v1(update.meta, cx).map_or(Field::Keep, Field::Set);
+            V1::SessionInfoUpdate(update)
         }
-        V2::UsageUpdate(update) => {
-            let v2::UsageUpdate { used, size, mut cost, meta, extra } = *update;
-            if cost.is_clear() {
+        V2::UsageUpdate(mut update) => {
+            if update.cost.is_clear() {
                 cx.key("cost").omit(Severity::Minor, "version 1 cannot clear the cost");
-                cost = Field::Keep;
+                update.cost = Field::Keep;
             }
-            V1::UsageUpdate(Box::new(v1::UsageUpdate { used, size, cost, meta, extra }))
+            V1::UsageUpdate(update)
         }
         V2::Notice(notice) => V1::Notice(notice),
-        V2::CompactionUpdate(update) => {
-            let v2::CompactionUpdate { compaction_id, status, summary, error, meta, extra } = *update;
-            let summary = match summary {
-                Field::Set(blocks) => Field::Set(cx.key("summary").each(blocks, content::to_v1)?),
-                other => other,
-            };
-            let update = v1::CompactionUpdate { compaction_id, status, summary, error, meta, extra };
-            V1::CompactionUpdate(Box::new(update))
+        V2::CompactionUpdate(mut update) => {
+            update.summary = summary(update.summary, content::to_v1, cx)?;
+            V1::CompactionUpdate(update)
         }
-        V2::CompactionSummaryChunk(chunk) => {
-            let v2::CompactionSummaryChunk { compaction_id, content, meta, extra } = chunk;
-            let content = content::to_v1(content, &mut cx.key("content"))?;
-            V1::CompactionSummaryChunk(v1::CompactionSummaryChunk { compaction_id, content, meta, extra })
+        V2::CompactionSummaryChunk(mut chunk) => {
+            chunk.content = content::to_v1(chunk.content, &mut cx.key("content"))?;
+            V1::CompactionSummaryChunk(chunk)
         }
         other => return Ok(Err(other)),
     }))
@@ -62,33 +55,38 @@ pub(crate) fn to_v2<'a>(
             V2::AvailableCommandsUpdate(lists::commands_update_to_v2(update))
         }
         V1::SessionInfoUpdate(update) => V2::SessionInfoUpdate(update),
-        V1::UsageUpdate(update) => {
-            let v1::UsageUpdate { used, size, mut cost, meta, extra } = *update;
+        V1::UsageUpdate(mut update) => {
             // `null` is the same as missing in version 1.
-            if cost.is_clear() {
-                cost = Field::Keep;
+            if update.cost.is_clear() {
+                update.cost = Field::Keep;
             }
-            V2::UsageUpdate(Box::new(v2::UsageUpdate { used, size, cost, meta, extra }))
+            V2::UsageUpdate(update)
         }
         V1::Notice(notice) => V2::Notice(notice),
-        V1::CompactionUpdate(update) => {
-            let v1::CompactionUpdate { compaction_id, status, summary, error, meta, extra } = *update;
-            let summary = match summary {
-                Field::Set(blocks) => Field::Set(cx.key("summary").each(blocks, content::to_v2)?),
-                other => other,
-            };
-            let update = v2::CompactionUpdate { compaction_id, status, summary, error, meta, extra };
-            V2::CompactionUpdate(Box::new(update))
+        V1::CompactionUpdate(mut update) => {
+            update.summary = summary(update.summary, content::to_v2, cx)?;
+            V2::CompactionUpdate(update)
         }
-        V1::CompactionSummaryChunk(chunk) => {
-            let v1::CompactionSummaryChunk { compaction_id, content, meta, extra } = chunk;
-            let content = content::to_v2(content, &mut cx.key("content"))?;
-            V2::CompactionSummaryChunk(v2::CompactionSummaryChunk { compaction_id, content, meta, extra })
+        V1::CompactionSummaryChunk(mut chunk) => {
+            chunk.content = content::to_v2(chunk.content, &mut cx.key("content"))?;
+            V2::CompactionSummaryChunk(chunk)
         }
         // Version 2 keeps what it does not know.
         V1::Unknown(unknown) => V2::Unknown(unknown),
         other => return Ok(Err(other)),
     }))
+}
+
+/// The blocks of a summary.
+fn summary<'a>(
+    summary: Field<Vec<v2::ContentBlock<'a>>>,
+    convert: fn(v2::ContentBlock<'a>, &mut Conversion<'_>) -> Result<v2::ContentBlock<'a>, Error>,
+    cx: &mut Conversion<'_>,
+) -> Result<Field<Vec<v2::ContentBlock<'a>>>, Error> {
+    Ok(match summary {
+        Field::Set(blocks) => Field::Set(cx.key("summary").each(blocks, convert)?),
+        other => other,
+    })
 }
 
 /// The list of options as version 1 has it. `booleans`: the client takes switches.

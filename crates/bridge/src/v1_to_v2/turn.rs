@@ -9,7 +9,7 @@ use super::{Active, ToAgent, ToClient, V1ToV2};
 use crate::convert::content::plain_text;
 use crate::convert::message::Rest;
 use crate::convert::session;
-use crate::fingerprint::{ContentFingerprint, FingerprintPart};
+use crate::echo::Echo;
 use crate::loss::Severity;
 use crate::machine::Turns;
 use crate::{Error, Side};
@@ -28,13 +28,13 @@ pub(super) struct Turn {
     ended: Option<v2::IdleState<'static>>,
     /// What the agent said beside when it took the prompt, in its answer and around that.
     said: (Rest<'static>, Extra<'static>),
-    /// The prompt, to recognize the agent's echo of it, and its text.
+    /// The prompt, to recognize the agent's echo of it.
     blocks: Vec<v2::ContentBlock<'static>>,
-    prompt: String,
+    echoed: Echo,
     /// The id of the echo.
     pub(super) echo: Option<String>,
-    /// What has been seen of the echo.
-    echoed: ContentFingerprint,
+    /// Whether the echo says something else than the prompt.
+    differs: bool,
 }
 
 impl Turn {
@@ -58,21 +58,13 @@ impl Turn {
 
     /// Whether a user message is the agent's echo of the prompt, which a version 1 client shows by itself.
     pub(super) fn is_echo(&mut self, id: &str, blocks: &[v2::ContentBlock<'_>], whole: bool) -> bool {
-        if let Some(echo) = &self.echo {
-            return echo == id;
+        let goes_on = self.echoed.goes_on(blocks, whole);
+        let is_echo = self.echo.as_ref().map_or(goes_on, |echo| echo == id);
+        if is_echo {
+            self.echo.get_or_insert_with(|| id.to_owned());
+            self.differs = !goes_on;
         }
-        let mut seen = self.echoed;
-        if whole {
-            seen.clear();
-        }
-        blocks.iter().for_each(|block| seen.push(FingerprintPart::Text(block.as_text().unwrap_or_default())));
-        let matches =
-            seen.is_empty() || seen.rest([FingerprintPart::Text(&self.prompt)].into_iter()).is_some();
-        if matches {
-            self.echo = Some(id.to_owned());
-            self.echoed = seen;
-        }
-        matches
+        is_echo
     }
 }
 
@@ -195,9 +187,9 @@ impl V1ToV2 {
             ended: None,
             said: Default::default(),
             blocks: wire.prompt.clone().into_owned(),
-            prompt: wire.prompt.iter().filter_map(|block| block.as_text()).collect(),
+            echoed: Echo::of(&wire.prompt),
             echo: None,
-            echoed: ContentFingerprint::default(),
+            differs: false,
         });
         let purpose = ToAgent::Prompt { session: session_id };
         self.to_agent.ask(request, "session/prompt", &wire, purpose, &mut self.context);
@@ -400,9 +392,10 @@ impl Active<'_> {
     ) {
         let reason = "the client shows its prompt itself, as it was given";
         self.lose_rest(tag, rest, reason);
-        let prompt = self.session.turn.as_ref().map(|turn| &*turn.blocks).unwrap_or_default();
+        let Some(turn) = &self.session.turn else { return };
         for (index, block) in blocks.iter().enumerate() {
-            if plain_text(block).is_none() && !prompt.contains(block) {
+            let is_text = plain_text(block).is_some();
+            if (is_text && turn.differs) || (!is_text && !turn.blocks.contains(block)) {
                 let pointer = match tag {
                     "user_message" => format!("/params/update/content/{index}"),
                     _ => "/params/update/content".to_owned(),

@@ -9,7 +9,7 @@ use super::{Session, ToAgent, ToClient, V2ToV1};
 use crate::context::Context;
 use crate::convert::content::plain_text;
 use crate::convert::{Losses, permission, session};
-use crate::fingerprint::{ContentFingerprint, FingerprintPart};
+use crate::echo::Echo;
 use crate::loss::Severity;
 use crate::machine::Turns;
 use crate::role::Role;
@@ -26,7 +26,7 @@ pub(super) struct Turn {
     accepted: bool,
     due: Moment,
     /// What has been seen of the agent's echo of the prompt.
-    echoed: ContentFingerprint,
+    echoed: Echo,
 }
 
 impl Turn {
@@ -37,15 +37,7 @@ impl Turn {
 
     /// Whether a user message repeats the prompt, which the client has been shown already.
     pub(super) fn repeats(&mut self, block: &v1::ContentBlock<'_>) -> bool {
-        let Some(text) = block.as_text() else { return false };
-        let prompt: String = self.prompt.iter().filter_map(|block| block.as_text()).collect();
-        let mut seen = self.echoed;
-        seen.push(FingerprintPart::Text(text));
-        let repeats = seen.rest([FingerprintPart::Text(&prompt)].into_iter()).is_some();
-        if repeats {
-            self.echoed = seen;
-        }
-        repeats
+        block.as_text().is_some() && self.echoed.goes_on(std::slice::from_ref(block), false)
     }
 
     /// What repeats the prompt says more than the prompt.
@@ -164,10 +156,10 @@ impl V2ToV1 {
         session.turn = Some(Turn {
             id: request.id.clone().into_owned(),
             message_id,
+            echoed: Echo::of(&prompt),
             prompt,
             accepted: false,
             due,
-            echoed: ContentFingerprint::default(),
         });
         session.run = None;
         let purpose = ToAgent::Prompt { session: session_id };

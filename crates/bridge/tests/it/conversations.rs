@@ -85,7 +85,7 @@ pub(crate) fn updates_v1() -> Vec<Value> {
         json!({"sessionUpdate": "session_info_update", "title": "info-title", "updatedAt": null}),
         json!({"sessionUpdate": "usage_update", "used": 4003, "size": 4004, "cost": {"amount": 40.05, "currency": "USD"}}),
         json!({"sessionUpdate": "notice", "severity": "warning", "title": "notice-title", "description": "notice-words"}),
-        json!({"sessionUpdate": "compaction_update", "compactionId": "compaction-k", "status": "failed", "summary": blocks(), "error": {"code": 4006, "message": "compaction-error"}}),
+        json!({"sessionUpdate": "compaction_update", "compactionId": "compaction-k", "status": "failed", "summary": blocks(), "error": "compaction-error"}),
         json!({"sessionUpdate": "compaction_summary_chunk", "compactionId": "compaction-k", "content": blocks()[0]}),
         json!({"sessionUpdate": "_mine", "x": {"y": [{}]}}),
     ];
@@ -165,7 +165,7 @@ pub(crate) fn updates_v2() -> Vec<Value> {
         json!({"sessionUpdate": "session_info_update", "title": null, "updatedAt": "2026-01-01T00:00:00Z"}),
         json!({"sessionUpdate": "usage_update", "used": 4003, "size": 4004, "cost": {"amount": 40.05, "currency": "USD"}}),
         json!({"sessionUpdate": "notice", "severity": "warning", "title": "notice-title", "description": "notice-words"}),
-        json!({"sessionUpdate": "compaction_update", "compactionId": "compaction-k", "status": "failed", "summary": blocks(), "error": {"code": 4006, "message": "compaction-error"}}),
+        json!({"sessionUpdate": "compaction_update", "compactionId": "compaction-k", "status": "failed", "summary": blocks(), "error": "compaction-error"}),
         json!({"sessionUpdate": "compaction_summary_chunk", "compactionId": "compaction-k", "content": blocks()[0]}),
         json!({"sessionUpdate": "state_update", "state": "running", "background": [{"type": "terminal", "terminalId": "term-t"}]}),
         json!({"sessionUpdate": "state_update", "state": "requires_action"}),
@@ -343,13 +343,13 @@ pub(crate) fn conversation_v1() -> Vec<(Side, Value)> {
     talk.ask(
         13,
         "session/load",
-        json!({"sessionId": "session-s", "cwd": "/w/cwd", "mcpServers": servers(false)}),
+        json!({"sessionId": "session-s", "cwd": "/w/cwd", "additionalDirectories": ["/x/more"], "mcpServers": servers(false)}),
         with_both,
     );
     talk.ask(
         14,
         "session/resume",
-        json!({"sessionId": "session-s", "cwd": "/w/cwd"}),
+        json!({"sessionId": "session-s", "cwd": "/w/cwd", "additionalDirectories": ["/x/more"], "mcpServers": servers(false)}),
         json!({"configOptions": options_v1()}),
     );
     talk.ask(
@@ -446,10 +446,17 @@ pub(crate) fn conversation_v2() -> Vec<(Side, Value)> {
     ));
     talk.agent(json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 11}}));
     talk.client(answer(11, json!({"outcome": {"outcome": "cancelled"}})));
+    talk.question(
+        19,
+        "session/request_permission",
+        json!({"sessionId": "session-s", "title": "Plain-title", "options": permission_options(),
+            "subject": {"type": "tool_call", "toolCall": {"toolCallId": "call-p", "status": "pending"}}}),
+        json!({"outcome": {"outcome": "selected", "optionId": "n"}}),
+    );
     talk.ask(12, "tool_call/cancel", json!({"sessionId": "session-s", "toolCallId": "call-c"}), json!({}));
     talk.alike();
     talk.agent(update(
-        json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "_tired", "background": []}),
+        json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "_tired", "background": [{"type": "terminal", "terminalId": "term-t"}]}),
     ));
     talk.client(request(
         13,
@@ -458,7 +465,8 @@ pub(crate) fn conversation_v2() -> Vec<(Side, Value)> {
     ));
     talk.agent(answer(13, json!({"messageId": "message-v"})));
     talk.agent(update(json!({"sessionUpdate": "state_update", "state": "running"})));
-    talk.agent(update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": {"code": 1, "message": "error-message", "data": {"of": "error-data"}}})));
+    talk.agent(update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "background": [{"type": "terminal", "terminalId": "term-t"}],
+        "error": {"code": 1, "message": "error-message", "data": {"of": "error-data"}}})));
     talk.client(request(
         14,
         "session/prompt",
@@ -468,10 +476,17 @@ pub(crate) fn conversation_v2() -> Vec<(Side, Value)> {
     talk.ask(
         15,
         "session/resume",
-        json!({"sessionId": "session-s", "cwd": "/w/cwd", "mcpServers": servers(true), "replayFrom": {"type": "start"}}),
+        json!({"sessionId": "session-s", "cwd": "/w/cwd", "additionalDirectories": ["/x/more"], "mcpServers": servers(true), "replayFrom": {"type": "start"}}),
         json!({"configOptions": options_v2(), "availableCommands": commands}),
     );
-    talk.ask(16, "session/resume", json!({"sessionId": "session-s", "cwd": "/w/cwd"}), json!({}));
+    talk.ask(
+        16,
+        "session/resume",
+        json!({"sessionId": "session-s", "cwd": "/w/cwd", "additionalDirectories": ["/x/more"], "mcpServers": servers(true)}),
+        json!({}),
+    );
+    talk.agent(update(json!({"sessionUpdate": "state_update", "state": "idle", "error": {"code": 1, "message": "late-error"},
+        "background": [{"type": "terminal", "terminalId": "term-t"}]})));
     talk.ask(17, "session/close", json!({"sessionId": "session-s"}), json!({}));
     talk.ask(18, "auth/logout", json!({}), json!({}));
     talk.0

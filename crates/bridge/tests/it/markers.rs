@@ -3,11 +3,11 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Handled, Moment, Output, Side, Version};
+use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Handled, Moment, Output, Side, Stateless, Version};
 use switchboard_testkit::recordings;
 
 use crate::conversations::{between, conversation_v1, conversation_v2, update, updates_v1, updates_v2};
-use crate::marks::{Mark, Outcome, mark, missing, translate, translate_live, values};
+use crate::marks::{Mark, Outcome, lost_at, mark, missing, translate, translate_live, values};
 
 /// A conversation with marks in it.
 fn marked(conversation: &[(Side, Value)]) -> (Vec<(Side, Value)>, Vec<Vec<Mark>>, usize) {
@@ -20,14 +20,14 @@ fn marked(conversation: &[(Side, Value)]) -> (Vec<(Side, Value)>, Vec<Vec<Mark>>
 /// Marks a recorded conversation and translates it.
 pub(crate) fn lost_in(name: &str, conversation: &[(Side, Value)], to: Version) -> (usize, Vec<String>) {
     let (marked, marks, count) = marked(conversation);
-    let missing = missing(&marks, &translate(&marked, to, 20));
+    let missing = missing(&marks, &translate(&marked, to, 20).in_any_order(&marked));
     (count, missing.into_iter().map(|pointer| format!("{name}: {pointer}")).collect())
 }
 
 /// The same with a bridge between the two sides.
 fn lost_live(name: &str, conversation: &[(Side, Value)], options: &BridgeOptions) -> (usize, Vec<String>) {
     let (marked, marks, count) = marked(conversation);
-    let missing = missing(&marks, &translate_live(&marked, options.clone()));
+    let missing = missing(&marks, &translate_live(&marked, options.clone()).in_any_order(&marked));
     (count, missing.into_iter().map(|pointer| format!("{name}: {pointer}")).collect())
 }
 
@@ -45,9 +45,9 @@ fn every_mark_in_a_written_conversation_comes_out_or_is_reported() {
     for (name, conversation, to) in
         [("version 1", conversation_v1(), Version::V2), ("version 2", conversation_v2(), Version::V1)]
     {
-        let (marks, missing) = lost_in(name, &conversation, to);
-        assert!(marks > 1000, "{marks}");
-        assert_none(name, marks, &missing);
+        let (marked, marks, count) = marked(&conversation);
+        assert!(count > 1000, "{count}");
+        assert_none(name, count, &missing(&marks, &translate(&marked, to, 20)));
     }
 }
 
@@ -79,9 +79,9 @@ fn live() -> Vec<Live> {
 #[test]
 fn every_mark_between_different_versions_comes_out_or_is_reported() {
     for (name, conversation, options) in live() {
-        let (marks, missing) = lost_live(name, &conversation, &options);
-        assert!(marks > 1000, "{marks}");
-        assert_none(name, marks, &missing);
+        let (marked, marks, count) = marked(&conversation);
+        assert!(count > 1000, "{count}");
+        assert_none(name, count, &missing(&marks, &translate_live(&marked, options)));
     }
 }
 
@@ -149,6 +149,39 @@ fn every_mark_passes_between_dialects() {
         }
         let name = format!("{client:?} {agent:?}");
         assert_none(&name, usize::try_from(count).unwrap(), &missing(&marks, &outcome));
+    }
+}
+
+/// Whatever is translated by itself keeps its marks and its values, or lists them; the rest is refused.
+#[test]
+fn every_mark_in_a_message_that_is_translated_by_itself_comes_out_or_is_listed() {
+    for (name, conversation, to) in
+        [("version 1", conversation_v1(), Version::V2), ("version 2", conversation_v2(), Version::V1)]
+    {
+        let mut lists = vec![values as fn(&Value) -> Vec<Mark>, |_| Vec::new()];
+        while let Some(own) = lists.pop() {
+            let (mut stateless, mut count, mut translated) = (Stateless::new(to), 0, 0);
+            let (mut marks, mut outcome) = (Vec::new(), Outcome::default());
+            for (from, message) in &conversation {
+                let mut message = message.clone();
+                let mut in_message = own(&message);
+                if in_message.is_empty() {
+                    in_message = mark(&mut message, &mut count);
+                }
+                let Ok(converted) = stateless.convert(&message.to_string(), Some(*from)) else { continue };
+                translated += 1;
+                if message["method"] == "session/update" {
+                    let is_update = |line: &String| line.contains(r#""method":"session/update""#);
+                    assert!(converted.value.iter().all(is_update), "{:?}", converted.value);
+                }
+                marks.push(in_message);
+                outcome.said.push(converted.value.concat());
+                let listed = converted.omitted.into_iter().map(|note| lost_at(&note.pointer, note.severity));
+                outcome.losses.push(listed.collect());
+            }
+            assert!(translated > 40, "{name}: {translated} of {}", conversation.len());
+            assert_none(name, marks.len(), &missing(&marks, &outcome));
+        }
     }
 }
 

@@ -232,11 +232,11 @@ pub(crate) fn translate_live(lines: &[(Side, Value)], options: BridgeOptions) ->
         let (mut said, mut losses) = (String::new(), Vec::new());
         for output in bridge.drain() {
             match output {
-                Output::Line { to, line } => {
+                Output::Line { line, .. } => {
                     // Who asked was told that it was not: as good as an entry about all of the request.
                     let told: Value = serde_json::from_str(&line).expect("JSON");
                     if told.get("error").is_some() && told["id"] == message["id"] {
-                        losses.push(refused(to));
+                        losses.push(lost_at("", Severity::Major));
                     }
                     said.push_str(&(line + "\n"));
                 }
@@ -261,24 +261,58 @@ pub(crate) fn translate_live(lines: &[(Side, Value)], options: BridgeOptions) ->
     outcome
 }
 
-fn refused(toward: Side) -> Loss {
-    let (message, element) = ("request".to_owned(), "message".to_owned());
-    let (session, pointer, reason) = (None, String::new(), "refused".to_owned());
-    Loss { session, message, element, pointer, reason, severity: Severity::Major, toward }
+/// An entry about what stood at a pointer.
+pub(crate) fn lost_at(pointer: &str, severity: Severity) -> Loss {
+    let (message, element, reason) = ("message".to_owned(), "message".to_owned(), "refused".to_owned());
+    Loss {
+        session: None,
+        message,
+        element,
+        pointer: pointer.to_owned(),
+        reason,
+        severity,
+        toward: Side::Client,
+    }
 }
 
-/// A prompt whose turn never comes is lost only when that is known, and so is the end of a turn that never began.
+/// Whether a loss is of a kind of message that may wait: a prompt for its turn, and a state for the turn that it ends.
+fn is_of(loss: &Loss, message: &Value) -> bool {
+    let kind = [&message["method"], &message["params"]["update"]["sessionUpdate"]];
+    matches!(&*loss.message, "session/prompt" | "state_update") && kind.contains(&&json!(loss.message))
+}
+
+/// A prompt whose turn never comes is lost only when that is known, and so is the end of a turn that never began: what is
+/// reported of such a message at another one counts for all that came before.
 fn attribute_waiting(lines: &[(Side, Value)], last: Vec<Loss>, outcome: &mut Outcome) {
-    let waits = |loss: &Loss| matches!(&*loss.message, "session/prompt" | "state_update");
-    let losses = outcome.losses.iter().flatten().cloned().chain(last);
-    for loss in losses.filter(waits).collect::<Vec<_>>() {
-        for ((_, message), losses) in lines.iter().zip(&mut outcome.losses) {
-            let kind = [&message["method"], &message["params"]["update"]["sessionUpdate"]];
-            if kind.contains(&&json!(loss.message))
-                || (message.get("result").is_some() && !loss.pointer.is_empty())
-            {
+    let mut late: Vec<(usize, Loss)> = last.into_iter().map(|loss| (lines.len(), loss)).collect();
+    for (index, losses) in outcome.losses.iter().enumerate() {
+        let others = losses.iter().filter(|loss| !is_of(loss, &lines[index].1));
+        late.extend(others.map(|loss| (index, loss.clone())));
+    }
+    for (index, loss) in late {
+        for ((_, message), losses) in lines.iter().zip(&mut outcome.losses).take(index) {
+            let is_answer = message.get("result").is_some() && loss.message == "session/prompt";
+            if is_of(&loss, message) || (is_answer && !loss.pointer.is_empty()) {
                 losses.push(loss.clone());
             }
         }
+    }
+}
+
+impl Outcome {
+    /// Where states come in any order, that of an earlier one may be reported at a later one: what is said of one counts
+    /// for all before it.
+    pub(crate) fn in_any_order(mut self, lines: &[(Side, Value)]) -> Self {
+        for index in (1..lines.len()).rev() {
+            let states: Vec<Loss> =
+                self.losses[index].iter().filter(|loss| loss.message == "state_update").cloned().collect();
+            let earlier = lines.iter().zip(&mut self.losses).take(index);
+            for (_, losses) in
+                earlier.filter(|((_, message), _)| states.iter().any(|loss| is_of(loss, message)))
+            {
+                losses.extend(states.iter().cloned());
+            }
+        }
+        self
     }
 }

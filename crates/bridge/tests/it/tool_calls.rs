@@ -299,6 +299,47 @@ fn a_call_that_was_only_asked_about_is_announced_afterwards() {
 }
 
 #[test]
+fn all_that_was_asked_about_a_call_is_in_its_announcement() {
+    let call = |number: u32, kind: &str| {
+        json!({"toolCallId": "c", "title": "make", "name": format!("name {number}"), "kind": kind, "status": "in_progress",
+            "locations": [{"path": format!("/w/{number}")}], "rawInput": number, "rawOutput": [number]})
+    };
+    let mut first = call(1, "execute");
+    (first["_meta"], first["key"]) = (json!({"a": 1}), json!(1));
+    let reference = json!({"toolCallId": "c", "_meta": {"b": 2}, "other": 2});
+    let (mut whole, mut last) = (first.clone(), call(2, "read"));
+    (whole["_meta"], whole["other"]) = (json!({"a": 1, "b": 2}), json!(2));
+    last["status"] = json!("completed");
+    for (questions, announced) in
+        [([&first, &reference], &whole), ([&json!({"toolCallId": "c", "name": "x"}), &last], &last)]
+    {
+        let mut bench = Bench::v1_client();
+        for call in questions {
+            bench.agent(json!({"id": 5, "method": "session/request_permission", "params": {"sessionId": "s", "title": "Run?",
+                "subject": {"type": "tool_call", "toolCall": call},
+                "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
+        }
+        let asked = bench.take_client();
+        bench.client(
+            json!({"id": asked[1]["id"], "result": {"outcome": {"outcome": "selected", "optionId": "y"}}}),
+        );
+        let mut announced = announced.clone();
+        announced["sessionUpdate"] = json!("tool_call");
+        assert_eq!(bench.take_updates(), [announced]);
+        assert!(bench.lost().is_empty(), "{:?}", bench.lost());
+    }
+}
+
+#[test]
+fn what_stands_beside_a_terminal_in_a_call_goes_with_its_text() {
+    let mut bench = Bench::v1_client();
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "ls",
+        "content": [{"type": "terminal", "terminalId": "t", "_meta": {"a": 1}, "key": 2}]}));
+    let item = bench.take_updates().remove(0)["content"][0].clone();
+    assert_eq!((&item["_meta"], &item["key"]), (&json!({"a": 1}), &json!(2)), "{item}");
+}
+
+#[test]
 fn a_question_about_a_command_shows_it() {
     let mut bench = Bench::v1_client();
     bench.agent(json!({"id": 5, "method": "session/request_permission", "params": {"sessionId": "s",

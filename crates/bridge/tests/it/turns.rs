@@ -311,6 +311,7 @@ fn a_prompt_that_waited_is_told_as_it_came() {
                 == ("session/prompt", "/params/_meta", Some("s"))
         };
         assert!(bench.losses.iter().any(left_out), "{client:?}: {:?}", bench.losses);
+        assert!(bench.losses.iter().all(|loss| loss.message == "session/prompt"), "{:?}", bench.losses);
     }
 }
 
@@ -322,4 +323,31 @@ fn what_stands_beside_an_update_that_is_not_told_is_lost_in_its_session() {
     let lost: Vec<_> =
         bench.losses.iter().map(|loss| (loss.session.as_deref(), &*loss.message, &*loss.pointer)).collect();
     assert_eq!(lost, [(Some("s"), "session/update", "/params/_meta")]);
+}
+
+#[test]
+fn an_echo_that_says_something_else_is_reported() {
+    let chunk = |text: &str| json!({"sessionUpdate": "user_message_chunk", "messageId": "u", "content": {"type": "text", "text": text}});
+    let whole = |text: &str| json!({"sessionUpdate": "user_message", "messageId": "u", "content": [{"type": "text", "text": text}]});
+    let begun = || {
+        let mut bench = Bench::v1_client();
+        bench.client(prompt(1, "hello you"));
+        let sent = bench.take_agent().remove(0);
+        bench.agent(json!({"id": sent["id"], "result": {"messageId": "u"}}));
+        bench
+    };
+    let mut bench = begun();
+    bench.update(whole("not that"));
+    bench.assert_nothing_for_client("the agent has said that this is the prompt");
+    assert_eq!(bench.lost(), ["user_message content[0]"]);
+
+    let mut bench = begun();
+    bench.update(chunk("hello"));
+    bench.update(chunk(" you"));
+    bench.update(whole("hello you"));
+    assert!(bench.lost().is_empty(), "{:?}", bench.lost());
+    bench.update(chunk(" and me"));
+    bench.update(whole("something else"));
+    bench.assert_nothing_for_client("the client shows its prompt itself");
+    assert_eq!(bench.lost(), ["user_message_chunk content", "user_message content[0]"]);
 }
