@@ -175,3 +175,34 @@ fn calls_and_answers_are_translated_by_their_method() {
     let own = json!({"jsonrpc": "2.0", "id": 4, "method": "_own", "params": {"a": 1}});
     assert_eq!(convert(Side::Client, own.clone()).unwrap(), own);
 }
+
+/// The answer to a request, translated by itself.
+fn answered(to: Version, method: &str, result: &Value) -> Result<Value, String> {
+    let mut stateless = Stateless::new(to);
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"sessionId": "x", "cwd": "/w", "mcpServers": []}});
+    stateless.convert(&request.to_string(), Some(Side::Client)).expect("a request");
+    let answer = json!({"jsonrpc": "2.0", "id": 1, "result": result}).to_string();
+    let converted = stateless.convert(&answer, Some(Side::Agent)).map_err(|error| error.to_string())?;
+    Ok(serde_json::from_str::<Value>(&converted.value[0]).unwrap()["result"].clone())
+}
+
+#[test]
+fn an_answer_that_opens_a_session_keeps_all_of_it() {
+    let option = |id: &str| json!({"type": "select", id: "o", "name": "O", "currentValue": "a", "options": [{"value": "a", "name": "A"}]});
+    for (method, has_id) in [("session/new", true), ("session/resume", false)] {
+        let answer = |options: Value| {
+            let mut answer = json!({"configOptions": [options], "_meta": {"a": 1}, "key": 2});
+            if has_id {
+                answer["sessionId"] = json!("x");
+            }
+            answer
+        };
+        let (old, new) = (answer(option("id")), answer(option("configId")));
+        assert_eq!(answered(Version::V2, method, &old).as_ref(), Ok(&new), "{method}");
+        assert_eq!(answered(Version::V1, method, &new).as_ref(), Ok(&old), "{method}");
+        let mut with_commands = new.clone();
+        with_commands["availableCommands"] = json!([{"type": "command", "name": "a", "description": "b"}]);
+        let refused = answered(Version::V1, method, &with_commands).unwrap_err();
+        assert!(refused.contains("availableCommands"), "{refused}");
+    }
+}

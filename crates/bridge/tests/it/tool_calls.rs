@@ -331,6 +331,18 @@ fn all_that_was_asked_about_a_call_is_in_its_announcement() {
 }
 
 #[test]
+fn two_questions_about_a_call_that_contradict_each_other_are_reported() {
+    let mut bench = Bench::v1_client();
+    for (id, value) in [(5, 1), (6, 2)] {
+        bench.agent(json!({"id": id, "method": "session/request_permission", "params": {"sessionId": "s", "title": "Run?",
+            "subject": {"type": "tool_call", "toolCall": {"toolCallId": "c", "title": "t", "_meta": {"a": value}}},
+            "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
+    }
+    let lost: Vec<_> = bench.losses.iter().map(|loss| (&*loss.message, &*loss.pointer)).collect();
+    assert_eq!(lost, [("tool_call_update", "/params/update/_meta/a")]);
+}
+
+#[test]
 fn what_stands_beside_a_terminal_in_a_call_goes_with_its_text() {
     let mut bench = Bench::v1_client();
     bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "ls",
