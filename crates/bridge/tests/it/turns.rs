@@ -350,4 +350,10 @@ fn an_echo_that_says_something_else_is_reported() {
     bench.update(whole("something else"));
     bench.assert_nothing_for_client("the client shows its prompt itself");
     assert_eq!(bench.lost(), ["user_message_chunk content", "user_message content[0]"]);
+
+    let mut bench = begun();
+    let mut beside = chunk("hello");
+    (beside["_meta"], beside["key"]) = (json!({"a": 1}), json!(2));
+    bench.update(beside);
+    assert_eq!(bench.lost(), ["user_message_chunk _meta", "user_message_chunk key"]);
 }
