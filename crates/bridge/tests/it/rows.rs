@@ -548,3 +548,12 @@ fn elicitations_pass_where_the_client_takes_them() {
         assert_eq!(bench.take_agent(), [json!({"jsonrpc": "2.0", "id": 3, "result": {"action": "decline"}})]);
     }
 }
+
+#[test]
+fn what_stands_beside_a_notice_goes_with_the_message_that_it_becomes() {
+    let mut bench = Bench::v1_client();
+    bench.update(json!({"sessionUpdate": "notice", "severity": "warning", "title": "t", "description": "d", "_meta": {"a": 1}, "key": 2}));
+    let told = bench.take_updates().remove(0);
+    assert_eq!(told["content"]["text"], "[warning] t\n\nd");
+    assert_eq!((&told["_meta"], &told["key"]), (&json!({"a": 1}), &json!(2)), "{told}");
+}
