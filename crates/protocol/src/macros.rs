@@ -53,7 +53,7 @@ macro_rules! object {
         impl<'a> $crate::wire::Object<'a> for $name<'a> {
             fn read_body(
                 reader: &mut $crate::json::reader::Reader<'a>,
-                mut body: $crate::wire::Body,
+                body: &mut $crate::wire::Body,
             ) -> $crate::error::Read<Self> {
                 #[allow(non_camel_case_types)]
                 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ macro_rules! object {
                 #[allow(unused_mut, unused_variables)]
                 let mut seen = 0u64;
                 let mut expected = 0;
-                while let Some(key) = reader.next_known_key(&mut body.first, KEYS, &mut expected)? {
+                while let Some(key) = body.next_known_key(reader, KEYS, &mut expected)? {
                     let index = match key {
                         $crate::json::reader::Key::Known(index) => index,
                         $crate::json::reader::Key::Other(key) => {
@@ -112,8 +112,8 @@ macro_rules! object {
             }
 
             fn read(reader: &mut $crate::json::reader::Reader<'a>) -> $crate::error::Read<Self> {
-                let body = $crate::wire::Body::open(reader)?;
-                $crate::wire::Object::read_body(reader, body)
+                let mut body = $crate::wire::Body::open(reader)?;
+                $crate::wire::Object::read_body(reader, &mut body)
             }
 
             fn write(&self, writer: &mut $crate::json::writer::Writer<'_>) {
@@ -201,16 +201,16 @@ macro_rules! union {
         impl<'a> $crate::wire::Object<'a> for $name<'a> {
             fn read_body(
                 reader: &mut $crate::json::reader::Reader<'a>,
-                mut body: $crate::wire::Body,
+                body: &mut $crate::wire::Body,
             ) -> $crate::error::Read<Self> {
                 let opening = reader.place();
                 const TAG: &str = concat!("\"", $tag, "\":");
                 if let Some(tag) = body.first_tag(reader, $tag, TAG)? {
                     return Self::read_variant(reader, body, tag, opening);
                 }
-                if let Some((guess, tag)) = body.guess_tag(reader, $tag, TAG) {
+                if let Some((mut guess, tag)) = body.guess_tag(reader, $tag, TAG) {
                     let noted = reader.tolerated_count();
-                    match Self::read_variant(reader, guess, tag, opening) {
+                    match Self::read_variant(reader, &mut guess, tag, opening) {
                         Ok(value) => return Ok(value),
                         Err(_) => reader.forget_since(opening, noted),
                     }
@@ -219,7 +219,7 @@ macro_rules! union {
                 $(
                     let tag = match tag {
                         Some(tag) => Some(tag),
-                        None => $implied::find(reader, &mut body)?.map(std::borrow::Cow::Borrowed),
+                        None => $implied::find(reader, body)?.map(std::borrow::Cow::Borrowed),
                     };
                 )?
                 let Some(tag) = tag else {
@@ -253,7 +253,7 @@ macro_rules! union {
             #[allow(unused_variables, unused_mut)]
             fn read_variant(
                 reader: &mut $crate::json::reader::Reader<'a>,
-                mut body: $crate::wire::Body,
+                body: &mut $crate::wire::Body,
                 tag: $crate::Text<'a>,
                 opening: $crate::json::reader::Place,
             ) -> $crate::error::Read<Self> {
@@ -296,8 +296,8 @@ macro_rules! union {
             }
 
             fn read(reader: &mut $crate::json::reader::Reader<'a>) -> $crate::error::Read<Self> {
-                let body = $crate::wire::Body::open(reader)?;
-                $crate::wire::Object::read_body(reader, body)
+                let mut body = $crate::wire::Body::open(reader)?;
+                $crate::wire::Object::read_body(reader, &mut body)
             }
 
             fn write(&self, writer: &mut $crate::json::writer::Writer<'_>) {

@@ -16,7 +16,7 @@ mod batch;
 mod glimpse;
 
 pub use batch::{BATCH_LIMIT, BatchFault, batch_entries, is_batch};
-pub use glimpse::Glimpse;
+pub use glimpse::{Glimpse, Outline};
 
 use std::fmt;
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::error::{DecodeError, Diagnostic, Problem, Read};
 use crate::json::raw::{Extra, Raw};
-use crate::json::reader::Reader;
+use crate::json::reader::{Key, KnownKey, LastMember, Reader};
 use crate::json::writer::Writer;
 use crate::schema::Schemas;
 use crate::{Text, WireFormat};
@@ -79,7 +79,7 @@ pub(crate) fn read_whole<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Result<T, 
 /// A wire type whose JSON is an object, so that a union can put its tag among the keys.
 pub trait Object<'a>: Wire<'a> {
     #[doc(hidden)]
-    fn read_body(reader: &mut Reader<'a>, body: Body) -> Read<Self>;
+    fn read_body(reader: &mut Reader<'a>, body: &mut Body) -> Read<Self>;
 
     #[doc(hidden)]
     fn write_body(&self, writer: &mut Writer<'_>);
@@ -92,23 +92,48 @@ pub struct Body {
     pub(crate) start: usize,
     pub(crate) first: bool,
     tags: [Option<Tag>; 2],
-    /// Whether one of them is guessed and not seen yet.
-    guessing: bool,
+    /// A tag that is guessed and not seen yet.
+    guess: Option<Guess>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Tag {
     name: &'static str,
     seen: bool,
-    /// Where the text stands that was guessed to be its value, until it is seen.
-    guess: Option<(usize, usize)>,
+}
+
+/// A member of an object that is guessed to be its tag.
+#[derive(Debug, Clone, Copy)]
+struct Guess {
+    /// Which of the tags.
+    tag: usize,
+    member: LastMember,
 }
 
 impl Body {
+    #[inline]
     pub(crate) fn open(reader: &mut Reader<'_>) -> Read<Self> {
         let start = reader.position();
         reader.begin_object()?;
-        Ok(Body { start, first: true, tags: [None; 2], guessing: false })
+        Ok(Body { start, first: true, tags: [None; 2], guess: None })
+    }
+
+    /// The next key, with the position at its value; `None` behind the closing brace.
+    #[inline]
+    pub(crate) fn next_known_key<'a>(
+        &mut self,
+        reader: &mut Reader<'a>,
+        keys: &'static [KnownKey],
+        expected: &mut usize,
+    ) -> Read<Option<Key<'a>>> {
+        // A member of the object begins here, so what was guessed to be one is one.
+        if let Some(Guess { tag, member }) = self.guess
+            && reader.pass_member(member)
+        {
+            self.guess = None;
+            self.mark_seen(tag);
+        }
+        reader.next_known_key(&mut self.first, keys, expected)
     }
 
     /// The union's tag, when it is the first key. `quoted` is that key in quotes, with a colon.
@@ -125,11 +150,11 @@ impl Body {
         self.first = false;
         reader.skip_whitespace();
         let tag = reader.read_string()?;
-        self.add_tag(Tag { name, seen: true, guess: None });
+        self.add_tag(Tag { name, seen: true });
         Ok(Some(tag))
     }
 
-    /// Many agents write the tag last. When the last string of the whole text looks like it, the object may be read
+    /// Many agents write the tag last. When the last member of the whole text looks like it, the object may be read
     /// as if it were, without a first pass to find it; the guess is checked when the tag comes by.
     pub(crate) fn guess_tag<'a>(
         &self,
@@ -137,11 +162,11 @@ impl Body {
         name: &'static str,
         quoted: &'static str,
     ) -> Option<(Body, Text<'a>)> {
-        let (start, end) = reader.last_string_behind(quoted)?;
+        let member = reader.last_member(quoted)?;
         let mut body = self.clone();
-        body.add_tag(Tag { name, seen: false, guess: Some((start, end)) });
-        body.guessing = true;
-        Some((body, Text::Borrowed(&reader.text()[start..end])))
+        let tag = body.add_tag(Tag { name, seen: false });
+        body.guess = Some(Guess { tag, member });
+        Some((body, Text::Borrowed(reader.text_of(member))))
     }
 
     /// The union's tag. When it is the first key, reading goes on behind it; else the keys before it are
@@ -158,7 +183,7 @@ impl Body {
         while let Some(key) = reader.next_key(&mut self.first)? {
             if key == name {
                 let tag = reader.read_string()?;
-                self.add_tag(Tag { name, seen: !passed, guess: None });
+                self.add_tag(Tag { name, seen: !passed });
                 if passed {
                     reader.rewind(place);
                     self.first = first;
@@ -182,16 +207,23 @@ impl Body {
         reader.fault(self.start, Problem::Missing(name))
     }
 
-    fn add_tag(&mut self, tag: Tag) {
+    fn add_tag(&mut self, tag: Tag) -> usize {
         let free = usize::from(self.tags[0].is_some());
         self.tags[free] = Some(tag);
+        free
+    }
+
+    fn mark_seen(&mut self, tag: usize) {
+        if let Some(tag) = &mut self.tags[tag] {
+            tag.seen = true;
+        }
     }
 
     /// Treats the tag as a key like any other again, from the start of the object.
     pub(crate) fn forget_tag(&mut self, reader: &mut Reader<'_>, opening: crate::json::reader::Place) {
         reader.rewind(opening);
         self.tags = [None; 2];
-        self.guessing = false;
+        self.guess = None;
         self.first = true;
     }
 
@@ -204,17 +236,17 @@ impl Body {
         extra: &mut Extra<'a>,
     ) -> Read<()> {
         let offset = reader.position();
-        if let Some(tag) = self.tags.iter_mut().flatten().find(|tag| tag.name == key) {
-            if tag.seen {
+        let is_it = |tag: &Option<Tag>| tag.is_some_and(|tag| tag.name == key);
+        if let Some(index) = self.tags.iter().position(is_it) {
+            if self.tags[index].is_some_and(|tag| tag.seen) {
                 return reader.fault(offset, Problem::Duplicate(key.into_owned()));
             }
-            tag.seen = true;
-            if let Some((start, end)) = tag.guess.take() {
-                self.guessing = false;
-                let guess = &reader.text()[start..end];
-                return if reader.read_string()? == guess { Ok(()) } else { wrong_guess(reader) };
-            }
-            return reader.skip_value();
+            self.mark_seen(index);
+            return match self.guess.take_if(|guess| guess.tag == index) {
+                Some(guess) if reader.read_string()? == reader.text_of(guess.member) => Ok(()),
+                Some(_) => wrong_guess(reader),
+                None => reader.skip_value(),
+            };
         }
         reader.remark(offset, || format!("only keys of the protocol beside \"_meta\", not \"{key}\""));
         let value = reader.read_raw()?;
@@ -224,7 +256,7 @@ impl Body {
 
     #[inline(always)]
     pub(crate) fn no_duplicates(&self, reader: &Reader<'_>, extra: &Extra<'_>) -> Read<()> {
-        if self.guessing {
+        if self.guess.is_some() {
             return wrong_guess(reader);
         }
         match extra.duplicate() {
@@ -276,7 +308,7 @@ impl<'a> UnknownVariant<'a> {
 
     pub(crate) fn read_body(
         reader: &mut Reader<'a>,
-        mut body: Body,
+        body: &mut Body,
         tag: Text<'a>,
         required: &[&'static str],
         present: &[&'static str],
@@ -563,7 +595,7 @@ impl<'a, T: Wire<'a>> Wire<'a> for Box<T> {
 }
 
 impl<'a, T: Object<'a>> Object<'a> for Box<T> {
-    fn read_body(reader: &mut Reader<'a>, body: Body) -> Read<Self> {
+    fn read_body(reader: &mut Reader<'a>, body: &mut Body) -> Read<Self> {
         T::read_body(reader, body).map(Box::new)
     }
 

@@ -265,7 +265,7 @@ impl<'a> Extra<'a> {
     }
 
     /// A key that stands here twice. Asked once per object, so that many keys do not cost their square.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn duplicate(&self) -> Option<&str> {
         let entries = self.0.as_ref()?;
         first_duplicate(entries.iter().map(|(key, _)| &**key))

@@ -304,10 +304,10 @@ impl<'a> Reader<'a> {
         self.text.as_bytes()[self.position..].starts_with(text.as_bytes())
     }
 
-    /// Where the last string of the whole text stands, when nothing but closing braces follows it and this key
-    /// stands before it. Whose key it is, is not known. Nothing is guessed where remarks are collected,
-    /// because those of a wrong guess would stay.
-    pub(crate) fn last_string_behind(&self, key: &str) -> Option<(usize, usize)> {
+    /// The last member of the whole text, when it is a string under this key and nothing but closing braces follows.
+    /// Whose member it is, is not known. Nothing is guessed where remarks are collected, because those of a wrong
+    /// guess would stay.
+    pub(crate) fn last_member(&self, key: &str) -> Option<LastMember> {
         if self.remarks.is_some() {
             return None;
         }
@@ -316,8 +316,25 @@ impl<'a> Reader<'a> {
         if bytes[end] != b'"' {
             return None;
         }
-        let start = bytes[..end].iter().rposition(|byte| *byte == b'"')?;
-        (start > self.position && bytes[..start].ends_with(key.as_bytes())).then_some((start + 1, end))
+        let value = 1 + bytes[..end].iter().rposition(|byte| *byte == b'"')?;
+        let start = (value - 1).checked_sub(key.len())?;
+        let is_it = start > self.position && bytes[start..].starts_with(key.as_bytes());
+        is_it.then_some(LastMember { start, value, end })
+    }
+
+    /// The value of a member that was found at the end of the text.
+    pub(crate) fn text_of(&self, member: LastMember) -> &'a str {
+        &self.text[member.value..member.end]
+    }
+
+    /// Passes over a member that was found at the end of the text, if it is the next one here.
+    #[inline]
+    pub(crate) fn pass_member(&mut self, member: LastMember) -> bool {
+        let is_next = self.position + 1 == member.start && self.peek() == Some(b',');
+        if is_next {
+            self.position = member.end + 1;
+        }
+        is_next
     }
 
     pub(crate) fn tolerated_count(&self) -> (usize, usize) {
@@ -375,32 +392,40 @@ impl<'a> Reader<'a> {
             self.position = end + 1;
             return Ok(Cow::Borrowed(&self.text[start..end]));
         }
-        self.read_escaped(start).map(Cow::Owned)
+        self.read_escaped(start, end).map(Cow::Owned)
     }
 
-    /// Reads a string that is not plain up to its closing quote. Its end is found first, so that the copy is
-    /// made in one piece.
-    #[cold]
-    fn read_escaped(&mut self, start: usize) -> Read<String> {
-        self.skip_string()?;
-        let end = self.position - 1;
+    /// Reads a string that is not plain up to its closing quote, but up to `special`. Its end is found first, so that
+    /// the copy is made in one piece.
+    #[inline(never)]
+    fn read_escaped(&mut self, start: usize, special: usize) -> Read<String> {
         let bytes = self.text.as_bytes();
+        let mut end = special;
+        while let Some(b'\\') = bytes.get(end) {
+            end = find_special(bytes, end + 2);
+        }
+        if bytes.get(end) != Some(&b'"') {
+            // It is no string, and this finds out why.
+            self.skip_string()?;
+        }
         let mut string = String::with_capacity(end - start);
-        let mut position = start;
-        while position < end {
-            let found = find_special(&bytes[..end], position);
-            string.push_str(&self.text[position..found]);
-            if found == end {
-                break;
-            }
+        let (mut copied, mut found) = (start, special);
+        while found < end {
+            string.push_str(&self.text[copied..found]);
             match read_escape(bytes, found) {
                 Ok((character, next)) => {
                     string.push(character);
-                    position = next;
+                    copied = next;
                 }
-                Err(what) => return self.syntax(what),
+                Err(what) => {
+                    self.position = found;
+                    return self.syntax(what);
+                }
             }
+            found = find_special(&bytes[..end], copied);
         }
+        string.push_str(&self.text[copied..end]);
+        self.position = end + 1;
         Ok(string)
     }
 
@@ -669,6 +694,17 @@ impl KnownKey {
     fn begins(&self, head: u128, text: &[u8]) -> bool {
         head & self.mask == self.head && (self.quoted.len() <= 16 || text.starts_with(self.quoted.as_bytes()))
     }
+}
+
+/// A key and a string at the end of a text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastMember {
+    /// Where the key begins, with its quote.
+    start: usize,
+    /// Where the value begins, behind its quote.
+    value: usize,
+    /// Where the value ends: its closing quote.
+    end: usize,
 }
 
 /// A key of an object.

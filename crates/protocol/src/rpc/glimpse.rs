@@ -1,7 +1,9 @@
 //! What can be told of a text that is no message.
 
 use super::RequestId;
-use crate::{Raw, Wire, WireFormat};
+use crate::error::Read;
+use crate::json::reader::Reader;
+use crate::{Raw, Text, Wire, WireFormat};
 
 /// What the top-level keys tell of an object that cannot be read, or of which only the beginning is there.
 ///
@@ -76,6 +78,61 @@ impl Glimpse {
     }
 }
 
+/// What a message is, read no further than that takes, for whoever counts messages that others read. Whether the rest
+/// is well-formed is not known.
+///
+/// ```
+/// use switchboard_protocol::rpc::Outline;
+///
+/// let outline = Outline::of(r#"{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"#);
+/// assert_eq!(outline, Some(Outline::Request { id: 7.into(), method: "session/prompt".into() }));
+/// assert_eq!(Outline::of(r#"{"id":7,"result":{"#), Some(Outline::Response { id: 7.into() }));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outline<'a> {
+    /// A request.
+    Request {
+        /// Its id.
+        id: RequestId<'a>,
+        /// Its method.
+        method: Text<'a>,
+    },
+    /// An answer.
+    Response {
+        /// The id of its request.
+        id: RequestId<'a>,
+    },
+}
+
+impl<'a> Outline<'a> {
+    /// Looks at a text; `None` where it is neither a request nor an answer.
+    pub fn of(text: &'a str) -> Option<Self> {
+        Self::read(&mut Reader::new(text, WireFormat::Any)).ok().flatten()
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Read<Option<Self>> {
+        let (mut first, mut id, mut method, mut has_outcome) = (true, None, None, false);
+        reader.begin_object()?;
+        while let Some(key) = reader.next_key(&mut first)? {
+            match &*key {
+                "id" => id = Some(RequestId::read(reader)?),
+                "method" => method = Some(reader.read_string()?),
+                "result" | "error" => has_outcome = true,
+                _ => {}
+            }
+            match (id.take(), method.take()) {
+                (Some(id), Some(method)) => return Ok(Some(Outline::Request { id, method })),
+                (Some(id), None) if has_outcome => return Ok(Some(Outline::Response { id })),
+                (known, named) => (id, method) = (known, named),
+            }
+            if !matches!(&*key, "id" | "method") {
+                reader.pass_over()?;
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// The length of the string at the start, with its quotes.
 fn string_length(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
@@ -143,6 +200,28 @@ mod tests {
         check(r#"{"a\"#, None, false, false);
         check("[1]", None, false, false);
         check("", None, false, false);
+    }
+
+    #[test]
+    fn an_outline_is_read_no_further_than_it_takes() {
+        let check = |text: &str, expected: Option<(&str, Option<&str>)>| {
+            let outline = Outline::of(text);
+            let seen = outline.as_ref().map(|outline| match outline {
+                Outline::Request { id, method } => (id.to_string(), Some(&**method)),
+                Outline::Response { id } => (id.to_string(), None),
+            });
+            assert_eq!(seen, expected.map(|(id, method)| (id.to_owned(), method)), "{text}");
+        };
+        check(r#"{"jsonrpc":"2.0","id":7,"method":"m","params":"#, Some(("7", Some("m"))));
+        check(r#"{"params":{"id":1,"method":"x"},"method":"m","id":"a"}"#, Some(("\"a\"", Some("m"))));
+        check(r#"{"result":{"id":1},"id":2}"#, Some(("2", None)));
+        check(r#"{"id":2,"error":{"code""#, Some(("2", None)));
+        check(r#" { "id" : 2 , "method" : "m" } "#, Some(("2", Some("m"))));
+        check(r#"{"method":"m","params":{"id":3}}"#, None);
+        check(r#"{"result":{"id":1"#, None);
+        check(r#"{"id":[1],"method":"m"}"#, None);
+        check(r#"[{"id":1,"method":"m"}]"#, None);
+        check("", None);
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl<'a> DiffPatch<'a> {
 }
 
 impl<'a> Object<'a> for DiffPatch<'a> {
-    fn read_body(reader: &mut Reader<'a>, mut body: Body) -> Read<Self> {
+    fn read_body(reader: &mut Reader<'a>, body: &mut Body) -> Read<Self> {
         let revision = reader.revision();
         let (mut format, mut text, mut diff, mut meta) = (None, None, None, None);
         let mut extra = Extra::new();
@@ -229,8 +229,8 @@ impl<'a> Wire<'a> for DiffPatch<'a> {
     }
 
     fn read(reader: &mut Reader<'a>) -> Read<Self> {
-        let body = Body::open(reader)?;
-        Object::read_body(reader, body)
+        let mut body = Body::open(reader)?;
+        Object::read_body(reader, &mut body)
     }
 
     fn write(&self, writer: &mut Writer<'_>) {

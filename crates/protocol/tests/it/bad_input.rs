@@ -277,6 +277,15 @@ fn a_tag_is_found_wherever_it_stands_and_never_taken_from_elsewhere() {
     assert!(kind(nowhere).contains("sessionUpdate"), "{}", kind(nowhere));
     let twice = r#"{"sessionUpdate":"agent_message","messageId":"m","sessionUpdate":"agent_message"}"#;
     assert!(kind(twice).contains("once"), "{}", kind(twice));
+    let middle =
+        r#"{"messageId":"m","sessionUpdate":"agent_message","_meta":{},"sessionUpdate":"agent_message"}"#;
+    assert!(kind(middle).contains("once"), "{}", kind(middle));
+    let spaced = r#"{"messageId":"m", "sessionUpdate":"agent_message"}"#;
+    assert_eq!(kind(spaced), "agent_message");
+    let alone = r#"{"sessionUpdate":"_x"}"#;
+    assert_eq!(kind(alone), "_x");
+    let no_comma = r#"{"messageId":"m""sessionUpdate":"agent_message"}"#;
+    assert!(kind(no_comma).contains("a comma"), "{}", kind(no_comma));
     let unknown = r#"{"n":1,"sessionUpdate":"_mine"}"#;
     assert_eq!(kind(unknown), "_mine");
     assert_eq!(
@@ -291,6 +300,25 @@ fn what_a_wrong_guess_of_the_tag_tolerated_is_told_once() {
         "rawOutput":{"sessionUpdate":"agent_message"}}"#;
     let (update, diagnostics) = v2::SessionUpdate::decode_tolerant(text, WireFormat::Any).unwrap();
     assert_eq!((update.tag(), diagnostics.len()), ("tool_call_update", 1));
+}
+
+#[test]
+fn of_several_faults_in_a_string_the_first_is_told() {
+    for (text, expected) in [
+        ("\"a\\n\\q\u{1}\"", "an escape sequence of JSON"),
+        ("\"a\\n\u{1}\\q\"", "an escaped control character"),
+        ("\"a\\n\\ud800\"", "a pair of surrogates"),
+        ("\"a\\n\\q", "an escape sequence of JSON"),
+        ("\"a\\nb", "a closing quote"),
+        ("\"a\\", "an escape sequence of JSON"),
+    ] {
+        let block = format!(r#"{{"type":"text","text":{text}"#);
+        let error = v2::ContentBlock::decode(&block, WireFormat::Any).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    let escaped = r#"{"type":"text","text":"a\"\\\/\b\f\n\r\t\u00e4\ud83d\ude00z"}"#;
+    let block = v2::ContentBlock::decode(escaped, WireFormat::Any).unwrap();
+    assert_eq!(block.as_text(), Some("a\"\\/\u{8}\u{c}\n\r\tä😀z"));
 }
 
 #[test]

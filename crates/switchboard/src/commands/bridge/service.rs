@@ -5,8 +5,8 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use switchboard_bridge::{Bridge, Handled, Loss, Moment, Output, Severity, Side};
-use switchboard_protocol::rpc::Message;
-use switchboard_protocol::{Correlator, WireFormat};
+use switchboard_protocol::Correlator;
+use switchboard_protocol::rpc::Outline;
 use switchboard_store::Channel;
 use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Spawned, Substitute, TooLong,
@@ -263,14 +263,14 @@ impl Service {
         }
     }
 
-    /// Remembers that the client waits for an answer.
+    /// Remembers that the client waits for an answer. The bridge reads the line; here its outline is enough.
     fn note_request(&mut self, line: &str) {
-        let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return };
-        let is_handshake = request.method == "initialize";
+        let Some(Outline::Request { id, method }) = Outline::of(line) else { return };
+        let is_handshake = method == "initialize";
         let too_late =
             tokio::time::Instant::now().checked_add(self.handshake_timeout).filter(|_| is_handshake);
         // Of one too many the answer is not waited for.
-        if self.unanswered.open(Side::Client, &request.id, too_late).is_ok() && is_handshake {
+        if self.unanswered.open(Side::Client, &id, too_late).is_ok() && is_handshake {
             self.too_late = self.too_late.or(too_late);
         }
     }
@@ -281,8 +281,8 @@ impl Service {
         if self.unanswered.is_empty() || head.windows(8).any(|word| word == b"\"method\"") {
             return;
         }
-        if let Ok(Message::Response(response)) = Message::decode(line, WireFormat::Any)
-            && let Some(Some(_)) = self.unanswered.answered(Side::Agent, &response.id)
+        if let Some(Outline::Response { id }) = Outline::of(line)
+            && let Some(Some(_)) = self.unanswered.answered(Side::Agent, &id)
         {
             self.too_late = self.unanswered.iter().find_map(|(_, _, too_late)| *too_late);
         }
