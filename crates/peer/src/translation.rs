@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
-use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_protocol::rpc::{Message, Request, RequestId, Response, codes, is_batch};
 use switchboard_protocol::{Wire, WireFormat};
 use switchboard_transport::{
     Anomaly, Closure, Connection, ConnectionOptions, Event, Inbox, Received, SharedText, Substitute,
@@ -51,6 +51,7 @@ pub(crate) fn to_version_one_agent(
         observer,
         gone: Arc::clone(&gone),
         anomalies: Some(anomalies),
+        asked: 0,
     };
     tokio::spawn(translation.run(None));
     (near, Behind { gone, anomalies: told })
@@ -73,6 +74,7 @@ pub(crate) fn to_version_one_client(
         observer: None,
         gone: Gone::default(),
         anomalies: None,
+        asked: 0,
     };
     tokio::spawn(translation.run(first));
     near
@@ -88,6 +90,8 @@ struct Translation {
     gone: Gone,
     /// Who is told what the agent should not have sent.
     anomalies: Option<mpsc::Sender<Anomaly>>,
+    /// The last number under which the agent was asked something: the bridge counts.
+    asked: i64,
 }
 
 /// The second `initialize` that an agent of version 1 gets, this time in its own words.
@@ -154,14 +158,60 @@ impl Translation {
             Anomaly::TooLong(too_long) => too_long.substitute(),
             _ => None,
         };
-        if let Some(anomalies) = &self.anomalies {
-            // Nobody may be there any more to be told.
-            let _ = anomalies.send(anomaly).await;
-        }
+        self.tell(anomaly).await;
         match substitute {
             Some(Substitute::Answer(line)) => self.carry(Side::Agent, &SharedText::from(line)).await,
             // A request has been refused by the connection itself.
             Some(Substitute::Refusal(_)) | None => Some(()),
+        }
+    }
+
+    async fn tell(&mut self, anomaly: Anomaly) {
+        if let Some(anomalies) = &self.anomalies {
+            // Nobody may be there any more to be told.
+            let _ = anomalies.send(anomaly).await;
+        }
+    }
+
+    /// What is wrong with a line of the agent, where the bridge could not use it: what the connection itself tells of an
+    /// agent that needs no translation.
+    fn fault(&self, line: &SharedText, outputs: &[Output]) -> Option<Anomaly> {
+        let (code, reason) = outputs.iter().find_map(|output| match output {
+            Output::Loss(loss) => {
+                let is_all =
+                    loss.pointer == "/params" || (loss.message == "answer" && loss.pointer.is_empty());
+                is_all.then(|| (codes::INVALID_PARAMS, loss.reason.clone()))
+            }
+            Output::Line { to: Side::Agent, line } => match Message::decode(line, WireFormat::Any) {
+                Ok(Message::Response(Response { outcome: Err(error), .. })) => {
+                    Some((error.code, error.message.into_owned()))
+                }
+                _ => None,
+            },
+            Output::Line { to: Side::Client, .. } => None,
+        })?;
+        let malformed = |reason| Some(Anomaly::Malformed { line: line.clone(), reason });
+        match Message::decode(line, WireFormat::Any).map(Message::into_owned) {
+            Err(error) => malformed(error.to_string()),
+            Ok(Message::Response(answer)) => Some(self.unwanted(answer, line)),
+            Ok(Message::Request(request)) if code == codes::METHOD_NOT_FOUND => {
+                let method = SharedText::from(request.method.into_owned());
+                Some(Anomaly::UnknownMethod { method, wants_answer: true })
+            }
+            Ok(_) if code == codes::INVALID_PARAMS => malformed(in_params(&reason)),
+            Ok(_) => None,
+        }
+    }
+
+    /// An answer that nobody waits for.
+    fn unwanted(&self, answer: Response<'static>, line: &SharedText) -> Anomaly {
+        let (id, line) = (answer.id, line.clone());
+        match (&id, answer.outcome) {
+            (RequestId::Null, Err(error)) => Anomaly::ErrorWithoutRequest(error),
+            (RequestId::Number(number), _) if (1..=self.asked).contains(number) => {
+                Anomaly::SecondAnswer { id, line }
+            }
+            _ => Anomaly::UnaskedAnswer { id, line },
         }
     }
 
@@ -174,7 +224,13 @@ impl Translation {
         }
         let text = substitute.as_deref().unwrap_or(line.as_str());
         let handled = self.bridge.handle(from, text, now);
-        self.send().await?;
+        let outputs: Vec<Output> = self.bridge.drain().collect();
+        if from == Side::Agent
+            && let Some(fault) = self.fault(line, &outputs)
+        {
+            self.tell(fault).await;
+        }
+        self.send_all(outputs).await?;
         if handled == Handled::Forward {
             self.to(from.other(), line.clone()).await?;
         }
@@ -182,14 +238,23 @@ impl Translation {
     }
 
     async fn send(&mut self) -> Option<()> {
-        let output: Vec<Output> = self.bridge.drain().collect();
-        for output in output {
+        let outputs = self.bridge.drain().collect();
+        self.send_all(outputs).await
+    }
+
+    async fn send_all(&mut self, outputs: Vec<Output>) -> Option<()> {
+        for output in outputs {
             match output {
                 Output::Line { to, line } => {
                     if to == Side::Agent
-                        && let Some(handshake) = &mut self.handshake
+                        && let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any)
                     {
-                        handshake.note(&line);
+                        if let RequestId::Number(number) = request.id {
+                            self.asked = number;
+                        }
+                        if let Some(handshake) = &mut self.handshake {
+                            handshake.note(&request);
+                        }
                     }
                     self.to(to, SharedText::from(line)).await?;
                 }
@@ -211,12 +276,9 @@ impl Translation {
 }
 
 impl Handshake {
-    fn note(&mut self, line: &str) {
-        if self.id.is_none()
-            && let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any)
-            && request.method == "initialize"
-        {
-            self.id = Some(request.id.into_owned());
+    fn note(&mut self, request: &Request<'_>) {
+        if self.id.is_none() && request.method == "initialize" {
+            self.id = Some(request.id.clone().into_owned());
         }
     }
 
@@ -247,7 +309,7 @@ enum Came {
 /// The next message as it came, or what came instead of one.
 async fn next_line(inbox: &mut Inbox) -> Result<Came, Arc<Closure>> {
     loop {
-        match inbox.next_or(|line| Some(line.clone())).await {
+        match inbox.next_or(|line| is_message(line).then(|| line.clone())).await {
             Some(Received::Taken(line)) => return Ok(Came::Line(line)),
             Some(Received::Event(Event::Anomaly(anomaly))) => return Ok(Came::Anomaly(anomaly)),
             Some(Received::Event(Event::Closed(closure))) => return Err(closure),
@@ -256,6 +318,21 @@ async fn next_line(inbox: &mut Inbox) -> Result<Came, Arc<Closure>> {
             None => std::future::pending().await,
         }
     }
+}
+
+/// What is wrong with the parameters of a message, with its place in the message.
+fn in_params(reason: &str) -> String {
+    let reason = reason.strip_prefix("malformed: ").unwrap_or(reason);
+    match reason.strip_prefix("at ") {
+        Some(place) => format!("at /params{place}"),
+        None => format!("at /params: {reason}"),
+    }
+}
+
+/// Whether a line is for the bridge. What is no message the connection sets aside itself, as it does of a peer that needs
+/// no translation; what begins as one the bridge answers in the same way.
+fn is_message(line: &str) -> bool {
+    line.starts_with(r#"{"jsonrpc""#) || is_batch(line) || Message::decode(line, WireFormat::Any).is_ok()
 }
 
 async fn until(due: Option<Instant>) {

@@ -3,6 +3,7 @@
 mod commented_json;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::outcome::CommandError;
@@ -63,6 +64,28 @@ impl ConfiguredAgent {
 
 /// A file that is no larger than any configuration file.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
+
+/// The agent that somebody chose: by its name, which is looked up from a folder, or by the command line that starts it.
+pub(crate) fn chosen_program(
+    folder: &Path,
+    name: Option<&str>,
+    command: &[impl AsRef<OsStr>],
+) -> Result<Program, CommandError> {
+    match (name, command) {
+        (None, [program, rest @ ..]) => {
+            // A relative path is meant from where the user is, not from the session's folder.
+            let program = program.as_ref();
+            let has_folder = program.as_encoded_bytes().contains(&b'/');
+            let path = if has_folder { std::path::absolute(program).ok() } else { None };
+            Ok(Program::new(path.unwrap_or_else(|| program.into())).args(rest.iter().map(AsRef::as_ref)))
+        }
+        (Some(name), []) => Configuration::read(folder).named_program(name),
+        (Some(_), _) => Err(CommandError::usage("either an agent's name or a command line, not both")),
+        (None, []) => Err(CommandError::usage("which agent?")
+            .hint("name one that `switchboard agents` lists, or give a command line behind `--`")
+            .hint("`switchboard run demo help` shows what the built-in demo agent can do")),
+    }
+}
 
 impl Configuration {
     /// Reads all files that there are. The user's own come before those of the project, so that a foreign project

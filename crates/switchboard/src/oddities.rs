@@ -56,7 +56,7 @@ impl Oddities {
 /// What is odd about something that an agent did, whichever version it speaks.
 pub(crate) fn of_event(event: &Event) -> Option<String> {
     match event {
-        Event::Malformed { reason, .. } => Some(format!("a message cannot be read: {reason}")),
+        Event::Malformed { reason, .. } => Some(format!("a malformed message: {reason}")),
         Event::Anomaly(anomaly) if anomaly.is_worth_telling() => Some(anomaly.to_string()),
         Event::TooManySessions => {
             Some("the agent talks of too many sessions; the update was dropped".to_owned())

@@ -322,6 +322,20 @@ fn noise(from: Side, what: &str) -> Record {
     Record::new(Channel::Diagnostic, serde_json::json!({"from": from, "noise": what}).to_string())
 }
 
+/// What was started; or why it was not, which the recording then ends with.
+pub(crate) fn started<T>(
+    recording: Option<&Recording>,
+    started: Result<T, switchboard_transport::Error>,
+) -> Result<T, String> {
+    started.map_err(|error| {
+        let reason = error.to_string();
+        if let Some(recording) = recording {
+            recording.cut_off(&reason);
+        }
+        reason
+    })
+}
+
 /// What to call an agent: as it is configured, or by the file of its program.
 pub(crate) fn agent_name(configured: Option<&str>, program: Option<&OsStr>) -> String {
     let file =

@@ -1,10 +1,32 @@
-//! Standard input and output, for who speaks the protocol on them.
+//! Standard input and output, for who speaks the protocol on them, and the runtime for that.
 
 use std::fs::File;
 use std::os::fd::AsFd;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
+use tokio::runtime::Builder;
+
+use crate::outcome::CommandError;
+
+/// Runs a command to its end on a runtime of one thread.
+pub(crate) fn run_alone<T>(
+    command: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
+    run_on(&mut Builder::new_current_thread(), command)
+}
+
+/// Runs a command to its end. A read of standard input that is still open then holds nobody up.
+pub(crate) fn run_on<T>(
+    runtime: &mut Builder,
+    command: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
+    let runtime = runtime.enable_all().build();
+    let runtime = runtime.map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(command);
+    runtime.shutdown_background();
+    outcome
+}
 
 /// Standard input, without a thread of its own where it is a pipe.
 pub(crate) fn input() -> Box<dyn AsyncRead + Send + Unpin> {

@@ -20,12 +20,12 @@ use self::host::LocalHost;
 use self::recorded::Recorded;
 use self::service::{Parts, Service};
 use super::convert::PolicyArgument;
-use crate::configuration::Configuration;
+use crate::configuration::chosen_program;
 use crate::ending::{self, Stops};
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
-use crate::recording::{RecordArguments, agent_name};
-use crate::standard_error;
+use crate::recording::{self, RecordArguments, agent_name};
+use crate::{standard_error, stdio};
 
 /// Be an agent on standard input and output, in front of another agent of any version
 ///
@@ -36,7 +36,6 @@ use crate::standard_error;
     \"command\": \"switchboard\", \"args\": [\"bridge\", \"--\", \"my-agent\", \"--acp\"]")]
 pub(crate) struct Arguments {
     /// Name of a configured agent (see `switchboard agents`), or `demo`
-    #[arg(conflicts_with = "command", required_unless_present = "command")]
     agent: Option<String>,
 
     /// The agent's command line
@@ -98,25 +97,8 @@ impl From<DialectArgument> for Dialect {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let program = match (arguments.command.split_first(), &arguments.agent) {
-        (Some((program, rest)), None) => Program::new(program).args(rest.to_vec()),
-        (None, Some(name)) => Configuration::read(Path::new(".")).named_program(name)?,
-        (Some(_), Some(_)) => {
-            return Err(CommandError::usage("either an agent's name or a command line, not both"));
-        }
-        (None, None) => {
-            return Err(CommandError::usage("which agent?")
-                .hint("name one that `switchboard agents` lists, or give a command line behind `--`"));
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
-    let outcome = runtime.block_on(serve(arguments, &program));
-    // A read of standard input that is still open must not hold up the end.
-    runtime.shutdown_background();
-    outcome
+    let program = chosen_program(Path::new("."), arguments.agent.as_deref(), &arguments.command)?;
+    stdio::run_alone(serve(arguments, &program))
 }
 
 async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, CommandError> {
@@ -130,16 +112,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         recording.as_ref().and_then(|recording| History::new(recording.clone(), arguments.agent.clone()));
     // Not before: until the agent runs there is nothing to end with care.
     let stops = Stops::listen(None)?;
-    let spawned = match program.spawn() {
-        Ok(spawned) => spawned,
-        Err(error) => {
-            let reason = error.to_string();
-            if let Some(recording) = recording {
-                recording.cut_off(&reason);
-            }
-            return Err(CommandError::failed(reason));
-        }
-    };
+    let spawned = recording::started(recording.as_ref(), program.spawn()).map_err(CommandError::failed)?;
     ending::takes_along(&spawned.child, recording.as_ref());
     tokio::spawn(pass_on_standard_error(spawned.child.clone()));
     let record =

@@ -20,6 +20,7 @@ use switchboard_protocol::v2;
 use switchboard_transport::{Caller, Connection};
 
 use crate::outcome::{CommandError, Outcome};
+use crate::stdio;
 use store::Store;
 
 /// Be an agent on standard input and output that plays scenarios, without a model.
@@ -43,22 +44,16 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let versions = if arguments.protocol == 1 { Versions::One } else { Versions::Two };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
-    let served = runtime.block_on(async {
+    stdio::run_alone(async {
         let connection = Connection::new(tokio::io::stdin(), tokio::io::stdout(), agent_connection_options());
         let agent = Demo {
             caller: connection.caller.clone(),
             pace: Duration::from_millis(arguments.pace),
             store: arguments.store.clone().map(Store::new),
         };
-        serve_versions(agent, connection, versions).await
-    });
-    // Reading of standard input cannot be stopped, and must not keep the program alive.
-    runtime.shutdown_background();
-    served.map(|()| Outcome::Fine).map_err(|error| CommandError::failed(error.to_string()))
+        let served = serve_versions(agent, connection, versions).await;
+        served.map(|()| Outcome::Fine).map_err(|error| CommandError::failed(error.to_string()))
+    })
 }
 
 struct Demo {

@@ -2,19 +2,18 @@
 
 mod more_links;
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use switchboard_transport::Program;
-
-use super::run::{absolute_program, working_directory};
-use crate::configuration::Configuration;
+use super::run::working_directory;
+use crate::configuration::chosen_program;
 use crate::ending::Stops;
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::agent_name;
-use crate::store_file;
 use crate::web::{Opening, Server};
+use crate::{stdio, store_file};
 
 /// Talk to an agent in a browser, and see everything that is said.
 ///
@@ -59,7 +58,9 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let folder = working_directory(arguments.cwd.as_ref())?;
-    let (program, agent_name) = program(arguments, &folder)?;
+    let agent = arguments.agent.as_deref().or(arguments.command.is_empty().then_some("demo"));
+    let program = chosen_program(&folder, agent, &arguments.command)?;
+    let agent_name = agent_name(agent, arguments.command.first().map(OsStr::new));
     let temporary = arguments
         .no_record
         .then(store_file::temporary_folder)
@@ -85,28 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         handshake_timeout: arguments.handshake.handshake_timeout,
         recording,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
-    let outcome = runtime.block_on(serve(opening, !arguments.no_browser));
-    runtime.shutdown_background();
-    outcome
-}
-
-fn program(arguments: &Arguments, folder: &std::path::Path) -> Result<(Program, String), CommandError> {
-    match (&arguments.agent, arguments.command.split_first()) {
-        (Some(_), Some(_)) => Err(CommandError::usage("either an agent's name or a command line, not both")),
-        (None, Some((program, rest))) => {
-            let path = absolute_program(program);
-            let name = agent_name(None, Some(path.as_os_str()));
-            Ok((Program::new(path).args(rest), name))
-        }
-        (name, None) => {
-            let name = name.as_deref().unwrap_or("demo");
-            Ok((Configuration::read(folder).named_program(name)?, name.to_owned()))
-        }
-    }
+    stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(opening, !arguments.no_browser))
 }
 
 async fn serve(opening: Opening, with_browser: bool) -> Result<Outcome, CommandError> {

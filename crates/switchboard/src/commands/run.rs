@@ -17,7 +17,7 @@ use switchboard_protocol::v2;
 use switchboard_store::About;
 use switchboard_transport::Program;
 
-use crate::configuration::Configuration;
+use crate::configuration::chosen_program;
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::RecordArguments;
@@ -162,28 +162,15 @@ pub(crate) fn working_directory(asked: Option<&PathBuf>) -> Result<PathBuf, Comm
 /// The agent's program, and the prompt where it is on the command line.
 fn program(arguments: &Arguments, cwd: &std::path::Path) -> Result<(Program, Option<String>), CommandError> {
     let Arguments { first, second, command, .. } = arguments;
-    if let Some((program, rest)) = command.split_first() {
-        if second.is_some() {
+    let (name, prompt) = match (command.is_empty(), second) {
+        (true, second) => (first, second),
+        (false, None) => (&None, first),
+        (false, Some(_)) => {
             return Err(CommandError::usage("either an agent's name or a command line, not both")
                 .hint("with `-- CMD`, only the prompt comes before it"));
         }
-        return Ok((Program::new(absolute_program(program)).args(rest), first.clone()));
-    }
-    let Some(name) = first else {
-        return Err(CommandError::usage("which agent?")
-            .hint("name one that `switchboard agents` lists, or give a command line behind `--`")
-            .hint("`switchboard run demo help` shows what the built-in demo agent can do"));
     };
-    Ok((Configuration::read(cwd).named_program(name)?, second.clone()))
-}
-
-/// A relative path of a program is meant from where the user is, not from the session's folder.
-pub(crate) fn absolute_program(program: &str) -> PathBuf {
-    if program.contains('/') {
-        std::path::absolute(program).unwrap_or_else(|_| program.into())
-    } else {
-        program.into()
-    }
+    Ok((chosen_program(cwd, name.as_deref(), command)?, prompt.clone()))
 }
 
 fn prompt(arguments: &Arguments, argument: Option<String>) -> Result<String, CommandError> {

@@ -19,7 +19,7 @@ use super::asked::Asked;
 use super::live_recording::LiveRecording;
 use super::remembered::{Choice, Remembered};
 use crate::oddities::Oddities;
-use crate::recording::Recording;
+use crate::recording::{self, Recording};
 use crate::{ending, handshake, oddities, standard_error};
 
 /// How long after it appeared or changed a question cannot be answered, so that nobody allows something by a click or a
@@ -125,13 +125,7 @@ impl Live {
         options.observer = Some(recording.observer());
         options.patience = handshake_timeout;
         let started = program.connect(options.connection_options());
-        let (child, connection) = match started {
-            Ok(started) => started,
-            Err(error) => {
-                recording.cut_off(&error.to_string());
-                return Err(error.to_string());
-            }
-        };
+        let (child, connection) = recording::started(Some(&recording), started)?;
         ending::takes_along(&child, Some(&recording));
         let watch = recording.watch(&child);
         let connected = tokio::select! {

@@ -45,6 +45,7 @@ while read -r line; do
       count=0
       while [ $count -lt 2000 ]; do echo "log line $count"; count=$((count + 1)); done
       text done; finish ;;
+    *odd*) begin; cat "$ODD"; text done; finish ;;
     *long-answer*)
       printf '{"jsonrpc":"2.0","result":{"text":"'
       head -c 40000000 /dev/zero | tr '\0' x
@@ -235,17 +236,77 @@ fn signals_and_a_timeout_end_it_when_nobody_reads_what_it_writes() {
 }
 
 #[test]
+fn what_is_odd_is_told_in_the_same_words_whatever_the_agent_speaks() {
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":"#;
+    let chunk = format!(
+        r#"{update}{{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{{"type":"text","text":"in one "}}}}}}}}"#
+    );
+    let malformed =
+        format!(r#"{update}{{"sessionUpdate":"agent_message_chunk","messageId":"m","content":7}}}}}}"#);
+    let batch = format!(r#"[{chunk},{{"jsonrpc":"2.0","method":"_x"}}]"#);
+    let table: &[(&[u8], &str)] = &[
+        (b"some log line", "a line that is no message: \"some log line\""),
+        (b"bad \xFF bytes", "a line that is no UTF-8: \"bad \u{FFFD} bytes\""),
+        (br#"{"level":"info"}"#, r#"a line that is no message: "{\"level\":\"info\"}""#),
+        (&[b'x'; 40_000_000], "a line of 40000000 bytes, over the limit of 33554432"),
+        (
+            br#"{"jsonrpc":"2.0","method":"sess"#,
+            "a malformed message: at /method: expected a closing quote, found the end of the text",
+        ),
+        (
+            br#"{"jsonrpc":"2.0","id":{},"method":"a"}"#,
+            "a malformed message: at /id: expected a request id: a string or an integer of 64 bits, found an object",
+        ),
+        (
+            malformed.as_bytes(),
+            "a malformed message: at /params/update/content: expected an object, found the number 7",
+        ),
+        (
+            br#"{"jsonrpc":"2.0","id":8,"method":"session/request_permission","params":{}}"#,
+            "a malformed message: at /params: expected the key \"sessionId\", found an object without it",
+        ),
+        (br#"{"jsonrpc":"2.0","id":4711,"result":{}}"#, "an answer to 4711, which nobody asked"),
+        (
+            br#"{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"no"}}"#,
+            "an answer to \"x\", which nobody asked",
+        ),
+        (br#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "a further answer to 1"),
+        (br#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"lost"}}"#, "an error for no request: "),
+        (br#"{"jsonrpc":"2.0","id":9,"method":"no/such"}"#, "the unknown method no/such"),
+        (batch.as_bytes(), ""),
+    ];
+    for (odd, words) in table {
+        let shown = String::from_utf8_lossy(&odd[..odd.len().min(80)]).into_owned();
+        let runs = AGENTS.map(|(_, agent)| {
+            let place = Place::new();
+            std::fs::write(place.work().join("odd"), [odd, &b"\n"[..]].concat()).unwrap();
+            let mut command = place.command(&["run", "odd", "--", "sh", "-c", &script(agent)]);
+            command.env("ODD", place.work().join("odd"));
+            place.run_command(command)
+        });
+        let told = if words.is_empty() { String::new() } else { format!("from the agent: {words}") };
+        let done: &[&str] = if words.is_empty() { &["in", "one", "done"] } else { &["done"] };
+        for run in &runs {
+            let said: Vec<_> = run.stdout.split_whitespace().collect();
+            assert_eq!((run.code, &*said), (0, done), "{shown}: {}", run.stderr);
+            assert!(run.stderr.contains(&told), "{shown}: {}", run.stderr);
+        }
+        assert_eq!(runs[0].stderr, runs[1].stderr, "{shown}");
+    }
+}
+
+#[test]
 fn an_answer_over_the_limit_is_an_error_that_says_so_whatever_the_agent_speaks() {
-    for (version, agent) in AGENTS {
+    let told = AGENTS.map(|(version, agent)| {
         let place = Place::new();
         let run = place.run(&["run", "long-answer", "--", "sh", "-c", &script(agent)]);
         assert_eq!(run.code, 1, "version {version}: {}", run.stderr);
-        assert!(
-            run.stderr.contains(" bytes, over the limit of 33554432"),
-            "version {version}: {}",
-            run.stderr
-        );
-    }
+        let words = run.stderr.lines().last().unwrap();
+        assert!(words.starts_with("switchboard: the agent failed: the answer has 4"), "{version}: {words}");
+        assert!(words.ends_with(" bytes, over the limit of 33554432"), "{version}: {words}");
+        run.stderr
+    });
+    assert_eq!(told[0], told[1]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use super::{Format, Policy};
 use crate::ending::{self, Phase, Stop, Stops};
 use crate::oddities::Oddities;
 use crate::outcome::{CommandError, Outcome};
-use crate::recording::Recording;
+use crate::recording::{self, Recording};
 use crate::terminal::text::{visible, visible_line};
 use crate::{handshake, oddities, standard_error, stdio};
 
@@ -58,14 +58,7 @@ fn can_ask() -> bool {
 
 /// Does it, and waits for the end.
 pub(crate) fn run_to_end(task: Task) -> Result<Outcome, CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
-    let outcome = runtime.block_on(run(task));
-    // A thread that waits for the keyboard must not keep the program alive.
-    runtime.shutdown_background();
-    outcome
+    stdio::run_alone(run(task))
 }
 
 async fn run(mut task: Task) -> Result<Outcome, CommandError> {
@@ -83,16 +76,9 @@ async fn run(mut task: Task) -> Result<Outcome, CommandError> {
             ..v2::ElicitationCapabilities::new()
         });
     }
-    let (child, connection) = match task.program.connect(options.connection_options()) {
-        Ok(started) => started,
-        Err(error) => {
-            let reason = error.to_string();
-            if let Some(recording) = recording {
-                recording.cut_off(&reason);
-            }
-            return Err(CommandError::no_session(reason));
-        }
-    };
+    let started = task.program.connect(options.connection_options());
+    let (child, connection) =
+        recording::started(recording.as_ref(), started).map_err(CommandError::no_session)?;
     let watch = recording.as_ref().map(|recording| recording.watch(&child));
     ending::takes_along(&child, recording.as_ref());
     let outcome = converse(task, stops, &child, connection, options).await;
@@ -498,5 +484,10 @@ fn refusal(what: &str, error: &RpcError<'_>) -> String {
 }
 
 fn lost(error: &Error) -> CommandError {
+    // One that answered too much is still there.
+    if let Error::Transport(switchboard_transport::Error::AnswerTooLong { length, limit, .. }) = error {
+        let words = format!("the agent failed: the answer has {length} bytes, over the limit of {limit}");
+        return CommandError::failed(words);
+    }
     CommandError::failed(format!("the agent is gone: {}", visible(&error.to_string())))
 }

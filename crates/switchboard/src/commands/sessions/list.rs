@@ -63,7 +63,11 @@ pub(super) struct Arguments {
 pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, CommandError> {
     let filter = Filter { limit: arguments.limit, ..arguments.filter.filter() };
     let mut output = BufWriter::new(std::io::stdout().lock());
-    for session in store.sessions(&filter).map_err(store_error)? {
+    let sessions = store.sessions(&filter).map_err(store_error)?;
+    if sessions.is_empty() {
+        eprintln!("no such sessions in {}", store.path().display());
+    }
+    for session in sessions {
         let line = if arguments.json { to_json(&session) } else { to_text(&session) };
         writeln!(output, "{line}").map_err(write_error)?;
     }

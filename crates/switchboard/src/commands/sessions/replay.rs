@@ -100,14 +100,7 @@ pub(super) fn run(
             let version = recording.version();
             let player = Player::new(recording.script(), version, speed);
             let faults = Faults::new(arguments.fault.clone(), arguments.seed);
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
-            let outcome = runtime.block_on(serve(player, faults));
-            // A read of standard input that is still open must not hold up the end.
-            runtime.shutdown_background();
-            outcome
+            stdio::run_alone(serve(player, faults))
         }
         Some(Role::Client) => {
             if !arguments.fault.is_empty() || arguments.instant || arguments.speed.is_some() {

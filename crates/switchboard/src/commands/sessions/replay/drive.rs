@@ -1,15 +1,13 @@
 //! The client of a recording: sends the recorded prompts to an agent.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::time::Duration;
 
 use switchboard_protocol::{Wire, WireFormat, v2};
-use switchboard_transport::Program;
 
 use crate::commands::run::conversation::{self, Prompt, Task};
-use crate::commands::run::{Format, Policy, absolute_program, working_directory};
-use crate::configuration::Configuration;
+use crate::commands::run::{Format, Policy, working_directory};
+use crate::configuration::chosen_program;
 use crate::outcome::{CommandError, Outcome};
 use crate::script::{Action, Script};
 
@@ -21,14 +19,7 @@ pub(super) struct Agent<'a> {
 
 pub(super) fn run(script: &Script, agent: &Agent<'_>, format: Format) -> Result<Outcome, CommandError> {
     let cwd = working_directory(None)?;
-    let program = match (agent.command.split_first(), agent.name) {
-        (Some((program, rest)), _) => Program::new(absolute_program(program)).args(rest),
-        (None, Some(name)) => Configuration::read(Path::new(".")).named_program(name)?,
-        (None, None) => {
-            return Err(CommandError::usage("which agent?")
-                .hint("name one that `switchboard agents` lists, or give a command line behind `--`"));
-        }
-    };
+    let program = chosen_program(&cwd, agent.name, agent.command)?;
     let (sessions, answers) = prompts(script);
     if sessions.is_empty() {
         return Err(CommandError::failed("the recording has no prompts"));
