@@ -15,7 +15,7 @@
 mod batch;
 mod glimpse;
 
-pub use batch::{BATCH_LIMIT, BatchFault, batch_entries, is_batch};
+pub use batch::{BATCH_LIMIT, BatchFault, batch_entries, is_batch, messages};
 pub use glimpse::{Glimpse, Outline};
 
 use std::fmt;

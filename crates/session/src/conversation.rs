@@ -3,6 +3,8 @@
 mod message;
 mod questions;
 
+pub use questions::AgentQuestion;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -81,11 +83,31 @@ struct Slot {
 #[derive(Debug, Clone)]
 enum Call {
     New,
-    Resume { session: usize, replays: bool },
-    SetConfigOption { session: usize },
-    Prompt { session: usize },
-    Permission { session: usize },
-    Elicitation { session: usize },
+    Resume {
+        session: usize,
+        replays: bool,
+    },
+    SetConfigOption {
+        session: usize,
+    },
+    Prompt {
+        session: usize,
+    },
+    /// A question of the agent.
+    Question {
+        session: usize,
+        is_permission: bool,
+        owed: Owed,
+    },
+}
+
+/// Answers with the id of a question that belong to other requests: an agent may use an id again too early.
+#[derive(Debug, Clone, Copy, Default)]
+struct Owed {
+    /// Questions with this id that were taken back and not answered when it was asked: their answers come first.
+    withdrawn: u32,
+    /// Requests with this id that came while it was open, and are refused with an error.
+    repeated: u32,
 }
 
 impl Call {
@@ -95,8 +117,7 @@ impl Call {
             Call::Resume { session, .. }
             | Call::SetConfigOption { session }
             | Call::Prompt { session }
-            | Call::Permission { session }
-            | Call::Elicitation { session } => Some(session),
+            | Call::Question { session, .. } => Some(session),
         }
     }
 }

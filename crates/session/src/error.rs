@@ -19,6 +19,12 @@ pub enum SessionError {
         /// The request.
         id: RequestId<'static>,
     },
+    /// Another question with this id waits for its answer. The new one is none.
+    #[error("the id {id} is in use by a request that is not answered yet")]
+    IdInUse {
+        /// The id.
+        id: RequestId<'static>,
+    },
     /// The answer names an option that was not offered, so it is no approval. The request stays open.
     #[error("the permission {id} has no option {option_id:?}")]
     OptionNotOffered {

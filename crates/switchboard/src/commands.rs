@@ -8,6 +8,11 @@ mod demo_agent;
 mod diff;
 mod fold;
 mod open;
+#[cfg(test)]
+#[path = "../tests/readers/mod.rs"]
+// Tests hand `json!` values to small functions; a reference there would only be noise.
+#[allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
+mod readers;
 mod run;
 mod schema;
 mod sessions;

@@ -162,6 +162,12 @@ impl Stops {
         Ok(Stops { stops, shared })
     }
 
+    /// Nothing ends it before its time.
+    #[cfg(test)]
+    pub(crate) fn never() -> Self {
+        Stops { stops: mpsc::channel(1).1, shared: Arc::default() }
+    }
+
     /// The next reason to end.
     pub(crate) async fn next(&mut self) -> Stop {
         match self.stops.recv().await {

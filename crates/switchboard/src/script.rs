@@ -1,10 +1,10 @@
 //! A recording taken apart into what its agent would do again, session by session.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError};
+use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError, messages};
 use switchboard_protocol::{Correlator, Raw, Side, Wire, WireFormat};
 use switchboard_store::{Channel, Record, Time};
 
@@ -156,10 +156,16 @@ pub(crate) struct Reader {
     script: Script,
     /// When the last step of each session was.
     times: Vec<Time>,
+    /// Sessions that have shown before an answer opened them, and when.
+    unopened: BTreeMap<usize, Time>,
     /// The session that spoke last.
     current: Option<usize>,
     open: Correlator<Open>,
     numbers: usize,
+}
+
+fn between(from: Time, to: Time) -> Duration {
+    Duration::from_millis(to.0.saturating_sub(from.0).max(0).unsigned_abs())
 }
 
 fn text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
@@ -168,8 +174,8 @@ fn text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
 
 impl Default for Reader {
     fn default() -> Self {
-        let (script, times, current, numbers) = (Script::default(), Vec::new(), None, 0);
-        Reader { script, times, current, open: Correlator::new(MAX_OPEN), numbers }
+        let (script, times, unopened) = (Script::default(), Vec::new(), BTreeMap::new());
+        Reader { script, times, unopened, current: None, open: Correlator::new(MAX_OPEN), numbers: 0 }
     }
 }
 
@@ -177,7 +183,11 @@ impl Reader {
     /// Takes the next record; what is no message of the session is passed over.
     pub(crate) fn take(&mut self, record: &Record) {
         let Ok(line) = std::str::from_utf8(&record.bytes) else { return };
-        let Ok(message) = Message::decode(line, WireFormat::Any) else { return };
+        messages(line).into_iter().for_each(|message| self.take_message(message, record));
+    }
+
+    fn take_message(&mut self, message: &str, record: &Record) {
+        let Ok(message) = Message::decode(message, WireFormat::Any) else { return };
         let (message, at) = (message.into_owned(), record.time);
         match (record.channel, message) {
             (Channel::ToAgent, Message::Request(request)) => self.client_asks(&request, at),
@@ -202,8 +212,36 @@ impl Reader {
         }
     }
 
-    pub(crate) fn finish(self) -> Script {
+    pub(crate) fn finish(mut self) -> Script {
+        // The opening of these was not recorded.
+        for (session, at) in std::mem::take(&mut self.unopened) {
+            let request = self.number();
+            let script = &mut self.script.sessions[session];
+            let outcome = Ok(Raw::from(json!({ "sessionId": script.id })));
+            script
+                .steps
+                .insert(0, Step { pause: Duration::ZERO, action: Action::Answer { request, outcome } });
+            self.opened(session, None, request, at, at);
+        }
         self.script
+    }
+
+    /// A session that has shown already was opened by a request from before.
+    fn opened(
+        &mut self,
+        session: usize,
+        cwd: Option<String>,
+        request: usize,
+        asked_at: Time,
+        shown_at: Time,
+    ) {
+        let script = &mut self.script.sessions[session];
+        script.cwd = cwd;
+        if let Some(first) = script.steps.first_mut() {
+            first.pause = between(asked_at, shown_at);
+        }
+        let action = Action::AwaitOpening { request, with_history: false };
+        script.steps.insert(0, Step { pause: Duration::ZERO, action });
     }
 
     fn number(&mut self) -> usize {
@@ -213,7 +251,7 @@ impl Reader {
 
     fn step(&mut self, session: usize, at: Time, action: Action) {
         let before = std::mem::replace(&mut self.times[session], at);
-        let pause = Duration::from_millis(at.0.saturating_sub(before.0).max(0).unsigned_abs());
+        let pause = between(before, at);
         self.current = Some(session);
         self.script.sessions[session].steps.push(Step { pause, action });
     }
@@ -231,30 +269,11 @@ impl Reader {
     /// The session that a message of the agent belongs to; one without belongs to whichever spoke last.
     fn session(&mut self, params: Option<&Raw<'_>>, at: Time) -> Option<usize> {
         let Some(id) = text(params, "sessionId") else { return self.current };
-        Some(self.find(&id).unwrap_or_else(|| self.opened_by_now(id, at)))
-    }
-
-    /// A session that shows before the answer that opens it, or whose opening was not recorded.
-    fn opened_by_now(&mut self, id: String, at: Time) -> usize {
-        let new = self.open.iter().find_map(|(_, key, open)| match open {
-            Open::New { at, cwd, request } => Some((key.clone(), *at, cwd.clone(), *request)),
-            _ => None,
-        });
-        match new {
-            Some((key, asked_at, cwd, request)) => {
-                let session = self.open(id, cwd, asked_at);
-                self.step(session, asked_at, Action::AwaitOpening { request, with_history: false });
-                drop(self.open.open_or_evict(Side::Client, &key, Open::Gate { session, request }));
-                session
-            }
-            None => {
-                let answer = Raw::from(json!({ "sessionId": id }));
-                let (session, request) = (self.open(id, None, at), self.number());
-                self.step(session, at, Action::AwaitOpening { request, with_history: false });
-                self.step(session, at, Action::Answer { request, outcome: Ok(answer) });
-                session
-            }
-        }
+        Some(self.find(&id).unwrap_or_else(|| {
+            let session = self.open(id, None, at);
+            self.unopened.insert(session, at);
+            session
+        }))
     }
 
     fn client_asks(&mut self, request: &Request<'static>, at: Time) {
@@ -291,13 +310,19 @@ impl Reader {
             Some(Open::Introduction) => {}
             Some(Open::New { at: asked_at, cwd, request }) => {
                 let id = outcome.as_ref().ok().and_then(|result| text(Some(result), "sessionId"));
-                match id {
-                    Some(id) => {
+                let shown = id.as_deref().and_then(|id| self.find(id));
+                let shown = shown.and_then(|session| Some((session, self.unopened.remove(&session)?)));
+                match (id, shown) {
+                    (_, Some((session, shown_at))) => {
+                        self.opened(session, cwd, request, asked_at, shown_at);
+                        self.step(session, at, Action::Answer { request, outcome });
+                    }
+                    (Some(id), None) => {
                         let session = self.open(id, cwd, asked_at);
                         self.step(session, asked_at, Action::AwaitOpening { request, with_history: false });
                         self.step(session, at, Action::Answer { request, outcome });
                     }
-                    None => self.keep_answer("session/new", outcome),
+                    (None, None) => self.keep_answer("session/new", outcome),
                 }
             }
             Some(Open::Gate { session, request }) => {

@@ -6,17 +6,17 @@
 //! reload, another tab or another launch shows the same.
 
 mod actions;
-mod app;
+pub(crate) mod app;
 mod asked;
 mod checkpoints;
 mod connections;
 mod entry_times;
 mod excerpt;
 mod files;
-mod guard;
+pub(crate) mod guard;
 mod lists;
 mod live;
-mod live_recording;
+pub(crate) mod live_recording;
 mod message_log;
 mod names;
 mod pages;
@@ -27,7 +27,7 @@ mod remembered;
 mod render;
 mod request;
 mod tab;
-mod view;
+pub(crate) mod view;
 mod wire;
 
 use std::io;

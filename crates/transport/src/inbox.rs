@@ -36,8 +36,8 @@ pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
 pub struct Inbox {
     lines: Lines,
     shared: Arc<Shared>,
-    /// Entries of a batch that are not handed out yet.
-    events: VecDeque<Event>,
+    /// Entries of a batch that are not looked at yet.
+    batch: VecDeque<BatchEntry>,
     /// Answers of the connection itself that are not queued yet.
     replies: VecDeque<String>,
     end: Option<ClosureCause>,
@@ -51,6 +51,14 @@ pub enum Received<T> {
     Taken(T),
     /// Anything else.
     Event(Event),
+}
+
+/// A message that came in a batch.
+#[derive(Debug)]
+struct BatchEntry {
+    line: SharedText,
+    envelope: Result<Envelope, Unreadable>,
+    answers: Arc<BatchAnswers>,
 }
 
 enum Step<T> {
@@ -71,8 +79,8 @@ impl std::fmt::Debug for Lines {
 
 impl Inbox {
     pub(crate) fn new(lines: LineReader<Input>, shared: Arc<Shared>) -> Self {
-        let (events, replies) = (VecDeque::new(), VecDeque::new());
-        Inbox { lines: Lines(lines), shared, events, replies, end: None, closed: false }
+        let (batch, replies) = (VecDeque::new(), VecDeque::new());
+        Inbox { lines: Lines(lines), shared, batch, replies, end: None, closed: false }
     }
 
     /// The next event; `None` after [`Event::Closed`]. Nothing is lost when the future is dropped.
@@ -85,7 +93,7 @@ impl Inbox {
 
     /// As [`Inbox::next`], but every message is first offered to `take` as it came, before its envelope is read. On
     /// a connection where most messages are notifications of one kind this saves reading them twice. `take` must
-    /// leave alone what is a request or an answer; a batch is offered as a whole.
+    /// leave alone what is a request or an answer; a batch is offered as a whole, and then each of its messages.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -144,8 +152,12 @@ impl Inbox {
     async fn step<T>(&mut self, take: &mut impl FnMut(&SharedText) -> Option<T>) -> Step<T> {
         // One read may bring thousands of frames: without this, timers would wait for the last of them.
         tokio::task::coop::consume_budget().await;
-        if let Some(event) = self.events.pop_front() {
-            return Step::Event(event);
+        if let Some(entry) = self.batch.pop_front() {
+            if let Some(taken) = take(&entry.line) {
+                return Step::Taken(taken);
+            }
+            let event = self.take_entry(entry);
+            return self.told(event);
         }
         while let Some(reply) = self.replies.front() {
             // A peer that cannot be written to will be gone for the reader too.
@@ -178,17 +190,20 @@ impl Inbox {
                     }
                 }
                 let event = self.take_frame(frame);
-                for event in event.iter().chain(&self.events) {
-                    if let Event::Anomaly(anomaly) = event {
-                        self.show(Seen::Anomaly(anomaly));
-                    }
-                }
-                return event.map_or(Step::Nothing, Step::Event);
+                return self.told(event);
             }
             Ok(None) => self.end = Some(ClosureCause::EndOfStream),
             Err(error) => self.end = Some(ClosureCause::ReadFailed(Arc::new(error))),
         }
         Step::Nothing
+    }
+
+    /// Hands out what came of a message.
+    fn told<T>(&self, event: Option<Event>) -> Step<T> {
+        if let Some(Event::Anomaly(anomaly)) = &event {
+            self.show(Seen::Anomaly(anomaly));
+        }
+        event.map_or(Step::Nothing, Step::Event)
     }
 
     fn show(&self, seen: Seen<'_>) {
@@ -353,21 +368,24 @@ impl Inbox {
             Err(unreadable) => !unreadable.is_answer(),
         };
         let answers = Arc::new(BatchAnswers::new(entries.iter().filter(wants_answer).count()));
-        for (entry, envelope) in entries {
-            let event = match envelope {
-                Ok(envelope) => self.take_message(entry, envelope, Some(&answers)),
-                Err(unreadable) if unreadable.is_answer() => self.take_unreadable(entry, unreadable),
-                Err(unreadable) => {
-                    let id = unreadable.glimpse.id.unwrap_or(RequestId::Null);
-                    let error = failure(codes::INVALID_REQUEST, unreadable.reason.clone());
-                    self.reply(error_line(&id, &error), Some(&answers));
-                    let reason = unreadable.reason;
-                    Some(Event::Anomaly(Anomaly::Malformed { line: entry, reason }))
-                }
-            };
-            self.events.extend(event);
+        let entry = |(line, envelope)| BatchEntry { line, envelope, answers: Arc::clone(&answers) };
+        self.batch.extend(entries.into_iter().map(entry));
+        None
+    }
+
+    fn take_entry(&mut self, entry: BatchEntry) -> Option<Event> {
+        let BatchEntry { line, envelope, answers } = entry;
+        match envelope {
+            Ok(envelope) => self.take_message(line, envelope, Some(&answers)),
+            Err(unreadable) if unreadable.is_answer() => self.take_unreadable(line, unreadable),
+            Err(unreadable) => {
+                let id = unreadable.glimpse.id.unwrap_or(RequestId::Null);
+                let error = failure(codes::INVALID_REQUEST, unreadable.reason.clone());
+                self.reply(error_line(&id, &error), Some(&answers));
+                let reason = unreadable.reason;
+                Some(Event::Anomaly(Anomaly::Malformed { line, reason }))
+            }
         }
-        self.events.pop_front()
     }
 
     /// A line that begins as an object does and is no message.

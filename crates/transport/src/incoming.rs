@@ -92,6 +92,20 @@ impl IncomingRequest {
         self.send(line).await
     }
 
+    /// Answers with a result, without waiting for room where the peer does not read: for small answers that whatever
+    /// comes next relies on.
+    pub fn respond_at_once(mut self, result: impl Into<Json<'static>>) {
+        let line = result_line(&self.id, result.into().as_str());
+        if let Some(line) = self.close(line) {
+            self.shared.outbox.queue_unbounded(&line);
+        }
+    }
+
+    /// Whether the peer has taken the request back.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancellation.is_cancelled()
+    }
+
     /// Answers with an error.
     pub async fn fail(mut self, error: &RpcError<'_>) -> Result<(), Error> {
         let line = error_line(&self.id, error);
@@ -127,7 +141,7 @@ impl Drop for IncomingRequest {
         if self.answered {
             return;
         }
-        let error = if self.cancellation.is_cancelled() {
+        let error = if self.is_cancelled() {
             failure(codes::REQUEST_CANCELLED, "the request was cancelled")
         } else {
             failure(codes::INTERNAL_ERROR, "the request was dropped without an answer")

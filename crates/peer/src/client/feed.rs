@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use switchboard_protocol::rpc::{Expected, Message, RequestId, RpcError, codes};
 use switchboard_protocol::{DecodeError, Diagnostic, Wire, WireFormat, v2};
-use switchboard_session::{Changes, Conversation, ConversationError, Decider, Decoded, Session, Side};
+use switchboard_session::{
+    AgentQuestion, Changes, Conversation, ConversationError, Decider, Decoded, Session, Side,
+};
 use switchboard_transport::{
-    Anomaly, Cancellation, Closure, Event as Incoming, Inbox, IncomingNotification, IncomingRequest,
-    Received, SharedText,
+    Anomaly, Closure, Event as Incoming, Inbox, IncomingNotification, IncomingRequest, Received, SharedText,
 };
 
 use tokio::sync::mpsc;
@@ -141,8 +142,6 @@ impl fmt::Debug for Sessions {
 pub struct Feed {
     inbox: Inbox,
     shared: Arc<Shared>,
-    /// Open questions, to notice when the agent takes one back.
-    open: Vec<(RequestId<'static>, Cancellation)>,
     /// What the agent sent before it had introduced itself, and should not have.
     early: Early,
     /// What an agent behind a translation sends and should not.
@@ -157,7 +156,7 @@ impl Feed {
         early: Early,
         anomalies: Option<mpsc::Receiver<Anomaly>>,
     ) -> Self {
-        Feed { inbox, shared, open: Vec::new(), early, anomalies, closed: false }
+        Feed { inbox, shared, early, anomalies, closed: false }
     }
 
     /// The sessions.
@@ -256,19 +255,18 @@ impl Feed {
     }
 
     fn take_request(&mut self, request: IncomingRequest) -> Option<Event> {
-        let id = request.id().clone();
-        self.open.retain(|(open, _)| self.shared.state().questions.contains(Side::Agent, open));
-        let is_permission = match request.method() {
-            "session/request_permission" => true,
-            "elicitation/create" => false,
-            _ => {
-                tokio::spawn(request.method_not_found());
-                return None;
-            }
+        let read = self.shared.state().conversation.decode_question(request.method(), request.params());
+        let Some(read) = read else {
+            tokio::spawn(request.method_not_found());
+            return None;
         };
-        match self.open_question(&request, is_permission) {
+        let asked = read
+            .map_err(ConversationError::from)
+            .and_then(|(question, left_out)| self.open_question(request.id(), question, left_out.into()));
+        match asked {
             Ok((event, session)) => {
-                self.open.push((id.clone(), request.cancellation()));
+                let id = request.id().clone();
+                let is_permission = matches!(event, Event::Permission(_));
                 let question = Question { session, request, is_permission };
                 // The connection takes no more questions than there is room for here.
                 drop(self.shared.state().questions.open_or_evict(Side::Agent, &id, question));
@@ -285,33 +283,41 @@ impl Feed {
 
     fn open_question(
         &self,
-        request: &IncomingRequest,
-        is_permission: bool,
+        id: &RequestId<'static>,
+        question: AgentQuestion<'_>,
+        left_out: Arc<[Diagnostic]>,
     ) -> Result<(Event, Option<Arc<str>>), ConversationError> {
-        let (shared, id) = (Arc::clone(&self.shared), request.id().clone());
+        let (shared, id) = (Arc::clone(&self.shared), id.clone());
         let mut state = self.shared.state();
-        let step = state.conversation.read(request.line(), Some(Side::Agent), now())?.step;
+        let step = state.conversation.ask(&id, &question, now())?.step;
         let session = step.as_ref().and_then(|step| state.conversation.id_at(step.session).cloned());
         step.into_iter().for_each(|step| state.note(step));
-        let event = if is_permission {
-            let (asked, _) =
-                v2::RequestPermissionRequest::decode_tolerant(request.params(), WireFormat::Any)?;
-            let (session, request) = (session.clone().unwrap_or_default(), Arc::new(asked.into_owned()));
-            Event::Permission(PermissionQuestion { shared, session, id, request })
-        } else {
-            let (asked, _) =
-                v2::CreateElicitationRequest::decode_tolerant(request.params(), WireFormat::Any)?;
-            let (session, request) = (session.clone(), Arc::new(asked.into_owned()));
-            Event::Elicitation(ElicitationQuestion { shared, session, id, request })
+        let event = match question {
+            AgentQuestion::Permission(request) => Event::Permission(PermissionQuestion {
+                shared,
+                session: session.clone().unwrap_or_default(),
+                id,
+                request: Arc::new(request.into_owned()),
+                left_out,
+            }),
+            AgentQuestion::Elicitation(request) => Event::Elicitation(ElicitationQuestion {
+                shared,
+                session: session.clone(),
+                id,
+                request: Arc::new(request.into_owned()),
+                left_out,
+            }),
         };
         Ok((event, session))
     }
 
     /// After a message that was no event: it may have taken a question back.
     fn look_for_withdrawn(&mut self) -> Option<Event> {
-        let place = self.open.iter().position(|(_, cancellation)| cancellation.is_cancelled())?;
-        let (id, _) = self.open.swap_remove(place);
-        // One that was answered in the meantime is settled.
+        let state = self.shared.state();
+        let mut open = state.questions.iter();
+        let id = open.find_map(|(_, id, question)| question.request.is_cancelled().then(|| id.clone()))?;
+        drop(open);
+        drop(state);
         self.shared.settle_cancelled(&id, Decider::Agent).ok()?;
         Some(Event::Withdrawn { id })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{WireFormat, v2};
+use switchboard_protocol::{Diagnostic, WireFormat, v2};
 use switchboard_session::{Decider, SessionError};
 use switchboard_transport::Json;
 
@@ -18,6 +18,7 @@ pub struct PermissionQuestion {
     pub(super) session: Arc<str>,
     pub(super) id: RequestId<'static>,
     pub(super) request: Arc<v2::RequestPermissionRequest<'static>>,
+    pub(super) left_out: Arc<[Diagnostic]>,
 }
 
 impl PermissionQuestion {
@@ -34,6 +35,11 @@ impl PermissionQuestion {
     /// The question.
     pub fn request(&self) -> &v2::RequestPermissionRequest<'static> {
         &self.request
+    }
+
+    /// What was malformed in it and left out.
+    pub fn left_out(&self) -> &[Diagnostic] {
+        &self.left_out
     }
 
     /// The first option of one of these kinds, in the order of the kinds.
@@ -64,6 +70,7 @@ pub struct ElicitationQuestion {
     pub(super) session: Option<Arc<str>>,
     pub(super) id: RequestId<'static>,
     pub(super) request: Arc<v2::CreateElicitationRequest<'static>>,
+    pub(super) left_out: Arc<[Diagnostic]>,
 }
 
 impl ElicitationQuestion {
@@ -80,6 +87,11 @@ impl ElicitationQuestion {
     /// The question.
     pub fn request(&self) -> &v2::CreateElicitationRequest<'static> {
         &self.request
+    }
+
+    /// What was malformed in it and left out.
+    pub fn left_out(&self) -> &[Diagnostic] {
+        &self.left_out
     }
 
     /// Gives the data, or declines to. Data that does not fit the form is refused, and the question stays open.

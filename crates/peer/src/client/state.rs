@@ -156,12 +156,10 @@ pub(crate) fn answer_dismissed(question: Question) {
     let Question { request, is_permission, .. } = question;
     let answer =
         if is_permission { r#"{"outcome":{"outcome":"cancelled"}}"# } else { r#"{"action":"cancel"}"# };
-    tokio::spawn(async move {
-        if let Ok(answer) = Raw::parse(answer) {
-            // An agent that is gone needs no answer.
-            let _ = request.respond(Json::from(answer)).await;
-        }
-    });
+    // At once, so that the agent may use the id again.
+    if let Ok(answer) = Raw::parse(answer) {
+        request.respond_at_once(Json::from(answer));
+    }
 }
 
 impl State {

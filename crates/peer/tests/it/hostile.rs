@@ -90,6 +90,67 @@ async fn the_end_is_found_in_every_order() {
 }
 
 #[tokio::test]
+async fn a_batch_is_read_message_by_message_in_its_order() {
+    let said = [INSERTED.to_owned(), update("s", RUNNING), update("s", DONE)];
+    assert_eq!(run(vec![format!("[{}]", said.join(","))]).await, (Some(StopReason::EndTurn), 0));
+    // What changes a call after the question about it changes what is asked.
+    let call = |title: &str| {
+        update("s", &format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"{title}"}}"#))
+    };
+    let said = [call("Read"), permission(7, "A"), call("Delete"), INSERTED.to_owned()];
+    bounded(async {
+        let Client { agent, mut feed } = hostile(vec![format!("[{}]", said.join(","))]).await;
+        let mut titles = Vec::new();
+        let sessions = feed.sessions();
+        let title = |session: &switchboard_session::Session| {
+            session.tool_call("c").and_then(|call| call.title().map(str::to_owned))
+        };
+        let handle = |event: Event| {
+            if matches!(event, Event::Permission(_)) {
+                titles.push(sessions.get("s", title).flatten());
+            }
+        };
+        feed.until(agent.prompt("s", vec![v2::ContentBlock::text("go")]), handle).await.unwrap().unwrap();
+        assert_eq!(titles, [Some("Read".to_owned())]);
+        assert_eq!(sessions.get("s", title).flatten().as_deref(), Some("Delete"));
+    })
+    .await;
+}
+
+fn permission(id: u32, title: &str) -> String {
+    let option = r#"{"optionId":"y","name":"Yes","kind":"allow_once"}"#;
+    let subject = r#"{"type":"tool_call","toolCall":{"toolCallId":"c"}}"#;
+    let params = format!(
+        r#"{{"sessionId":"s","title":"{title}","options":[{option}],"subject":{subject},"description":7}}"#
+    );
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"session/request_permission","params":{params}}}"#)
+}
+
+#[tokio::test]
+async fn an_id_may_be_used_again_as_soon_as_its_question_was_taken_back() {
+    let withdrawn = r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":7}}"#;
+    let lines = [permission(7, "A"), withdrawn.to_owned(), permission(7, "B"), INSERTED.to_owned()];
+    bounded(async {
+        let Client { agent, mut feed } = hostile(lines.into()).await;
+        let mut told = Vec::new();
+        let handle = |event: Event| match event {
+            Event::Permission(question) => {
+                let left_out: Vec<_> = question.left_out().iter().map(|it| it.pointer.as_str()).collect();
+                told.push(format!("{} without {}", question.request().title, left_out.join(", ")));
+            }
+            Event::Withdrawn { id } => told.push(format!("{id} withdrawn")),
+            Event::Anomaly(anomaly) => told.push(anomaly.to_string()),
+            _ => {}
+        };
+        feed.until(agent.prompt("s", vec![v2::ContentBlock::text("go")]), handle).await.unwrap().unwrap();
+        assert_eq!(told, ["A without /params/description", "7 withdrawn", "B without /params/description"]);
+        let pending = feed.sessions().get("s", |session| session.pending_permissions().count());
+        assert_eq!(pending, Some(1));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
     let lines = vec![
         INSERTED.to_owned(),

@@ -69,6 +69,22 @@ pub fn batch_entries(text: &str, limit: usize) -> Result<Vec<&str>, BatchFault> 
     }
 }
 
+/// The messages of a line: one, or those of an array. A line that is no such array is given as it is, for whoever reads
+/// it to complain.
+///
+/// ```
+/// use switchboard_protocol::rpc::messages;
+///
+/// assert_eq!(messages(r#"[{"a":1},{"b":2}]"#), [r#"{"a":1}"#, r#"{"b":2}"#]);
+/// assert_eq!(messages(r#"{"a":1}"#), [r#"{"a":1}"#]);
+/// assert_eq!(messages("[12:30] started"), ["[12:30] started"]);
+/// ```
+pub fn messages(line: &str) -> Vec<&str> {
+    let entries =
+        if is_batch(line) { batch_entries(line, BATCH_LIMIT).unwrap_or_default() } else { Vec::new() };
+    if entries.is_empty() { vec![line] } else { entries }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,11 +3,10 @@
 use switchboard_protocol::rpc::{
     CancelRequestNotification, Notification, Request, RequestId, Response, RpcError,
 };
-use switchboard_protocol::{Moment, Raw, Side, Text, Wire, v2};
+use switchboard_protocol::{Moment, Raw, Side, Wire, v2};
 
 use super::{Call, Conversation, ConversationError, Folded, Step};
 use crate::change::Changes;
-use crate::entry::EntryKind;
 use crate::error::SessionError;
 use crate::session::Session;
 use crate::snapshot::Activity;
@@ -55,18 +54,29 @@ impl Conversation {
     }
 
     fn withdraw(&mut self, id: &RequestId<'_>, at: Moment) -> Result<Option<Step>, SessionError> {
-        match self.open.get(Side::Agent, id).cloned() {
-            Some(Call::Permission { session }) => {
-                drop_late(self.try_step(session, |session| session.cancel_permission(id, Side::Agent, at)))
-            }
-            Some(Call::Elicitation { session }) => {
-                drop_late(self.try_step(session, |session| session.cancel_elicitation(id, Side::Agent, at)))
-            }
-            _ => Ok(None),
-        }
+        let Some((session, is_permission)) = self.question(id) else { return Ok(None) };
+        self.cancel_question(session, is_permission, id, Side::Agent, at)
     }
 
-    fn opened(&mut self, asker: Side, id: &RequestId<'_>, call: Call) {
+    /// Settles a question without an answer, unless it is settled.
+    fn cancel_question(
+        &mut self,
+        session: usize,
+        is_permission: bool,
+        id: &RequestId<'_>,
+        by: Side,
+        at: Moment,
+    ) -> Result<Option<Step>, SessionError> {
+        drop_late(self.try_step(session, |session| {
+            if is_permission {
+                session.cancel_permission(id, by, at)
+            } else {
+                session.cancel_elicitation(id, by, at)
+            }
+        }))
+    }
+
+    pub(super) fn opened(&mut self, asker: Side, id: &RequestId<'_>, call: Call) {
         // The oldest is forgotten where there are too many: its answer will tell nothing.
         drop(self.open.open_or_evict(asker, id, call));
     }
@@ -74,32 +84,9 @@ impl Conversation {
     pub(super) fn request<'m>(&mut self, message: &'m Request<'_>, at: Moment) -> Outcome<'m> {
         let (id, text, mut left_out) = (&message.id, message.params_text(), Vec::new());
         let mut folded = match &*message.method {
-            "session/request_permission" => {
-                let request: v2::RequestPermissionRequest<'_> =
-                    self.decode_part("/params", text, &mut left_out)?;
-                let session = self.place(Some(&request.session_id))?;
-                self.opened(Side::Agent, id, Call::Permission { session });
-                let entry = match &request.subject {
-                    Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
-                        Some((EntryKind::ToolCall, Text::Owned(subject.tool_call.tool_call_id.to_string())))
-                    }
-                    _ => None,
-                };
-                let step = self.step(session, |session| session.open_permission(id, &request, at));
-                Folded { entry, ..Folded::of(Some(step)) }
-            }
-            "elicitation/create" => {
-                let request: v2::CreateElicitationRequest<'_> =
-                    self.decode_part("/params", text, &mut left_out)?;
-                match self.elicitation_scope(&request)? {
-                    Some(session) => {
-                        self.opened(Side::Agent, id, Call::Elicitation { session });
-                        Folded::of(Some(
-                            self.step(session, |session| session.open_elicitation(id, &request, at)),
-                        ))
-                    }
-                    None => Folded::default(),
-                }
+            method @ ("session/request_permission" | "elicitation/create") => {
+                let question = self.read_question(method, text, &mut left_out)?;
+                self.ask(id, &question, at)?
             }
             "session/new" => {
                 self.opened(Side::Client, id, Call::New);
@@ -147,7 +134,7 @@ impl Conversation {
     }
 
     /// The session that a request for data belongs to: its own, or that of the client's request it is about.
-    fn elicitation_scope(
+    pub(super) fn elicitation_scope(
         &mut self,
         request: &v2::CreateElicitationRequest<'_>,
     ) -> Result<Option<usize>, ConversationError> {
@@ -175,6 +162,9 @@ impl Conversation {
                 |result: &Raw<'_>| result.get("outcome").is_some() || result.get("action").is_some();
             if message.outcome.as_ref().is_ok_and(to_agent) { Side::Client } else { Side::Agent }
         });
+        if answerer == Side::Client && self.is_owed(&message.id, message.outcome.is_err()) {
+            return Ok(Folded::default());
+        }
         let Some(call) = self.open.answered(answerer, &message.id) else { return Ok(Folded::default()) };
         match &message.outcome {
             Ok(result) => self.result(&call, &message.id, result, at),
@@ -190,11 +180,8 @@ impl Conversation {
         at: Moment,
     ) -> Outcome<'static> {
         let step = match *call {
-            Call::Permission { session } => {
-                drop_late(self.try_step(session, |session| session.cancel_permission(id, Side::Client, at)))?
-            }
-            Call::Elicitation { session } => {
-                drop_late(self.try_step(session, |session| session.cancel_elicitation(id, Side::Client, at)))?
+            Call::Question { session, is_permission, .. } => {
+                self.cancel_question(session, is_permission, id, Side::Client, at)?
             }
             Call::Resume { session, replays: true } => Some(self.step(session, |session| {
                 session.abandon_replay();
@@ -213,7 +200,7 @@ impl Conversation {
     fn result(&mut self, call: &Call, id: &RequestId<'_>, result: &Raw<'_>, at: Moment) -> Outcome<'static> {
         let (text, mut left_out) = (result.as_str(), Vec::new());
         let mut folded = match *call {
-            Call::Permission { session } => {
+            Call::Question { session, is_permission: true, .. } => {
                 let read = self.decode_part("/result", text, &mut left_out);
                 let step = match read {
                     Ok::<v2::RequestPermissionResponse<'_>, _>(response) => {
@@ -232,22 +219,19 @@ impl Conversation {
                 };
                 Folded::of(step)
             }
-            Call::Elicitation { session } => {
+            Call::Question { session, is_permission: false, .. } => {
                 let read = self.decode_part("/result", text, &mut left_out);
-                let step =
-                    match read {
-                        Ok::<v2::CreateElicitationResponse<'_>, _>(response) => {
-                            drop_late(self.try_step(session, |session| {
-                                session.answer_elicitation(id, &response, Side::Client, at)
-                            }))?
-                        }
-                        Err(error) => {
-                            left_out.push(error.diagnostic().clone());
-                            drop_late(self.try_step(session, |session| {
-                                session.cancel_elicitation(id, Side::Client, at)
-                            }))?
-                        }
-                    };
+                let step = match read {
+                    Ok::<v2::CreateElicitationResponse<'_>, _>(response) => {
+                        drop_late(self.try_step(session, |session| {
+                            session.answer_elicitation(id, &response, Side::Client, at)
+                        }))?
+                    }
+                    Err(error) => {
+                        left_out.push(error.diagnostic().clone());
+                        self.cancel_question(session, false, id, Side::Client, at)?
+                    }
+                };
                 Folded::of(step)
             }
             // The rest is no update: where it cannot be read, it tells nothing.

@@ -1,19 +1,120 @@
 //! Questions that are answered here, and calls that nobody waits for any more.
 
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Moment, Side, Wire, v2};
+use switchboard_protocol::{DecodeError, Diagnostic, Moment, Side, Text, Wire, v2};
 
-use super::{Call, Conversation, Step};
+use super::{Call, Conversation, ConversationError, Folded, Owed, Step};
 use crate::change::Changes;
+use crate::entry::EntryKind;
 use crate::error::SessionError;
 use crate::request::Decider;
 
+/// What the agent asks somebody.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AgentQuestion<'t> {
+    /// To be allowed something.
+    Permission(v2::RequestPermissionRequest<'t>),
+    /// For data.
+    Elicitation(v2::CreateElicitationRequest<'t>),
+}
+
 impl Conversation {
+    /// Reads the parameters of a question as this conversation reads them, without applying it, and gives what was
+    /// malformed and left out. A method that asks nothing is [`None`].
+    pub fn decode_question<'t>(
+        &self,
+        method: &str,
+        params: &'t str,
+    ) -> Option<Result<(AgentQuestion<'t>, Vec<Diagnostic>), DecodeError>> {
+        let mut left_out = Vec::new();
+        let asks = matches!(method, "session/request_permission" | "elicitation/create");
+        asks.then(|| Ok((self.read_question(method, params, &mut left_out)?, left_out)))
+    }
+
+    pub(super) fn read_question<'t>(
+        &self,
+        method: &str,
+        params: &'t str,
+        left_out: &mut Vec<Diagnostic>,
+    ) -> Result<AgentQuestion<'t>, DecodeError> {
+        if method == "session/request_permission" {
+            return self.decode_part("/params", params, left_out).map(AgentQuestion::Permission);
+        }
+        self.decode_part("/params", params, left_out).map(AgentQuestion::Elicitation)
+    }
+
+    /// The agent asks something that was read before. A request for data that belongs to no session is passed over. While
+    /// a question waits, no other can take its place under its id.
+    pub fn ask(
+        &mut self,
+        id: &RequestId<'_>,
+        question: &AgentQuestion<'_>,
+        at: Moment,
+    ) -> Result<Folded<'static>, ConversationError> {
+        self.now = self.now.max(at);
+        let place = match question {
+            AgentQuestion::Permission(request) => Some(self.place(Some(&request.session_id))?),
+            AgentQuestion::Elicitation(request) => self.elicitation_scope(request)?,
+        };
+        let Some(session) = place else { return Ok(Folded::default()) };
+        let owed = self.owed(id)?;
+        let is_permission = matches!(question, AgentQuestion::Permission(_));
+        self.opened(Side::Agent, id, Call::Question { session, is_permission, owed });
+        Ok(match question {
+            AgentQuestion::Permission(request) => {
+                let entry = match &request.subject {
+                    Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
+                        Some((EntryKind::ToolCall, Text::Owned(subject.tool_call.tool_call_id.to_string())))
+                    }
+                    _ => None,
+                };
+                let step = self.step(session, |session| session.open_permission(id, request, at));
+                Folded { entry, ..Folded::of(Some(step)) }
+            }
+            AgentQuestion::Elicitation(request) => {
+                Folded::of(Some(self.step(session, |session| session.open_elicitation(id, request, at))))
+            }
+        })
+    }
+
+    /// Which answers come to others first that used an id before. Where one of them waits still, the id is in use.
+    fn owed(&mut self, id: &RequestId<'_>) -> Result<Owed, SessionError> {
+        let pending = self.question(id).and_then(|(session, is_permission)| {
+            let session = &self.slots.get(session)?.session;
+            Some(if is_permission {
+                session.permission(id)?.settlement().is_pending()
+            } else {
+                session.elicitation(id)?.settlement().is_pending()
+            })
+        });
+        match (pending, self.open.get_mut(Side::Agent, id)) {
+            (Some(true), Some(Call::Question { owed, .. })) => {
+                owed.repeated = owed.repeated.saturating_add(1);
+                Err(SessionError::IdInUse { id: id.clone().into_owned() })
+            }
+            (Some(false), Some(Call::Question { owed, .. })) => {
+                Ok(Owed { withdrawn: owed.withdrawn.saturating_add(1), repeated: owed.repeated })
+            }
+            _ => Ok(Owed::default()),
+        }
+    }
+
+    /// Whether an answer belongs to another request than the open question with its id.
+    pub(super) fn is_owed(&mut self, id: &RequestId<'_>, is_error: bool) -> bool {
+        let Some(Call::Question { owed, .. }) = self.open.get_mut(Side::Agent, id) else { return false };
+        let count = match owed {
+            Owed { withdrawn: 0, repeated } if is_error => repeated,
+            Owed { withdrawn, .. } => withdrawn,
+        };
+        let is_owed = *count > 0;
+        *count = count.saturating_sub(1);
+        is_owed
+    }
+
     /// The session that an open question of the agent belongs to, and whether it is a permission.
     pub fn question(&self, id: &RequestId<'_>) -> Option<(usize, bool)> {
         match *self.open.get(Side::Agent, id)? {
-            Call::Permission { session } => Some((session, true)),
-            Call::Elicitation { session } => Some((session, false)),
+            Call::Question { session, is_permission, .. } => Some((session, is_permission)),
             Call::New | Call::Resume { .. } | Call::SetConfigOption { .. } | Call::Prompt { .. } => None,
         }
     }

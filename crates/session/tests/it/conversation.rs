@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use switchboard_protocol::WireFormat;
-use switchboard_session::{Conversation, ConversationError, Decider, Folded, Moment, Settlement, Side};
+use switchboard_session::{
+    Conversation, ConversationError, Decider, Folded, Moment, Permission, SessionError, Settlement, Side,
+};
 
 type Outcome = Result<Folded<'static>, ConversationError>;
 
@@ -172,4 +174,47 @@ fn malformed_updates_change_nothing() {
     let bad = update("s", json!({"sessionUpdate": "tool_call_update", "title": "evil"}));
     assert!(matches!(agent(&mut conversation, bad), Err(ConversationError::Malformed(_))));
     assert_eq!(conversation.sessions().count(), 0);
+}
+
+#[test]
+fn a_question_that_waits_keeps_its_id() {
+    let mut conversation = Conversation::new(WireFormat::Any);
+    agent(&mut conversation, permission(5)).unwrap();
+    let mut again = permission(5);
+    again["params"]["title"] = "Delete everything?".into();
+    let refused = agent(&mut conversation, again.clone());
+    assert!(matches!(&refused, Err(ConversationError::Refused(SessionError::IdInUse { .. }))), "{refused:?}");
+    // The client refuses it, under the same id; that is no answer to the question.
+    let error = json!({"jsonrpc": "2.0", "id": 5, "error": {"code": -32600, "message": "the id is in use"}});
+    client(&mut conversation, error.clone()).unwrap();
+    let titles = |conversation: &Conversation| {
+        let session = conversation.session(Some("s")).unwrap();
+        let title = |permission: &Permission| {
+            (permission.title().to_owned(), permission.settlement().is_pending(), permission.is_granted())
+        };
+        session.permissions().map(title).collect::<Vec<_>>()
+    };
+    assert_eq!(titles(&conversation), [("?".to_owned(), true, false)]);
+    client(&mut conversation, chosen(5, "y")).unwrap();
+    assert_eq!(titles(&conversation), [("?".to_owned(), false, true)]);
+    // It is free again now.
+    agent(&mut conversation, again).unwrap();
+    client(&mut conversation, error).unwrap();
+    assert_eq!(titles(&conversation)[1], ("Delete everything?".to_owned(), false, false));
+}
+
+#[test]
+fn the_answer_to_a_question_that_was_taken_back_is_not_the_next_ones() {
+    let mut conversation = Conversation::new(WireFormat::Any);
+    let withdrawn = json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 5}});
+    let dismissed = json!({"jsonrpc": "2.0", "id": 5, "result": {"outcome": {"outcome": "cancelled"}}});
+    agent(&mut conversation, permission(5)).unwrap();
+    agent(&mut conversation, withdrawn).unwrap();
+    agent(&mut conversation, permission(5)).unwrap();
+    client(&mut conversation, dismissed).unwrap();
+    let pending = conversation.session(Some("s")).unwrap().pending_permissions().count();
+    assert_eq!(pending, 1, "the first answer is that to the first question");
+    client(&mut conversation, chosen(5, "y")).unwrap();
+    let session = conversation.session(Some("s")).unwrap();
+    assert_eq!(session.permissions().map(Permission::is_granted).collect::<Vec<_>>(), [false, true]);
 }

@@ -126,8 +126,8 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-struct Fold {
-    conversation: Conversation,
+pub(crate) struct Fold {
+    pub(crate) conversation: Conversation,
     format: WireFormat,
     is_strict: bool,
     /// A handshake whose answer is not there yet.
@@ -138,7 +138,7 @@ struct Fold {
 
 /// What came of a line.
 #[derive(Default)]
-struct Outcomes {
+pub(crate) struct Outcomes {
     steps: Vec<Step>,
     problems: Vec<String>,
 }
@@ -165,14 +165,14 @@ fn tolerated(diagnostic: &Diagnostic) -> String {
 }
 
 impl Fold {
-    fn new(format: WireFormat, is_strict: bool) -> Self {
+    pub(crate) fn new(format: WireFormat, is_strict: bool) -> Self {
         let conversation = Conversation::new(format);
         let conversation = if is_strict { conversation.strict() } else { conversation };
         Fold { conversation, format, is_strict, introduction: None, translation: None }
     }
 
     /// Folds one line.
-    fn line(&mut self, line: &RecordedLine<'_>) -> Outcomes {
+    pub(crate) fn line(&mut self, line: &RecordedLine<'_>) -> Outcomes {
         let Recorded::Message { from, other_side: false, text: message } = &line.recorded else {
             return Outcomes::default();
         };
@@ -262,7 +262,7 @@ impl Fold {
     }
 
     /// Folds what was held back.
-    fn finish(&mut self) -> Outcomes {
+    pub(crate) fn finish(&mut self) -> Outcomes {
         let mut outcomes = Outcomes::default();
         if let Some(translation) = &mut self.translation {
             translation.finish();

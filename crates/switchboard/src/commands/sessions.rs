@@ -3,9 +3,9 @@
 mod exchange;
 mod list;
 mod remove;
-mod replay;
+pub(crate) mod replay;
 mod search;
-mod show;
+pub(crate) mod show;
 mod stats;
 mod version_2;
 

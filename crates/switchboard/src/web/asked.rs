@@ -91,12 +91,12 @@ impl Asked {
     }
 
     /// What a request for data asks.
-    pub(crate) fn elicitation(request: &v2::CreateElicitationRequest<'_>) -> Self {
+    pub(crate) fn elicitation(request: &v2::CreateElicitationRequest<'_>, left_out: Option<String>) -> Self {
         Asked {
             text: request.encode(WireFormat::Any),
             content_revision: 0,
             unclear: Some(NO_SUBJECT),
-            left_out: None,
+            left_out,
             about: None,
         }
     }
@@ -354,6 +354,25 @@ mod tests {
             assert_ne!(other, known, "{what}");
             assert_ne!(other.revision(), known.revision(), "{what}");
         }
+    }
+
+    #[test]
+    fn what_another_session_tells_of_a_call_with_the_same_id_does_not_count() {
+        let mut conversation = Conversation::new(WireFormat::Any);
+        let params = json!({ "sessionId": "other", "update": call("c") });
+        let told = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
+        conversation.read(&told.to_string(), Some(Side::Agent), Moment(0)).unwrap();
+        let mut unclear = |id: u64, session: &str| {
+            let mut params = reference("c");
+            (params["sessionId"], params["title"]) = (session.into(), "Write a file".into());
+            params["options"] = json!([{ "optionId": "a", "name": "Always", "kind": "allow_always" }]);
+            let asks = json!({ "jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params });
+            conversation.read(&asks.to_string(), Some(Side::Agent), Moment(0)).unwrap();
+            let session = conversation.session(Some(session)).unwrap();
+            Asked::permission(session, session.pending_permissions().last().unwrap(), None).unclear()
+        };
+        assert_eq!(unclear(1, "other"), None);
+        assert_eq!(unclear(2, "s"), Some(NOTHING_TOLD));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The connection to the agent.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -205,6 +205,8 @@ impl Live {
             match event {
                 Event::Permission(question) => self.take_permission(question).await,
                 Event::Elicitation(question) => {
+                    let session = question.session().map_or("", |session| &**session);
+                    self.room.log().note_question(session, question.id(), None, question.left_out());
                     let id = question.id().encode(WireFormat::Any);
                     locked(&self.questions).insert(id, Open::new(Question::Elicitation(question)));
                     self.room.touch();
@@ -229,6 +231,11 @@ impl Live {
 
     async fn take_permission(&self, question: PermissionQuestion) {
         let session = question.session().to_string();
+        let call = match &question.request().subject {
+            Some(v2::RequestPermissionSubject::ToolCall(subject)) => Some(&*subject.tool_call.tool_call_id),
+            _ => None,
+        };
+        self.room.log().note_question(&session, question.id(), call, question.left_out());
         let snapshot = self.room.session(&session);
         let asked = snapshot.and_then(|snapshot| self.asked(&session, &snapshot, question.id()));
         let choice = asked.and_then(|asked| self.remembered.find(&session, &asked));
@@ -304,6 +311,15 @@ impl Live {
         Some(Asked::permission(snapshot, permission, left_out))
     }
 
+    /// What a request for data asks, with what could not be read of it.
+    pub(crate) fn asked_for_data(
+        &self,
+        id: &RequestId<'_>,
+        request: &v2::CreateElicitationRequest<'_>,
+    ) -> Asked {
+        Asked::elicitation(request, self.room.log().left_out("", id, None))
+    }
+
     /// Takes note of what a question asks now, so that an answer to what it asked before is refused. Tells whether it
     /// can be answered here.
     pub(crate) fn note_content(&self, id: &str, asked: &Asked) -> bool {
@@ -326,7 +342,7 @@ impl Live {
                 let snapshot = snapshot.ok_or_else(gone)?;
                 self.asked(question.session(), &snapshot, question.id()).ok_or_else(gone)?
             }
-            Question::Elicitation(question) => Asked::elicitation(question.request()),
+            Question::Elicitation(question) => self.asked_for_data(question.id(), question.request()),
         };
         let mut questions = locked(&self.questions);
         let open = questions.get_mut(id).ok_or_else(gone)?;
@@ -366,6 +382,21 @@ impl Live {
         locked(&self.questions).remove(id);
         self.room.touch();
         Ok(())
+    }
+
+    /// How many questions wait in other sessions than one, by the sessions.
+    pub(crate) fn asked_elsewhere(&self, session: &str) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for open in locked(&self.questions).values() {
+            let asking = match &open.question {
+                Question::Permission(question) => Some(question.session()),
+                Question::Elicitation(question) => question.session(),
+            };
+            if let Some(asking) = asking.filter(|asking| ***asking != *session) {
+                *counts.entry(asking.to_string()).or_default() += 1;
+            }
+        }
+        counts
     }
 
     /// Requests for data that belong to no session.

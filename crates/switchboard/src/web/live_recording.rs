@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use switchboard_peer::Sessions;
 use switchboard_protocol::WireFormat;
+use switchboard_protocol::rpc::messages;
 use switchboard_session::{Changes, Conversation, Moment, Session, Snapshot};
 use switchboard_store::{About, Item, Record, Store, StoreError, Summary, Time};
 use tokio::sync::watch;
 
 use super::checkpoints::Checkpoints;
 use super::message_log::MessageLog;
-use super::reading::{fold, sender};
+use super::reading::sender;
 
 /// How often a recording that others write is looked at.
 const POLL: Duration = Duration::from_millis(250);
@@ -89,9 +90,10 @@ impl LiveRecording {
         self.touch();
     }
 
+    /// A recording whose records are pushed, in a version.
     #[cfg(test)]
-    pub(crate) fn folding(id: &str, store: &Store) -> Arc<Self> {
-        Arc::new(LiveRecording::new(id, store, MessageLog::new(2), About::default()))
+    pub(crate) fn folding(id: &str, store: &Store, protocol: u16) -> Arc<Self> {
+        Arc::new(LiveRecording::new(id, store, MessageLog::new(protocol), About::default()))
     }
 
     fn new(id: &str, store: &Store, log: MessageLog, about: About) -> Self {
@@ -214,8 +216,10 @@ impl LiveRecording {
                 continue;
             };
             if let Some((side, false)) = sender(channel) {
-                // What is wrong with a message is told where the message is.
-                drop(fold(conversation, side, &text, Moment(time.unsigned_abs())));
+                for message in messages(&text) {
+                    // What is wrong with a message is told where the message is.
+                    drop(conversation.read(message, Some(side), Moment(time.unsigned_abs())));
+                }
             }
         }
     }
@@ -335,7 +339,8 @@ mod tests {
     fn folded(records: usize) -> String {
         let mut conversation = Conversation::new(WireFormat::Any);
         for number in 0..records {
-            drop(fold(&mut conversation, switchboard_session::Side::Agent, &chunk(number), Moment(0)));
+            let side = Some(switchboard_session::Side::Agent);
+            conversation.read(&chunk(number), side, Moment(0)).unwrap();
         }
         conversation.session(Some("s")).map(|session| session.to_json(Some("s"))).unwrap_or_default()
     }

@@ -6,22 +6,28 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use switchboard_bridge::{Policy, RecordingBridge, Version};
-use switchboard_protocol::rpc::{Message, RequestId};
-use switchboard_protocol::{Correlator, Raw, WireFormat};
-use switchboard_session::{Changes, Conversation, EntryKind, Moment, Session, Side, entry_of_update};
+use switchboard_protocol::rpc::{Expected, Message, RequestId, messages};
+use switchboard_protocol::{Correlator, Diagnostic, Raw, WireFormat, v2};
+use switchboard_session::{
+    Changes, Conversation, ConversationError, Decoded, EntryKind, Folded, Moment, Session, Side,
+    entry_of_update,
+};
 use switchboard_store::{Channel, Record};
 
 use super::checkpoints::Checkpoints;
 use super::entry_times::{EntryTimes, Times};
 use super::names::Names;
 use super::rates::Rates;
-use super::reading::{Folded, Update, fold, read_question, sender};
+use super::reading::{in_words, sender};
 
 /// How many bytes of the latest messages are kept in memory, because they may not be readable in the store yet.
 const RECENT: usize = 4 * 1024 * 1024;
 
 /// How many problems are kept with their reason; more are only marked.
 const MAX_PROBLEMS: usize = 10_000;
+
+/// How many bytes are kept of what was malformed in one entry.
+const MAX_FAULT: usize = 16 * 1024;
 
 /// How many requests without an answer are known; of more, the oldest are forgotten.
 const MAX_OPEN: usize = 10_000;
@@ -114,6 +120,8 @@ pub(crate) struct MessageLog {
     entity_list: Vec<Entity>,
     times: EntryTimes,
     problems: HashMap<u32, String>,
+    /// What was malformed in the messages that made an entry.
+    faults: HashMap<u32, String>,
     recent: VecDeque<Arc<str>>,
     recent_bytes: usize,
     keeps_recent: bool,
@@ -134,6 +142,7 @@ impl MessageLog {
             entity_list: Vec::new(),
             times: EntryTimes::default(),
             problems: HashMap::new(),
+            faults: HashMap::new(),
             recent: VecDeque::new(),
             recent_bytes: 0,
             keeps_recent: false,
@@ -235,17 +244,32 @@ impl MessageLog {
         id: &RequestId<'_>,
         tool_call: Option<&str>,
     ) -> Option<String> {
-        let asked = self.open[0].get(Side::Agent, id).copied();
         let call = tool_call.and_then(|id| self.known_entity(session, EntryKind::ToolCall, id));
-        let is_meant = |row: u32| {
-            let entity = self.rows.get(row as usize).map(|row| row.entity);
-            Some(row) == asked || (call.is_some() && entity == call)
-        };
-        let mut problems: Vec<(&u32, &String)> =
-            self.problems.iter().filter(|(row, _)| is_meant(**row)).collect();
-        problems.sort_unstable_by_key(|(row, _)| **row);
-        let words: Vec<&str> = problems.iter().map(|(_, problem)| problem.as_str()).collect();
-        (!words.is_empty()).then(|| words.join("; "))
+        let of_call = call.and_then(|call| self.faults.get(&call));
+        let asked = self.open[0].get(Side::Agent, id).and_then(|row| self.problems.get(row));
+        match (of_call, asked) {
+            // What is malformed in a call that the question itself tells of is known of both.
+            (Some(of_call), Some(asked)) if !of_call.contains(asked.as_str()) => {
+                Some(format!("{of_call}; {asked}"))
+            }
+            (of_call, asked) => of_call.or(asked).cloned(),
+        }
+    }
+
+    /// Takes note of what was left out of a question that is read elsewhere, and of the call that it tells of.
+    pub(crate) fn note_question(
+        &mut self,
+        session: &str,
+        id: &RequestId<'_>,
+        tool_call: Option<&str>,
+        left_out: &[Diagnostic],
+    ) {
+        let Some(&number) = self.open[0].get(Side::Agent, id) else { return };
+        let Some(mut row) = self.rows.get(number as usize).cloned() else { return };
+        let session = self.names.number(session);
+        row.entity = tool_call.map_or(NONE, |id| self.entity(session, EntryKind::ToolCall, id));
+        self.note_left_out(&mut row, number, left_out);
+        self.rows[number as usize] = row;
     }
 
     /// Adds a record.
@@ -272,20 +296,16 @@ impl MessageLog {
             partner: NONE,
             entity: NONE,
         };
-        let is_folded = record.channel.is_message();
-        if let Some((side, is_other)) = sender(record.channel) {
-            // Most messages are updates, which need not be read twice.
-            let is_update = is_folded && !self.is_translated() && self.take_update(&mut row, number, &text);
-            if !is_update {
-                self.classify(&mut row, number, side, is_other, &text);
-                if is_folded {
-                    self.fold_record(&mut row, number, record, &text);
-                }
+        if record.channel.is_message() || sender(record.channel).is_some() {
+            let mut messages = messages(&text).into_iter();
+            if let Some(first) = messages.next() {
+                self.take_message(&mut row, number, record, first);
             }
-        }
-        for (used, number) in self.used.iter_mut().zip([row.method, row.kind, row.session]) {
-            if number != 0 {
-                used.insert(number);
+            // The row of a batch is that of its first message; a problem of any is its problem.
+            for message in messages {
+                let mut other = Row { partner: NONE, entity: NONE, ..row.clone() };
+                self.take_message(&mut other, number, record, message);
+                row.is_problem |= other.is_problem;
             }
         }
         if self.rows.len() == self.rows.capacity() {
@@ -297,6 +317,25 @@ impl MessageLog {
             && fold.translation.is_none()
         {
             fold.checkpoints.note(self.rows.len(), &fold.conversation);
+        }
+    }
+
+    fn take_message(&mut self, row: &mut Row, number: u32, record: &Record, text: &str) {
+        let Some((side, is_other)) = sender(record.channel) else { return };
+        let is_folded = record.channel.is_message();
+        let at = Moment(record.time.0.unsigned_abs());
+        // Most messages are updates, which need not be read twice.
+        let is_update = is_folded && !self.is_translated() && self.take_update(row, number, side, text, at);
+        if !is_update {
+            self.classify(row, number, side, is_other, text);
+            if is_folded {
+                self.fold_message(row, number, side, text, at);
+            }
+        }
+        for (used, number) in self.used.iter_mut().zip([row.method, row.kind, row.session]) {
+            if number != 0 {
+                used.insert(number);
+            }
         }
     }
 
@@ -314,6 +353,21 @@ impl MessageLog {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.entry(number).or_insert_with(|| reason.into());
         }
+    }
+
+    /// What was malformed in a message is a problem of its row, and of the entry that the message is about.
+    fn note_left_out(&mut self, row: &mut Row, number: u32, left_out: &[Diagnostic]) {
+        let Some(problem) = in_words(left_out) else { return };
+        if row.entity != NONE && self.faults.len() < MAX_PROBLEMS {
+            let faults = self.faults.entry(row.entity).or_default();
+            if faults.is_empty() {
+                faults.clone_from(&problem);
+            } else if faults.len() < MAX_FAULT {
+                faults.push_str("; ");
+                faults.push_str(&problem);
+            }
+        }
+        self.fail(row, number, problem);
     }
 
     /// What the envelope tells.
@@ -359,7 +413,15 @@ impl MessageLog {
                     );
                 }
                 if let Err(error) = &response.outcome {
-                    self.fail(row, number, format!("error {}: {}", error.code, error.message));
+                    let reason = format!("error {}: {}", error.code, error.message);
+                    // What the agent asks and is refused has something wrong with it.
+                    if side == Side::Client
+                        && let Some(mut asked) = self.rows.get(row.partner as usize).cloned()
+                    {
+                        self.fail(&mut asked, row.partner, reason.clone());
+                        self.rows[row.partner as usize] = asked;
+                    }
+                    self.fail(row, number, reason);
                 } else if row.session == 0
                     && let Ok(result) = &response.outcome
                 {
@@ -375,68 +437,57 @@ impl MessageLog {
         id.as_ref().and_then(Raw::as_text).map_or(0, |id| self.names.number(&id))
     }
 
-    fn fold_record(&mut self, row: &mut Row, number: u32, record: &Record, text: &str) {
-        let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
-        let at = Moment(record.time.0.unsigned_abs());
-        let Some(mut translation) = self.fold.as_mut().and_then(|fold| fold.translation.take()) else {
-            return self.fold_line(row, number, side, text, at);
+    fn fold_message(&mut self, row: &mut Row, number: u32, side: Side, text: &str, at: Moment) {
+        let Some(fold) = &mut self.fold else { return };
+        let Some(translation) = &mut fold.translation else {
+            let folded = fold.conversation.read(text, Some(side), at);
+            return self.note(row, number, folded);
         };
         translation.take(Some(side), text, at);
         let lines: Vec<_> = translation.drain().collect();
-        if let Some(fold) = &mut self.fold {
-            fold.translation = Some(translation);
-        }
         for line in lines {
-            self.fold_line(row, number, line.from, &line.text, at);
+            let Some(fold) = &mut self.fold else { return };
+            let folded = fold.conversation.read(&line.text, Some(line.from), at);
+            self.note(row, number, folded);
         }
     }
 
     /// Takes an update of a session. Tells whether the message is one.
-    fn take_update(&mut self, row: &mut Row, number: u32, text: &str) -> bool {
-        let Some(update) = Update::read(text) else { return false };
+    fn take_update(&mut self, row: &mut Row, number: u32, side: Side, text: &str, at: Moment) -> bool {
+        let read = Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(text, WireFormat::Any);
+        let Ok((Expected::Params(notification), left_out)) = read else { return false };
         row.shape = Shape::Notification;
         row.method = self.names.number("session/update");
-        row.kind = self.names.number(update.notification.update.tag());
-        row.session = self.names.number(&update.notification.session_id);
+        row.kind = self.names.number(notification.update.tag());
+        row.session = self.names.number(&notification.session_id);
         match &mut self.fold {
             Some(fold) => {
-                let folded = update.apply(&mut fold.conversation);
+                let decoded = Decoded { message: Expected::Params(notification), left_out };
+                let folded = fold.conversation.apply(decoded, Some(side), at);
                 self.note(row, number, folded);
             }
             None => {
-                if let Some((kind, id)) = entry_of_update(&update.notification.update) {
+                if let Some((kind, id)) = entry_of_update(&notification.update) {
                     row.entity = self.entity(row.session, kind, id);
                 }
-                if let Some(problem) = update.problem {
-                    self.fail(row, number, problem);
-                }
+                self.note_left_out(row, number, &left_out);
             }
         }
         true
     }
 
-    fn fold_line(&mut self, row: &mut Row, number: u32, side: Side, text: &str, at: Moment) {
-        let folded = match &mut self.fold {
-            Some(known) => fold(&mut known.conversation, side, text, at),
-            None => read_question(text),
-        };
-        self.note(row, number, folded);
-    }
-
-    fn note(&mut self, row: &mut Row, number: u32, folded: Folded) {
+    fn note(&mut self, row: &mut Row, number: u32, folded: Result<Folded<'_>, ConversationError>) {
         match folded {
-            Folded::Step { step, entity, problem } => {
-                if let Some(problem) = problem {
-                    self.fail(row, number, problem);
-                }
-                if let Some((kind, id)) = entity {
+            Ok(Folded { step, entry, left_out, ended: _ }) => {
+                if let Some((kind, id)) = entry {
                     row.entity = self.entity(row.session, kind, &id);
                 }
+                self.note_left_out(row, number, &left_out);
                 if let (Some(step), Some(fold)) = (step, &mut self.fold) {
                     self.times.note(fold.id(step.session), &step.changes, row.time);
                 }
             }
-            Folded::Refused(reason) => self.fail(row, number, reason),
+            Err(reason) => self.fail(row, number, reason.to_string()),
         }
     }
 

@@ -115,6 +115,7 @@ fn trouble(app: &App, room: Option<&LiveRecording>, live: Option<&Live>, session
     let failure = room.and_then(LiveRecording::failure);
     html! {
         @if let Some(failure) = failure { p { "The recording cannot be read on: " (render::visible(&failure)) } }
+        @if let Some(live) = live.filter(|live| live.ended().is_none()) { (elsewhere(live, session)) }
         @match (live.and_then(Live::ended), app.agent()) {
             (Some(reason), _) => {
                 p { "The agent is gone: " (render::visible(reason)) }
@@ -137,6 +138,19 @@ fn trouble(app: &App, room: Option<&LiveRecording>, live: Option<&Live>, session
                     }
                 }
             }
+        }
+    }
+}
+
+/// Questions in other sessions, which nobody would see here.
+fn elsewhere(live: &Live, session: &str) -> Markup {
+    html! {
+        @for (asking, count) in live.asked_elsewhere(session) {
+            p {
+                @if count == 1 { "A question waits" } @else { (count) " questions wait" }
+                " for you in the session " (render::visible_line(&asking)) "."
+            }
+            button type="button" data-action="look" data-recording=(live.room.id) data-session=(asking) { "Look" }
         }
     }
 }
@@ -207,15 +221,23 @@ fn questions(app: &App, live: Option<&Live>, session: &str, snapshot: Option<&Sn
                 (question(live, permission.id(), &asked, parts, call))
             }
             @for elicitation in snapshot.pending_elicitations() {
-                @let asked = Asked::elicitation(elicitation.request());
+                @let asked = asked_for_data(live, elicitation.id(), elicitation.request());
                 (question(live, elicitation.id(), &asked, render::elicitation(elicitation), None))
             }
         }
         @for loose in live.map(Live::loose_elicitations).unwrap_or_default() {
-            @let asked = Asked::elicitation(loose.request());
+            @let asked = asked_for_data(live, loose.id(), loose.request());
             (question(live, loose.id(), &asked, loose_elicitation(&loose), None))
         }
     }
+}
+
+fn asked_for_data(
+    live: Option<&Live>,
+    id: &RequestId<'_>,
+    request: &v2::CreateElicitationRequest<'_>,
+) -> Asked {
+    live.map_or_else(|| Asked::elicitation(request, None), |live| live.asked_for_data(id, request))
 }
 
 fn asked(live: Option<&Live>, session: &str, snapshot: &Snapshot, permission: &Permission) -> Asked {

@@ -354,7 +354,7 @@ mod tests {
     fn a_frame_has_what_changed_and_the_end_of_a_long_recording_gives_way_to_the_whole() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
-        let room = LiveRecording::folding("r", &store);
+        let room = LiveRecording::folding("r", &store, 2);
         for message in 0..50 {
             room.push(&Record::new(Channel::ToClient, chunk(message)));
         }

@@ -6,14 +6,15 @@ use std::ops::Range;
 use maud::{Markup, html};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use switchboard_session::{Change, ContentChange, FieldChange, Moment, RequestEvent, Side};
+use switchboard_protocol::rpc::messages;
+use switchboard_session::{Change, ContentChange, FieldChange, Folded, Moment, RequestEvent, Side};
 use switchboard_store::Channel;
 
 use super::excerpt::excerpt;
 use super::live_recording::LiveRecording;
 use super::message_log::{MessageLog, Row, Shape};
 use super::names::Names;
-use super::reading::{Folded, fold, sender};
+use super::reading::sender;
 use super::render;
 use super::request::Filter;
 use super::view::hash;
@@ -384,10 +385,14 @@ fn changes_of(room: &LiveRecording, number: usize, text: &str) -> Vec<String> {
         return Vec::new();
     }
     let mut conversation = room.sessions_at(number);
-    match fold(&mut conversation, side, text, Moment(time.unsigned_abs())) {
-        Folded::Step { step: Some(step), .. } => step.changes.iter().map(describe).collect(),
-        Folded::Step { .. } | Folded::Refused(_) => Vec::new(),
+    let mut changes = Vec::new();
+    for message in messages(text) {
+        let folded = conversation.read(message, Some(side), Moment(time.unsigned_abs()));
+        if let Ok(Folded { step: Some(step), .. }) = folded {
+            changes.extend(step.changes.iter().map(describe));
+        }
     }
+    changes
 }
 
 fn describe(change: &Change) -> String {

@@ -1,25 +1,62 @@
-//! The same bytes are the same conversation, whoever reads them. A reader is one function from recorded lines to what
-//! it shows; to add one, add it to a test.
+//! The same bytes are the same conversation to every command, as a user runs them. That their functions agree about ten
+//! thousand conversations is tried in `tests/readers`; here it is shown that the commands do what those functions do.
 
-use serde_json::{Value, json};
-use switchboard_testkit::recordings;
+use serde_json::Value;
+use switchboard_browser::Browser;
 
+use self::conversations::Generator;
+use self::transcript::{
+    Transcript, all_words, content_text, is_within, kind_of_class, of_json, of_text, status_of_html,
+    text_of_html, told, words,
+};
 use crate::agent_program::Place;
 use crate::program::{Run, switchboard};
+use crate::web::opened::Opened;
+
+#[path = "../readers/conversations.rs"]
+mod conversations;
+// The rest of it is used by the tests of the functions.
+#[allow(dead_code)]
+#[path = "../readers/transcript.rs"]
+mod transcript;
 
 const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
 
-/// The sessions of a reader that shows them as JSON, without times, which count from different beginnings.
-fn sessions(run: &Run) -> Vec<Value> {
+/// Conversations as recorded lines, in a store too.
+struct Recorded {
+    place: Place,
+    lines: String,
+    id: String,
+}
+
+impl Recorded {
+    fn new(seed: u64, conversations: usize) -> Self {
+        let (place, lines) = (Place::new(), Generator::new(seed).recording(conversations));
+        place.write("work/recording.jsonl", &lines);
+        let import = place.run(&["sessions", "--store", "store", "import", "recording.jsonl"]);
+        let id = import.stdout.trim().to_owned();
+        assert!(!id.is_empty(), "{}", import.stderr);
+        Recorded { place, lines, id }
+    }
+
+    fn fold(&self, more: &[&str]) -> Run {
+        switchboard(&[&["fold"], more].concat(), self.lines.as_bytes())
+    }
+
+    fn show(&self, more: &[&str]) -> Run {
+        self.place.run(&[&["sessions", "--store", "store", "show", &self.id], more].concat())
+    }
+
+    fn transcripts(&self) -> Vec<(Value, Transcript)> {
+        let sessions = self.fold(&[]).json_lines();
+        sessions.into_iter().map(|session| (session.clone(), of_json(&session))).collect()
+    }
+}
+
+/// Without times, which count from different beginnings.
+fn without_times(run: &Run) -> Vec<Value> {
     let mut sessions = run.json_lines();
     for session in &mut sessions {
-        for entry in session["entries"].as_array_mut().unwrap() {
-            // Ids that the bridge gives to messages of version 1 have the time in them.
-            let id = entry["messageId"].as_str().filter(|id| id.starts_with("b-")).unwrap_or_default();
-            if let [kind, _, number] = id.rsplitn(3, '-').collect::<Vec<_>>()[..] {
-                entry["messageId"] = format!("{number}-{kind}").into();
-            }
-        }
         for key in ["permissions", "elicitations"] {
             for question in session[key].as_array_mut().into_iter().flatten() {
                 question.as_object_mut().unwrap().retain(|key, _| key != "at" && key != "openedAt");
@@ -29,172 +66,78 @@ fn sessions(run: &Run) -> Vec<Value> {
     sessions
 }
 
-fn fold(lines: &str) -> Vec<Value> {
-    sessions(&switchboard(&["fold"], lines.as_bytes()))
-}
-
-fn show(lines: &str) -> Vec<Value> {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("store.sqlite3");
-    let store = ["sessions", "--store", store.to_str().unwrap()];
-    let import = switchboard(&[&store[..], &["import", "-"]].concat(), lines.as_bytes());
-    let id = import.stdout.trim();
-    assert!(!id.is_empty(), "{}", import.stderr);
-    sessions(&switchboard(&[&store[..], &["show", id, "--json"]].concat(), b""))
-}
-
-/// What `run` prints of a conversation that an agent plays to it again.
-fn run(lines: &str) -> String {
-    let place = Place::new();
-    std::fs::write(place.work().join("recording.jsonl"), lines).unwrap();
-    let replay = ["--", SWITCHBOARD, "sessions", "replay", "recording.jsonl", "--instant"];
-    let run = place.run(&[&["run", "Go", "--approve-all", "--format", "text"], &replay[..]].concat());
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    run.stdout
-}
-
-/// The words of a conversation that every reader must show, in their order: what the agent says, and what its tools do.
-fn words(sessions: &[Value]) -> Vec<String> {
-    let entries = sessions.iter().flat_map(|session| session["entries"].as_array().unwrap());
-    let words = entries.filter_map(|entry| match entry["type"].as_str()? {
-        "agent_message" => {
-            let content = entry["content"].as_array()?.iter();
-            Some(content.filter_map(|block| block["text"].as_str()).collect())
-        }
-        "tool_call" => Some(entry["title"].as_str()?.to_owned()),
-        _ => None,
-    });
-    words.collect()
-}
-
-/// A small generator of numbers, the same on every machine.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-}
-
-/// Parts of tool calls that are malformed, and that a good client can do without.
-fn fault(numbers: &mut Numbers) -> (&'static str, Value) {
-    let text = json!({"type": "content", "content": {"type": "text", "text": "kept"}});
-    let faults = [
-        ("kind", json!(7)),
-        ("status", json!({})),
-        ("locations", json!([{"path": "relative.txt"}])),
-        ("locations", json!([{"path": "/w/a", "line": "x"}, 7])),
-        ("locations", json!("everywhere")),
-        ("_meta", json!(1)),
-        ("content", json!([7, text])),
-        ("content", json!([{"type": "diff", "changes": 7}])),
-        ("name", json!([])),
-        ("rawInput", json!({"fine": true})),
-    ];
-    faults[numbers.below(faults.len())].clone()
-}
-
-fn recorded(from_agent: bool, message: Value) -> String {
-    let dir = if from_agent { "agent->client" } else { "client->agent" };
-    let mut message = message;
-    message["jsonrpc"] = "2.0".into();
-    format!("{}\n", json!({"t": 0.5, "dir": dir, "msg": message}))
-}
-
-fn handshake() -> String {
-    let info = json!({"name": "x", "version": "1"});
-    let params = json!({"protocolVersion": 2, "info": info, "capabilities": {}});
-    let result = json!({"protocolVersion": 2, "info": info, "capabilities": {"session": {}}});
-    recorded(false, json!({"id": 0, "method": "initialize", "params": params}))
-        + &recorded(true, json!({"id": 0, "result": result}))
-}
-
-/// A session with one prompt, in which tool calls and questions have faults that can be tolerated.
-fn conversation(numbers: &mut Numbers, session: &str, id: i64) -> String {
-    let mut lines = recorded(
-        false,
-        json!({"id": id, "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}}),
-    );
-    lines += &recorded(true, json!({"id": id, "result": {"sessionId": session}}));
-    let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Go"}]});
-    lines += &recorded(false, json!({"id": id + 1, "method": "session/prompt", "params": prompt}));
-    lines += &recorded(true, json!({"id": id + 1, "result": {"messageId": "u"}}));
-    let update = |update: Value| {
-        recorded(
-            true,
-            json!({"method": "session/update", "params": {"sessionId": session, "update": update}}),
-        )
-    };
-    lines += &update(json!({"sessionUpdate": "state_update", "state": "running"}));
-    for number in 0..4 + numbers.below(4) {
-        let (key, value) = fault(numbers);
-        let mut call =
-            json!({"toolCallId": format!("c{number}"), "title": format!("Tool {session} {number}")});
-        call[key] = value;
-        match numbers.below(4) {
-            0 => {
-                let text = format!("Words {session} {number}");
-                lines += &update(json!({"sessionUpdate": "agent_message", "messageId": format!("m{number}"),
-                    "content": [{"type": "text", "text": text}, 7]}));
-            }
-            1 => {
-                let question = id * 1000 + number as i64;
-                let option = json!({"optionId": "y", "name": "Yes", "kind": "allow_once"});
-                let params = json!({"sessionId": session, "title": format!("May I {number}?"), "options": [option],
-                    "subject": {"type": "tool_call", "toolCall": call}});
-                lines += &recorded(
-                    true,
-                    json!({"id": question, "method": "session/request_permission", "params": params}),
-                );
-                let chosen = json!({"outcome": {"outcome": "selected", "optionId": "y"}});
-                lines += &recorded(false, json!({"id": question, "result": chosen}));
-            }
-            _ => {
-                call["sessionUpdate"] = "tool_call_update".into();
-                lines += &update(call);
-            }
-        }
-    }
-    lines + &update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"}))
-}
-
 #[test]
-fn recordings_are_folded_and_shown_alike() {
-    let all = recordings();
-    assert!(!all.is_empty());
-    for recording in all {
-        let lines = std::fs::read_to_string(&recording.path).unwrap();
-        assert_eq!(fold(&lines), show(&lines), "{}", recording.name);
+fn fold_and_show_print_the_same() {
+    for seed in 0..4 {
+        let recorded = Recorded::new(seed, 20);
+        assert_eq!(without_times(&recorded.fold(&[])), without_times(&recorded.show(&["--json"])), "{seed}");
+        let text = recorded.fold(&["--text"]).stdout;
+        assert_eq!(text, recorded.show(&[]).stdout, "{seed}");
+        let sessions = text.split("== session ").skip(1).map(of_text);
+        let transcripts = recorded.transcripts().into_iter().map(|(_, transcript)| transcript);
+        assert!(sessions.eq(transcripts), "{seed}");
     }
 }
 
 #[test]
-fn conversations_with_faults_that_can_be_tolerated_are_folded_and_shown_alike() {
-    let mut numbers = Numbers(0x5eed);
-    let mut lines = handshake();
-    for number in 0..300_i64 {
-        lines += &conversation(&mut numbers, &format!("s{number}"), 1 + 2 * number);
+fn run_prints_what_is_folded_of_an_agent_that_plays_it_again() {
+    for seed in 4..10 {
+        let recorded = Recorded::new(seed, 5);
+        let play = ["sessions", "replay", "recording.jsonl"];
+        let agent = [&["--as", "client", "--", SWITCHBOARD], &play[..], &["--instant"]].concat();
+        let run = recorded.place.run(&[&play[..], &agent].concat());
+        let (all, calls) = (all_words(&run.stdout).collect::<Vec<_>>(), told(&run.stdout));
+        for (session, _) in recorded.transcripts() {
+            for entry in session["entries"].as_array().unwrap() {
+                let said = words(&content_text(&session, entry));
+                match (entry["type"].as_str().unwrap(), entry["title"].as_str()) {
+                    ("agent_message", _) => {
+                        assert!(is_within(&said, &all), "{seed}: {said:?} is not in\n{}", run.stdout);
+                    }
+                    ("tool_call", Some(title)) => {
+                        let call = calls.iter().find(|call| call.title == title).expect(title);
+                        assert_eq!(call.status, entry["status"].as_str().unwrap(), "{seed}: {title}");
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(!run.stdout.contains("zx"), "{seed}: {}", run.stdout);
     }
-    let folded = fold(&lines);
-    assert_eq!(folded.len(), 300);
-    let entries: usize = folded.iter().map(|session| session["entries"].as_array().unwrap().len()).sum();
-    assert!(entries > 1200, "what has a fault is there: {entries}");
-    assert_eq!(folded, show(&lines));
 }
 
 #[test]
-fn run_shows_all_that_is_folded() {
-    let mut numbers = Numbers(0xface);
-    for number in 0..6 {
-        let session = format!("r{number}");
-        let lines = handshake() + &conversation(&mut numbers, &session, 1);
-        let (shown, expected) = (run(&lines), words(&fold(&lines)));
-        assert!(expected.len() >= 4, "{expected:?}");
-        for words in expected {
-            assert!(shown.contains(&words), "{words} is not in\n{shown}");
+fn the_page_shows_what_is_folded() {
+    let recorded = Recorded::new(11, 24);
+    let opened = Opened::start(&recorded.place, &["--store", "store"]);
+    let visitor = Browser::shared().visitor();
+    let page = visitor.open(&opened.link);
+    page.wait_until("document.body.dataset.activity === 'idle'");
+    let sessions = recorded.transcripts();
+    assert!(sessions.len() >= 24);
+    for (session, transcript) in sessions {
+        let id = session["sessionId"].as_str().unwrap();
+        page.visit(&format!("http://{}/r/{}/{id}", opened.host(), recorded.id));
+        let count = session["entries"].as_array().unwrap().len();
+        page.wait_until(&format!("document.querySelectorAll('article').length === {count}"));
+        let articles =
+            page.eval("[...document.querySelectorAll('article')].map(it => [it.className, it.innerHTML])");
+        let mut shown = articles.as_array().unwrap().iter().filter_map(|article| {
+            let (class, html) = (article[0].as_str().unwrap(), article[1].as_str().unwrap());
+            // A terminal that is shown with its tool call has nothing of its own.
+            let is_hidden = kind_of_class(class) == "terminal" && !html.contains("data-part=\"screen\"");
+            (!is_hidden).then_some((class, html))
+        });
+        for entry in &transcript.entries {
+            let (class, html) = shown.next().expect(id);
+            assert_eq!(kind_of_class(class), entry.kind, "{id}");
+            if entry.kind == "tool_call" {
+                assert_eq!(status_of_html(html), entry.state, "{id}: {entry:?}");
+            }
+            let on_page = words(&text_of_html(html));
+            assert!(on_page.starts_with(&entry.words), "{id}: {entry:?} and {on_page:?}");
         }
+        assert!(shown.next().is_none(), "{id}");
     }
+    assert_eq!(page.complaints(), [""; 0]);
 }

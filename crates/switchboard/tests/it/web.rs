@@ -1,15 +1,17 @@
 //! `switchboard open` in a real Chromium: what a person sees and clicks, and what an attacker tries. Screenshots are
 //! left in `target/screenshots/`.
 
+mod askers;
 mod attachments;
 mod attacks;
 mod diffs;
+mod doors;
 mod hostile;
 mod inspector;
 mod login;
 mod looks;
 mod messages;
-mod opened;
+pub(crate) mod opened;
 mod permissions;
 mod readme;
 mod scripted_agent;

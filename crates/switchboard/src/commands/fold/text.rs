@@ -141,9 +141,7 @@ fn write_call(out: &mut impl Write, call: &ToolCall, session: &Snapshot) -> io::
             Some(v2::ToolCallContent::Terminal(terminal)) => {
                 write_terminal(out, session, &terminal.terminal_id)?;
             }
-            Some(v2::ToolCallContent::Content(content)) => {
-                writeln!(out, "    [{}]", shown(content.content.tag()))?;
-            }
+            Some(v2::ToolCallContent::Content(content)) => write_block(out, &content.content)?,
             Some(v2::ToolCallContent::Unknown(unknown)) => writeln!(out, "    [{}]", shown(&unknown.tag))?,
             None => {}
         }
@@ -203,15 +201,21 @@ fn write_blocks(out: &mut impl Write, content: &Content<v2::ContentBlock<'static
             continue;
         }
         indented(out, &shown(&std::mem::take(&mut text)))?;
-        match item.structured() {
-            Some(v2::ContentBlock::ResourceLink(link)) => {
-                writeln!(out, "    [{} <{}>]", shown(&link.name), shown(&link.uri))?;
-            }
-            Some(block) => writeln!(out, "    [{}]", shown(block.tag()))?,
-            None => {}
+        if let Some(block) = item.structured() {
+            write_block(out, block)?;
         }
     }
     indented(out, &shown(&text))
+}
+
+/// Content that is no plain text.
+fn write_block(out: &mut impl Write, block: &v2::ContentBlock<'_>) -> io::Result<()> {
+    match block {
+        v2::ContentBlock::ResourceLink(link) => {
+            writeln!(out, "    [{} <{}>]", shown(&link.name), shown(&link.uri))
+        }
+        block => writeln!(out, "    [{}]", shown(block.tag())),
+    }
 }
 
 fn indented(out: &mut impl Write, text: &str) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, TurnEnd};
+use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, TurnEnd, Update};
 use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::{self, StopReason};
 use switchboard_protocol::{AbsolutePath, DecodeError};
@@ -50,6 +50,9 @@ pub(crate) struct Task {
 
 /// How long the agent may take to stop after it was told to.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many updates are kept of a session that is not open yet.
+const MOST_EARLY: usize = 1000;
 
 /// Whether there is a terminal to ask on.
 fn can_ask() -> bool {
@@ -173,6 +176,8 @@ pub(super) struct Runner {
     pub(super) keyboard: Option<Keyboard>,
     pub(super) questions: VecDeque<Question>,
     session: Option<String>,
+    /// What the agent has told of sessions before it answered that one is open.
+    early: Vec<Update>,
     /// Whether a prompt is worked on, which can be cancelled.
     prompted: bool,
     pub(super) stopping: Option<Stop>,
@@ -187,6 +192,10 @@ impl Runner {
             Format::Json => Box::new(JsonView),
             Format::Quiet => Box::new(QuietView),
         };
+        Runner::showing(view, client, stops, task)
+    }
+
+    fn showing(view: Box<dyn View>, client: Client, stops: Stops, task: &mut Task) -> Self {
         Runner {
             agent: client.agent,
             feed: client.feed,
@@ -199,6 +208,7 @@ impl Runner {
             keyboard: None,
             questions: VecDeque::new(),
             session: None,
+            early: Vec::new(),
             prompted: false,
             stopping: None,
             denied: false,
@@ -209,10 +219,19 @@ impl Runner {
     async fn work(&mut self, mut task: Task) -> Result<Outcome, Halt> {
         let mut outcome = Outcome::Fine;
         for prompts in std::mem::take(&mut task.sessions) {
+            if self.session.is_some() {
+                self.end_session()?;
+                self.session = None;
+            }
             let session = self.open(&task).await?;
             task.session = None;
             self.session = Some(session.clone());
             self.view.note(&format!("session {session} of {}", self.agent.description().name()))?;
+            let Runner { feed, view, early, .. } = self;
+            early.retain(|update| **update.session() == *session);
+            let begun = feed.sessions().get(&session, |session| view.begin(session, early));
+            begun.unwrap_or(Ok(()))?;
+            early.clear();
             for (id, value) in &task.settings {
                 self.set(&session, id, value).await?;
             }
@@ -384,11 +403,13 @@ impl Runner {
         }
         match event {
             Event::Update(update) => {
-                let Runner { feed, view, session, .. } = self;
+                let Runner { feed, view, session, early, .. } = self;
                 if session.as_deref() == Some(&**update.session()) {
                     let shown =
                         feed.sessions().get(update.session(), |session| view.update(session, &update));
                     shown.unwrap_or(Ok(()))?;
+                } else if session.is_none() && early.len() < MOST_EARLY {
+                    early.push(update);
                 }
             }
             Event::Changed { session: changed, changes } => {
@@ -453,10 +474,15 @@ impl Runner {
     }
 
     fn show_end(&mut self) -> io::Result<()> {
-        let Runner { feed, view, session, oddities, .. } = self;
-        if let Some(words) = oddities.total() {
-            view.note(&format!("from the agent: {words}"))?;
+        if let Some(words) = self.oddities.total() {
+            self.view.note(&format!("from the agent: {words}"))?;
         }
+        self.end_session()
+    }
+
+    /// Shows what is left to show of the session.
+    fn end_session(&mut self) -> io::Result<()> {
+        let Runner { feed, view, session, .. } = self;
         let shown =
             session.as_ref().and_then(|id| feed.sessions().get(id, |session| view.end(Some(session))));
         shown.unwrap_or_else(|| view.end(None))
@@ -490,4 +516,27 @@ fn lost(error: &Error) -> CommandError {
         return CommandError::failed(words);
     }
     CommandError::failed(format!("the agent is gone: {}", visible(&error.to_string())))
+}
+
+/// What is printed of a conversation with an agent that is connected already, `live` as to somebody who watches; and
+/// what `look` sees in the sessions before the connection goes.
+#[cfg(test)]
+pub(crate) async fn printed<T>(
+    client: Client,
+    mut task: Task,
+    live: bool,
+    look: impl FnOnce(switchboard_peer::Sessions) -> T,
+) -> (String, T) {
+    let (text, screen) = io::pipe().expect("a pipe");
+    let reader = std::thread::spawn(move || io::read_to_string(text).unwrap_or_default());
+    let view = Box::new(Screen::on(Box::new(screen), live, |_| {}));
+    let mut runner = Runner::showing(view, client, Stops::never(), &mut task);
+    runner.can_ask = false;
+    let worked = runner.work(task).await.and_then(|_| Ok(runner.show_end()?));
+    if let Err(halt) = worked {
+        panic!("the conversation did not go to its end: {:?}", halt.into_outcome());
+    }
+    let seen = look(runner.feed.sessions());
+    drop(runner);
+    (reader.join().expect("the text"), seen)
 }

@@ -1,6 +1,7 @@
 //! Text for people: on a terminal with colours, Markdown and a spinner, elsewhere plain.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use switchboard_peer::{PermissionQuestion, Update};
 use switchboard_protocol::v2;
 use switchboard_session::{
-    Activity, Change, Changes, ContentChange, EntryChange, EntryKind, Message, Session, ToolCall,
+    Activity, Change, Changes, ContentChange, EntryChange, EntryKind, FieldChanges, Message, Plan, Session,
+    ToolCall,
 };
 
 use super::entry_text::{self, Amount};
@@ -26,6 +28,9 @@ pub(super) struct Screen {
     style: Style,
     /// Whether somebody watches: then text is rendered, else passed on as it comes.
     live: bool,
+    output: Box<dyn Write>,
+    /// Where notes go that nobody watches for.
+    tell: fn(&str),
     spinner: ProgressBar,
     messages: HashMap<usize, Written>,
     calls: HashMap<usize, Running>,
@@ -43,7 +48,8 @@ struct Written {
 /// What has been shown of a tool call.
 struct Running {
     since: Instant,
-    told: bool,
+    /// What was told of it once it was over, as a hash. It may change after that.
+    told: Option<u64>,
 }
 
 impl Screen {
@@ -57,16 +63,24 @@ impl Screen {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             spinner.set_style(style);
         }
-        let mut screen = Screen {
-            style: Style::of_output(),
+        let mut screen = Screen::on(Box::new(io::stdout()), live, standard_error::tell);
+        (screen.style, screen.spinner) = (Style::of_output(), spinner);
+        screen.spin("starting");
+        screen
+    }
+
+    /// Writes to somewhere, without colours and movement. `live`: whether somebody watches; else notes are told.
+    pub(super) fn on(output: Box<dyn Write>, live: bool, tell: fn(&str)) -> Self {
+        Screen {
+            style: Style::PLAIN,
             live,
-            spinner,
+            output,
+            tell,
+            spinner: ProgressBar::hidden(),
             messages: HashMap::new(),
             calls: HashMap::new(),
             open_line: None,
-        };
-        screen.spin("starting");
-        screen
+        }
     }
 
     fn spin(&mut self, words: &str) {
@@ -81,8 +95,8 @@ impl Screen {
     /// Prints whole lines.
     fn print(&mut self, text: &str) -> io::Result<()> {
         let open = self.open_line.take().is_some();
+        let output = &mut self.output;
         self.spinner.suspend(|| {
-            let mut output = io::stdout().lock();
             if open {
                 output.write_all(b"\n")?;
             }
@@ -155,15 +169,14 @@ impl Screen {
 
     /// Writes text as it comes, each message on lines of its own.
     fn pass_on(&mut self, position: usize, piece: &str) -> io::Result<()> {
-        let mut output = io::stdout().lock();
         if self.open_line.is_some_and(|open| open != position) {
-            output.write_all(b"\n")?;
+            self.output.write_all(b"\n")?;
         }
         let shown = visible(piece);
-        output.write_all(shown.as_bytes())?;
+        self.output.write_all(shown.as_bytes())?;
         self.open_line = (!shown.ends_with('\n')).then_some(position);
         self.messages.entry(position).or_default().shown = true;
-        output.flush()
+        self.output.flush()
     }
 
     fn show_markdown(&mut self, text: &str, thought: bool) -> io::Result<()> {
@@ -196,34 +209,52 @@ impl Screen {
         if change.created {
             self.finish_messages()?;
         }
-        let begun = Running { since: Instant::now(), told: false };
+        let begun = Running { since: Instant::now(), told: None };
         let running = self.calls.entry(change.position).or_insert(begun);
         if !call.status().is_final() {
             self.spinner.set_message(entry_text::title(call));
             return Ok(());
         }
-        if std::mem::replace(&mut running.told, true) {
-            return Ok(());
+        if running.told.is_none() {
+            self.tell(session, call, change.position)?;
+            self.spinner.set_message("working");
         }
-        let took = running.since.elapsed();
-        self.tell(session, call, took)?;
-        self.spinner.set_message("working");
         Ok(())
     }
 
-    fn tell(&mut self, session: &Session, call: &ToolCall, took: Duration) -> io::Result<()> {
-        let mut text = entry_text::headline(call, Some(took), self.style);
-        text.push('\n');
-        for line in entry_text::content(session, call, Amount::Tail, self.style).lines() {
-            text.push_str("  ");
-            text.push_str(line);
-            text.push('\n');
+    fn plan(&mut self, plan: &Plan) -> io::Result<()> {
+        let Some(line) = entry_text::plan(plan.content()) else { return Ok(()) };
+        let line = self.style.paint(Role::Faint, line);
+        self.print(&format!("{line}\n"))
+    }
+
+    /// Shows how a call stands, unless that has been told.
+    fn tell(&mut self, session: &Session, call: &ToolCall, position: usize) -> io::Result<()> {
+        let content = entry_text::content(session, call, Amount::Tail, self.style);
+        let text: String = content.lines().map(|line| format!("  {line}\n")).collect();
+        let Some(running) = self.calls.get_mut(&position) else { return Ok(()) };
+        let mut hasher = DefaultHasher::new();
+        (entry_text::headline(call, None, Style::PLAIN), &text).hash(&mut hasher);
+        if running.told.replace(hasher.finish()) == Some(hasher.finish()) {
+            return Ok(());
         }
-        self.print(&text)
+        let took = running.since.elapsed();
+        let headline = entry_text::headline(call, Some(took), self.style);
+        self.print(&format!("{headline}\n{text}"))
     }
 }
 
 impl View for Screen {
+    fn begin(&mut self, session: &Session, _early: &[Update]) -> io::Result<()> {
+        for (position, entry) in session.entries().enumerate() {
+            let items = entry.as_message().map_or(0, |message| message.content().len());
+            let content = ContentChange::Appended(items);
+            let (kind, fields) = (entry.kind(), FieldChanges::default());
+            self.entry(session, EntryChange { position, kind, created: true, content, fields })?;
+        }
+        session.plans().try_for_each(|plan| self.plan(plan))
+    }
+
     fn update(&mut self, session: &Session, update: &Update) -> io::Result<()> {
         self.changed(session, update.changes())
     }
@@ -238,11 +269,7 @@ impl View for Screen {
                     Activity::Running | Activity::Unknown => self.spinner.set_message("working"),
                 },
                 Change::Plan { index, .. } => {
-                    let plan = session.plans().nth(*index).and_then(|plan| entry_text::plan(plan.content()));
-                    if let Some(line) = plan {
-                        let line = self.style.paint(Role::Faint, line);
-                        self.print(&format!("{line}\n"))?;
-                    }
+                    session.plans().nth(*index).map_or(Ok(()), |plan| self.plan(plan))?;
                 }
                 Change::Notice => {
                     if let Some(notice) = session.notices().last() {
@@ -288,26 +315,25 @@ impl View for Screen {
             let line = style.paint(Role::Faint, visible_line(words));
             return self.print(&format!("{line}\n"));
         }
-        standard_error::tell(&format!("switchboard: {}\n", visible_line(words)));
+        (self.tell)(&format!("switchboard: {}\n", visible_line(words)));
         Ok(())
     }
 
     fn end(&mut self, session: Option<&Session>) -> io::Result<()> {
         self.finish_messages()?;
         if let Some(session) = session {
-            let mut open: Vec<(usize, Duration)> = self
-                .calls
-                .iter()
-                .filter(|(_, running)| !running.told)
-                .map(|(position, running)| (*position, running.since.elapsed()))
-                .collect();
-            open.sort_unstable();
-            for (position, took) in open {
+            // Those that did not come to an end, and those that went on after it.
+            let mut calls: Vec<usize> = self.calls.keys().copied().collect();
+            calls.sort_unstable();
+            for position in calls {
                 if let Some(call) = session.entry(position).and_then(|entry| entry.as_tool_call()) {
-                    self.tell(session, call, took)?;
+                    self.tell(session, call, position)?;
                 }
             }
         }
+        // What comes after this is about another session.
+        self.messages.clear();
+        self.calls.clear();
         self.spinner.finish_and_clear();
         self.print("")
     }

@@ -12,6 +12,11 @@ use crate::terminal::style::Style;
 
 /// Shows a session as it goes on.
 pub(super) trait View {
+    /// A session is open. The agent may have told of it before that, by these updates.
+    fn begin(&mut self, _session: &Session, _early: &[Update]) -> io::Result<()> {
+        Ok(())
+    }
+
     /// An update has been applied.
     fn update(&mut self, session: &Session, update: &Update) -> io::Result<()>;
 
@@ -43,6 +48,10 @@ pub(super) trait View {
 pub(super) struct JsonView;
 
 impl View for JsonView {
+    fn begin(&mut self, session: &Session, early: &[Update]) -> io::Result<()> {
+        early.iter().try_for_each(|update| self.update(session, update))
+    }
+
     fn update(&mut self, _session: &Session, update: &Update) -> io::Result<()> {
         let Some(update) = update.read() else { return Ok(()) };
         let mut line = update.encode(WireFormat::Any);

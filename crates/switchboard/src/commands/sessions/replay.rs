@@ -1,6 +1,6 @@
 //! `switchboard sessions replay`: a recording as an agent, or as the client of one.
 
-mod drive;
+pub(crate) mod drive;
 mod faults;
 mod player;
 
@@ -11,6 +11,7 @@ use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side};
 use switchboard_protocol::detect::Handshake;
 use switchboard_store::{Item, Record, Store, Time, began, parse_line};
 use switchboard_transport::{DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use self::faults::{Fault, Faults, Part};
 use self::player::Player;
@@ -100,7 +101,7 @@ pub(super) fn run(
             let version = recording.version();
             let player = Player::new(recording.script(), version, speed);
             let faults = Faults::new(arguments.fault.clone(), arguments.seed);
-            stdio::run_alone(serve(player, faults))
+            stdio::run_alone(async { serve(player, faults, stdio::input(), stdio::output()).await })
         }
         Some(Role::Client) => {
             if !arguments.fault.is_empty() || arguments.instant || arguments.speed.is_some() {
@@ -135,10 +136,18 @@ fn from_file(path: &Path) -> Result<Recording, CommandError> {
     let cannot =
         |error: std::io::Error| CommandError::usage(format!("cannot read {}: {error}", path.display()));
     let file = std::fs::File::open(path).map_err(cannot)?;
-    let mut lines = Lines::new(std::io::BufReader::new(file));
+    let recording = from_lines(std::io::BufReader::new(file), &path.display().to_string()).map_err(cannot)?;
+    if recording.messages.is_empty() {
+        return Err(CommandError::usage(format!("{} has no recorded messages", path.display())));
+    }
+    Ok(recording)
+}
+
+fn from_lines(input: impl std::io::BufRead, name: &str) -> std::io::Result<Recording> {
+    let mut lines = Lines::new(input);
     let mut messages = Vec::new();
     let mut passed_over = 0;
-    while let Some(line) = lines.next().map_err(cannot)? {
+    while let Some(line) = lines.next()? {
         let Line::Text(line) = line else { continue };
         let text = std::str::from_utf8(line).unwrap_or_default();
         // A file may have several recordings, one behind the other.
@@ -153,13 +162,24 @@ fn from_file(path: &Path) -> Result<Recording, CommandError> {
             Err(error) => eprintln!("line {}: {error}", lines.number()),
         }
     }
-    if messages.is_empty() {
-        return Err(CommandError::usage(format!("{} has no recorded messages", path.display())));
-    }
     if passed_over > 0 {
-        eprintln!("{} has {passed_over} earlier recordings; the last one is played", path.display());
+        eprintln!("{name} has {passed_over} earlier recordings; the last one is played");
     }
     Ok(Recording { messages, protocol: 0 })
+}
+
+/// The agent of recorded lines, which plays without any pause, and the script for its client.
+#[cfg(test)]
+pub(crate) fn replayed(lines: &str) -> (impl Future<Output = ()>, tokio::io::DuplexStream, Script) {
+    let recording = from_lines(lines.as_bytes(), "memory").expect("lines in memory");
+    let player = Player::new(recording.script(), recording.version(), None);
+    let (near, far) = tokio::io::duplex(64 * 1024);
+    let (input, output) = tokio::io::split(far);
+    let agent = async move {
+        let served = serve(player, Faults::new(Vec::new(), 0), Box::new(input), Box::new(output)).await;
+        assert!(served.is_ok());
+    };
+    (agent, near, recording.translated().script())
 }
 
 impl Recording {
@@ -193,12 +213,17 @@ impl Recording {
     }
 }
 
-/// Plays the agent on standard input and output until the client leaves.
-async fn serve(mut player: Player, mut faults: Faults) -> Result<Outcome, CommandError> {
+/// Plays the agent until the client leaves.
+async fn serve(
+    mut player: Player,
+    mut faults: Faults,
+    input: Box<dyn AsyncRead + Send + Unpin>,
+    output: Box<dyn AsyncWrite + Send + Unpin>,
+) -> Result<Outcome, CommandError> {
     let mut bridge =
         Bridge::new(BridgeOptions { agent_name: "recording".to_owned(), ..BridgeOptions::default() });
-    let mut from_client = LineReader::new(stdio::input(), DEFAULT_MESSAGE_LIMIT);
-    let to_client = Outbox::new(stdio::output(), OutboxOptions::default());
+    let mut from_client = LineReader::new(input, DEFAULT_MESSAGE_LIMIT);
+    let to_client = Outbox::new(output, OutboxOptions::default());
     let start = Instant::now();
     let mut is_introduced = false;
     loop {

@@ -14,7 +14,7 @@ use crate::store_file::store_error;
 ///
 /// Prints the transcript. A session of version 1 is translated into version 2 first, and shown whole.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// The session
     id: String,
 
@@ -40,18 +40,34 @@ pub(super) struct Arguments {
     follow: bool,
 }
 
+#[cfg(test)]
+impl Arguments {
+    /// The whole session.
+    pub(crate) fn whole(id: &str, json: bool) -> Self {
+        Arguments { id: id.to_owned(), wire: false, at: None, last: None, json, follow: false }
+    }
+}
+
 pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let session = store.session(&arguments.id).map_err(store_error)?;
     let mut output = BufWriter::new(std::io::stdout().lock());
-    let outcome = if arguments.wire {
-        wire(store, &session, arguments, &mut output)?
-    } else if session.protocol == 1 {
-        version_1(store, &session, arguments, &mut output)?
-    } else {
-        transcript(store, &session, arguments, &mut output)?
-    };
+    let outcome = write(store, arguments, &mut output)?;
     output.flush().map_err(write_error)?;
     Ok(outcome)
+}
+
+pub(crate) fn write(
+    store: &Store,
+    arguments: &Arguments,
+    output: &mut impl Write,
+) -> Result<Outcome, CommandError> {
+    let session = store.session(&arguments.id).map_err(store_error)?;
+    if arguments.wire {
+        wire(store, &session, arguments, output)
+    } else if session.protocol == 1 {
+        version_1(store, &session, arguments, output)
+    } else {
+        transcript(store, &session, arguments, output)
+    }
 }
 
 fn transcript(

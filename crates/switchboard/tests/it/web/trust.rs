@@ -8,11 +8,11 @@ use super::scripted_agent::{SESSION, heard, scripted_agent, then_says, update};
 use super::talk::Talk;
 use crate::agent_program::Place;
 
-fn running() -> Value {
+pub(crate) fn running() -> Value {
     update(json!({ "sessionUpdate": "state_update", "state": "running" }))
 }
 
-fn call(id: &str, more: &Value) -> Value {
+pub(crate) fn call(id: &str, more: &Value) -> Value {
     let mut call = json!({ "sessionUpdate": "tool_call_update", "toolCallId": id, "title": "Write a file", "kind": "edit" });
     for (key, value) in more.as_object().unwrap() {
         call[key] = value.clone();
@@ -21,7 +21,7 @@ fn call(id: &str, more: &Value) -> Value {
 }
 
 /// A question about a call, with the same words and options each time.
-fn question(number: u64, call: &str) -> Value {
+pub(crate) fn question(number: u64, call: &str) -> Value {
     let option = |id: &str, kind: &str| json!({ "optionId": id, "name": id, "kind": kind });
     json!({
         "jsonrpc": "2.0", "id": number, "method": "session/request_permission",
@@ -34,30 +34,30 @@ fn question(number: u64, call: &str) -> Value {
 }
 
 /// Before an agent that says these lines when it is prompted, and those when it is prompted again.
-fn before(first: &[Value], then: &[Value]) -> Talk {
+pub(crate) fn before(first: &[Value], then: &[Value]) -> Talk {
     let place = Place::new();
     let agent = scripted_agent(&place.work(), &json!({}), &json!({}), first);
     then_says(&place.work(), then);
     Talk::with(place, &["--", "sh", agent.to_str().unwrap()])
 }
 
-fn go(page: &Page) {
+pub(crate) fn go(page: &Page) {
     page.type_into("#prompt", "go");
     page.press("Enter");
 }
 
-fn ready(page: &Page, option: &str) {
+pub(crate) fn ready(page: &Page, option: &str) {
     page.wait_until(&format!("find('[data-option={option}]:not(:disabled)').length === 1"));
 }
 
 /// The answers that the agent has got to its permissions.
-fn answers(talk: &Talk) -> Vec<Value> {
+pub(crate) fn answers(talk: &Talk) -> Vec<Value> {
     let heard = std::fs::read_to_string(heard(&talk.place.work())).unwrap();
     let messages = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     messages.filter(|message| message["result"]["outcome"].is_object()).collect()
 }
 
-const KEYS: &str = "/home/me/.ssh/authorized_keys";
+pub(crate) const KEYS: &str = "/home/me/.ssh/authorized_keys";
 
 #[test]
 fn always_for_a_call_that_told_nothing_is_no_answer_to_the_next() {

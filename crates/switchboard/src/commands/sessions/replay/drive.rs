@@ -40,7 +40,7 @@ pub(super) fn run(script: &Script, agent: &Agent<'_>, format: Format) -> Result<
 }
 
 /// The prompts of each session, and the options that were chosen for the agent's questions.
-fn prompts(script: &Script) -> (Vec<Vec<Prompt>>, VecDeque<Option<String>>) {
+pub(crate) fn prompts(script: &Script) -> (Vec<Vec<Prompt>>, VecDeque<Option<String>>) {
     let mut sessions = Vec::new();
     let mut answers: Vec<(usize, Option<String>)> = Vec::new();
     for session in &script.sessions {

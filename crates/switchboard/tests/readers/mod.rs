@@ -1,0 +1,410 @@
+//! The same bytes are the same conversation, whoever reads them: `fold`, `sessions show`, the page, and `run` before
+//! an agent that plays them again. All readers are the program's own functions here, without its processes; that the
+//! processes do the same is tried in `tests/it/readers.rs`.
+
+mod conversations;
+mod transcript;
+
+use serde_json::Value;
+use switchboard_peer::{Client, ClientOptions, Sessions};
+use switchboard_protocol::{RecordedLine, WireFormat};
+use switchboard_session::Conversation;
+use switchboard_store::{About, Store, Time, parse_line};
+use switchboard_testkit::recordings;
+use switchboard_transport::{Connection, Program};
+
+use self::conversations::Generator;
+use self::transcript::{
+    all_words, content_text, is_within, of_frame, of_json, of_text, status_of_html, text_of_html, told, words,
+};
+use super::fold::{Fold, text};
+use super::run::conversation::{Task, printed};
+use super::run::{Format, Policy};
+use super::sessions::replay::{drive, replayed};
+use super::sessions::show;
+use crate::web::app::App;
+use crate::web::guard::Guard;
+use crate::web::live_recording::LiveRecording;
+use crate::web::view::View;
+
+/// How many conversations are made up, and how many of them talk on one connection.
+const CONVERSATIONS: usize = 10_000;
+const TOGETHER: usize = 20;
+
+/// A session as a reader shows it, as JSON and as text.
+struct Session {
+    id: Option<String>,
+    json: Value,
+    text: String,
+}
+
+fn sessions_of(conversation: &Conversation) -> Vec<Session> {
+    let session = |(id, session): (Option<&str>, &switchboard_session::Session)| {
+        let mut shown = Vec::new();
+        text::write(&mut shown, id, session).unwrap();
+        let json = serde_json::from_str(&session.to_json(id)).unwrap();
+        Session { id: id.map(str::to_owned), json, text: String::from_utf8(shown).unwrap() }
+    };
+    conversation.sessions().map(session).collect()
+}
+
+/// Without what is different each time: times, which count from different beginnings, and ids that have a time in them.
+fn comparable(sessions: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    let without_times = |mut session: Value| {
+        for entry in session["entries"].as_array_mut().unwrap() {
+            let id = entry["messageId"].as_str().filter(|id| id.starts_with("b-")).unwrap_or_default();
+            if let [kind, _, number] = id.rsplitn(3, '-').collect::<Vec<_>>()[..] {
+                entry["messageId"] = format!("{number}-{kind}").into();
+            }
+        }
+        for key in ["permissions", "elicitations"] {
+            for question in session[key].as_array_mut().into_iter().flatten() {
+                question.as_object_mut().unwrap().retain(|key, _| key != "at" && key != "openedAt");
+            }
+        }
+        session
+    };
+    sessions.into_iter().map(without_times).collect()
+}
+
+fn fold(lines: &str) -> Vec<Session> {
+    let mut fold = Fold::new(WireFormat::Any, false);
+    for line in lines.lines() {
+        drop(fold.line(&RecordedLine::parse(line).unwrap()));
+    }
+    drop(fold.finish());
+    sessions_of(&fold.conversation)
+}
+
+/// Puts recorded lines into a store, as `sessions import` does, and gives the id of the recording.
+fn import(store: &Store, lines: &str) -> String {
+    let mut recorder = store.begin_at(&About::default(), Time(0)).unwrap();
+    for line in lines.lines() {
+        if let Some(record) = parse_line(line, Time(0)).unwrap() {
+            recorder.append(record).unwrap();
+        }
+    }
+    let id = recorder.id().to_owned();
+    recorder.complete().unwrap();
+    id
+}
+
+/// What `sessions show` prints.
+fn show(store: &Store, id: &str, json: bool) -> String {
+    let mut output = Vec::new();
+    show::write(store, &show::Arguments::whole(id, json), &mut output).ok().unwrap();
+    String::from_utf8(output).unwrap()
+}
+
+/// What the server hands to a tab that looks at sessions of a recording.
+fn frames(app: &App, room: &std::sync::Arc<LiveRecording>, ids: &[Option<String>]) -> Vec<Value> {
+    let frame = |id: &Option<String>| {
+        let mut view = View::new();
+        view.look(Some(std::sync::Arc::clone(room)), id.clone().unwrap_or_default());
+        view.set_window(0, 200);
+        serde_json::to_value(view.frame(app)).unwrap()
+    };
+    ids.iter().map(frame).collect()
+}
+
+/// A page before a store, without an agent.
+fn page(store: &Store) -> App {
+    App::new(store.clone(), Program::new("true"), "agent".into(), "/".into(), Guard::new(1))
+}
+
+/// The page of a recording in the store.
+fn stored_page(app: &App, store: &Store, id: &str, ids: &[Option<String>]) -> Vec<Value> {
+    let room = LiveRecording::folding(id, store, store.session(id).unwrap().protocol);
+    for item in store.read(id, 0).unwrap() {
+        room.push(&item.unwrap().into_record().unwrap());
+    }
+    frames(app, &room, ids)
+}
+
+/// What comes of a recording that an agent plays again to `run`.
+struct Replayed {
+    printed: String,
+    sessions: Vec<Value>,
+    frames: Vec<Value>,
+}
+
+fn replay(app: &App, store: &Store, lines: &str, ids: &[Option<String>], live: bool) -> Replayed {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (agent, stream, script) = replayed(lines);
+        let options = ClientOptions::new("readers", "1");
+        let (reader, writer) = tokio::io::split(stream);
+        let connection = Connection::new(reader, writer, options.connection_options());
+        let (sessions, answers) = drive::prompts(&script);
+        let task = Task {
+            program: Program::new("true"),
+            cwd: "/w".to_owned(),
+            sessions,
+            format: Format::Text,
+            policy: Policy::DenyAll,
+            answers: Some(answers),
+            timeout: None,
+            handshake_timeout: options.patience,
+            session: None,
+            settings: Vec::new(),
+            recording: None,
+        };
+        let look = |sessions: Sessions| {
+            let json = sessions.conversation(|conversation| {
+                sessions_of(conversation).into_iter().map(|session| session.json).collect()
+            });
+            let room = LiveRecording::live("live", store);
+            room.sessions_are(sessions);
+            (json, frames(app, &room, ids))
+        };
+        let talk = async {
+            let client = Client::connect(connection, options).await.unwrap();
+            printed(client, task, live, look).await
+        };
+        let (printed, (sessions, frames)) = tokio::select! {
+            talked = talk => talked,
+            () = async { agent.await; std::future::pending().await } => unreachable!(),
+        };
+        Replayed { printed, sessions, frames }
+    })
+}
+
+/// A store in a folder that goes with it.
+fn store() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
+    (folder, store)
+}
+
+/// All readers show what `fold` shows, of a generated recording.
+fn check_generated(seed: u64, app: &App, store: &Store) -> usize {
+    let lines = Generator::new(seed).recording(TOGETHER);
+    let folded = fold(&lines);
+    assert!(folded.len() >= TOGETHER, "{seed}");
+    let id = import(store, &lines);
+    assert_shown(&folded, store, &id, &seed.to_string());
+    let ids: Vec<Option<String>> = folded.iter().map(|session| session.id.clone()).collect();
+    let transcripts: Vec<_> = folded.iter().map(|session| of_json(&session.json)).collect();
+    for (session, transcript) in folded.iter().zip(&transcripts) {
+        assert_eq!(
+            of_text(&session.text),
+            *transcript,
+            "{seed}: the text of {:?}\n{}",
+            session.id,
+            session.text
+        );
+        assert!(!session.text.contains("zx"), "{seed}: {}", session.text);
+    }
+    for (frame, transcript) in stored_page(app, store, &id, &ids).iter().zip(&transcripts) {
+        assert_eq!(of_frame(frame), *transcript, "{seed}: the page of {}", frame["session"]);
+    }
+    let is_live = seed.is_multiple_of(2);
+    // The page before an agent has the same sessions; to render them all once more would take as long as all the rest.
+    let rendered: &[Option<String>] = if seed.is_multiple_of(5) { &ids } else { &[] };
+    let replayed = replay(app, store, &lines, rendered, is_live);
+    assert_replayed(&folded, &replayed, &seed.to_string());
+    for (frame, transcript) in replayed.frames.iter().zip(&transcripts) {
+        // What becomes of questions is decided anew.
+        assert_eq!(of_frame(frame).entries, transcript.entries, "{seed}: the page before the agent");
+    }
+    for session in &folded {
+        assert_printed(&session.json, &replayed.printed, is_live, &seed.to_string());
+    }
+    folded.len()
+}
+
+/// `sessions show` prints what `fold` prints.
+fn assert_shown(folded: &[Session], store: &Store, id: &str, what: &str) {
+    let shown = show(store, id, true);
+    let shown = comparable(shown.lines().map(|line| serde_json::from_str(line).unwrap()));
+    assert_eq!(comparable(folded.iter().map(|session| session.json.clone())), shown, "{what}");
+    let text: String = folded.iter().map(|session| session.text.as_str()).collect();
+    assert_eq!(show(store, id, false), text, "{what}");
+}
+
+/// A recording that is played again is the same conversation, except for what became of questions: whoever plays the
+/// client may choose only what is offered, and gives no data.
+fn assert_replayed(folded: &[Session], replayed: &Replayed, what: &str) {
+    let asked = |session: &mut Value| -> Vec<(Value, Value, bool)> {
+        let questions = ["permissions", "elicitations"].map(|key| session[key].take());
+        session.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        let questions = questions.into_iter().filter_map(|all| all.as_array().cloned()).flatten();
+        let question = |question: Value| {
+            let offered = question["options"].as_array().cloned().unwrap_or_default();
+            let chosen = offered.into_iter().find(|option| option["optionId"] == question["optionId"]);
+            let kind = chosen.map_or(Value::Null, |option| option["kind"].clone());
+            let is_granted = matches!(kind.as_str(), Some("allow_once" | "allow_always"));
+            (question["title"].clone(), question["request"]["message"].clone(), is_granted)
+        };
+        questions.map(question).collect()
+    };
+    let mut expected = comparable(folded.iter().map(|session| session.json.clone()));
+    let mut sessions = comparable(replayed.sessions.iter().cloned());
+    // Sessions that took turns are opened one after the other.
+    expected.sort_by_key(|session| session["sessionId"].to_string());
+    sessions.sort_by_key(|session| session["sessionId"].to_string());
+    for (session, played) in expected.iter_mut().zip(&mut sessions) {
+        assert_eq!(asked(session), asked(played), "{what}: {}", session["sessionId"]);
+        assert_eq!(session, played, "{what}");
+    }
+    assert_eq!(expected.len(), sessions.len(), "{what}");
+}
+
+/// `run` printed what a session amounts to. Thoughts are for people who watch, and what the user said they know.
+fn assert_printed(session: &Value, printed: &str, live: bool, what: &str) {
+    let all: Vec<&str> = all_words(printed).collect();
+    let calls = told(printed);
+    for entry in session["entries"].as_array().unwrap() {
+        match entry["type"].as_str().unwrap() {
+            "agent_thought" if !live => {}
+            "agent_message" | "agent_thought" => {
+                let said = words(&content_text(session, entry));
+                assert!(is_within(&said, &all), "{what}: {said:?} is not in\n{printed}");
+            }
+            "tool_call" => {
+                let Some(title) = entry["title"].as_str() else { continue };
+                let call = calls.iter().find(|call| call.title == title);
+                let call = call.unwrap_or_else(|| panic!("{what}: {title} is not in\n{printed}"));
+                assert_eq!(call.status, entry["status"].as_str().unwrap(), "{what}: {title}");
+                let sorted = |text: &str| {
+                    let mut words = words(text);
+                    words.sort_unstable();
+                    words
+                };
+                if !call.content.contains("lines before") {
+                    assert_eq!(
+                        sorted(&call.content),
+                        sorted(&content_text(session, entry)),
+                        "{what}: {title}"
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+    for permission in session["permissions"].as_array().into_iter().flatten().filter(|_| live) {
+        assert!(printed.contains(permission["title"].as_str().unwrap()), "{what}: {permission}");
+    }
+    assert!(!printed.contains("zx"), "{what}: {printed}");
+}
+
+#[test]
+fn ten_thousand_conversations_are_the_same_to_every_reader() {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    let count: usize = std::thread::scope(|scope| {
+        let part = |thread: usize| {
+            scope.spawn(move || {
+                let (_folder, store) = store();
+                let app = page(&store);
+                let seeds = (0..CONVERSATIONS / TOGETHER).skip(thread).step_by(threads);
+                seeds.map(|seed| check_generated(seed as u64, &app, &store)).sum::<usize>()
+            })
+        };
+        let parts: Vec<_> = (0..threads).map(part).collect();
+        parts.into_iter().map(|part| part.join().unwrap()).sum()
+    });
+    assert!(count > CONVERSATIONS, "some conversations have two sessions: {count}");
+}
+
+/// The words of Markdown that are there to be read.
+fn markdown_words(text: &str) -> Vec<String> {
+    use pulldown_cmark::{Event, Options, Parser};
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let mut plain = String::new();
+    for event in Parser::new_ext(text, options) {
+        match event {
+            Event::Text(text) | Event::Code(text) => plain.push_str(&text),
+            Event::InlineHtml(text) | Event::Html(text) => plain.push_str(&text),
+            Event::Start(tag) if !is_inline(&tag) => plain.push(' '),
+            Event::SoftBreak | Event::HardBreak | Event::End(_) => plain.push(' '),
+            _ => {}
+        }
+    }
+    all_words(&plain).map(str::to_owned).collect()
+}
+
+fn is_inline(tag: &pulldown_cmark::Tag<'_>) -> bool {
+    use pulldown_cmark::Tag;
+    matches!(tag, Tag::Emphasis | Tag::Strong | Tag::Strikethrough | Tag::Link { .. })
+}
+
+#[test]
+fn recordings_are_the_same_to_every_reader() {
+    let (_folder, store) = store();
+    let app = page(&store);
+    let mut entries = 0;
+    for recording in recordings() {
+        let name = &recording.name;
+        let lines = std::fs::read_to_string(&recording.path).unwrap();
+        let folded = fold(&lines);
+        let id = import(&store, &lines);
+        assert_shown(&folded, &store, &id, name);
+        let ids: Vec<Option<String>> = folded.iter().map(|session| session.id.clone()).collect();
+        for (frame, session) in stored_page(&app, &store, &id, &ids).iter().zip(&folded) {
+            entries += assert_on_page(frame, &session.json, name);
+        }
+    }
+    assert!(entries > 100, "{entries} entries");
+}
+
+/// The page has each entry of a session, with its words. Gives how many there are.
+fn assert_on_page(frame: &Value, session: &Value, what: &str) -> usize {
+    let none = Vec::new();
+    let on_page = frame["entries"].as_array().unwrap_or(&none);
+    let entries = session["entries"].as_array().unwrap();
+    // A tab sees two hundred of them at most.
+    assert_eq!(on_page.len(), entries.len().min(200), "{what}: {frame}");
+    for (shown, entry) in on_page.iter().zip(entries) {
+        let html = |wanted: &dyn Fn(&str) -> bool| -> String {
+            let parts = shown["parts"].as_array().unwrap();
+            let parts = parts.iter().filter(|part| wanted(part[0].as_str().unwrap()));
+            parts.map(|part| part[1].as_str().unwrap()).collect()
+        };
+        assert_eq!(transcript::kind_of_class(shown["class"].as_str().unwrap()), entry["type"], "{what}");
+        let own = html(&|key| !key.starts_with("asked-"));
+        let text = text_of_html(&own);
+        let on_page: Vec<&str> = all_words(&text).collect();
+        if entry["type"] == "tool_call" {
+            let title = entry["title"].as_str().or(entry["name"].as_str()).unwrap_or_default();
+            assert!(is_within(&all_words(title).collect::<Vec<_>>(), &on_page), "{what}: {title}\n{text}");
+            if !own.contains("waiting for") {
+                assert_eq!(status_of_html(&own), entry["status"].as_str().unwrap(), "{what}: {title}");
+            }
+        }
+        let texts = entry["content"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|item| item["text"].as_str().or(item["content"]["text"].as_str()));
+        let said = texts.collect::<String>();
+        let said = if entry["type"] == "user_message" {
+            all_words(&said).map(str::to_owned).collect()
+        } else {
+            markdown_words(&said)
+        };
+        if !own.contains("data-part=\"earlier\"") {
+            assert!(is_within(&said, &on_page), "{what}: {said:?} is not in\n{on_page:?}");
+        }
+    }
+    entries.len()
+}
+
+/// Those of our own agent. Others were made by clients that do what ours does not: they cancel, log in, resume.
+#[test]
+fn recordings_that_are_played_again_are_the_same_conversation() {
+    let (_folder, store) = store();
+    let app = page(&store);
+    let mut count = 0;
+    for recording in recordings() {
+        if !recording.name.starts_with("demo-") {
+            continue;
+        }
+        let lines = std::fs::read_to_string(&recording.path).unwrap();
+        let folded = fold(&lines);
+        let ids: Vec<Option<String>> = folded.iter().map(|session| session.id.clone()).collect();
+        let replayed = replay(&app, &store, &lines, &ids, false);
+        assert_replayed(&folded, &replayed, &recording.name);
+        count += 1;
+    }
+    assert!(count > 10, "{count}");
+}
