@@ -338,21 +338,19 @@ const KNOWN: [&str; 11] = [
 fn lose_rest(request: &Request<'_>, session_id: &str, context: &mut Context) {
     let reason = "the request is served by the bridge";
     let toward = if request.method == "terminal/cancel" { Side::Agent } else { Side::Client };
-    let mut lose = |pointer: &str| {
-        context.lose(Some(session_id), &request.method, pointer, reason, Severity::Minor, toward);
-    };
+    let (session, method) = (Some(session_id), &*request.method);
     let Some(params) = &request.params else { return };
     for (key, _) in params.entries().filter(|(key, _)| !KNOWN.contains(&&**key)) {
-        lose(&format!("/params/{}", key.replace('~', "~0").replace('/', "~1")));
+        let pointer = format!("/params/{}", key.replace('~', "~0").replace('/', "~1"));
+        context.lose(session, method, &pointer, reason, Severity::Minor, toward);
     }
     let env = params.get("env");
     let variables =
         env.as_ref().and_then(|env| Vec::<v1::EnvVariable<'_>>::decode(env.as_str(), WireFormat::V1).ok());
     for (index, variable) in variables.unwrap_or_default().into_iter().enumerate() {
         let v1::EnvVariable { name: _, value: _, meta, extra } = variable;
-        if meta.is_some() || !extra.is_empty() {
-            lose(&format!("/params/env/{index}"));
-        }
+        let root = format!("/params/env/{index}");
+        context.lose_rest(session, method, &root, (meta.as_ref(), &extra), reason, toward);
     }
 }
 

@@ -357,3 +357,23 @@ fn an_echo_that_says_something_else_is_reported() {
     bench.update(beside);
     assert_eq!(bench.lost(), ["user_message_chunk _meta", "user_message_chunk key"]);
 }
+
+#[test]
+fn what_stands_beside_a_prompt_that_is_taken_back_goes_with_its_cancellation() {
+    for client in [Version::V1, Version::V2] {
+        let options =
+            BridgeOptions { acceptance: 1_000_000, ..BridgeOptions::between(client, client.other()) };
+        let mut bench = Bench::new(options);
+        bench.client(prompt(1, "hi"));
+        let sent = bench.take_agent().remove(0);
+        if client == Version::V1 {
+            bench.agent(json!({"id": sent["id"], "result": {"messageId": "u"}}));
+        }
+        bench.client(
+            json!({"method": "$/cancel_request", "params": {"requestId": 1, "_meta": {"a": 1}, "key": 2}}),
+        );
+        let told = bench.take_agent().remove(0);
+        assert_eq!(told["method"], "session/cancel", "{client:?}");
+        assert_eq!(told["params"], json!({"sessionId": "s", "_meta": {"a": 1}, "key": 2}), "{client:?}");
+    }
+}

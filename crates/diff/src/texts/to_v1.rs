@@ -79,9 +79,9 @@ pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtH
 fn texts_say(change: &v2::DiffChange<'_>) -> bool {
     match change {
         v2::DiffChange::Add(change) | v2::DiffChange::Delete(change) | v2::DiffChange::Modify(change) => {
-            let v2::DiffPathChange { path: _, file_type, mime_type, meta, extra } = change;
-            let is_text = matches!(file_type, None | Some(v2::DiffFileType::Text));
-            is_text && mime_type.is_none() && meta.is_none() && extra.is_empty()
+            let mut plain = v2::DiffPathChange::new(change.path.clone());
+            plain.file_type = change.file_type.clone().filter(|kind| *kind == v2::DiffFileType::Text);
+            *change == plain
         }
         v2::DiffChange::Move(_) | v2::DiffChange::Copy(_) | v2::DiffChange::Unknown(_) => false,
     }
