@@ -67,6 +67,7 @@ pub(crate) fn bench() -> Result<(), String> {
     Ok(())
 }
 
+#[derive(Clone, Copy)]
 struct Passed {
     passing: Duration,
     closing: Duration,
