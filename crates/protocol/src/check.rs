@@ -284,7 +284,7 @@ impl Checker {
             }
             return None;
         };
-        if method.result.is_some() != wants_answer {
+        if method.result.is_some() != wants_answer && !method.is_notification_too {
             let message = if wants_answer {
                 format!("expected \"{name}\" without an id, for it is a notification")
             } else {

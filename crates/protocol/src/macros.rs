@@ -12,7 +12,7 @@
 /// - `defaulted`, `strict_defaulted`: may be missing, but is never `null`;
 /// - `patch`: three states.
 ///
-/// `@newest` or `@v2` behind the key: other revisions do not know the key. Every field has a doc comment, which the
+/// `@newest`, `@v2` or `@unstable` behind the key: other revisions do not know the key. Every field has a doc comment, which the
 /// JSON Schema shows too. `with KIND _meta` behind the fields: metadata, of which there is nothing more to say.
 macro_rules! object {
     (
@@ -551,6 +551,9 @@ macro_rules! is_known {
     ($reader:ident, v2) => {
         $reader.revision().has_v2()
     };
+    ($reader:ident, unstable) => {
+        $reader.revision().has_unstable()
+    };
 }
 
 macro_rules! is_open {
@@ -571,6 +574,9 @@ macro_rules! in_schema {
     };
     ($schemas:ident v2) => {
         $schemas.revision().has_v2()
+    };
+    ($schemas:ident unstable) => {
+        $schemas.revision().has_unstable()
     };
 }
 

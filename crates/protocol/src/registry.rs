@@ -107,6 +107,8 @@ pub(crate) struct Method {
     pub(crate) params: &'static str,
     /// `None` for a notification.
     pub(crate) result: Option<&'static str>,
+    /// Whether it may be sent without an id, too.
+    pub(crate) is_notification_too: bool,
 }
 
 impl Method {
@@ -116,7 +118,12 @@ impl Method {
         params: &'static str,
         result: Option<&'static str>,
     ) -> Self {
-        Method { name, caller, params, result }
+        Method { name, caller, params, result, is_notification_too: false }
+    }
+
+    /// A method that is a request or a notification, as its sender likes.
+    const fn either(name: &'static str, params: &'static str, result: &'static str) -> Self {
+        Method { name, caller: Caller::Both, params, result: Some(result), is_notification_too: true }
     }
 }
 
@@ -128,9 +135,32 @@ pub(crate) enum Caller {
     Both,
 }
 
+/// Methods that the newest draft calls unstable. Both versions have them; their parameters and answers have the same
+/// names in both.
+const UNSTABLE_METHODS: &[Method] = &[
+    Method::new("session/fork", Caller::Client, "ForkSessionRequest", Some("ForkSessionResponse")),
+    Method::new("session/archive", Caller::Client, "ArchiveSessionRequest", Some("ArchiveSessionResponse")),
+    Method::new("session/unarchive", Caller::Client, "UnarchiveSessionRequest", Some("UnarchiveSessionResponse")),
+    Method::new("session/set_title", Caller::Client, "SetSessionTitleRequest", Some("SetSessionTitleResponse")),
+    Method::new("session/status", Caller::Client, "SessionStatusRequest", Some("SessionStatusResponse")),
+    Method::new("auth/status", Caller::Client, "AuthStatusRequest", Some("AuthStatusResponse")),
+    Method::new("auth/status_update", Caller::Agent, "AuthStatusUpdateNotification", None),
+    Method::new("providers/list", Caller::Client, "ListProvidersRequest", Some("ListProvidersResponse")),
+    Method::new("providers/set", Caller::Client, "SetProviderRequest", Some("SetProviderResponse")),
+    Method::new("providers/disable", Caller::Client, "DisableProviderRequest", Some("DisableProviderResponse")),
+    Method::either("mcp/message", "MessageMcpRequest", "MessageMcpResponse"),
+    Method::new("proxy/initialize", Caller::Client, "InitializeProxyRequest", Some("InitializeProxyResponse")),
+    Method::either("proxy/successor", "ProxySuccessorRequest", "ProxySuccessorResponse"),
+];
+
+fn methods(revision: WireFormat) -> impl Iterator<Item = &'static Method> {
+    let stable = if revision == WireFormat::V1 { v1::METHODS } else { v2::METHODS };
+    let unstable = if revision.has_unstable() { UNSTABLE_METHODS } else { &[] };
+    stable.iter().chain(unstable)
+}
+
 pub(crate) fn method(name: &str, revision: WireFormat) -> Option<&'static Method> {
-    let methods = if revision == WireFormat::V1 { v1::METHODS } else { v2::METHODS };
-    methods.iter().find(|method| method.name == name)
+    methods(revision).find(|method| method.name == name)
 }
 
 /// All types of a version.
@@ -186,15 +216,16 @@ pub fn json_schema(revision: WireFormat) -> Value {
 fn message_schema(revision: WireFormat, schemas: &mut Schemas) -> Value {
     let id = RequestId::schema(schemas);
     let response = Response::schema(schemas);
-    let methods = if revision == WireFormat::V1 { v1::METHODS } else { v2::METHODS };
-    let known = methods.iter().map(|method| {
+    let known = methods(revision).flat_map(|method| {
         let params = json!({"$ref": format!("#/$defs/{}", method.params)});
         let needs_params =
             wire_type(method.params, revision).is_some_and(|params| params.rewrite("{}", revision).is_err());
-        let id = method.result.map(|_| id.clone());
-        call(id, json!({"const": method.name}), params, needs_params)
+        let request = method.result.map(|_| Some(id.clone()));
+        let notification = (method.result.is_none() || method.is_notification_too).then_some(None);
+        let name = json!({"const": method.name});
+        [request, notification].into_iter().flatten().map(move |id| call(id, name.clone(), params.clone(), needs_params))
     });
-    let names: Vec<_> = methods.iter().map(|method| method.name).collect();
+    let names: Vec<_> = methods(revision).map(|method| method.name).collect();
     let other = |id| {
         let method = json!({"type": "string", "not": {"enum": names}});
         let params = json!({"anyOf": [{"type": "object"}, {"type": "array"}, {"type": "null"}]});

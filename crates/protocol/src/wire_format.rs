@@ -27,6 +27,11 @@ impl WireFormat {
         matches!(self, WireFormat::Newest | WireFormat::Any)
     }
 
+    /// Whether things that the newest draft calls unstable are read as known. The `spec` dialect has none of them.
+    pub(crate) fn has_unstable(self) -> bool {
+        self != WireFormat::Spec
+    }
+
     /// Whether things that version 1 lacks are read as known.
     pub(crate) fn has_v2(self) -> bool {
         self != WireFormat::V1

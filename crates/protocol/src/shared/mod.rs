@@ -6,3 +6,4 @@ pub(crate) mod elicitation;
 pub(crate) mod permission;
 pub(crate) mod session;
 pub(crate) mod tool;
+pub(crate) mod unstable;

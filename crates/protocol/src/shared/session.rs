@@ -8,6 +8,7 @@ use crate::json::writer::Writer;
 use crate::macros::{object, open_enum};
 use crate::schema::Schemas;
 use crate::shared::content::ContentBlock;
+use crate::shared::unstable::SessionArchiveFilter;
 use crate::wire::Wire;
 use crate::{AbsolutePath, Currency, NonEmptyText, Number, Text, WireFormat};
 
@@ -52,6 +53,8 @@ object! {
         strict_optional cwd: AbsolutePath<'a> = "cwd",
         /// Where the page before ended. The empty string is a cursor too.
         strict_optional cursor: Text<'a> = "cursor",
+        /// Whether archived sessions are among them; missing: they are not. **Unstable.**
+        strict_optional archived: SessionArchiveFilter = "archived" @unstable,
     } with optional _meta
 }
 
@@ -78,6 +81,8 @@ object! {
         optional title: Text<'a> = "title",
         /// Time of the last change, as in RFC 3339.
         optional updated_at: Text<'a> = "updatedAt",
+        /// Whether it is archived. **Unstable.**
+        optional archived: bool = "archived" @unstable,
     } with optional _meta
 }
 

@@ -1,6 +1,7 @@
 //! The handshake and authentication.
 
 use crate::macros::{object, union};
+use crate::v1::unstable::SessionSystemPromptCapabilities;
 use crate::v1::{EmptyObject, Implementation};
 use crate::{Map, Text};
 
@@ -43,6 +44,10 @@ object! {
         defaulted auth: ClientAuthCapabilities<'a> = "auth",
         /// Ways of asking the user that the client supports.
         optional elicitation: ElicitationCapabilities<'a> = "elicitation",
+        /// Sub-agents. **Unstable.**
+        optional subagents: EmptyObject<'a> = "subagents",
+        /// Several plans at once. **Unstable.**
+        optional plan: EmptyObject<'a> = "plan",
     } with optional _meta
 }
 
@@ -107,6 +112,8 @@ object! {
         defaulted session_capabilities: SessionCapabilities<'a> = "sessionCapabilities",
         /// What it can do about logins, beside logging in and out.
         defaulted auth: AgentAuthCapabilities<'a> = "auth",
+        /// Providers of models that the client can set up. **Unstable.**
+        optional providers: EmptyObject<'a> = "providers",
     } with optional _meta
 }
 
@@ -129,6 +136,8 @@ object! {
         defaulted http: bool = "http",
         /// Servers reached by server-sent events.
         defaulted sse: bool = "sse",
+        /// Servers reached through the connection itself. **Unstable.**
+        defaulted acp: bool = "acp",
     } with optional _meta
 }
 
@@ -145,6 +154,16 @@ object! {
         optional resume: EmptyObject<'a> = "resume",
         /// `session/close`.
         optional close: EmptyObject<'a> = "close",
+        /// `session/fork`. **Unstable.**
+        optional fork: EmptyObject<'a> = "fork",
+        /// `session/archive` and `session/unarchive`. **Unstable.**
+        optional archive: EmptyObject<'a> = "archive",
+        /// `session/set_title`. **Unstable.**
+        optional title: EmptyObject<'a> = "title",
+        /// `session/status`. **Unstable.**
+        optional status: EmptyObject<'a> = "status",
+        /// System prompts. **Unstable.**
+        optional system_prompt: SessionSystemPromptCapabilities<'a> = "systemPrompt",
     } with optional _meta
 }
 
@@ -153,6 +172,8 @@ object! {
     AgentAuthCapabilities {
         /// `logout`.
         optional logout: EmptyObject<'a> = "logout",
+        /// `auth/status`. **Unstable.**
+        optional status: EmptyObject<'a> = "status",
     } with optional _meta
 }
 

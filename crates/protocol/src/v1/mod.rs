@@ -4,9 +4,28 @@
 mod initialize;
 mod permission;
 mod session;
+mod subagent;
 mod terminal;
 mod types;
 mod update;
+
+/// What the newest draft calls unstable. It may change or go with a later draft, and then changes here, too. Fields
+/// and variants of stable types that are unstable say so.
+pub mod unstable {
+    pub use super::session::{ForkSessionRequest, ForkSessionResponse, SessionStatusResponse};
+    pub use super::subagent::{IdleState, StateUpdate, SubagentUpdate};
+    pub use super::update::{PlanUpdate, PlanUpdateContent};
+    pub use crate::shared::unstable::{
+        ArchiveSessionRequest, AuthAccount, AuthState, AuthStatusRequest, AuthStatusResponse,
+        AuthStatusUpdateNotification, DisableProviderRequest, ListProvidersRequest, ListProvidersResponse, LlmProtocol,
+        McpError, McpServerAcp, MessageMcpRequest, MessageMcpResponse, PlanFile, PlanMarkdown, PlanRemoved,
+        ProviderCurrentConfig, ProviderInfo, ProxySuccessorMessage, SessionArchiveFilter, SessionMessage,
+        SessionMessageChunk, SessionStatus, SessionStatusRequest, SessionSystemPromptCapabilities,
+        SessionSystemPromptModeCapabilities, SetProviderRequest, SetSessionTitleRequest, SetSessionTitleResponse,
+        SubagentSessionCapabilities, SystemPrompt, SystemPromptMode, UnarchiveSessionRequest, Usage,
+    };
+    pub use crate::v2::PlanItems;
+}
 
 pub use crate::shared::common::{EmptyObject, EmptyResponse, EnvVariable, HttpHeader, Implementation};
 pub use crate::shared::content::{

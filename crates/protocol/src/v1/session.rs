@@ -2,6 +2,7 @@
 
 use crate::macros::{object, union};
 use crate::shared::session::{SelectGroup, SelectOptions, SetConfigBoolean, SetConfigId};
+use crate::v1::unstable::{McpServerAcp, SessionStatus, SystemPrompt, Usage};
 use crate::v1::{
     ContentBlock, EnvVariable, HttpHeader, SessionConfigOptionCategory, SessionConfigSelectOption, StopReason,
 };
@@ -24,6 +25,8 @@ object! {
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
         /// The MCP servers that the agent is to connect to.
         strict_required mcp_servers: Vec<McpServer<'a>> = "mcpServers",
+        /// What the model is told before the conversation. **Unstable.**
+        strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt",
     } with optional _meta
 }
 
@@ -50,6 +53,8 @@ object! {
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
         /// The MCP servers that the agent is to connect to.
         strict_required mcp_servers: Vec<McpServer<'a>> = "mcpServers",
+        /// What the model is told before the conversation. **Unstable.**
+        strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt",
     } with optional _meta
 }
 
@@ -74,6 +79,8 @@ object! {
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
         /// The MCP servers that the agent is to connect to.
         strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
+        /// What the model is told before the conversation. **Unstable.**
+        strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt",
     } with optional _meta
 }
 
@@ -90,6 +97,8 @@ union! {
         Http(McpServerHttp<'a>) = "http",
         /// A server that is reached by server-sent events.
         Sse(McpServerSse<'a>) = "sse",
+        /// A server that is reached through the connection itself. **Unstable.**
+        Acp(McpServerAcp<'a>) = "acp",
     }
 }
 
@@ -255,5 +264,34 @@ object! {
     PromptResponse {
         /// Why the turn ended.
         required stop_reason: StopReason = "stopReason",
+        /// How many tokens the turn took. **Unstable.**
+        optional usage: Usage<'a> = "usage",
+    } with optional _meta
+}
+
+object! {
+    /// Opens a new session that begins as a copy of another. **Unstable.**
+    ForkSessionRequest {
+        /// The session to copy.
+        required session_id: Text<'a> = "sessionId",
+        /// The directory that the agent works in.
+        required cwd: AbsolutePath<'a> = "cwd",
+        /// More directories that belong to the session's workspace.
+        strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
+        /// The MCP servers that the agent is to connect to.
+        strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
+        /// What the model is told before the conversation.
+        strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt",
+    } with optional _meta
+}
+
+/// The new session. **Unstable.**
+pub type ForkSessionResponse<'a> = NewSessionResponse<'a>;
+
+object! {
+    /// Whether a session is open. **Unstable.**
+    SessionStatusResponse {
+        /// Whether it is open.
+        required status: SessionStatus = "status",
     } with optional _meta
 }

@@ -2,6 +2,7 @@
 
 use crate::macros::{object, union};
 use crate::rpc::Params;
+use crate::v1::unstable::*;
 use crate::v1::*;
 use crate::{AbsolutePath, Raw, Text};
 
@@ -34,6 +35,10 @@ union! {
         ToolCallUpdate(Box<ToolCallUpdate<'a>>) = "tool_call_update",
         /// Replaces the plan.
         Plan(Plan<'a>) = "plan",
+        /// Replaces one of several plans. **Unstable.**
+        PlanUpdate(Box<PlanUpdate<'a>>) = "plan_update",
+        /// Takes one of several plans away. **Unstable.**
+        PlanRemoved(PlanRemoved<'a>) = "plan_removed",
         /// Replaces the list of commands.
         AvailableCommandsUpdate(AvailableCommandsUpdate<'a>) = "available_commands_update",
         /// Changes the mode.
@@ -50,6 +55,12 @@ union! {
         CompactionUpdate(Box<CompactionUpdate<'a>>) = "compaction_update",
         /// Appends to the summary of a compaction.
         CompactionSummaryChunk(CompactionSummaryChunk<'a>) = "compaction_summary_chunk",
+        /// Announces the session of a sub-agent, or changes what the session that started it tells of it. **Unstable.**
+        SubagentUpdate(Box<SubagentUpdate<'a>>) = "subagent_update",
+        /// Creates or changes a message from one session to another. **Unstable.**
+        SessionMessage(Box<SessionMessage<'a>>) = "session_message",
+        /// Appends to a message from one session to another. **Unstable.**
+        SessionMessageChunk(SessionMessageChunk<'a>) = "session_message_chunk",
     }
 }
 
@@ -141,6 +152,26 @@ object! {
         /// All steps.
         required entries: Vec<PlanEntry<'a>> = "entries",
     } with optional _meta
+}
+
+object! {
+    /// Replaces one of several plans. **Unstable.**
+    PlanUpdate {
+        /// The plan, whole.
+        required plan: PlanUpdateContent<'a> = "plan",
+    } with optional _meta
+}
+
+union! {
+    /// One of several plans. **Unstable.**
+    PlanUpdateContent by "type" {
+        /// A list of steps.
+        Items(PlanItems<'a>) = "items",
+        /// A file.
+        File(PlanFile<'a>) = "file",
+        /// Text in Markdown.
+        Markdown(PlanMarkdown<'a>) = "markdown",
+    }
 }
 
 object! {

@@ -2,6 +2,7 @@
 
 use crate::Text;
 use crate::macros::{object, union};
+use crate::v2::unstable::SessionSystemPromptCapabilities;
 use crate::v2::{EmptyObject, EnvVariable, Implementation};
 
 object! {
@@ -64,7 +65,17 @@ object! {
         /// Sessions at all: new, list, resume, close, prompt, cancel and update.
         optional session: SessionCapabilities<'a> = "session",
         /// What it can do about logins, beside logging in and out.
-        optional auth: EmptyObject<'a> = "auth",
+        optional auth: AgentAuthCapabilities<'a> = "auth",
+        /// Providers of models that the client can set up. **Unstable.**
+        optional providers: EmptyObject<'a> = "providers" @unstable,
+    } with optional _meta
+}
+
+object! {
+    /// What an agent can do about logins, beside logging in and out.
+    AgentAuthCapabilities {
+        /// `auth/status`. **Unstable.**
+        optional status: EmptyObject<'a> = "status" @unstable,
     } with optional _meta
 }
 
@@ -79,6 +90,16 @@ object! {
         optional delete: EmptyObject<'a> = "delete",
         /// More directories than the working directory.
         optional additional_directories: EmptyObject<'a> = "additionalDirectories",
+        /// `session/fork`. **Unstable.**
+        optional fork: EmptyObject<'a> = "fork" @unstable,
+        /// `session/archive` and `session/unarchive`. **Unstable.**
+        optional archive: EmptyObject<'a> = "archive" @unstable,
+        /// `session/set_title`. **Unstable.**
+        optional title: EmptyObject<'a> = "title" @unstable,
+        /// `session/status`. **Unstable.**
+        optional status: EmptyObject<'a> = "status" @unstable,
+        /// System prompts. **Unstable.**
+        optional system_prompt: SessionSystemPromptCapabilities<'a> = "systemPrompt" @unstable,
     } with optional _meta
 }
 
@@ -101,6 +122,8 @@ object! {
         optional stdio: EmptyObject<'a> = "stdio",
         /// Servers reached by HTTP.
         optional http: EmptyObject<'a> = "http",
+        /// Servers reached through the connection itself. **Unstable.**
+        optional acp: EmptyObject<'a> = "acp" @unstable,
     } with optional _meta
 }
 

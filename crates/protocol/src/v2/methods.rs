@@ -2,6 +2,7 @@
 
 use crate::registry::{Caller, Method};
 use crate::rpc::Params;
+use crate::v2::unstable::*;
 use crate::v2::*;
 
 /// Ties parameters to their method.
@@ -29,6 +30,18 @@ params! {
     "terminal/cancel" CancelTerminalRequest,
     "session/update" UpdateSessionNotification,
     "session/request_permission" RequestPermissionRequest,
+    "session/fork" ForkSessionRequest,
+    "session/archive" ArchiveSessionRequest,
+    "session/unarchive" UnarchiveSessionRequest,
+    "session/set_title" SetSessionTitleRequest,
+    "session/status" SessionStatusRequest,
+    "auth/status" AuthStatusRequest,
+    "auth/status_update" AuthStatusUpdateNotification,
+    "providers/list" ListProvidersRequest,
+    "providers/set" SetProviderRequest,
+    "providers/disable" DisableProviderRequest,
+    "mcp/message" MessageMcpRequest,
+    "proxy/successor" ProxySuccessorMessage,
 }
 
 pub(crate) const METHODS: &[Method] = &[

@@ -35,6 +35,24 @@ mod tool_call;
 mod types;
 mod update;
 
+/// What the newest draft calls unstable. It may change or go with a later draft, and then changes here, too. Fields
+/// and variants of stable types that are unstable say so.
+pub mod unstable {
+    pub use super::session::{ForkSessionRequest, ForkSessionResponse, SessionStatusResponse};
+    pub use super::state::BackgroundSubagent;
+    pub use super::tool_call::SessionReference;
+    pub use super::update::SubagentUpdate;
+    pub use crate::shared::unstable::{
+        ArchiveSessionRequest, AuthAccount, AuthState, AuthStatusRequest, AuthStatusResponse,
+        AuthStatusUpdateNotification, DisableProviderRequest, ListProvidersRequest, ListProvidersResponse, LlmProtocol,
+        McpError, McpServerAcp, MessageMcpRequest, MessageMcpResponse, PlanFile, PlanMarkdown, PlanRemoved,
+        ProviderCurrentConfig, ProviderInfo, ProxySuccessorMessage, SessionArchiveFilter, SessionMessage,
+        SessionMessageChunk, SessionStatus, SessionStatusRequest, SessionSystemPromptCapabilities,
+        SessionSystemPromptModeCapabilities, SetProviderRequest, SetSessionTitleRequest, SetSessionTitleResponse,
+        SubagentSessionCapabilities, SystemPrompt, SystemPromptMode, UnarchiveSessionRequest, Usage,
+    };
+}
+
 pub use crate::shared::common::{EmptyObject, EmptyResponse, EnvVariable, HttpHeader, Implementation};
 pub use crate::shared::content::{
     Annotations, AudioContent, BlobResourceContents, ContentBlock, EmbeddedResource,
@@ -70,7 +88,7 @@ pub use diff::{
     Diff, DiffChange, DiffFileType, DiffPatch, DiffPatchFormat, DiffPathChange, DiffPathPairChange,
 };
 pub use initialize::{
-    AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientAuthCapabilities,
+    AgentAuthCapabilities, AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientAuthCapabilities,
     ClientCapabilities, ElicitationCapabilities, InitializeRequest, InitializeResponse, LoginAuthRequest,
     LogoutAuthRequest, McpCapabilities, PromptCapabilities, SessionCapabilities, SessionNotFoundErrorData,
     UnsupportedProtocolVersionErrorData,

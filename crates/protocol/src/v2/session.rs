@@ -6,7 +6,10 @@ use crate::error::{Problem, Read};
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
 use crate::schema::{not_empty, require};
-use crate::v2::{AvailableCommand, ContentBlock, EmptyObject, EnvVariable, HttpHeader, SessionConfigOption};
+use crate::v2::unstable::{McpServerAcp, SessionStatus, SystemPrompt};
+use crate::v2::{
+    AvailableCommand, ContentBlock, EmptyObject, EnvVariable, HttpHeader, SessionConfigOption, StateUpdate,
+};
 use crate::{AbsolutePath, Text, WireFormat};
 
 object! {
@@ -26,6 +29,8 @@ object! {
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
         /// The MCP servers that the agent is to connect to.
         strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
+        /// What the model is told before the conversation. **Unstable.**
+        strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt" @unstable,
     } with optional _meta
 }
 
@@ -54,6 +59,8 @@ object! {
         strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
         /// From where to replay history before the answer; missing: no replay.
         strict_optional replay_from: ReplayFrom<'a> = "replayFrom",
+        /// What the model is told before the conversation. **Unstable.**
+        strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt" @unstable,
     } with optional _meta
 }
 
@@ -82,6 +89,8 @@ union! {
         Stdio(McpServerStdio<'a>) = "stdio",
         /// A server that is reached by HTTP.
         Http(McpServerHttp<'a>) = "http",
+        /// A server that is reached through the connection itself. **Unstable.**
+        Acp(McpServerAcp<'a>) = "acp" @unstable,
     }
 }
 
@@ -172,5 +181,34 @@ object! {
         required session_id: Text<'a> = "sessionId",
         /// The terminal.
         required terminal_id: Text<'a> = "terminalId",
+    } with optional _meta
+}
+
+object! {
+    /// Opens a new session that begins as a copy of another. **Unstable.**
+    ForkSessionRequest {
+        /// The session to copy.
+        required session_id: Text<'a> = "sessionId",
+        /// The directory that the agent works in.
+        required cwd: AbsolutePath<'a> = "cwd",
+        /// More directories that belong to the session's workspace.
+        strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
+        /// The MCP servers that the agent is to connect to.
+        strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
+        /// What the model is told before the conversation.
+        strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt",
+    } with optional _meta
+}
+
+/// The new session. **Unstable.**
+pub type ForkSessionResponse<'a> = NewSessionResponse<'a>;
+
+object! {
+    /// Whether a session is open, and at work. **Unstable.**
+    SessionStatusResponse {
+        /// Whether it is open.
+        required status: SessionStatus = "status",
+        /// Whether it is at work.
+        optional state: StateUpdate<'a> = "state",
     } with optional _meta
 }

@@ -4,6 +4,7 @@ use crate::Text;
 use crate::macros::{object, union};
 use crate::rpc::RpcError;
 use crate::v2::StopReason;
+use crate::v2::unstable::Usage;
 
 union! {
     /// The state of a session. An unknown state is not idle.
@@ -14,6 +15,8 @@ union! {
         RequiresAction(ActiveState<'a>) = "requires_action",
         /// There is no foreground work.
         Idle(IdleState<'a>) = "idle",
+        /// The agent cannot tell. **Unstable.**
+        Unobservable(ActiveState<'a>) = "unknown" @unstable,
     }
 }
 
@@ -32,6 +35,8 @@ object! {
         optional stop_reason: StopReason = "stopReason",
         /// What failed, when the reason is `error`.
         optional error: Box<RpcError<'a>> = "error" @newest,
+        /// How many tokens the work took. **Unstable.**
+        optional usage: Box<Usage<'a>> = "usage" @unstable,
         /// Work that goes on in the background.
         optional_whole background: Vec<BackgroundWork<'a>> = "background" @newest,
     } with optional _meta
@@ -44,6 +49,8 @@ union! {
         Terminal(BackgroundTerminal<'a>) = "terminal",
         /// A tool call.
         ToolCall(BackgroundToolCall<'a>) = "tool_call",
+        /// A sub-agent. **Unstable.**
+        Subagent(BackgroundSubagent<'a>) = "subagent" @unstable,
     }
 }
 
@@ -60,5 +67,13 @@ object! {
     BackgroundToolCall {
         /// The call.
         required tool_call_id: Text<'a> = "toolCallId",
+    } with optional _meta
+}
+
+object! {
+    /// A sub-agent in the background. **Unstable.**
+    BackgroundSubagent {
+        /// The sub-agent's session.
+        required session_id: Text<'a> = "sessionId",
     } with optional _meta
 }

@@ -52,6 +52,8 @@ union! {
         Diff(Box<Diff<'a>>) = "diff",
         /// The place of a terminal.
         Terminal(Terminal<'a>) = "terminal" @newest,
+        /// The place of a sub-agent's session. **Unstable.**
+        Session(SessionReference<'a>) = "session" @unstable,
     }
 }
 
@@ -77,5 +79,13 @@ object! {
     CancelCapabilities {
         /// It can be cancelled.
         optional cancel: EmptyObject<'a> = "cancel",
+    } with optional _meta
+}
+
+object! {
+    /// The place of a session inside a tool call: the call started it. **Unstable.**
+    SessionReference {
+        /// The session.
+        required session_id: Text<'a> = "sessionId",
     } with optional _meta
 }

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use crate::error::Read;
 use crate::json::reader::Reader;
 use crate::macros::{object, union};
+use crate::v2::unstable::*;
 use crate::v2::*;
-use crate::{Text, WireFormat};
+use crate::{AbsolutePath, Text, WireFormat};
 
 object! {
     /// One update of a session.
@@ -46,6 +47,8 @@ union! {
         TerminalOutputChunk(TerminalOutputChunk<'a>) = "terminal_output_chunk" @newest,
         /// Replaces one of the plans.
         PlanUpdate(Box<PlanUpdate<'a>>) = "plan_update",
+        /// Takes one of the plans away. **Unstable.**
+        PlanRemoved(PlanRemoved<'a>) = "plan_removed" @unstable,
         /// Replaces the list of commands.
         AvailableCommandsUpdate(AvailableCommandsUpdate<'a>) = "available_commands_update",
         /// Replaces the list of configuration options.
@@ -60,6 +63,12 @@ union! {
         CompactionUpdate(Box<CompactionUpdate<'a>>) = "compaction_update" @newest,
         /// Appends to the summary of a compaction.
         CompactionSummaryChunk(CompactionSummaryChunk<'a>) = "compaction_summary_chunk" @newest,
+        /// Announces the session of a sub-agent, or changes what the session that started it tells of it. **Unstable.**
+        SubagentUpdate(Box<SubagentUpdate<'a>>) = "subagent_update" @unstable,
+        /// Creates or changes a message from one session to another. **Unstable.**
+        SessionMessage(Box<SessionMessage<'a>>) = "session_message" @unstable,
+        /// Appends to a message from one session to another. **Unstable.**
+        SessionMessageChunk(SessionMessageChunk<'a>) = "session_message_chunk" @unstable,
     }
 }
 
@@ -76,6 +85,10 @@ union! {
     PlanUpdateContent by "type" requires ["planId"] rules no_unstable_plan shape refuse_unstable_plans {
         /// A list of steps.
         Items(PlanItems<'a>) = "items",
+        /// A file. **Unstable.**
+        File(PlanFile<'a>) = "file" @unstable,
+        /// Text in Markdown. **Unstable.**
+        Markdown(PlanMarkdown<'a>) = "markdown" @unstable,
     }
 }
 
@@ -123,6 +136,26 @@ object! {
         /// All that the user can set for the session.
         required config_options: Vec<SessionConfigOption<'a>> = "configOptions",
     } with optional _meta
+}
+
+object! {
+    /// Announces the session of a sub-agent, or changes what the session that started it tells of it. **Unstable.**
+    SubagentUpdate {
+        /// The session of the sub-agent; one that was not heard of yet is new.
+        required session_id: Text<'a> = "sessionId",
+        /// What people know the sub-agent by.
+        patch title: Text<'a> = "title",
+        /// What the sub-agent is for.
+        patch description: Text<'a> = "description",
+        /// What the client may ask of the sub-agent's session by itself.
+        patch capabilities: SubagentSessionCapabilities<'a> = "capabilities",
+        /// Whether the sub-agent is at work, as its own session tells, too. Cleared: not known.
+        patch state: StateUpdate<'a> = "state",
+        /// The directory that the sub-agent works in; cleared: that of the session that started it.
+        patch cwd: AbsolutePath<'a> = "cwd",
+        /// More directories of the sub-agent's workspace; cleared: those of the session that started it.
+        patch additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
+    } with patch _meta
 }
 
 impl<'a> From<ToolCallUpdate<'a>> for SessionUpdate<'a> {
