@@ -140,16 +140,36 @@ pub(crate) enum Caller {
 const UNSTABLE_METHODS: &[Method] = &[
     Method::new("session/fork", Caller::Client, "ForkSessionRequest", Some("ForkSessionResponse")),
     Method::new("session/archive", Caller::Client, "ArchiveSessionRequest", Some("ArchiveSessionResponse")),
-    Method::new("session/unarchive", Caller::Client, "UnarchiveSessionRequest", Some("UnarchiveSessionResponse")),
-    Method::new("session/set_title", Caller::Client, "SetSessionTitleRequest", Some("SetSessionTitleResponse")),
+    Method::new(
+        "session/unarchive",
+        Caller::Client,
+        "UnarchiveSessionRequest",
+        Some("UnarchiveSessionResponse"),
+    ),
+    Method::new(
+        "session/set_title",
+        Caller::Client,
+        "SetSessionTitleRequest",
+        Some("SetSessionTitleResponse"),
+    ),
     Method::new("session/status", Caller::Client, "SessionStatusRequest", Some("SessionStatusResponse")),
     Method::new("auth/status", Caller::Client, "AuthStatusRequest", Some("AuthStatusResponse")),
     Method::new("auth/status_update", Caller::Agent, "AuthStatusUpdateNotification", None),
     Method::new("providers/list", Caller::Client, "ListProvidersRequest", Some("ListProvidersResponse")),
     Method::new("providers/set", Caller::Client, "SetProviderRequest", Some("SetProviderResponse")),
-    Method::new("providers/disable", Caller::Client, "DisableProviderRequest", Some("DisableProviderResponse")),
+    Method::new(
+        "providers/disable",
+        Caller::Client,
+        "DisableProviderRequest",
+        Some("DisableProviderResponse"),
+    ),
     Method::either("mcp/message", "MessageMcpRequest", "MessageMcpResponse"),
-    Method::new("proxy/initialize", Caller::Client, "InitializeProxyRequest", Some("InitializeProxyResponse")),
+    Method::new(
+        "proxy/initialize",
+        Caller::Client,
+        "InitializeProxyRequest",
+        Some("InitializeProxyResponse"),
+    ),
     Method::either("proxy/successor", "ProxySuccessorRequest", "ProxySuccessorResponse"),
 ];
 
@@ -223,7 +243,10 @@ fn message_schema(revision: WireFormat, schemas: &mut Schemas) -> Value {
         let request = method.result.map(|_| Some(id.clone()));
         let notification = (method.result.is_none() || method.is_notification_too).then_some(None);
         let name = json!({"const": method.name});
-        [request, notification].into_iter().flatten().map(move |id| call(id, name.clone(), params.clone(), needs_params))
+        [request, notification]
+            .into_iter()
+            .flatten()
+            .map(move |id| call(id, name.clone(), params.clone(), needs_params))
     });
     let names: Vec<_> = methods(revision).map(|method| method.name).collect();
     let other = |id| {

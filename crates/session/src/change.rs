@@ -83,6 +83,11 @@ pub enum Change {
         /// Whether it is new.
         created: bool,
     },
+    /// A plan was taken away. Those behind it have moved up by one.
+    PlanRemoved {
+        /// The place in the list of plans that it had.
+        index: usize,
+    },
     /// A permission was asked for, answered or cancelled.
     Permission {
         /// Its place in the list of permissions.
@@ -178,13 +183,20 @@ pub enum EntryField {
     ExitStatus,
     Size,
     Error,
+    Description,
+    State,
+    AdditionalDirectories,
+    Sender,
+    Recipient,
+    SenderMessage,
+    RecipientMessage,
     Meta,
     /// Keys that the protocol does not define.
     Extra,
 }
 
 impl EntryField {
-    const ALL: [EntryField; 15] = [
+    const ALL: [EntryField; 22] = [
         EntryField::Title,
         EntryField::Name,
         EntryField::Kind,
@@ -198,6 +210,13 @@ impl EntryField {
         EntryField::ExitStatus,
         EntryField::Size,
         EntryField::Error,
+        EntryField::Description,
+        EntryField::State,
+        EntryField::AdditionalDirectories,
+        EntryField::Sender,
+        EntryField::Recipient,
+        EntryField::SenderMessage,
+        EntryField::RecipientMessage,
         EntryField::Meta,
         EntryField::Extra,
     ];
@@ -218,6 +237,13 @@ impl EntryField {
             EntryField::ExitStatus => "exitStatus",
             EntryField::Size => "size",
             EntryField::Error => "error",
+            EntryField::Description => "description",
+            EntryField::State => "state",
+            EntryField::AdditionalDirectories => "additionalDirectories",
+            EntryField::Sender => "senderSessionId",
+            EntryField::Recipient => "recipientSessionId",
+            EntryField::SenderMessage => "senderMessageId",
+            EntryField::RecipientMessage => "recipientMessageId",
             EntryField::Meta => "_meta",
             EntryField::Extra => "",
         }
@@ -236,8 +262,8 @@ pub enum FieldChange {
 /// The fields of an entry that were set or cleared. A field that was told again as it is counts as neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FieldChanges {
-    set: u16,
-    cleared: u16,
+    set: u32,
+    cleared: u32,
 }
 
 impl FieldChanges {

@@ -1,5 +1,6 @@
 //! The messages of a connection, folded into sessions: the one reading that everybody looks at.
 
+mod lineage;
 mod message;
 mod questions;
 
@@ -20,11 +21,11 @@ use crate::error::SessionError;
 use crate::session::Session;
 use crate::turn::{Turn, Turns};
 use crate::update::entry_of_update;
+use lineage::Lineage;
+pub use lineage::Parent;
 
 /// How many requests may wait for an answer; for more, the oldest are forgotten.
 const MAX_OPEN: usize = 10_000;
-/// How many sessions are known as children of others.
-const MAX_CHILDREN: usize = 10_000;
 
 /// The sessions that the messages of one connection amount to, in the order in which they first appear: their
 /// transcripts, the prompts and how the work on each ended, the questions and who answered them.
@@ -66,7 +67,7 @@ pub struct Conversation {
     /// The agent's dialect, as far as it shows.
     dialect: DialectTracker,
     /// Sessions that agents of other sessions have opened.
-    parents: HashMap<Arc<str>, Parent>,
+    lineage: Lineage,
     /// The latest moment that was told.
     now: Moment,
 }
@@ -120,15 +121,6 @@ impl Call {
             | Call::Question { session, .. } => Some(session),
         }
     }
-}
-
-/// Where a session belongs that an agent has opened in the course of another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parent {
-    /// The other session.
-    pub session: Arc<str>,
-    /// The tool call there that stands for it, where that is known.
-    pub tool_call: Option<Arc<str>>,
 }
 
 /// What a message did to a session.
@@ -197,7 +189,7 @@ impl Conversation {
             recent: 0,
             open: Correlator::new(MAX_OPEN),
             dialect: DialectTracker::told(format),
-            parents: HashMap::new(),
+            lineage: Lineage::default(),
             now: Moment::default(),
         }
     }
@@ -264,13 +256,17 @@ impl Conversation {
 
     /// Where a session belongs that an agent has opened in the course of another, as far as it told that.
     pub fn parent(&self, session: &str) -> Option<&Parent> {
-        self.parents.get(session)
+        self.lineage.parent(session)
     }
 
-    /// The sessions that belong to another one.
-    pub fn children<'c>(&'c self, session: &'c str) -> impl Iterator<Item = (&'c str, &'c Parent)> {
-        let of_session = self.parents.iter().filter(move |(_, parent)| *parent.session == *session);
-        of_session.map(|(child, parent)| (&**child, parent))
+    /// The session's parent, the parent's parent and so on, up to a session that nobody's agent has opened.
+    pub fn ancestors<'c>(&'c self, session: &str) -> impl Iterator<Item = &'c Parent> {
+        self.lineage.ancestors(session)
+    }
+
+    /// The sessions that an agent has opened in the course of another, in the order in which it told them.
+    pub fn children<'c>(&'c self, session: &str) -> impl Iterator<Item = (&'c str, &'c Parent)> {
+        self.lineage.children(session)
     }
 
     /// How many sessions there are.
@@ -338,6 +334,9 @@ impl Conversation {
     pub fn remove(&mut self, id: Option<&str>) {
         let Some(place) = self.place_of(id) else { return };
         let _ = self.open.drain_if(|_, _, call| call.session() == Some(place));
+        if let Some(id) = id {
+            self.lineage.forget(id);
+        }
         if let Some(slot) = self.slots.get_mut(place) {
             self.places.remove(&slot.id);
             *slot =
@@ -441,13 +440,14 @@ impl Conversation {
         at: Moment,
     ) -> Result<Folded<'t>, ConversationError> {
         self.now = self.now.max(at);
-        let Decoded { message, left_out } = decoded;
+        let Decoded { message, mut left_out } = decoded;
         match message {
             Expected::Params(notification) => {
                 let applied = self.apply_update(Some(&notification.session_id), &notification.update)?;
-                let Folded { step, entry, left_out: _, ended } = applied;
+                let Folded { step, entry, left_out: unlinked, ended } = applied;
                 let kind = entry.map(|(kind, _)| kind);
                 let v2::UpdateSessionNotification { update, .. } = notification;
+                left_out.extend(unlinked);
                 Ok(Folded { step, entry: kind.zip(id_of(update)), left_out, ended })
             }
             Expected::Other(message) => {
@@ -484,20 +484,55 @@ impl Conversation {
                     folded.ended = slot.turns.note_state(state, now);
                 }
             }
-            v2::SessionUpdate::Unknown(unknown) if unknown.tag == "subagent_update" => {
-                let child = unknown.text("sessionId");
-                let tool_call = unknown.text("toolCallId");
-                if let (Some(child), Some(parent)) = (child, session_id)
-                    && self.parents.len() < MAX_CHILDREN
-                {
-                    let parent =
-                        Parent { session: parent.into(), tool_call: tool_call.map(|id| (*id).into()) };
-                    self.parents.insert((*child).into(), parent);
+            update => {
+                folded.entry = entry_of_update(update).map(|(kind, id)| (kind, Text::Borrowed(id)));
+                if let Some(parent) = session_id {
+                    self.link_children(parent, update, &mut folded.left_out);
                 }
             }
-            update => folded.entry = entry_of_update(update).map(|(kind, id)| (kind, Text::Borrowed(id))),
         }
         Ok(folded)
+    }
+
+    /// Notes which sessions an update says that this one has started.
+    fn link_children(
+        &mut self,
+        parent: &str,
+        update: &v2::SessionUpdate<'_>,
+        left_out: &mut Vec<Diagnostic>,
+    ) {
+        use v2::SessionUpdate as Update;
+        let mut link = |child: &str, tool_call: Option<&str>, pointer: String| {
+            if let Err(fault) = self.lineage.link(child, parent, tool_call) {
+                let (expected, found) = (fault.reason().into(), format!("{child:?}"));
+                left_out.push(Diagnostic { pointer, expected, found, kept: true });
+            }
+        };
+        match update {
+            Update::SubagentUpdate(subagent) => {
+                let call = subagent
+                    .extra
+                    .get("toolCallId")
+                    .and_then(|call| Text::decode(call.as_str(), WireFormat::Any).ok());
+                link(&subagent.session_id, call.as_deref(), "/params/update/sessionId".to_owned());
+            }
+            Update::ToolCallUpdate(call) => {
+                let content = call.content.value().map_or(&[][..], Vec::as_slice);
+                for (index, item) in content.iter().enumerate() {
+                    if let v2::ToolCallContent::Session(session) = item {
+                        let pointer = format!("/params/update/content/{index}/sessionId");
+                        link(&session.session_id, Some(&call.tool_call_id), pointer);
+                    }
+                }
+            }
+            Update::ToolCallContentChunk(chunk) => {
+                if let v2::ToolCallContent::Session(session) = &chunk.content {
+                    let pointer = "/params/update/content/sessionId".to_owned();
+                    link(&session.session_id, Some(&chunk.tool_call_id), pointer);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Makes the sessions follow the dialect that has shown.
@@ -577,6 +612,9 @@ fn id_of(update: v2::SessionUpdate<'_>) -> Option<Text<'_>> {
         Update::TerminalOutputChunk(chunk) => chunk.terminal_id,
         Update::CompactionUpdate(compaction) => compaction.compaction_id,
         Update::CompactionSummaryChunk(chunk) => chunk.compaction_id,
+        Update::SubagentUpdate(subagent) => subagent.session_id,
+        Update::SessionMessage(message) => message.message_id,
+        Update::SessionMessageChunk(chunk) => chunk.message_id,
         _ => return None,
     })
 }

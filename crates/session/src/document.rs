@@ -198,6 +198,8 @@ impl Store {
             Entry::Message(message) => self.chunks(&message.content),
             Entry::ToolCall(call) => self.chunks(&call.content),
             Entry::Compaction(compaction) => self.chunks(&compaction.summary),
+            Entry::SessionMessage(message) => self.chunks(&message.content),
+            Entry::Subagent(_) => Vec::new(),
             Entry::Terminal(terminal) => {
                 let chunk = |(place, attached): (usize, &Attached)| {
                     let (meta, extra) = self.attached(attached.meta.as_ref(), &attached.extra);
@@ -441,6 +443,10 @@ fn restore_entry(session: &mut Session, document: &EntryDocument) -> Restored<()
         Entry::Compaction(compaction) => {
             restore_chunks(&mut Arc::make_mut(compaction).summary, &document.chunks, dialect)
         }
+        Entry::SessionMessage(message) => {
+            restore_chunks(&mut Arc::make_mut(message).content, &document.chunks, dialect)
+        }
+        Entry::Subagent(_) => Ok(()),
         Entry::Terminal(terminal) => {
             let terminal = Arc::make_mut(terminal);
             for (place, meta, extra) in &document.chunks {

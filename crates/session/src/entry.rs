@@ -9,6 +9,7 @@ use crate::change::{EntryField, FieldChanges};
 use crate::content::{Attached, Content};
 use crate::patch::{MetaRule, patch_extra};
 use crate::shared_vec::SharedVec;
+use crate::subagent::{SessionMessage, Subagent};
 
 /// What an entry of the transcript is. Each kind has ids of its own: a user message and an agent message may
 /// share one.
@@ -26,17 +27,23 @@ pub enum EntryKind {
     Terminal,
     /// A compaction of the conversation.
     Compaction,
+    /// A sub-agent; its id is that of its session.
+    Subagent,
+    /// A message from one session to another.
+    SessionMessage,
 }
 
 impl EntryKind {
     /// All kinds.
-    pub const ALL: [EntryKind; 6] = [
+    pub const ALL: [EntryKind; 8] = [
         EntryKind::UserMessage,
         EntryKind::AgentMessage,
         EntryKind::AgentThought,
         EntryKind::ToolCall,
         EntryKind::Terminal,
         EntryKind::Compaction,
+        EntryKind::Subagent,
+        EntryKind::SessionMessage,
     ];
 
     /// The kind as the JSON form of a session has it.
@@ -48,6 +55,8 @@ impl EntryKind {
             EntryKind::ToolCall => "tool_call",
             EntryKind::Terminal => "terminal",
             EntryKind::Compaction => "compaction",
+            EntryKind::Subagent => "subagent",
+            EntryKind::SessionMessage => "session_message",
         }
     }
 
@@ -81,6 +90,10 @@ pub enum Entry {
     Terminal(Arc<Terminal>),
     /// A compaction of the conversation.
     Compaction(Arc<Compaction>),
+    /// A sub-agent.
+    Subagent(Arc<Subagent>),
+    /// A message from one session to another.
+    SessionMessage(Arc<SessionMessage>),
 }
 
 /// What all entries have.
@@ -143,6 +156,8 @@ impl Entry {
             EntryKind::ToolCall => Entry::ToolCall(Arc::new(ToolCall::new(head))),
             EntryKind::Terminal => Entry::Terminal(Arc::new(Terminal::new(head))),
             EntryKind::Compaction => Entry::Compaction(Arc::new(Compaction::new(head))),
+            EntryKind::Subagent => Entry::Subagent(Arc::new(Subagent::new(head))),
+            EntryKind::SessionMessage => Entry::SessionMessage(Arc::new(SessionMessage::new(head))),
         }
     }
 
@@ -152,6 +167,8 @@ impl Entry {
             Entry::ToolCall(call) => &call.head,
             Entry::Terminal(terminal) => &terminal.head,
             Entry::Compaction(compaction) => &compaction.head,
+            Entry::Subagent(subagent) => &subagent.head,
+            Entry::SessionMessage(message) => &message.head,
         }
     }
 
@@ -161,6 +178,8 @@ impl Entry {
             Entry::ToolCall(call) => &mut Arc::make_mut(call).head,
             Entry::Terminal(terminal) => &mut Arc::make_mut(terminal).head,
             Entry::Compaction(compaction) => &mut Arc::make_mut(compaction).head,
+            Entry::Subagent(subagent) => &mut Arc::make_mut(subagent).head,
+            Entry::SessionMessage(message) => &mut Arc::make_mut(message).head,
         }
     }
 
@@ -226,6 +245,22 @@ impl Entry {
         }
     }
 
+    /// The sub-agent, where this is one.
+    pub fn as_subagent(&self) -> Option<&Subagent> {
+        match self {
+            Entry::Subagent(subagent) => Some(subagent),
+            _ => None,
+        }
+    }
+
+    /// The message from one session to another, where this is one.
+    pub fn as_session_message(&self) -> Option<&SessionMessage> {
+        match self {
+            Entry::SessionMessage(message) => Some(message),
+            _ => None,
+        }
+    }
+
     /// Whether both are of one kind and say the same, whatever their ids, metadata and chunk boundaries.
     pub(crate) fn says_the_same(&self, other: &Entry) -> bool {
         match (self, other) {
@@ -243,6 +278,13 @@ impl Entry {
             }
             (Entry::Compaction(left), Entry::Compaction(right)) => {
                 left.status == right.status && left.summary.says_the_same(&right.summary)
+            }
+            // A sub-agent is its session: another id is another sub-agent.
+            (Entry::Subagent(left), Entry::Subagent(right)) => left.head.id == right.head.id,
+            (Entry::SessionMessage(left), Entry::SessionMessage(right)) => {
+                left.sender == right.sender
+                    && left.recipient == right.recipient
+                    && left.content.says_the_same(&right.content)
             }
             _ => false,
         }
@@ -304,7 +346,9 @@ bodies!(
     Message by Box::as_mut,
     ToolCall by Arc::make_mut,
     Terminal by Arc::make_mut,
-    Compaction by Arc::make_mut
+    Compaction by Arc::make_mut,
+    Subagent by Arc::make_mut,
+    SessionMessage by Arc::make_mut
 );
 
 /// A message of the user or the agent, or a thought.

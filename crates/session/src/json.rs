@@ -234,6 +234,25 @@ fn write_entry(out: &mut String, entry: &Entry, dialect: WireFormat) {
             object.content("summary", &compaction.summary);
             object.optional_text("error", compaction.error());
         }
+        Entry::Subagent(subagent) => {
+            object.text("sessionId", subagent.session_id());
+            object.optional_text("title", subagent.title());
+            object.optional_text("description", subagent.description());
+            object.optional("capabilities", subagent.capabilities());
+            object.optional("state", subagent.state());
+            object.optional_text("cwd", subagent.cwd());
+            if let Some(directories) = subagent.additional_directories() {
+                object.values("additionalDirectories", directories);
+            }
+        }
+        Entry::SessionMessage(message) => {
+            object.text("messageId", message.id());
+            object.optional_text("senderSessionId", message.sender());
+            object.optional_text("recipientSessionId", message.recipient());
+            object.optional_text("senderMessageId", message.sender_message());
+            object.optional_text("recipientMessageId", message.recipient_message());
+            object.content("content", &message.content);
+        }
     }
     if let Origin::Replayed = entry.origin() {
         object.value("replayed", &true);

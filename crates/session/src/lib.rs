@@ -45,6 +45,7 @@ mod segment;
 mod session;
 mod shared_vec;
 mod snapshot;
+mod subagent;
 mod turn;
 mod update;
 
@@ -60,6 +61,7 @@ pub use form::{Choice, Form, FormFault, FormField, check_elicitation};
 pub use request::{Decider, Elicitation, Permission, Settlement};
 pub use session::{Session, TERMINAL_OUTPUT_LIMIT};
 pub use snapshot::{Activity, Plan, Snapshot, Usage};
+pub use subagent::{SessionMessage, Subagent};
 pub use switchboard_protocol::{Moment, Side};
 pub use turn::{Turn, TurnEnd, TurnOutcome};
 pub use update::entry_of_update;

@@ -238,6 +238,10 @@ fn fingerprint(state: &RandomState, entry: &Entry) -> u64 {
         Entry::ToolCall(call) => state.hash_one((EntryKind::ToolCall, &call.title, call.content.text())),
         Entry::Terminal(terminal) => state.hash_one((EntryKind::Terminal, &terminal.command)),
         Entry::Compaction(compaction) => state.hash_one((EntryKind::Compaction, compaction.summary.text())),
+        Entry::Subagent(subagent) => state.hash_one((EntryKind::Subagent, subagent.session_id())),
+        Entry::SessionMessage(message) => {
+            state.hash_one((EntryKind::SessionMessage, message.sender(), message.content.text()))
+        }
     }
 }
 

@@ -147,7 +147,7 @@ impl Session {
 
     /// The same where at most one thing changed, as it is with nearly every update.
     #[inline]
-    fn finish_one(&mut self, change: Option<Change>) -> Changes {
+    pub(crate) fn finish_one(&mut self, change: Option<Change>) -> Changes {
         let Some(change) = change else { return Changes::default() };
         self.view.revision += 1;
         Changes::one(change, self.view.revision)
@@ -171,6 +171,13 @@ impl Session {
             Update::SessionInfoUpdate(update) => self.info_update(update),
             Update::StateUpdate(state) => self.state_update(state),
             Update::PlanUpdate(update) => self.plan_update(update),
+            Update::PlanRemoved(removed) => {
+                let index = self.view.remove_plan(&removed.plan_id);
+                self.finish_one(index.map(|index| Change::PlanRemoved { index }))
+            }
+            Update::SubagentUpdate(update) => self.subagent_update(update),
+            Update::SessionMessage(update) => self.session_message(update),
+            Update::SessionMessageChunk(chunk) => self.session_message_chunk(chunk),
             Update::AvailableCommandsUpdate(update) => {
                 let attached = Attached::of(update.meta.as_ref(), &update.extra);
                 let list = List::new(&update.available_commands, attached);
@@ -223,7 +230,7 @@ impl Session {
 
     /// Creates or changes an entry. Only what says that it changed counts.
     #[inline]
-    fn change_entry<T: Body>(
+    pub(crate) fn change_entry<T: Body>(
         &mut self,
         kind: EntryKind,
         id: &str,
@@ -389,6 +396,8 @@ impl Session {
     fn plan_update(&mut self, update: &v2::PlanUpdate<'_>) -> Changes {
         let id = match &update.plan {
             v2::PlanUpdateContent::Items(items) => Text::Borrowed(&*items.plan_id),
+            v2::PlanUpdateContent::File(file) => Text::Borrowed(&*file.plan_id),
+            v2::PlanUpdateContent::Markdown(markdown) => Text::Borrowed(&*markdown.plan_id),
             v2::PlanUpdateContent::Unknown(unknown) => unknown.text("planId").unwrap_or_default(),
         };
         let known = self.view.plan_place(&id);

@@ -11,6 +11,7 @@ use crate::entry::{Compaction, Entry, EntryKind, Message, Terminal, ToolCall};
 use crate::index::Index;
 use crate::request::{Elicitation, Permission};
 use crate::shared_vec::SharedVec;
+use crate::subagent::Subagent;
 
 /// Everything that can be read of a session, at one moment.
 ///
@@ -132,8 +133,18 @@ pub enum Activity {
     RequiresAction,
     /// No foreground work. A session that never told its state is idle.
     Idle,
-    /// A state that nobody here knows; certainly not idle.
+    /// A state that nobody here knows, or that the agent cannot tell; certainly not idle.
     Unknown,
+}
+
+/// What a session in this state is doing.
+pub(crate) fn activity_of(state: &v2::StateUpdate<'_>) -> Activity {
+    match state {
+        v2::StateUpdate::Idle(_) => Activity::Idle,
+        v2::StateUpdate::Running(_) => Activity::Running,
+        v2::StateUpdate::RequiresAction(_) => Activity::RequiresAction,
+        v2::StateUpdate::Unobservable(_) | v2::StateUpdate::Unknown(_) => Activity::Unknown,
+    }
 }
 
 impl Snapshot {
@@ -225,6 +236,16 @@ impl Snapshot {
     /// The compaction with an id.
     pub fn compaction(&self, id: &str) -> Option<&Compaction> {
         self.find(EntryKind::Compaction, id)?.as_compaction()
+    }
+
+    /// The sub-agent with a session, as this session tells of it.
+    pub fn subagent(&self, session_id: &str) -> Option<&Subagent> {
+        self.find(EntryKind::Subagent, session_id)?.as_subagent()
+    }
+
+    /// The sub-agents that this session tells of, in order.
+    pub fn subagents(&self) -> impl Iterator<Item = &Subagent> {
+        self.entries().filter_map(Entry::as_subagent)
     }
 
     pub(crate) fn entry_hash(&self, kind: EntryKind, id: &str) -> u64 {
@@ -323,6 +344,17 @@ impl Snapshot {
         self.plan_index.find(self.plan_index.hash(id), is_it)
     }
 
+    /// Takes a plan away. Gives the place that it had.
+    pub(crate) fn remove_plan(&mut self, id: &str) -> Option<usize> {
+        let place = self.plan_place(id)?;
+        let plans = std::mem::take(&mut self.plans);
+        self.plan_index = Index::default();
+        for (_, plan) in plans.iter().enumerate().filter(|(other, _)| *other != place) {
+            self.push_plan(Arc::clone(plan));
+        }
+        Some(place)
+    }
+
     pub(crate) fn push_plan(&mut self, plan: Arc<Plan>) {
         let hash = self.plan_index.hash(plan.id());
         self.plan_index.insert(hash, self.plans.len());
@@ -341,12 +373,7 @@ impl Snapshot {
 
     /// What the session is doing.
     pub fn activity(&self) -> Activity {
-        match self.state.as_deref() {
-            None | Some(v2::StateUpdate::Idle(_)) => Activity::Idle,
-            Some(v2::StateUpdate::Running(_)) => Activity::Running,
-            Some(v2::StateUpdate::RequiresAction(_)) => Activity::RequiresAction,
-            Some(v2::StateUpdate::Unknown(_)) => Activity::Unknown,
-        }
+        self.state().map_or(Activity::Idle, activity_of)
     }
 
     /// The state as it was last told, if it was.
@@ -365,9 +392,9 @@ impl Snapshot {
     /// What goes on in the background, where the last state told it.
     pub fn background(&self) -> Option<&[v2::BackgroundWork<'static>]> {
         match self.state.as_deref()? {
-            v2::StateUpdate::Running(state) | v2::StateUpdate::RequiresAction(state) => {
-                state.background.as_deref()
-            }
+            v2::StateUpdate::Running(state)
+            | v2::StateUpdate::RequiresAction(state)
+            | v2::StateUpdate::Unobservable(state) => state.background.as_deref(),
             v2::StateUpdate::Idle(state) => state.background.as_deref(),
             v2::StateUpdate::Unknown(_) => None,
         }

@@ -53,6 +53,32 @@ impl Entry {
                     ..v2::TerminalUpdate::new(self.id())
                 })
             }
+            Entry::Subagent(subagent) => {
+                let directories = subagent.additional_directories().map(<[_]>::to_vec);
+                v2::SessionUpdate::SubagentUpdate(Box::new(v2::unstable::SubagentUpdate {
+                    session_id: self.id().into(),
+                    title: set(subagent.title().map(Into::into)),
+                    description: set(subagent.description().map(Into::into)),
+                    capabilities: set(subagent.capabilities().cloned()),
+                    state: set(subagent.state().cloned()),
+                    cwd: set(subagent.cwd().map(AbsolutePath::as_sent)),
+                    additional_directories: set(directories),
+                    meta: set(head.meta().cloned()),
+                    extra: head.extra().clone(),
+                }))
+            }
+            Entry::SessionMessage(message) => {
+                v2::SessionUpdate::SessionMessage(Box::new(v2::unstable::SessionMessage {
+                    message_id: self.id().into(),
+                    sender_session_id: set(message.sender().map(Into::into)),
+                    recipient_session_id: set(message.recipient().map(Into::into)),
+                    sender_message_id: set(message.sender_message().map(Into::into)),
+                    recipient_message_id: set(message.recipient_message().map(Into::into)),
+                    content: set_content(&message.content),
+                    meta: set(head.meta().cloned()),
+                    extra: head.extra().clone(),
+                }))
+            }
             Entry::Compaction(compaction) => {
                 v2::SessionUpdate::CompactionUpdate(Box::new(v2::CompactionUpdate {
                     summary: set_content(&compaction.summary),
@@ -90,9 +116,13 @@ pub fn entry_of_update<'u>(update: &'u v2::SessionUpdate<'_>) -> Option<(EntryKi
         Update::TerminalOutputChunk(chunk) => (EntryKind::Terminal, &chunk.terminal_id),
         Update::CompactionUpdate(compaction) => (EntryKind::Compaction, &compaction.compaction_id),
         Update::CompactionSummaryChunk(chunk) => (EntryKind::Compaction, &chunk.compaction_id),
+        Update::SubagentUpdate(subagent) => (EntryKind::Subagent, &subagent.session_id),
+        Update::SessionMessage(message) => (EntryKind::SessionMessage, &message.message_id),
+        Update::SessionMessageChunk(chunk) => (EntryKind::SessionMessage, &chunk.message_id),
         Update::SessionInfoUpdate(_)
         | Update::StateUpdate(_)
         | Update::PlanUpdate(_)
+        | Update::PlanRemoved(_)
         | Update::AvailableCommandsUpdate(_)
         | Update::ConfigOptionUpdate(_)
         | Update::UsageUpdate(_)

@@ -381,7 +381,8 @@ fn one_outcome(response: &MessageMcpResponse<'_>, reader: &mut Reader<'_>, start
 
 fn one_outcome_required(schema: &mut Value, _: WireFormat) {
     let error = json!({"not": {"type": "null"}, "description": "The error."});
-    schema["oneOf"] = json!([{"required": ["result"]}, {"required": ["error"], "properties": {"error": error}}]);
+    schema["oneOf"] =
+        json!([{"required": ["result"]}, {"required": ["error"], "properties": {"error": error}}]);
 }
 
 object! {

@@ -17,12 +17,13 @@ pub mod unstable {
     pub use super::update::{PlanUpdate, PlanUpdateContent};
     pub use crate::shared::unstable::{
         ArchiveSessionRequest, AuthAccount, AuthState, AuthStatusRequest, AuthStatusResponse,
-        AuthStatusUpdateNotification, DisableProviderRequest, ListProvidersRequest, ListProvidersResponse, LlmProtocol,
-        McpError, McpServerAcp, MessageMcpRequest, MessageMcpResponse, PlanFile, PlanMarkdown, PlanRemoved,
-        ProviderCurrentConfig, ProviderInfo, ProxySuccessorMessage, SessionArchiveFilter, SessionMessage,
-        SessionMessageChunk, SessionStatus, SessionStatusRequest, SessionSystemPromptCapabilities,
-        SessionSystemPromptModeCapabilities, SetProviderRequest, SetSessionTitleRequest, SetSessionTitleResponse,
-        SubagentSessionCapabilities, SystemPrompt, SystemPromptMode, UnarchiveSessionRequest, Usage,
+        AuthStatusUpdateNotification, DisableProviderRequest, ListProvidersRequest, ListProvidersResponse,
+        LlmProtocol, McpError, McpServerAcp, MessageMcpRequest, MessageMcpResponse, PlanFile, PlanMarkdown,
+        PlanRemoved, ProviderCurrentConfig, ProviderInfo, ProxySuccessorMessage, SessionArchiveFilter,
+        SessionMessage, SessionMessageChunk, SessionStatus, SessionStatusRequest,
+        SessionSystemPromptCapabilities, SessionSystemPromptModeCapabilities, SetProviderRequest,
+        SetSessionTitleRequest, SetSessionTitleResponse, SubagentSessionCapabilities, SystemPrompt,
+        SystemPromptMode, UnarchiveSessionRequest, Usage,
     };
     pub use crate::v2::PlanItems;
 }

@@ -2,8 +2,8 @@
 
 use crate::macros::{object, union};
 use crate::rpc::RpcError;
-use crate::v1::unstable::{SubagentSessionCapabilities, Usage};
 use crate::v1::EmptyObject;
+use crate::v1::unstable::{SubagentSessionCapabilities, Usage};
 use crate::{AbsolutePath, Text};
 
 object! {

@@ -1,10 +1,10 @@
 //! All types and methods by name.
 
-use crate::{Raw, Text};
 use crate::registry::{Caller, Method, wire_type_table};
 use crate::rpc::{Batch, CancelRequestNotification, Message, RequestId, Response, RpcError};
 use crate::v1::unstable::*;
 use crate::v1::*;
+use crate::{Raw, Text};
 
 pub(crate) const METHODS: &[Method] = &[
     Method::new("initialize", Caller::Client, "InitializeRequest", Some("InitializeResponse")),

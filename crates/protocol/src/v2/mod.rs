@@ -44,12 +44,13 @@ pub mod unstable {
     pub use super::update::SubagentUpdate;
     pub use crate::shared::unstable::{
         ArchiveSessionRequest, AuthAccount, AuthState, AuthStatusRequest, AuthStatusResponse,
-        AuthStatusUpdateNotification, DisableProviderRequest, ListProvidersRequest, ListProvidersResponse, LlmProtocol,
-        McpError, McpServerAcp, MessageMcpRequest, MessageMcpResponse, PlanFile, PlanMarkdown, PlanRemoved,
-        ProviderCurrentConfig, ProviderInfo, ProxySuccessorMessage, SessionArchiveFilter, SessionMessage,
-        SessionMessageChunk, SessionStatus, SessionStatusRequest, SessionSystemPromptCapabilities,
-        SessionSystemPromptModeCapabilities, SetProviderRequest, SetSessionTitleRequest, SetSessionTitleResponse,
-        SubagentSessionCapabilities, SystemPrompt, SystemPromptMode, UnarchiveSessionRequest, Usage,
+        AuthStatusUpdateNotification, DisableProviderRequest, ListProvidersRequest, ListProvidersResponse,
+        LlmProtocol, McpError, McpServerAcp, MessageMcpRequest, MessageMcpResponse, PlanFile, PlanMarkdown,
+        PlanRemoved, ProviderCurrentConfig, ProviderInfo, ProxySuccessorMessage, SessionArchiveFilter,
+        SessionMessage, SessionMessageChunk, SessionStatus, SessionStatusRequest,
+        SessionSystemPromptCapabilities, SessionSystemPromptModeCapabilities, SetProviderRequest,
+        SetSessionTitleRequest, SetSessionTitleResponse, SubagentSessionCapabilities, SystemPrompt,
+        SystemPromptMode, UnarchiveSessionRequest, Usage,
     };
 }
 
@@ -88,10 +89,10 @@ pub use diff::{
     Diff, DiffChange, DiffFileType, DiffPatch, DiffPatchFormat, DiffPathChange, DiffPathPairChange,
 };
 pub use initialize::{
-    AgentAuthCapabilities, AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientAuthCapabilities,
-    ClientCapabilities, ElicitationCapabilities, InitializeRequest, InitializeResponse, LoginAuthRequest,
-    LogoutAuthRequest, McpCapabilities, PromptCapabilities, SessionCapabilities, SessionNotFoundErrorData,
-    UnsupportedProtocolVersionErrorData,
+    AgentAuthCapabilities, AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal,
+    ClientAuthCapabilities, ClientCapabilities, ElicitationCapabilities, InitializeRequest,
+    InitializeResponse, LoginAuthRequest, LogoutAuthRequest, McpCapabilities, PromptCapabilities,
+    SessionCapabilities, SessionNotFoundErrorData, UnsupportedProtocolVersionErrorData,
 };
 pub use message::{ContentChunk, MessageUpdate};
 pub(crate) use methods::METHODS;

@@ -1,0 +1,214 @@
+//! What a transcript has of other sessions: sub-agents, and messages between sessions.
+
+use std::sync::Arc;
+
+use switchboard_protocol::v2;
+use switchboard_protocol::v2::unstable::{SessionMessageChunk, SubagentSessionCapabilities, SubagentUpdate};
+use switchboard_protocol::{AbsolutePath, Field, Wire};
+
+use crate::change::{Changes, ContentChange, EntryField, FieldChange};
+use crate::content::Content;
+use crate::entry::{EntryKind, Head};
+use crate::patch::{patch_content, patch_shared, patch_text};
+use crate::session::Session;
+use crate::snapshot::{Activity, activity_of};
+
+/// A sub-agent, as the session that started it tells of it. Its own session has its transcript.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subagent {
+    pub(crate) head: Head,
+    pub(crate) title: Option<Arc<str>>,
+    pub(crate) description: Option<Arc<str>>,
+    pub(crate) capabilities: Option<Arc<SubagentSessionCapabilities<'static>>>,
+    pub(crate) state: Option<Arc<v2::StateUpdate<'static>>>,
+    pub(crate) cwd: Option<Arc<str>>,
+    pub(crate) additional_directories: Option<Arc<[AbsolutePath<'static>]>>,
+}
+
+impl Subagent {
+    pub(crate) fn new(head: Head) -> Self {
+        Subagent {
+            head,
+            title: None,
+            description: None,
+            capabilities: None,
+            state: None,
+            cwd: None,
+            additional_directories: None,
+        }
+    }
+
+    /// The sub-agent's session: the id of the entry.
+    pub fn session_id(&self) -> &str {
+        &self.head.id
+    }
+
+    /// What people know it by.
+    pub fn title(&self) -> Option<&str> {
+        self.title.as_deref()
+    }
+
+    /// What it is for.
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// What a client may ask of its session. Nothing, where none is told.
+    pub fn capabilities(&self) -> Option<&SubagentSessionCapabilities<'static>> {
+        self.capabilities.as_deref()
+    }
+
+    /// Its state, as far as the session that started it told.
+    pub fn state(&self) -> Option<&v2::StateUpdate<'static>> {
+        self.state.as_deref()
+    }
+
+    /// What it is doing; unknown where no state is told.
+    pub fn activity(&self) -> Activity {
+        self.state().map_or(Activity::Unknown, activity_of)
+    }
+
+    /// Where it works, where that is not where the session works that started it.
+    pub fn cwd(&self) -> Option<&str> {
+        self.cwd.as_deref()
+    }
+
+    /// More directories of its workspace, where they are not those of the session that started it.
+    pub fn additional_directories(&self) -> Option<&[AbsolutePath<'static>]> {
+        self.additional_directories.as_deref()
+    }
+}
+
+/// A message from one session to another, in the transcript of one of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionMessage {
+    pub(crate) head: Head,
+    pub(crate) sender: Option<Arc<str>>,
+    pub(crate) recipient: Option<Arc<str>>,
+    pub(crate) sender_message: Option<Arc<str>>,
+    pub(crate) recipient_message: Option<Arc<str>>,
+    pub(crate) content: Content<v2::ContentBlock<'static>>,
+}
+
+impl SessionMessage {
+    pub(crate) fn new(head: Head) -> Self {
+        SessionMessage {
+            head,
+            sender: None,
+            recipient: None,
+            sender_message: None,
+            recipient_message: None,
+            content: Content::default(),
+        }
+    }
+
+    /// The session that sent it.
+    pub fn sender(&self) -> Option<&str> {
+        self.sender.as_deref()
+    }
+
+    /// The session that it is for.
+    pub fn recipient(&self) -> Option<&str> {
+        self.recipient.as_deref()
+    }
+
+    /// The same message in the transcript of the sender.
+    pub fn sender_message(&self) -> Option<&str> {
+        self.sender_message.as_deref()
+    }
+
+    /// The same message in the transcript of the recipient.
+    pub fn recipient_message(&self) -> Option<&str> {
+        self.recipient_message.as_deref()
+    }
+
+    /// What it says.
+    pub fn content(&self) -> &Content<v2::ContentBlock<'static>> {
+        &self.content
+    }
+}
+
+impl Session {
+    pub(crate) fn subagent_update(&mut self, update: &SubagentUpdate<'_>) -> Changes {
+        let rule = self.meta_rule;
+        let SubagentUpdate {
+            session_id,
+            title,
+            description,
+            capabilities,
+            state,
+            cwd,
+            additional_directories,
+            meta,
+            extra,
+        } = update;
+        let change = self.change_entry(EntryKind::Subagent, session_id, |subagent: &mut Subagent, change| {
+            let fields = &mut change.fields;
+            let cwd = cwd.clone().map(AbsolutePath::into_text);
+            fields.note(EntryField::Title, patch_text(&mut subagent.title, title));
+            fields.note(EntryField::Description, patch_text(&mut subagent.description, description));
+            fields.note(EntryField::Capabilities, patch_shared(&mut subagent.capabilities, capabilities));
+            fields.note(EntryField::State, patch_shared(&mut subagent.state, state));
+            fields.note(EntryField::Cwd, patch_text(&mut subagent.cwd, &cwd));
+            let directories = patch_directories(&mut subagent.additional_directories, additional_directories);
+            fields.note(EntryField::AdditionalDirectories, directories);
+            subagent.head.patch_attached(rule, meta, extra, fields);
+        });
+        self.finish_one(change)
+    }
+
+    pub(crate) fn session_message(&mut self, update: &v2::unstable::SessionMessage<'_>) -> Changes {
+        let rule = self.meta_rule;
+        let v2::unstable::SessionMessage {
+            message_id,
+            sender_session_id,
+            recipient_session_id,
+            sender_message_id,
+            recipient_message_id,
+            content,
+            meta,
+            extra,
+        } = update;
+        let change = self.change_entry(
+            EntryKind::SessionMessage,
+            message_id,
+            |message: &mut SessionMessage, change| {
+                change.content = patch_content(&mut message.content, content);
+                let fields = &mut change.fields;
+                fields.note(EntryField::Sender, patch_text(&mut message.sender, sender_session_id));
+                fields.note(EntryField::Recipient, patch_text(&mut message.recipient, recipient_session_id));
+                let sender_message = patch_text(&mut message.sender_message, sender_message_id);
+                fields.note(EntryField::SenderMessage, sender_message);
+                let recipient_message = patch_text(&mut message.recipient_message, recipient_message_id);
+                fields.note(EntryField::RecipientMessage, recipient_message);
+                message.head.patch_attached(rule, meta, extra, fields);
+            },
+        );
+        self.finish_one(change)
+    }
+
+    pub(crate) fn session_message_chunk(&mut self, chunk: &SessionMessageChunk<'_>) -> Changes {
+        let edit = |message: &mut SessionMessage, change: &mut crate::EntryChange| {
+            message.content.push(&chunk.content, chunk.meta.as_ref(), &chunk.extra);
+            change.content = ContentChange::Appended(1);
+        };
+        let change = self.change_entry(EntryKind::SessionMessage, &chunk.message_id, edit);
+        self.finish_one(change)
+    }
+}
+
+/// An empty list is a value here: no more directories. Without a list, those of the parent count.
+fn patch_directories(
+    stored: &mut Option<Arc<[AbsolutePath<'static>]>>,
+    field: &Field<Vec<AbsolutePath<'_>>>,
+) -> Option<FieldChange> {
+    match field {
+        Field::Keep => None,
+        Field::Clear => stored.take().map(|_| FieldChange::Cleared),
+        Field::Set(paths) if stored.as_deref() == Some(&**paths) => None,
+        Field::Set(paths) => {
+            *stored = Some(paths.iter().cloned().map(Wire::into_owned).collect());
+            Some(FieldChange::Set)
+        }
+    }
+}
