@@ -6,7 +6,7 @@
 //!   [`Feed`] hands out one [`Event`] after the other and holds the [`Sessions`]. A [`PromptTurn`] can be awaited
 //!   until the session is idle. A [`PermissionQuestion`] and an [`ElicitationQuestion`] wait for an answer.
 //! - [`serve`] plays an [`Agent`], whose author writes what happens in a [`Turn`]: [`Message`]s, [`ToolCall`]s,
-//!   [`Terminal`]s, questions by [`Turn::ask`]. What concerns the [`AgentSession`] is said at any time.
+//!   [`Terminal`]s, questions by [`Turn::ask`], [`Subagent`]s. What concerns the [`AgentSession`] is said at any time.
 //! - [`Error`] says why something could not be done. An error that the peer answers is data: a [`Reply`] has it
 //!   inside.
 //!
@@ -54,8 +54,9 @@ mod error;
 mod translation;
 
 pub use agent::{
-    Agent, AgentSession, Ask, Decision, Introduction, Message, Recalled, SessionLists, Terminal, ToolCall,
-    ToolCallStart, Turn, Versions, agent_connection_options, serve, serve_versions,
+    Agent, AgentSession, Ask, Decision, Introduction, Message, Recalled, SessionLists, Subagent,
+    SubagentStart, Terminal, ToolCall, ToolCallStart, Turn, Versions, agent_connection_options, serve,
+    serve_versions,
 };
 pub use client::{
     AgentDescription, AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, Observed,

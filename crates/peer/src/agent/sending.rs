@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use switchboard_protocol::rpc::encode_notification;
-use switchboard_protocol::{WireFormat, v2};
+use switchboard_protocol::v2::unstable::SubagentUpdate;
+use switchboard_protocol::{Field, WireFormat, v2};
 use switchboard_session::Session;
 use switchboard_transport::{Caller, SharedText};
 use tokio::sync::{Mutex, watch};
@@ -30,6 +31,9 @@ pub(crate) struct SessionInner {
     prompts: watch::Sender<usize>,
     /// Counts up with every cancel.
     pub(crate) cancel: watch::Sender<u64>,
+    /// The session that started this one, where one did, and those that this one has started.
+    pub(crate) parent: Option<Line>,
+    pub(crate) children: std::sync::Mutex<Vec<Arc<SessionInner>>>,
     /// What can be cancelled by itself.
     pub(crate) cancellable: std::sync::Mutex<BTreeMap<String, watch::Sender<bool>>>,
 }
@@ -83,6 +87,8 @@ impl SessionInner {
             turns: AtomicU64::new(0),
             prompts: watch::Sender::new(0),
             cancel: watch::Sender::new(0),
+            parent: None,
+            children: std::sync::Mutex::default(),
             cancellable: std::sync::Mutex::default(),
         }
     }
@@ -156,12 +162,17 @@ impl SessionInner {
         Ok(self.caller.forward(&SharedText::from(line)).await?)
     }
 
-    /// Tells a state.
+    /// Tells a state, also in the session that started this one.
     pub(crate) async fn say_state(
         &self,
         voice: &mut SessionWriter,
         state: v2::StateUpdate<'_>,
     ) -> Result<(), Error> {
+        if let Some(parent) = &self.parent {
+            let update =
+                SubagentUpdate { state: Field::Set(state.clone()), ..SubagentUpdate::new(&*self.id) };
+            parent.say(v2::SessionUpdate::SubagentUpdate(Box::new(update))).await?;
+        }
         self.say(voice, v2::SessionUpdate::StateUpdate(Box::new(state))).await
     }
 }
@@ -226,7 +237,7 @@ impl SessionWriter {
         match update {
             v2::SessionUpdate::ToolCallUpdate(call) => {
                 let done = match &call.status {
-                    switchboard_protocol::Field::Keep => return,
+                    Field::Keep => return,
                     status => status.value().is_some_and(v2::ToolCallStatus::is_final),
                 };
                 keep(&mut self.open_calls, &call.tool_call_id, !done);

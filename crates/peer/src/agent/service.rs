@@ -119,7 +119,8 @@ type Answer = Result<Json<'static>, RpcError<'static>>;
 
 fn find(sessions: &Sessions, id: &str) -> Option<Arc<SessionInner>> {
     let sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
-    sessions.get(id).map(|slot| Arc::clone(&slot.core))
+    let open = |id| sessions.get(id).map(|slot| Arc::clone(&slot.core));
+    open(id).or_else(|| sessions.values().find_map(|slot| slot.core.descendant(id)))
 }
 
 fn insert(sessions: &Sessions, core: &Arc<SessionInner>) {
@@ -226,7 +227,7 @@ impl<A: Agent> Service<A> {
             && let Ok(params) = params!(CancelSessionNotification, notification)
             && let Some(core) = find(&self.sessions, &params.session_id)
         {
-            core.cancel.send_modify(|count| *count += 1);
+            core.cancel_all();
         }
     }
 
@@ -417,7 +418,7 @@ async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answ
 /// Cancels all work and waits for its end.
 async fn close(sessions: &Sessions, id: &str, delete: bool) {
     let Some(core) = find(sessions, id) else { return };
-    core.cancel.send_modify(|count| *count += 1);
+    core.cancel_all();
     core.until_idle().await;
     core.set_closed(true);
     if delete {

@@ -6,6 +6,7 @@ use super::message::Message;
 use super::permission::{self, Ask};
 use super::sending::Line;
 use super::session::AgentSession;
+use super::subagent::SubagentStart;
 use super::terminal::Terminal;
 use super::tool_call::ToolCallStart;
 use crate::Error;
@@ -80,6 +81,22 @@ impl Turn {
     /// Runs a command in a terminal that belongs to no tool call.
     pub async fn terminal(&self, command: &str, cwd: &str) -> Result<Terminal, Error> {
         Terminal::open(self.line.clone(), command, cwd).await
+    }
+
+    /// Prepares a sub-agent with a title for people: a session of its own that this one starts. **Unstable.**
+    ///
+    /// ```no_run
+    /// # async fn example(turn: &switchboard_peer::Turn) -> Result<(), switchboard_peer::Error> {
+    /// use switchboard_protocol::v2::StopReason;
+    ///
+    /// let helper = turn.subagent("Explorer").task("Find the tests.").start().await?;
+    /// helper.say("They are in tests/.").await?;
+    /// helper.finish(StopReason::EndTurn).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn subagent(&self, title: &str) -> SubagentStart {
+        SubagentStart::new(self.line.clone(), title)
     }
 
     /// Prepares a question for permission.

@@ -129,7 +129,7 @@ async fn run<A: Agent>(agent: Arc<A>, turn: Turn) -> Result<v2::StopReason, RpcE
 }
 
 /// Closes what was left open and says that the session is idle.
-async fn finish(
+pub(super) async fn finish(
     core: &SessionInner,
     outcome: Result<v2::StopReason, RpcError<'static>>,
     cancelled: bool,

@@ -1,0 +1,180 @@
+//! Sub-agents: sessions that an agent starts in the course of another. **Unstable**, as their part of the protocol is.
+
+use std::ops::Deref;
+use std::sync::{Arc, PoisonError};
+
+use switchboard_protocol::{Field, v2};
+use v2::unstable::{SessionMessage, SessionReference, SubagentSessionCapabilities, SubagentUpdate};
+
+use super::sending::{Line, SessionInner};
+use super::session::AgentSession;
+use super::tool_call::ToolCall;
+use super::turn::Turn;
+use super::work;
+use crate::Error;
+
+/// A sub-agent that is about to be told.
+#[derive(Debug)]
+#[must_use = "it is not told before `start`"]
+pub struct SubagentStart {
+    parent: Line,
+    title: String,
+    description: Option<String>,
+    task: Option<String>,
+    call: Option<Arc<str>>,
+}
+
+impl SubagentStart {
+    pub(super) fn new(parent: Line, title: &str) -> Self {
+        SubagentStart { parent, title: title.to_owned(), description: None, task: None, call: None }
+    }
+
+    /// What it is for.
+    pub fn description(mut self, description: &str) -> Self {
+        self.description = Some(description.to_owned());
+        self
+    }
+
+    /// What it is told to do: the first message in its transcript.
+    pub fn task(mut self, text: &str) -> Self {
+        self.task = Some(text.to_owned());
+        self
+    }
+
+    /// The tool call that starts it, in whose content it then stands.
+    pub fn in_call(mut self, call: &ToolCall) -> Self {
+        self.call = Some(call.id().into());
+        self
+    }
+
+    /// Tells of the sub-agent, which is at work then.
+    pub async fn start(self) -> Result<Subagent, Error> {
+        let SubagentStart { parent, title, description, task, call } = self;
+        let core = parent.core.start_child();
+        let running = || v2::StateUpdate::Running(v2::ActiveState::new());
+        let capabilities = SubagentSessionCapabilities {
+            cancel: Some(v2::EmptyObject::new()),
+            ..SubagentSessionCapabilities::new()
+        };
+        let announcement = SubagentUpdate {
+            title: Field::Set(title.into()),
+            description: description.map_or(Field::Keep, |text| Field::Set(text.into())),
+            capabilities: Field::Set(capabilities),
+            state: Field::Set(running()),
+            ..SubagentUpdate::new(core.id.to_string())
+        };
+        parent.say(v2::SessionUpdate::SubagentUpdate(Box::new(announcement))).await?;
+        if let Some(call) = call {
+            let place = v2::ToolCallContent::Session(SessionReference::new(core.id.to_string()));
+            let chunk = v2::ToolCallContentChunk::new(&*call, place);
+            parent.say(v2::SessionUpdate::ToolCallContentChunk(chunk)).await?;
+        }
+        let line = core.begin_turn();
+        // The announcement has told the state to the parent's transcript.
+        line.say(v2::SessionUpdate::StateUpdate(Box::new(running()))).await?;
+        if let Some(task) = &task {
+            send(&parent, &line, task).await?;
+        }
+        let prompt = task.map(v2::ContentBlock::text).into_iter().collect();
+        let cancels = *core.cancel.borrow();
+        let turn = Turn::new(AgentSession { core }, line, prompt, String::new(), cancels);
+        Ok(Subagent { turn, parent: parent.core, is_over: false })
+    }
+}
+
+/// A sub-agent at work. All that a [`Turn`] can say it says in its own session. It goes on after the turn that started
+/// it, until it is finished or dropped; a cancel of that turn cancels it too.
+#[derive(Debug)]
+pub struct Subagent {
+    turn: Turn,
+    parent: Arc<SessionInner>,
+    is_over: bool,
+}
+
+impl Deref for Subagent {
+    type Target = Turn;
+
+    fn deref(&self) -> &Turn {
+        &self.turn
+    }
+}
+
+impl Subagent {
+    /// The id of its session.
+    pub fn id(&self) -> &str {
+        self.turn.session().id()
+    }
+
+    /// Sends a message to the session that started it, for instance with what it has found.
+    pub async fn report(&self, text: &str) -> Result<(), Error> {
+        send(self.turn.line(), &self.parent.line(), text).await
+    }
+
+    /// Its work is over: what is left open is closed, and both sessions tell that it is idle.
+    pub async fn finish(mut self, reason: v2::StopReason) -> Result<(), Error> {
+        self.is_over = true;
+        work::finish(&self.turn.line().core, Ok(reason), self.turn.is_cancelled()).await
+    }
+}
+
+impl Drop for Subagent {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let core = Arc::clone(&self.turn.line().core);
+        // Without a runtime there is nobody left to be told.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { work::finish(&core, Ok(v2::StopReason::Cancelled), true).await });
+        }
+    }
+}
+
+/// Tells a message in the transcripts of the session that sends it and of the one that gets it.
+async fn send(sender: &Line, recipient: &Line, text: &str) -> Result<(), Error> {
+    let sent = sender.core.make_id("message");
+    let received = recipient.core.make_id("message");
+    let message = |id: &str| SessionMessage {
+        sender_session_id: Field::Set(sender.core.id.to_string().into()),
+        recipient_session_id: Field::Set(recipient.core.id.to_string().into()),
+        content: Field::Set(vec![v2::ContentBlock::text(text.to_owned())]),
+        ..SessionMessage::new(id.to_owned())
+    };
+    let outgoing = SessionMessage { recipient_message_id: Field::Set((*received).into()), ..message(&sent) };
+    let incoming = SessionMessage { sender_message_id: Field::Set((*sent).into()), ..message(&received) };
+    sender.say(v2::SessionUpdate::SessionMessage(Box::new(outgoing))).await?;
+    recipient.say(v2::SessionUpdate::SessionMessage(Box::new(incoming))).await
+}
+
+impl SessionInner {
+    /// A session that this one has started.
+    fn start_child(self: &Arc<Self>) -> Arc<SessionInner> {
+        let id = format!("{}.{}", self.id, self.make_id("subagent"));
+        let child = SessionInner::new(&id, &self.cwd, self.caller.clone(), Arc::clone(&self.client), 1);
+        let child = Arc::new(SessionInner { parent: Some(self.line()), ..child });
+        self.children.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&child));
+        child
+    }
+
+    /// The session with an id among those that this one has started, and theirs.
+    pub(super) fn descendant(&self, id: &str) -> Option<Arc<SessionInner>> {
+        // The id of a child begins with that of its parent.
+        let rest = id.strip_prefix(&*self.id)?;
+        if !rest.starts_with('.') {
+            return None;
+        }
+        let children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        children.iter().find_map(|child| match *child.id == *id {
+            true => Some(Arc::clone(child)),
+            false => child.descendant(id),
+        })
+    }
+
+    /// Cancels what goes on here and in the sessions that this one has started.
+    pub(super) fn cancel_all(&self) {
+        self.cancel.send_modify(|count| *count += 1);
+        for child in self.children.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            child.cancel_all();
+        }
+    }
+}
