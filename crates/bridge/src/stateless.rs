@@ -144,7 +144,7 @@ fn plan_to_v1<'a>(update: v2::PlanUpdate<'a>, cx: &mut Conversion<'_>) -> Result
             cx.key("plan").key("planId").omit(Severity::Minor, "version 1 has one plan, without an id");
             Ok(v1::Plan { entries, meta, extra })
         }
-        Err(unknown) => Err(cx.key("plan").error(format!("a plan of type \"{}\"", unknown.tag))),
+        Err(other) => Err(cx.key("plan").error(format!("a plan of type \"{}\"", other.tag()))),
     }
 }
 

@@ -39,7 +39,20 @@ pub(crate) fn request_to_v2(request: v1::InitializeRequest<'_>) -> v2::Initializ
 
 /// Version 2 agents read no files and run no commands by way of the client; that it could goes along as metadata.
 fn client_to_v2(offered: v1::ClientCapabilities<'_>) -> v2::ClientCapabilities<'_> {
-    let v1::ClientCapabilities { fs, terminal, session, auth, elicitation, mut meta, extra } = offered;
+    let v1::ClientCapabilities {
+        fs,
+        terminal,
+        session,
+        auth,
+        elicitation,
+        // All clients of version 2 know both.
+        subagents,
+        plan,
+        mut meta,
+        extra,
+    } = offered;
+    keep(&mut meta, Origin::V1, "subagents", subagents.as_ref());
+    keep(&mut meta, Origin::V1, "plan", plan.as_ref());
     keep(&mut meta, Origin::V1, "fs", fs.as_ref());
     keep(&mut meta, Origin::V1, "terminal", terminal.as_ref());
     keep(&mut meta, Origin::V1, "session", session.as_ref());
@@ -67,7 +80,7 @@ pub(crate) fn request_to_v1(request: v2::InitializeRequest<'_>, served: Served) 
 
 fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::ClientCapabilities<'_> {
     let v2::ClientCapabilities { auth, elicitation, mut meta, mut extra } = offered;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["fs", "terminal", "session"]);
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["fs", "terminal", "session", "subagents", "plan"]);
     // Agents that run commands themselves then tell what they put out.
     meta::add(&mut meta, "terminal_output", &switchboard_protocol::Raw::from(serde_json::Value::Bool(true)));
     let mut fs = v1::FileSystemCapabilities::new();
@@ -94,6 +107,8 @@ fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::Clie
         session: Some(session),
         auth,
         elicitation,
+        subagents: Some(EmptyObject::new()),
+        plan: Some(EmptyObject::new()),
         meta,
         extra,
     }
@@ -130,7 +145,7 @@ fn agent_to_v1<'a>(
     has_logins: bool,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::AgentCapabilities<'a>, Error> {
-    let v2::AgentCapabilities { session, auth, mut meta, mut extra } = offered;
+    let v2::AgentCapabilities { session, auth, providers, mut meta, mut extra } = offered;
     let Some(session) = session else { return Err(cx.key("session").error("the agent has no sessions")) };
     let known = ["loadSession", "promptCapabilities", "mcpCapabilities", "sessionCapabilities"];
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &known);
@@ -139,6 +154,11 @@ fn agent_to_v1<'a>(
         mcp,
         delete,
         additional_directories,
+        fork,
+        archive,
+        title,
+        status,
+        system_prompt,
         meta: mut session_meta,
         extra: mut session_extra,
     } = session;
@@ -153,20 +173,20 @@ fn agent_to_v1<'a>(
             extra,
         }
     });
-    let v2::McpCapabilities { stdio, http, meta: mut mcp_meta, extra: mut mcp_extra } =
+    let v2::McpCapabilities { stdio, http, acp, meta: mut mcp_meta, extra: mut mcp_extra } =
         mcp.unwrap_or_else(v2::McpCapabilities::new);
     meta::set_apart(&mut mcp_meta, Origin::V2, &mut mcp_extra, &["sse"]);
     // Version 1 takes it for granted.
     keep_mark(&mut mcp_meta, Origin::V2, "stdio", stdio.as_ref());
     let http = Some(flag(http.as_ref(), "http", &mut mcp_meta));
+    let acp = flag(acp.as_ref(), "acp", &mut mcp_meta).then_some(true);
     let auth = match auth {
-        Some(EmptyObject { meta, extra }) => Some((meta, extra)),
-        None if has_logins => Some((None, switchboard_protocol::Extra::new())),
-        None => None,
+        None if has_logins => Some(v2::AgentAuthCapabilities::new()),
+        auth => auth,
     };
-    let auth = auth.map(|(mut meta, mut extra)| {
+    let auth = auth.map(|v2::AgentAuthCapabilities { status, mut meta, mut extra }| {
         meta::set_apart(&mut meta, Origin::V2, &mut extra, &["logout"]);
-        v1::AgentAuthCapabilities { logout: has_logins.then(EmptyObject::new), meta, extra }
+        v1::AgentAuthCapabilities { logout: has_logins.then(EmptyObject::new), status, meta, extra }
     });
     Ok(v1::AgentCapabilities {
         load_session: Some(true),
@@ -174,6 +194,7 @@ fn agent_to_v1<'a>(
         mcp_capabilities: Some(v1::McpCapabilities {
             http,
             sse: Some(false),
+            acp,
             meta: mcp_meta,
             extra: mcp_extra,
         }),
@@ -183,10 +204,16 @@ fn agent_to_v1<'a>(
             additional_directories,
             resume: Some(EmptyObject::new()),
             close: Some(EmptyObject::new()),
+            fork,
+            archive,
+            title,
+            status,
+            system_prompt,
             meta: session_meta,
             extra: session_extra,
         }),
         auth,
+        providers,
         meta,
         extra,
     })
@@ -287,6 +314,7 @@ fn agent_to_v2<'a>(
         mcp_capabilities,
         session_capabilities,
         auth,
+        providers,
         mut meta,
         mut extra,
     } = offered;
@@ -296,7 +324,7 @@ fn agent_to_v2<'a>(
         let (image, audio, embedded_context) = (mark(image), mark(audio), mark(embedded_context));
         v2::PromptCapabilities { image, audio, embedded_context, meta, extra }
     });
-    let v1::McpCapabilities { http, sse, meta: mut mcp_meta, extra: mut mcp_extra } =
+    let v1::McpCapabilities { http, sse, acp, meta: mut mcp_meta, extra: mut mcp_extra } =
         mcp_capabilities.unwrap_or_else(v1::McpCapabilities::new);
     meta::set_apart(&mut mcp_meta, Origin::V1, &mut mcp_extra, &["stdio"]);
     if sse == Some(true) {
@@ -304,13 +332,19 @@ fn agent_to_v2<'a>(
         cx.key("mcpCapabilities").key("sse").lose(Severity::Minor, reason)?;
     }
     let stdio = Some(EmptyObject::new());
-    let mcp = Some(v2::McpCapabilities { stdio, http: mark(http), meta: mcp_meta, extra: mcp_extra });
+    let (http, acp) = (mark(http), mark(acp));
+    let mcp = Some(v2::McpCapabilities { stdio, http, acp, meta: mcp_meta, extra: mcp_extra });
     let v1::SessionCapabilities {
         list,
         delete,
         additional_directories,
         resume,
         close,
+        fork,
+        archive,
+        title,
+        status,
+        system_prompt,
         meta: mut session_meta,
         extra: mut session_extra,
     } = session_capabilities.unwrap_or_else(v1::SessionCapabilities::new);
@@ -320,21 +354,26 @@ fn agent_to_v2<'a>(
         keep_mark(&mut session_meta, Origin::V1, name, marked.as_ref());
     }
     let auth = auth.and_then(|auth| {
-        let v1::AgentAuthCapabilities { logout, mut meta, extra } = auth;
+        let v1::AgentAuthCapabilities { logout, status, mut meta, extra } = auth;
         // Where there are logins, all agents of version 2 can log out.
         keep_mark(&mut meta, Origin::V1, "logout", logout.as_ref());
-        let auth = EmptyObject { meta, extra };
-        (auth != EmptyObject::new()).then_some(auth)
+        let auth = v2::AgentAuthCapabilities { status, meta, extra };
+        (auth != v2::AgentAuthCapabilities::new()).then_some(auth)
     });
     let session = Some(v2::SessionCapabilities {
         prompt,
         mcp,
         delete,
         additional_directories,
+        fork,
+        archive,
+        title,
+        status,
+        system_prompt,
         meta: session_meta,
         extra: session_extra,
     });
-    Ok(v2::AgentCapabilities { session, auth, meta, extra })
+    Ok(v2::AgentCapabilities { session, auth, providers, meta, extra })
 }
 
 fn login_to_v2<'a>(

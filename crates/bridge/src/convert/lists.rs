@@ -1,7 +1,7 @@
 //! Plans and commands.
 
 use switchboard_protocol::v2::{PlanEntry, PlanEntryPriority, PlanEntryStatus};
-use switchboard_protocol::{Text, UnknownVariant, v1, v2};
+use switchboard_protocol::{Text, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::{self, Origin};
@@ -20,7 +20,7 @@ pub(crate) struct Plan<'a> {
 pub(crate) fn plan_to_v1<'a>(
     update: v2::PlanUpdate<'a>,
     cx: &mut Conversion<'_>,
-) -> Result<Result<Plan<'a>, UnknownVariant<'a>>, Error> {
+) -> Result<Result<Plan<'a>, v2::PlanUpdateContent<'a>>, Error> {
     let v2::PlanUpdate { plan, meta: outer, extra } = update;
     let mut at_plan = cx.key("plan");
     match plan {
@@ -32,13 +32,59 @@ pub(crate) fn plan_to_v1<'a>(
             meta::set_apart(&mut meta, Origin::V2, &mut extra, &["entries"]);
             Ok(Ok(Plan { id: plan_id, entries, rest: Rest { meta, extra } }))
         }
-        v2::PlanUpdateContent::Unknown(unknown) => {
-            let reason = format!("version 1 has no plans of type \"{}\"", unknown.tag);
+        other => {
+            let reason = format!("version 1 has no plans of type \"{}\"", other.tag());
             at_plan.lose(Severity::Major, reason.clone())?;
             cx.lose_rest(outer.as_ref(), &extra, &reason)?;
-            Ok(Err(unknown))
+            Ok(Err(other))
         }
     }
+}
+
+/// What a plan says that is no list of steps, in words.
+pub(crate) fn plan_in_words(plan: &v2::PlanUpdateContent<'_>) -> Option<String> {
+    match plan {
+        v2::PlanUpdateContent::Items(_) => None,
+        v2::PlanUpdateContent::File(file) => Some(file.uri.clone().into_owned()),
+        v2::PlanUpdateContent::Markdown(markdown) => Some(markdown.content.clone().into_owned()),
+        v2::PlanUpdateContent::Unknown(unknown) => unknown.text("content").map(Text::into_owned),
+    }
+}
+
+/// One of several plans, for clients that take several.
+pub(crate) fn named_plan_to_v1<'a>(
+    update: v2::PlanUpdate<'a>,
+    cx: &mut Conversion<'_>,
+) -> Result<v1::unstable::PlanUpdate<'a>, Error> {
+    use v1::unstable::PlanUpdateContent as V1;
+    let v2::PlanUpdate { plan, meta, extra } = update;
+    let mut at_plan = cx.key("plan");
+    let plan = match plan {
+        v2::PlanUpdateContent::Items(items) => {
+            let v2::PlanItems { plan_id, entries, meta, extra } = items;
+            let entries = at_plan.key("entries").each(entries, entry_to_v1)?;
+            V1::Items(v2::PlanItems { plan_id, entries, meta, extra })
+        }
+        v2::PlanUpdateContent::File(file) => V1::File(file),
+        v2::PlanUpdateContent::Markdown(markdown) => V1::Markdown(markdown),
+        v2::PlanUpdateContent::Unknown(unknown) => {
+            return Err(at_plan.error(format!("version 1 has no plans of type \"{}\"", unknown.tag)));
+        }
+    };
+    Ok(v1::unstable::PlanUpdate { plan, meta, extra })
+}
+
+/// One of several plans as version 2 has it.
+pub(crate) fn named_plan_to_v2(update: v1::unstable::PlanUpdate<'_>) -> v2::PlanUpdate<'_> {
+    use v1::unstable::PlanUpdateContent as V1;
+    let v1::unstable::PlanUpdate { plan, meta, extra } = update;
+    let plan = match plan {
+        V1::Items(items) => v2::PlanUpdateContent::Items(items),
+        V1::File(file) => v2::PlanUpdateContent::File(file),
+        V1::Markdown(markdown) => v2::PlanUpdateContent::Markdown(markdown),
+        V1::Unknown(unknown) => v2::PlanUpdateContent::Unknown(unknown),
+    };
+    v2::PlanUpdate { plan, meta, extra }
 }
 
 fn entry_to_v1<'a>(entry: PlanEntry<'a>, cx: &mut Conversion<'_>) -> Result<PlanEntry<'a>, Error> {

@@ -14,6 +14,7 @@ pub(crate) mod paths;
 pub(crate) mod permission;
 pub(crate) mod servers;
 pub(crate) mod session;
+pub(crate) mod subagent;
 pub(crate) mod terminal;
 pub(crate) mod tool_call;
 pub(crate) mod update;

@@ -22,6 +22,7 @@ pub(crate) fn to_v2<'a>(
             let headers = Some(headers);
             Ok(v2::McpServer::Http(v2::McpServerHttp { name, url, headers, meta, extra }))
         }
+        v1::McpServer::Acp(server) => Ok(v2::McpServer::Acp(server)),
         v1::McpServer::Sse(_) => Err(cx.error("version 2 has no servers that send events (sse)")),
         v1::McpServer::Unknown(unknown) => {
             let reason = format!("a kind of server that version 1 does not define: \"{}\"", unknown.tag);
@@ -47,6 +48,7 @@ pub(crate) fn to_v1<'a>(
             let headers = headers.unwrap_or_default();
             Ok(v1::McpServer::Http(v1::McpServerHttp { name, url, headers, meta, extra }))
         }
+        v2::McpServer::Acp(server) => Ok(v1::McpServer::Acp(server)),
         v2::McpServer::Unknown(unknown) => {
             Err(cx.error(format!("version 1 has no servers of type \"{}\"", unknown.tag)))
         }

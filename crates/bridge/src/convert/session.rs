@@ -1,6 +1,7 @@
 //! Requests to open sessions, prompts, and the answers.
 
 use switchboard_protocol::rpc::{RpcError, codes};
+use switchboard_protocol::v2::unstable::SystemPrompt;
 use switchboard_protocol::{Meta, Text, v1, v2};
 
 use crate::Error;
@@ -12,18 +13,33 @@ pub(crate) fn new_to_v2<'a>(
     request: v1::NewSessionRequest<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v2::NewSessionRequest<'a>, Error> {
-    let v1::NewSessionRequest { cwd, additional_directories, mcp_servers, meta, extra } = request;
+    let v1::NewSessionRequest { cwd, additional_directories, mcp_servers, system_prompt, meta, extra } =
+        request;
+    let system_prompt = prompt_words(system_prompt, content::to_v2, cx)?;
     let mcp_servers = Some(cx.key("mcpServers").each(mcp_servers, servers::to_v2)?);
-    Ok(v2::NewSessionRequest { cwd, additional_directories, mcp_servers, meta, extra })
+    Ok(v2::NewSessionRequest { cwd, additional_directories, mcp_servers, system_prompt, meta, extra })
 }
 
 pub(crate) fn new_to_v1<'a>(
     request: v2::NewSessionRequest<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::NewSessionRequest<'a>, Error> {
-    let v2::NewSessionRequest { cwd, additional_directories, mcp_servers, meta, extra } = request;
+    let v2::NewSessionRequest { cwd, additional_directories, mcp_servers, system_prompt, meta, extra } =
+        request;
+    let system_prompt = prompt_words(system_prompt, content::to_v1, cx)?;
     let mcp_servers = cx.key("mcpServers").each(mcp_servers.unwrap_or_default(), servers::to_v1)?;
-    Ok(v1::NewSessionRequest { cwd, additional_directories, mcp_servers, meta, extra })
+    Ok(v1::NewSessionRequest { cwd, additional_directories, mcp_servers, system_prompt, meta, extra })
+}
+
+/// What the model is told before the conversation. It must arrive whole.
+fn prompt_words<'a>(
+    prompt: Option<SystemPrompt<'a>>,
+    convert: fn(v2::ContentBlock<'a>, &mut Conversion<'_>) -> Result<v2::ContentBlock<'a>, Error>,
+    cx: &mut Conversion<'_>,
+) -> Result<Option<SystemPrompt<'a>>, Error> {
+    let Some(SystemPrompt { mode, content, meta, extra }) = prompt else { return Ok(None) };
+    let content = cx.key("systemPrompt").key("content").each(content, convert)?;
+    Ok(Some(SystemPrompt { mode, content, meta, extra }))
 }
 
 /// A load is a resume with all that was said.
@@ -31,8 +47,16 @@ pub(crate) fn load_to_v2<'a>(
     request: v1::LoadSessionRequest<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v2::ResumeSessionRequest<'a>, Error> {
-    let v1::LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, mut meta, mut extra } =
-        request;
+    let v1::LoadSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        mut meta,
+        mut extra,
+    } = request;
+    let system_prompt = prompt_words(system_prompt, content::to_v2, cx)?;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["replayFrom"]);
     let mcp_servers = Some(cx.key("mcpServers").each(mcp_servers, servers::to_v2)?);
     let replay_from = Some(v2::ReplayFrom::Start(v2::EmptyObject::new()));
@@ -42,6 +66,7 @@ pub(crate) fn load_to_v2<'a>(
         additional_directories,
         mcp_servers,
         replay_from,
+        system_prompt,
         meta,
         extra,
     })
@@ -56,9 +81,11 @@ pub(crate) fn resume_to_v2<'a>(
         cwd,
         additional_directories,
         mcp_servers,
+        system_prompt,
         mut meta,
         mut extra,
     } = request;
+    let system_prompt = prompt_words(system_prompt, content::to_v2, cx)?;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["replayFrom"]);
     let mcp_servers = mcp_servers.map(|list| cx.key("mcpServers").each(list, servers::to_v2)).transpose()?;
     Ok(v2::ResumeSessionRequest {
@@ -67,6 +94,7 @@ pub(crate) fn resume_to_v2<'a>(
         additional_directories,
         mcp_servers,
         replay_from: None,
+        system_prompt,
         meta,
         extra,
     })
@@ -77,10 +105,25 @@ pub(crate) fn resume_to_v1<'a>(
     request: v2::ResumeSessionRequest<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::ResumeSessionRequest<'a>, Error> {
-    let v1::LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, meta, extra } =
-        load_to_v1(request, cx)?;
+    let v1::LoadSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        meta,
+        extra,
+    } = load_to_v1(request, cx)?;
     let mcp_servers = Some(mcp_servers);
-    Ok(v1::ResumeSessionRequest { session_id, cwd, additional_directories, mcp_servers, meta, extra })
+    Ok(v1::ResumeSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        meta,
+        extra,
+    })
 }
 
 /// A resume with all that was said, or one whose replay is swallowed.
@@ -94,9 +137,11 @@ pub(crate) fn load_to_v1<'a>(
         additional_directories,
         mcp_servers,
         replay_from,
+        system_prompt,
         mut meta,
         extra,
     } = request;
+    let system_prompt = prompt_words(system_prompt, content::to_v1, cx)?;
     match replay_from {
         None => {}
         Some(v2::ReplayFrom::Start(start)) if start == v2::EmptyObject::new() => {}
@@ -109,7 +154,15 @@ pub(crate) fn load_to_v1<'a>(
         }
     }
     let mcp_servers = cx.key("mcpServers").each(mcp_servers.unwrap_or_default(), servers::to_v1)?;
-    Ok(v1::LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, meta, extra })
+    Ok(v1::LoadSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        meta,
+        extra,
+    })
 }
 
 /// What the answer of an agent tells of a session that is open now: its id, where the answer says it, and what is for
@@ -194,9 +247,10 @@ pub(crate) fn prompt_to_v1<'a>(
 
 /// The end of a turn, as the state that tells it.
 pub(crate) fn prompt_answer_to_v2(answer: v1::PromptResponse<'_>) -> v2::IdleState<'_> {
-    let v1::PromptResponse { stop_reason, mut meta, mut extra } = answer;
+    let v1::PromptResponse { stop_reason, usage, mut meta, mut extra } = answer;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["sessionUpdate", "state", "error", "background"]);
-    v2::IdleState { stop_reason: Some(stop_reason), error: None, background: None, meta, extra }
+    let usage = usage.map(Box::new);
+    v2::IdleState { stop_reason: Some(stop_reason), error: None, usage, background: None, meta, extra }
 }
 
 /// The answer that takes a prompt: the id of the message, and what is for the end of the turn.
@@ -214,7 +268,7 @@ pub(crate) fn idle_to_v1<'a>(
     accepted: Rest<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<Result<v1::PromptResponse<'a>, RpcError<'a>>, Error> {
-    let v2::IdleState { stop_reason, error, background, meta, extra } = idle;
+    let v2::IdleState { stop_reason, error, usage, background, meta, extra } = idle;
     if background.is_some() {
         cx.key("background").lose(Severity::Minor, "version 1 has no work in the background")?;
     }
@@ -230,6 +284,9 @@ pub(crate) fn idle_to_v1<'a>(
             failed.extra.insert("_meta", meta.as_raw().clone());
         }
         failed.extra = meta::join_extra(failed.extra, extra, cx)?;
+        if usage.is_some() {
+            cx.key("usage").lose(Severity::Minor, "version 1 tells no usage with an error")?;
+        }
         return Ok(Err(failed));
     }
     if error.is_some() {
@@ -246,19 +303,25 @@ pub(crate) fn idle_to_v1<'a>(
         None if is_cancelled => v1::StopReason::Cancelled,
         None => v1::StopReason::EndTurn,
     };
-    Ok(Ok(v1::PromptResponse { stop_reason, meta, extra }))
+    let usage = usage.map(|usage| *usage);
+    Ok(Ok(v1::PromptResponse { stop_reason, usage, meta, extra }))
 }
 
 /// A state that version 1 shows by an open request or by a question. What it says beside is lost.
 pub(crate) fn lose_state(state: &v2::StateUpdate<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
     let (background, meta, extra) = match state {
-        v2::StateUpdate::Running(active) | v2::StateUpdate::RequiresAction(active) => {
+        v2::StateUpdate::Running(active)
+        | v2::StateUpdate::RequiresAction(active)
+        | v2::StateUpdate::Unobservable(active) => {
             let v2::ActiveState { background, meta, extra } = active;
             (background, meta, extra)
         }
         v2::StateUpdate::Idle(idle) => {
             // Why work ended that nobody asked for has no place either, but is no news to anybody.
-            let v2::IdleState { stop_reason: _, error, background, meta, extra } = idle;
+            let v2::IdleState { stop_reason: _, error, usage, background, meta, extra } = idle;
+            if usage.is_some() {
+                cx.key("usage").lose(Severity::Minor, "no prompt is open whose end could tell it")?;
+            }
             if error.is_some() {
                 cx.key("error").lose(Severity::Major, "no prompt is open that could fail")?;
             }

@@ -7,7 +7,7 @@ use switchboard_protocol::{Field, Meta, Text, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::Origin;
-use crate::convert::{Conversion, content, meta};
+use crate::convert::{Conversion, content, meta, subagent};
 use crate::loss::Severity;
 
 /// What a tool call is called that has no title.
@@ -155,6 +155,10 @@ pub(crate) fn item_to_v1<'a>(
             cx.lose(Severity::Minor, reason)?;
             let words = format!("[terminal {}]", terminal.terminal_id);
             Ok(vec![terminal_as_text(terminal, words)])
+        }
+        v2::ToolCallContent::Session(reference) => {
+            cx.require_state("version 1 has no sessions in tool calls")?;
+            Ok(vec![subagent::reference_in_words(reference, cx)?])
         }
         v2::ToolCallContent::Unknown(unknown) => {
             let reason = format!(

@@ -3,7 +3,7 @@
 use switchboard_protocol::{Field, v1, v2};
 
 use crate::Error;
-use crate::convert::{Conversion, config, content, lists, meta};
+use crate::convert::{Conversion, config, content, lists, meta, subagent};
 use crate::loss::Severity;
 
 /// An update as version 1 has it, where no memory is needed for it; else it is given back.
@@ -30,8 +30,18 @@ pub(crate) fn to_v1<'a>(
             V1::UsageUpdate(update)
         }
         V2::Notice(notice) => V1::Notice(notice),
+        V2::SubagentUpdate(update) => V1::SubagentUpdate(Box::new(subagent::to_v1(*update, cx)?)),
+        V2::SessionMessage(mut message) => {
+            message.content = blocks("content", message.content, content::to_v1, cx)?;
+            V1::SessionMessage(message)
+        }
+        V2::SessionMessageChunk(mut chunk) => {
+            chunk.content = content::to_v1(chunk.content, &mut cx.key("content"))?;
+            V1::SessionMessageChunk(chunk)
+        }
+        V2::PlanRemoved(removed) => V1::PlanRemoved(removed),
         V2::CompactionUpdate(mut update) => {
-            update.summary = summary(update.summary, content::to_v1, cx)?;
+            update.summary = blocks("summary", update.summary, content::to_v1, cx)?;
             V1::CompactionUpdate(update)
         }
         V2::CompactionSummaryChunk(mut chunk) => {
@@ -63,8 +73,19 @@ pub(crate) fn to_v2<'a>(
             V2::UsageUpdate(update)
         }
         V1::Notice(notice) => V2::Notice(notice),
+        V1::SubagentUpdate(update) => V2::SubagentUpdate(Box::new(subagent::to_v2(*update))),
+        V1::SessionMessage(mut message) => {
+            message.content = blocks("content", message.content, content::to_v2, cx)?;
+            V2::SessionMessage(message)
+        }
+        V1::SessionMessageChunk(mut chunk) => {
+            chunk.content = content::to_v2(chunk.content, &mut cx.key("content"))?;
+            V2::SessionMessageChunk(chunk)
+        }
+        V1::PlanUpdate(update) => V2::PlanUpdate(Box::new(lists::named_plan_to_v2(*update))),
+        V1::PlanRemoved(removed) => V2::PlanRemoved(removed),
         V1::CompactionUpdate(mut update) => {
-            update.summary = summary(update.summary, content::to_v2, cx)?;
+            update.summary = blocks("summary", update.summary, content::to_v2, cx)?;
             V2::CompactionUpdate(update)
         }
         V1::CompactionSummaryChunk(mut chunk) => {
@@ -77,14 +98,15 @@ pub(crate) fn to_v2<'a>(
     }))
 }
 
-/// The blocks of a summary.
-fn summary<'a>(
-    summary: Field<Vec<v2::ContentBlock<'a>>>,
+/// The blocks of a summary or a message, which stand under `key`.
+fn blocks<'a>(
+    key: &str,
+    blocks: Field<Vec<v2::ContentBlock<'a>>>,
     convert: fn(v2::ContentBlock<'a>, &mut Conversion<'_>) -> Result<v2::ContentBlock<'a>, Error>,
     cx: &mut Conversion<'_>,
 ) -> Result<Field<Vec<v2::ContentBlock<'a>>>, Error> {
-    Ok(match summary {
-        Field::Set(blocks) => Field::Set(cx.key("summary").each(blocks, convert)?),
+    Ok(match blocks {
+        Field::Set(blocks) => Field::Set(cx.key(key).each(blocks, convert)?),
         other => other,
     })
 }

@@ -27,6 +27,8 @@ impl V1ToV2 {
             .is_some_and(|options| options.boolean.is_some());
         self.support.notices = session.is_some_and(|session| session.notices.is_some());
         self.support.compaction = session.is_some_and(|session| session.compaction.is_some());
+        self.support.subagents = capabilities.subagents.is_some();
+        self.support.plans = capabilities.plan.is_some();
         let elicitation = capabilities.elicitation.as_ref();
         self.support.forms = elicitation.is_some_and(|modes| modes.form.is_some());
         self.support.urls = elicitation.is_some_and(|modes| modes.url.is_some());

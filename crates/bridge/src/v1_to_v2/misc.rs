@@ -17,7 +17,19 @@ impl Active<'_> {
         use v2::SessionUpdate as Update;
         let tag = update.tag().to_owned();
         match update {
+            Update::PlanUpdate(update) if self.support.plans => {
+                let wire = self.convert_update(&tag, |cx| lists::named_plan_to_v1(*update, cx));
+                if let Some(wire) = wire {
+                    self.update(v1::SessionUpdate::PlanUpdate(Box::new(wire)));
+                }
+            }
             Update::PlanUpdate(update) => self.plan(*update),
+            Update::PlanRemoved(removed) if !self.support.plans => self.plan_removed(&removed),
+            Update::SubagentUpdate(_) | Update::SessionMessage(_) | Update::SessionMessageChunk(_)
+                if !self.support.subagents =>
+            {
+                self.lose_kind(&tag, &update);
+            }
             Update::ConfigOptionUpdate(update) => self.options_update(update),
             Update::Notice(notice) if !self.support.notices => self.notice(*notice),
             Update::CompactionUpdate(_) | Update::CompactionSummaryChunk(_) if !self.support.compaction => {
@@ -26,15 +38,35 @@ impl Active<'_> {
             }
             other => match self.convert_update(&tag, |cx| update::to_v1(other, cx)) {
                 Some(Ok(wire)) => self.update(wire),
-                Some(Err(unknown)) => {
-                    let payload = unknown.encode(WireFormat::Any);
-                    let shown: String = payload.chars().take(400).collect();
-                    let reason = format!("version 1 has no updates of this kind: {shown}");
-                    self.lose(&tag, "/params/update", reason, Severity::Major);
-                }
+                Some(Err(unknown)) => self.lose_kind(&tag, &unknown),
                 None => {}
             },
         }
+    }
+
+    fn lose_kind(&mut self, tag: &str, update: &v2::SessionUpdate<'_>) {
+        let payload = update.encode(WireFormat::Any);
+        let shown: String = payload.chars().take(400).collect();
+        let reason = format!("version 1 has no updates of this kind: {shown}");
+        self.lose(tag, "/params/update", reason, Severity::Major);
+    }
+
+    /// A plan that the client was shown as part of the only one is gone.
+    fn plan_removed(&mut self, removed: &v2::unstable::PlanRemoved<'_>) {
+        let v2::unstable::PlanRemoved { plan_id, meta, extra } = removed;
+        let before = self.session.plans.len();
+        self.session.plans.retain(|(known, _)| *known != **plan_id);
+        if self.session.plans.len() == before {
+            let reason = "the client was shown no such plan";
+            return self.lose("plan_removed", "/params/update", reason, Severity::Minor);
+        }
+        self.tell_plans(Rest { meta: meta.clone(), extra: extra.clone() });
+    }
+
+    fn tell_plans(&mut self, rest: Rest<'_>) {
+        let entries = self.session.plans.iter().flat_map(|(_, entries)| entries.iter().cloned()).collect();
+        let Rest { meta, extra } = rest;
+        self.update(v1::SessionUpdate::Plan(v1::Plan { entries, meta, extra }));
     }
 
     fn options_update(&mut self, update: v2::ConfigOptionUpdate<'_>) {
@@ -52,9 +84,9 @@ impl Active<'_> {
     fn plan(&mut self, update: v2::PlanUpdate<'_>) {
         let plan = match self.convert_update("plan_update", |cx| lists::plan_to_v1(update, cx)) {
             Some(Ok(plan)) => plan,
-            Some(Err(unknown)) => {
+            Some(Err(other)) => {
                 if let Some(text) =
-                    unknown.text("content").filter(|_| self.context.options.policy != Policy::Quiet)
+                    lists::plan_in_words(&other).filter(|_| self.context.options.policy != Policy::Quiet)
                 {
                     self.say(&format!("[plan]\n\n{text}"), Rest::default());
                 }
@@ -80,9 +112,7 @@ impl Active<'_> {
                 self.session.plans.push((plan_id, entries));
             }
         }
-        let entries = self.session.plans.iter().flat_map(|(_, entries)| entries.iter().cloned()).collect();
-        let Rest { meta, extra } = plan.rest;
-        self.update(v1::SessionUpdate::Plan(v1::Plan { entries, meta, extra }));
+        self.tell_plans(plan.rest);
     }
 
     fn notice(&mut self, notice: v2::Notice<'_>) {

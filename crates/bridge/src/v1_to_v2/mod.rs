@@ -69,6 +69,8 @@ struct Support {
     booleans: bool,
     notices: bool,
     compaction: bool,
+    subagents: bool,
+    plans: bool,
     forms: bool,
     urls: bool,
 }

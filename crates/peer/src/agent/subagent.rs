@@ -150,8 +150,9 @@ impl SessionInner {
     /// A session that this one has started.
     fn start_child(self: &Arc<Self>) -> Arc<SessionInner> {
         let id = format!("{}.{}", self.id, self.make_id("subagent"));
-        let child = SessionInner::new(&id, &self.cwd, self.caller.clone(), Arc::clone(&self.client), 1);
-        let child = Arc::new(SessionInner { parent: Some(self.line()), ..child });
+        let mut child = SessionInner::new(&id, &self.cwd, self.caller.clone(), Arc::clone(&self.client), 1);
+        child.parent = Some(self.line());
+        let child = Arc::new(child);
         self.children.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&child));
         child
     }

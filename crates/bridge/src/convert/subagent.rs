@@ -1,0 +1,127 @@
+//! Sub-agents, which both versions spell nearly alike.
+
+use switchboard_protocol::{Field, Text, v1, v2};
+
+use crate::Error;
+use crate::convert::meta::{self, Origin};
+use crate::convert::{Conversion, content};
+use crate::loss::Severity;
+
+/// A sub-agent as version 2 has it.
+pub(crate) fn to_v2(update: v1::unstable::SubagentUpdate<'_>) -> v2::unstable::SubagentUpdate<'_> {
+    let v1::unstable::SubagentUpdate {
+        session_id,
+        title,
+        description,
+        capabilities,
+        state,
+        cwd,
+        additional_directories,
+        meta,
+        extra,
+    } = update;
+    v2::unstable::SubagentUpdate {
+        session_id,
+        title,
+        description,
+        capabilities,
+        state: state.map(state_to_v2),
+        cwd,
+        additional_directories,
+        meta,
+        extra,
+    }
+}
+
+fn state_to_v2(state: v1::unstable::StateUpdate<'_>) -> v2::StateUpdate<'_> {
+    use v1::unstable::StateUpdate as V1;
+    // What version 2 means by the key, version 1 does not.
+    let active = |v2::EmptyObject { mut meta, mut extra }| {
+        meta::set_apart(&mut meta, Origin::V1, &mut extra, &["background"]);
+        v2::ActiveState { background: None, meta, extra }
+    };
+    match state {
+        V1::Running(state) => v2::StateUpdate::Running(active(state)),
+        V1::RequiresAction(state) => v2::StateUpdate::RequiresAction(active(state)),
+        V1::Unobservable(state) => v2::StateUpdate::Unobservable(active(state)),
+        V1::Idle(state) => {
+            let v1::unstable::IdleState { stop_reason, error, usage, mut meta, mut extra } = state;
+            meta::set_apart(&mut meta, Origin::V1, &mut extra, &["background"]);
+            let stop_reason = stop_reason.map(|reason| v2::StopReason::from(&*reason));
+            v2::StateUpdate::Idle(v2::IdleState { stop_reason, error, usage, background: None, meta, extra })
+        }
+        V1::Unknown(unknown) => v2::StateUpdate::Unknown(unknown),
+    }
+}
+
+/// A sub-agent as version 1 has it, for clients that know sub-agents.
+pub(crate) fn to_v1<'a>(
+    update: v2::unstable::SubagentUpdate<'a>,
+    cx: &mut Conversion<'_>,
+) -> Result<v1::unstable::SubagentUpdate<'a>, Error> {
+    let v2::unstable::SubagentUpdate {
+        session_id,
+        title,
+        description,
+        capabilities,
+        state,
+        cwd,
+        additional_directories,
+        meta,
+        extra,
+    } = update;
+    let state = match state {
+        Field::Set(state) => Field::Set(state_to_v1(state, &mut cx.key("state"))?),
+        Field::Clear => Field::Clear,
+        Field::Keep => Field::Keep,
+    };
+    Ok(v1::unstable::SubagentUpdate {
+        session_id,
+        title,
+        description,
+        capabilities,
+        state,
+        cwd,
+        additional_directories,
+        meta,
+        extra,
+    })
+}
+
+fn state_to_v1<'a>(
+    state: v2::StateUpdate<'a>,
+    cx: &mut Conversion<'_>,
+) -> Result<v1::unstable::StateUpdate<'a>, Error> {
+    use v1::unstable::StateUpdate as V1;
+    let mut without_background = |background: Option<Vec<v2::BackgroundWork<'a>>>| match background {
+        Some(_) => cx.key("background").lose(Severity::Minor, "version 1 has no work in the background"),
+        None => Ok(()),
+    };
+    let mut active = |v2::ActiveState { background, meta, extra }| {
+        without_background(background)?;
+        Ok::<_, Error>(v2::EmptyObject { meta, extra })
+    };
+    Ok(match state {
+        v2::StateUpdate::Running(state) => V1::Running(active(state)?),
+        v2::StateUpdate::RequiresAction(state) => V1::RequiresAction(active(state)?),
+        v2::StateUpdate::Unobservable(state) => V1::Unobservable(active(state)?),
+        v2::StateUpdate::Idle(state) => {
+            let v2::IdleState { stop_reason, error, usage, background, meta, extra } = state;
+            without_background(background)?;
+            let stop_reason = stop_reason.map(|reason| Text::Owned(reason.as_str().to_owned()));
+            V1::Idle(v1::unstable::IdleState { stop_reason, error, usage, meta, extra })
+        }
+        v2::StateUpdate::Unknown(unknown) => V1::Unknown(unknown),
+    })
+}
+
+/// The place of a session in a tool call, which version 1 does not have, in words.
+pub(crate) fn reference_in_words<'a>(
+    reference: v2::unstable::SessionReference<'a>,
+    cx: &mut Conversion<'_>,
+) -> Result<v1::ToolCallContent<'a>, Error> {
+    cx.lose(Severity::Minor, "version 1 has no sessions in tool calls; words stand in its place")?;
+    let v2::unstable::SessionReference { session_id, meta, extra } = reference;
+    let block = content::to_v1(v2::ContentBlock::text(format!("[session {session_id}]")), cx)?;
+    Ok(v1::ToolCallContent::Content(v1::Content { content: block, meta, extra }))
+}
