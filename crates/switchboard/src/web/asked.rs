@@ -242,7 +242,8 @@ fn doubt(block: &v2::ToolCallContent<'static>) -> Option<&'static str> {
             }
         }
         v2::ToolCallContent::Terminal(_) => None,
-        v2::ToolCallContent::Unknown(_) => Some(UNKNOWN_PART),
+        // What another session does is not told here.
+        v2::ToolCallContent::Session(_) | v2::ToolCallContent::Unknown(_) => Some(UNKNOWN_PART),
     }
 }
 

@@ -89,6 +89,8 @@ pub(crate) fn frame(entry: &Entry) -> Frame {
         }
         EntryKind::Terminal => ("e e-term", "Terminal".to_owned()),
         EntryKind::Compaction => ("e e-compact", "Compaction of the conversation".to_owned()),
+        EntryKind::Subagent => ("e e-tool", "Sub-agent".to_owned()),
+        EntryKind::SessionMessage => ("e e-agent", "Message between sessions".to_owned()),
     };
     Frame { class, label }
 }
@@ -116,6 +118,8 @@ pub(crate) fn entry(
         Entry::Terminal(terminal) if has_tool_call(snapshot, terminal.id()) => Vec::new(),
         Entry::Terminal(terminal) => vec![terminal::part("screen", terminal, cache)],
         Entry::Compaction(compaction) => message::compaction(compaction, cache),
+        Entry::Subagent(subagent) => message::subagent(subagent),
+        Entry::SessionMessage(message) => message::session_message(message, cache),
     }
 }
 

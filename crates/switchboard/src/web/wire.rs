@@ -430,6 +430,7 @@ fn describe(change: &Change) -> String {
         Change::Plan { index, created } => {
             format!("plan {}: {}", index + 1, if *created { "created" } else { "replaced" })
         }
+        Change::PlanRemoved { index } => format!("plan {}: taken away", index + 1),
         Change::Permission { index, event: what } => format!("permission {}: {}", index + 1, event(what)),
         Change::Elicitation { index, event: what } => {
             format!("request for data {}: {}", index + 1, event(what))

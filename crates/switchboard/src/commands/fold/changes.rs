@@ -32,6 +32,7 @@ fn change_json(session: &Session, change: &Change) -> Value {
             let id = session.plans().nth(*index).map(|plan| plan.id().to_owned());
             json!({"change": "plan", "index": index, "planId": id, "created": created})
         }
+        Change::PlanRemoved { index } => json!({"change": "plan_removed", "index": index}),
         Change::Permission { index, event } => {
             let id = session.permission_at(*index).map(|permission| id_json(permission.id()));
             json!({"change": "permission", "index": index, "requestId": id, "event": event_name(*event)})

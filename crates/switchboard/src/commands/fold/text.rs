@@ -46,6 +46,8 @@ pub(crate) fn write(out: &mut impl Write, id: Option<&str>, session: &Snapshot) 
                     writeln!(out, "    {mark} {}", shown(&entry.content))?;
                 }
             }
+            v2::PlanUpdateContent::File(file) => writeln!(out, "    in {}", shown(&file.uri))?,
+            v2::PlanUpdateContent::Markdown(markdown) => indented(out, &shown(&markdown.content))?,
             v2::PlanUpdateContent::Unknown(unknown) => writeln!(out, "    ({})", shown(&unknown.tag))?,
         }
     }
@@ -103,6 +105,20 @@ fn write_entry(out: &mut impl Write, entry: &Entry, session: &Snapshot) -> io::R
             }
             write_blocks(out, compaction.summary())
         }
+        Entry::Subagent(subagent) => {
+            let title = subagent.title().unwrap_or("(no title)");
+            let state = subagent.state().map_or("unknown", v2::StateUpdate::tag);
+            writeln!(out, "\nsub-agent: {} [{}]", shown(title), shown(state))?;
+            if let Some(description) = subagent.description() {
+                indented(out, &shown(description))?;
+            }
+            writeln!(out, "    session {}", shown(subagent.session_id()))
+        }
+        Entry::SessionMessage(message) => {
+            let end = |id: Option<&str>| id.map_or("unknown".into(), shown);
+            writeln!(out, "\nmessage from {} to {}:", end(message.sender()), end(message.recipient()))?;
+            write_blocks(out, message.content())
+        }
     }
 }
 
@@ -142,6 +158,9 @@ fn write_call(out: &mut impl Write, call: &ToolCall, session: &Snapshot) -> io::
                 write_terminal(out, session, &terminal.terminal_id)?;
             }
             Some(v2::ToolCallContent::Content(content)) => write_block(out, &content.content)?,
+            Some(v2::ToolCallContent::Session(session)) => {
+                writeln!(out, "    session {}", shown(&session.session_id))?;
+            }
             Some(v2::ToolCallContent::Unknown(unknown)) => writeln!(out, "    [{}]", shown(&unknown.tag))?,
             None => {}
         }

@@ -80,6 +80,9 @@ pub(super) fn content(session: &Session, call: &ToolCall, amount: Amount, style:
             v2::ToolCallContent::Content(content) => {
                 let _ = writeln!(text, "{}", block(&content.content));
             }
+            v2::ToolCallContent::Session(session) => {
+                let _ = writeln!(text, "[session {}]", visible_line(&session.session_id));
+            }
             v2::ToolCallContent::Unknown(unknown) => {
                 let _ = writeln!(text, "[{}]", visible_line(&unknown.tag));
             }

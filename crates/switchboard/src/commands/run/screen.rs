@@ -9,8 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use switchboard_peer::{PermissionQuestion, Update};
 use switchboard_protocol::v2;
 use switchboard_session::{
-    Activity, Change, Changes, ContentChange, EntryChange, EntryKind, FieldChanges, Message, Plan, Session,
-    ToolCall,
+    Activity, Change, Changes, ContentChange, EntryChange, EntryField, EntryKind, FieldChanges, Message,
+    Plan, Session, Subagent, ToolCall,
 };
 
 use super::entry_text::{self, Amount};
@@ -116,8 +116,31 @@ impl Screen {
                 Some(call) => self.tool_call(session, call, change),
                 None => Ok(()),
             },
-            EntryKind::UserMessage | EntryKind::Terminal | EntryKind::Compaction => Ok(()),
+            EntryKind::Subagent => match entry.as_subagent() {
+                Some(subagent) => self.subagent(subagent, change),
+                None => Ok(()),
+            },
+            EntryKind::UserMessage
+            | EntryKind::Terminal
+            | EntryKind::Compaction
+            | EntryKind::SessionMessage => Ok(()),
         }
+    }
+
+    /// Says that there is a sub-agent, and how far it is.
+    fn subagent(&mut self, subagent: &Subagent, change: EntryChange) -> io::Result<()> {
+        if !change.created && change.fields.get(EntryField::State).is_none() {
+            return Ok(());
+        }
+        self.finish_messages()?;
+        let what = match subagent.state() {
+            Some(v2::StateUpdate::Running(_)) => "is at work",
+            Some(v2::StateUpdate::RequiresAction(_)) => "waits for an answer",
+            Some(v2::StateUpdate::Idle(_)) => "is done",
+            _ => "does what is not known",
+        };
+        let title = subagent.title().unwrap_or(subagent.session_id());
+        self.note(&format!("sub-agent {} {what}", visible_line(title)))
     }
 
     fn message(&mut self, message: &Message, change: EntryChange) -> io::Result<()> {

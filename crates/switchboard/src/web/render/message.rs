@@ -2,10 +2,12 @@
 
 use maud::{Markup, html};
 use switchboard_protocol::v2;
-use switchboard_session::{Compaction, Content, Entry, EntryKind, Message, Snapshot};
+use switchboard_session::{
+    Compaction, Content, Entry, EntryKind, Message, SessionMessage, Snapshot, Subagent,
+};
 
 use super::pages::{Pages, Run, last_pages, page_before};
-use super::text::{prose, size};
+use super::text::{prose, size, visible_line};
 use super::{Part, RenderCache, content, markdown};
 
 type Blocks = Content<v2::ContentBlock<'static>>;
@@ -67,6 +69,40 @@ pub(super) fn compaction(compaction: &Compaction, cache: &RenderCache) -> Vec<Pa
     parts
 }
 
+/// A sub-agent, as the session that started it tells of it.
+pub(super) fn subagent(subagent: &Subagent) -> Vec<Part> {
+    let state = match subagent.state() {
+        Some(v2::StateUpdate::Running(_)) => "at work",
+        Some(v2::StateUpdate::RequiresAction(_)) => "waiting for an answer",
+        Some(v2::StateUpdate::Idle(_)) => "done",
+        Some(v2::StateUpdate::Unobservable(_) | v2::StateUpdate::Unknown(_)) | None => "state not known",
+    };
+    let title = subagent.title().unwrap_or(subagent.session_id());
+    let head = html! {
+        header.p.head data-part="head" {
+            span.who { "Sub-agent: " (visible_line(title)) }
+            span.dim { (state) }
+        }
+    };
+    let words = subagent
+        .description()
+        .map(|words| Part::new("words", html! { p.p.note data-part="words" { (prose(words)) } }));
+    std::iter::once(Part::new("head", head)).chain(words).collect()
+}
+
+/// A message from one session to another.
+pub(super) fn session_message(message: &SessionMessage, cache: &RenderCache) -> Vec<Part> {
+    let end = |id: Option<&str>| visible_line(id.unwrap_or("unknown"));
+    let head = html! {
+        header.p.head data-part="head" {
+            span.who { "From session " (end(message.sender())) " to session " (end(message.recipient())) }
+        }
+    };
+    let mut parts = vec![Part::new("head", head)];
+    parts.extend(content_parts(message.content(), Reading::Markdown, cache));
+    parts
+}
+
 /// The parts of a message that come before a page: that one page, and how to get at those before it. `page` is the
 /// `data-before` of the button. Empty where there is none.
 pub(crate) fn earlier(snapshot: &Snapshot, entry: &Entry, page: usize, cache: &RenderCache) -> Vec<Part> {
@@ -78,7 +114,10 @@ pub(crate) fn earlier(snapshot: &Snapshot, entry: &Entry, page: usize, cache: &R
         }
         Entry::ToolCall(call) => page_before(call.content(), page)
             .map(|pages| super::tool_call::page_parts(snapshot, &pages, cache)),
-        Entry::Terminal(_) => None,
+        Entry::SessionMessage(message) => {
+            page_before(message.content(), page).map(|pages| page_parts(&pages, Reading::Markdown, cache))
+        }
+        Entry::Terminal(_) | Entry::Subagent(_) => None,
     }
     .unwrap_or_default()
 }

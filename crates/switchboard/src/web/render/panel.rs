@@ -60,6 +60,12 @@ pub(crate) fn plans(snapshot: &Snapshot) -> Markup {
         @for plan in snapshot.plans() {
             @match plan.content() {
                 v2::PlanUpdateContent::Items(items) => (steps(&items.entries)),
+                v2::PlanUpdateContent::File(file) => {
+                    section.plan aria-label="Plan" { p { "The plan is in " code { (visible_line(&file.uri)) } } }
+                },
+                v2::PlanUpdateContent::Markdown(markdown) => {
+                    section.plan aria-label="Plan" { p { (prose(&markdown.content)) } }
+                },
                 v2::PlanUpdateContent::Unknown(unknown) => {
                     (content::unknown("plan", &unknown.tag, &plan.content().encode(WireFormat::Any)))
                 },

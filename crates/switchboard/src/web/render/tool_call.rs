@@ -77,6 +77,14 @@ fn item(snapshot: &Snapshot, key: &str, item: &v2::ToolCallContent<'static>, cac
                 },
             ),
         },
+        v2::ToolCallContent::Session(session) => Part::new(
+            key,
+            html! {
+                p.p.note data-part=(key) {
+                    "The work of session " code { (visible_line(&session.session_id)) } "."
+                }
+            },
+        ),
         v2::ToolCallContent::Unknown(unknown) => cache.part(key, ("unknown", item), || {
             let json = item.encode(WireFormat::Any);
             html! { div.p.block data-part=(key) { (content::unknown("content", &unknown.tag, &json)) } }
