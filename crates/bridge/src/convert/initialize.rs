@@ -107,7 +107,9 @@ fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::Clie
         session: Some(session),
         auth,
         elicitation,
-        subagents: Some(EmptyObject::new()),
+        // An agent that shows the work of its sub-agents in a tool call is better read there by clients that do not
+        // show sessions inside others.
+        subagents: None,
         plan: Some(EmptyObject::new()),
         meta,
         extra,

@@ -191,6 +191,8 @@ impl<'s> Maker<'s> {
     }
 
     fn make_present(&mut self, property: &Value, depth: usize) -> String {
+        // Deep down, everything that may be null is.
+        let depth = depth.min(3);
         loop {
             let value = self.make(property, depth + 1);
             if value != "null" {

@@ -119,7 +119,10 @@ fn valid_vectors_come_out_as_they_went_in() {
         if vector.kind != "ToolCallUpdate" && vector.kind != "TerminalUpdate" {
             let is_upsert = |tag: &str| !tag.ends_with("_chunk") && tag != "state_update";
             let keep_own = vector.json["sessionUpdate"].as_str().is_some_and(is_upsert)
-                || matches!(&*vector.kind, "UsageUpdate" | "UserMessage" | "CreateElicitationRequest");
+                || matches!(
+                    &*vector.kind,
+                    "UsageUpdate" | "UserMessage" | "CreateElicitationRequest" | "MessageMcpResponse"
+                );
             drop_nulls(&mut expected, keep_own);
         }
         let mut written: Value = serde_json::from_str(&written).unwrap();
