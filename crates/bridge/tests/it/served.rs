@@ -109,3 +109,14 @@ fn commands_are_run_and_shown() {
     assert_eq!(ask(&mut bench, "terminal/release", json!({"terminalId": id})), json!({}));
     assert_eq!(ask(&mut bench, "terminal/output", json!({"terminalId": id})), -32002);
 }
+
+#[test]
+fn what_stands_beside_a_variable_of_a_command_is_reported() {
+    let mut bench = bench(true);
+    let env = json!([{"name": "A", "value": "1", "_meta": {"mine": 1}, "own": 2}]);
+    assert!(
+        ask(&mut bench, "terminal/create", json!({"command": "ls", "env": env}))["terminalId"].is_string()
+    );
+    let pointers: Vec<_> = bench.losses.iter().map(|loss| &*loss.pointer).collect();
+    assert_eq!(pointers, ["/params/env/0/_meta", "/params/env/0/own"]);
+}

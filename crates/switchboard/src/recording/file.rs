@@ -12,6 +12,13 @@ use crate::standard_error;
 /// How much may wait to be written: a file is written before a message is passed on, but not for each one by itself.
 const MOST_WAITING: usize = 256 * 1024;
 
+/// A kill can cut a write to a file off where a page of the file ends, and nowhere else. So no line crosses such an end
+/// unless it is longer than a page, or comes by itself: the line before it is filled up with spaces.
+const PAGE: u64 = 4096;
+
+/// What is left of a page when the next line, of which nothing is known yet, had better begin on a new one.
+const NEARLY_FULL: u64 = 1024;
+
 /// Writes whole lines behind what the file has. Nobody else writes it meanwhile.
 #[derive(Debug)]
 pub(super) struct RecordedFile {
@@ -22,11 +29,13 @@ pub(super) struct RecordedFile {
     began: Option<Time>,
     /// Whole lines that are not written yet.
     waiting: Vec<u8>,
+    /// Whether it is a file, of pages, and not a pipe.
+    has_pages: bool,
 }
 
 impl RecordedFile {
     fn new(file: File) -> Self {
-        RecordedFile { file, length: 0, began: None, waiting: Vec::new() }
+        RecordedFile { file, length: 0, began: None, waiting: Vec::new(), has_pages: false }
     }
 
     /// Opens the file, to record behind what it has. What a kill or a full disk has left of a last line is removed.
@@ -56,7 +65,7 @@ impl RecordedFile {
             ));
         }
         let length = file.metadata().map_err(failed)?.len();
-        Ok(RecordedFile { length, ..RecordedFile::new(file) })
+        Ok(RecordedFile { length, has_pages: true, ..RecordedFile::new(file) })
     }
 
     /// Adds a record, if it is a message. It is in the file after the next [`RecordedFile::commit`].
@@ -68,15 +77,36 @@ impl RecordedFile {
         };
         let Some(line) = line else { return Ok(()) };
         self.began.get_or_insert(record.time);
+        let (room, needed) = (self.room(), line.len() as u64 + 1);
+        if needed > room && needed <= PAGE {
+            self.fill_up(room);
+        }
         self.waiting.extend_from_slice(line.as_bytes());
         self.waiting.push(b'\n');
         if self.waiting.len() > MOST_WAITING { self.commit() } else { Ok(()) }
+    }
+
+    /// How much is left of the page that what waits will end in.
+    fn room(&self) -> u64 {
+        PAGE - (self.length + self.waiting.len() as u64) % PAGE
+    }
+
+    /// Fills the last line that waits up with spaces.
+    fn fill_up(&mut self, room: u64) {
+        if self.has_pages && self.waiting.pop_if(|last| *last == b'\n').is_some() {
+            self.waiting.extend(std::iter::repeat_n(b' ', usize::try_from(room).unwrap_or_default()));
+            self.waiting.push(b'\n');
+        }
     }
 
     /// Writes what waits. Where not all of it can be written, the file keeps no part of it.
     pub(super) fn commit(&mut self) -> io::Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
+        }
+        let room = self.room();
+        if room < NEARLY_FULL {
+            self.fill_up(room);
         }
         let written = self.file.write_all(&self.waiting);
         match &written {
@@ -168,6 +198,31 @@ mod tests {
         assert!(error.ends_with("is being recorded into by another process"), "{error}");
         drop(writer);
         assert!(RecordedFile::open(&path).is_ok());
+    }
+
+    #[test]
+    fn no_line_crosses_the_end_of_a_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording");
+        let mut file = RecordedFile::open(&path).unwrap();
+        for number in 0..3_000 {
+            file.append(&record(&format!("{{\"id\":{number},\"text\":\"{}\"}}", "x".repeat(number % 700))))
+                .unwrap();
+            if number % 7 == 0 {
+                file.commit().unwrap();
+            }
+        }
+        file.commit().unwrap();
+        let text = std::fs::read(&path).unwrap();
+        let page = usize::try_from(PAGE).unwrap();
+        assert!(text.len() > 100 * page);
+        for end in (page..text.len()).step_by(page) {
+            assert_eq!(text[end - 1], b'\n', "at {end}");
+        }
+        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let line = str::from_utf8(line).unwrap();
+            switchboard_protocol::RecordedLine::parse(line).unwrap();
+        }
     }
 
     #[test]
