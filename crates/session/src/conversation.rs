@@ -259,6 +259,11 @@ impl Conversation {
         self.lineage.parent(session)
     }
 
+    /// Goes up whenever something is told of which session belongs to which.
+    pub fn lineage_revision(&self) -> u64 {
+        self.lineage.revision()
+    }
+
     /// The session's parent, the parent's parent and so on, up to a session that nobody's agent has opened.
     pub fn ancestors<'c>(&'c self, session: &str) -> impl Iterator<Item = &'c Parent> {
         self.lineage.ancestors(session)

@@ -284,7 +284,10 @@ impl Fold {
         let Some((side, _)) = record.channel.message() else { return };
         // The time in the session: milliseconds, as everywhere here.
         let at = Moment(record.time.0.unsigned_abs());
-        let before = (self.conversation.len(), *self.conversation.dialect());
+        let common = |conversation: &Conversation| {
+            (conversation.len(), *conversation.dialect(), conversation.lineage_revision())
+        };
+        let before = common(&self.conversation);
         let (mut entries, mut is_rest) = (Vec::new(), false);
         if is_batch(text) {
             is_rest = true;
@@ -314,8 +317,9 @@ impl Fold {
                 Err(_) => self.refused += 1,
             }
         }
-        // A session is there from its first message on, and what shows the dialect shows it to all that follows.
-        is_rest |= before != (self.conversation.len(), *self.conversation.dialect());
+        // A session is there from its first message on, what shows the dialect shows it to all that follows, and whose
+        // child a session is stays so.
+        is_rest |= before != common(&self.conversation);
         if is_rest {
             self.notes.pinned.extend(entries.iter().copied());
             self.notes.rest.push(Kept {

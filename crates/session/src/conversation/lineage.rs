@@ -42,6 +42,8 @@ pub(super) struct Lineage {
     parents: HashMap<Arc<str>, Parent>,
     /// In the order in which they were told.
     children: HashMap<Arc<str>, Vec<Arc<str>>>,
+    /// Goes up with every change.
+    revision: u64,
 }
 
 impl Lineage {
@@ -56,8 +58,9 @@ impl Lineage {
             if *known.session != *parent {
                 return Err(NotLinked::Taken);
             }
-            if let Some(tool_call) = tool_call {
-                known.tool_call = Some(tool_call.into());
+            if tool_call.is_some() && known.tool_call.as_deref() != tool_call {
+                known.tool_call = tool_call.map(Into::into);
+                self.revision += 1;
             }
             return Ok(());
         }
@@ -67,10 +70,15 @@ impl Lineage {
         if self.parents.len() >= MAX_CHILDREN {
             return Err(NotLinked::Full);
         }
+        self.revision += 1;
         let (child, parent): (Arc<str>, Arc<str>) = (child.into(), parent.into());
         self.children.entry(Arc::clone(&parent)).or_default().push(Arc::clone(&child));
         self.parents.insert(child, Parent { session: parent, tool_call: tool_call.map(Into::into) });
         Ok(())
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
     }
 
     pub(super) fn parent(&self, session: &str) -> Option<&Parent> {
