@@ -7,6 +7,7 @@ mod observer;
 mod question;
 mod state;
 mod turn;
+mod unstable;
 
 pub use feed::{Event, Feed, Sessions, Update};
 pub use handle::{AgentHandle, Reply};
@@ -14,6 +15,7 @@ pub use negotiation::AgentDescription;
 pub use observer::{Observed, Observer, WireSide};
 pub use question::{ElicitationQuestion, PermissionQuestion};
 pub use turn::{PromptTurn, TurnEnd};
+pub use unstable::Steered;
 
 use std::sync::Arc;
 use std::time::Duration;

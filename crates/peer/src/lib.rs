@@ -60,7 +60,7 @@ pub use agent::{
 };
 pub use client::{
     AgentDescription, AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, Observed,
-    Observer, PermissionQuestion, PromptTurn, Reply, Sessions, TurnEnd, Update, WireSide,
+    Observer, PermissionQuestion, PromptTurn, Reply, Sessions, Steered, TurnEnd, Update, WireSide,
 };
 pub use error::Error;
 

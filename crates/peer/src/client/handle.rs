@@ -13,10 +13,13 @@ use crate::Error;
 
 /// Reads an answer as what it should be, leaving out what is optional and malformed.
 macro_rules! reader {
-    ($type:ident) => {
-        |text: &str| v2::$type::decode_tolerant(text, WireFormat::Any).map(|(value, _)| value.into_owned())
+    ($($type:ident)::+) => {
+        |text: &str| {
+            v2::$($type)::+::decode_tolerant(text, WireFormat::Any).map(|(value, _)| value.into_owned())
+        }
     };
 }
+pub(super) use reader;
 
 /// An answer that says nothing but yes, in whatever form.
 #[allow(clippy::unnecessary_wraps)]
@@ -150,12 +153,12 @@ impl AgentHandle {
         self.plain("auth/logout", &v2::LogoutAuthRequest::new()).await
     }
 
-    async fn plain<'w>(&self, method: &'static str, request: &impl Wire<'w>) -> Reply<()> {
+    pub(super) async fn plain<'w>(&self, method: &'static str, request: &impl Wire<'w>) -> Reply<()> {
         let call = self.begin(method, request, Deadline::Default).await?;
         self.finish(method, call, nothing).await
     }
 
-    async fn begin<'w>(
+    pub(super) async fn begin<'w>(
         &self,
         method: &'static str,
         request: &impl Wire<'w>,
@@ -192,7 +195,7 @@ impl AgentHandle {
         }
     }
 
-    async fn finish<T>(
+    pub(super) async fn finish<T>(
         &self,
         method: &'static str,
         mut call: WatchedCall,
@@ -211,7 +214,7 @@ impl AgentHandle {
 
 /// A call that is forgotten when nobody waits for its answer any more.
 #[derive(Debug)]
-struct WatchedCall {
+pub(super) struct WatchedCall {
     call: PendingCall,
     shared: Arc<Shared>,
 }
