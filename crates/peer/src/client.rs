@@ -62,8 +62,14 @@ impl ClientOptions {
 }
 
 /// The methods that an agent may call.
-const KNOWN: [&str; 4] =
-    ["session/update", "session/request_permission", "elicitation/create", "elicitation/complete"];
+const KNOWN: [&str; 6] = [
+    "session/update",
+    "session/request_permission",
+    "elicitation/create",
+    "elicitation/complete",
+    "auth/status_update",
+    "_auth/status_update",
+];
 
 /// A connection to an agent that has introduced itself. The two halves may live in different tasks.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The messages of a connection, folded into sessions: the one reading that everybody looks at.
 
 mod lineage;
+mod login;
 mod message;
 mod questions;
 
@@ -23,6 +24,7 @@ use crate::turn::{Turn, Turns};
 use crate::update::entry_of_update;
 use lineage::Lineage;
 pub use lineage::Parent;
+pub use login::AuthStatus;
 
 /// How many requests may wait for an answer; for more, the oldest are forgotten.
 const MAX_OPEN: usize = 10_000;
@@ -68,6 +70,8 @@ pub struct Conversation {
     dialect: DialectTracker,
     /// Sessions that agents of other sessions have opened.
     lineage: Lineage,
+    /// Whether somebody is logged in, where the agent told.
+    auth_status: Option<Arc<AuthStatus>>,
     /// The latest moment that was told.
     now: Moment,
 }
@@ -83,7 +87,13 @@ struct Slot {
 
 #[derive(Debug, Clone)]
 enum Call {
+    /// Opens a session, from nothing or as a copy of another.
     New,
+    Login,
+    AuthStatus,
+    SetTitle {
+        session: usize,
+    },
     Resume {
         session: usize,
         replays: bool,
@@ -114,8 +124,9 @@ struct Owed {
 impl Call {
     fn session(&self) -> Option<usize> {
         match *self {
-            Call::New => None,
-            Call::Resume { session, .. }
+            Call::New | Call::Login | Call::AuthStatus => None,
+            Call::SetTitle { session }
+            | Call::Resume { session, .. }
             | Call::SetConfigOption { session }
             | Call::Prompt { session }
             | Call::Question { session, .. } => Some(session),
@@ -190,6 +201,7 @@ impl Conversation {
             open: Correlator::new(MAX_OPEN),
             dialect: DialectTracker::told(format),
             lineage: Lineage::default(),
+            auth_status: None,
             now: Moment::default(),
         }
     }
@@ -252,26 +264,6 @@ impl Conversation {
     /// The prompt of a request, the last one where an id was used again.
     pub fn turn(&self, session: Option<&str>, id: &RequestId<'_>) -> Option<&Turn> {
         self.turns(session).rev().find(|turn| turn.id() == id)
-    }
-
-    /// Where a session belongs that an agent has opened in the course of another, as far as it told that.
-    pub fn parent(&self, session: &str) -> Option<&Parent> {
-        self.lineage.parent(session)
-    }
-
-    /// Goes up whenever something is told of which session belongs to which.
-    pub fn lineage_revision(&self) -> u64 {
-        self.lineage.revision()
-    }
-
-    /// The session's parent, the parent's parent and so on, up to a session that nobody's agent has opened.
-    pub fn ancestors<'c>(&'c self, session: &str) -> impl Iterator<Item = &'c Parent> {
-        self.lineage.ancestors(session)
-    }
-
-    /// The sessions that an agent has opened in the course of another, in the order in which it told them.
-    pub fn children<'c>(&'c self, session: &str) -> impl Iterator<Item = (&'c str, &'c Parent)> {
-        self.lineage.children(session)
     }
 
     /// How many sessions there are.
@@ -488,6 +480,9 @@ impl Conversation {
                 {
                     folded.ended = slot.turns.note_state(state, now);
                 }
+                if let Some(session) = session_id {
+                    self.lineage.tell_state(session, state);
+                }
             }
             update => {
                 folded.entry = entry_of_update(update).map(|(kind, id)| (kind, Text::Borrowed(id)));
@@ -497,47 +492,6 @@ impl Conversation {
             }
         }
         Ok(folded)
-    }
-
-    /// Notes which sessions an update says that this one has started.
-    fn link_children(
-        &mut self,
-        parent: &str,
-        update: &v2::SessionUpdate<'_>,
-        left_out: &mut Vec<Diagnostic>,
-    ) {
-        use v2::SessionUpdate as Update;
-        let mut link = |child: &str, tool_call: Option<&str>, pointer: String| {
-            if let Err(fault) = self.lineage.link(child, parent, tool_call) {
-                let (expected, found) = (fault.reason().into(), format!("{child:?}"));
-                left_out.push(Diagnostic { pointer, expected, found, kept: true });
-            }
-        };
-        match update {
-            Update::SubagentUpdate(subagent) => {
-                let call = subagent
-                    .extra
-                    .get("toolCallId")
-                    .and_then(|call| Text::decode(call.as_str(), WireFormat::Any).ok());
-                link(&subagent.session_id, call.as_deref(), "/params/update/sessionId".to_owned());
-            }
-            Update::ToolCallUpdate(call) => {
-                let content = call.content.value().map_or(&[][..], Vec::as_slice);
-                for (index, item) in content.iter().enumerate() {
-                    if let v2::ToolCallContent::Session(session) = item {
-                        let pointer = format!("/params/update/content/{index}/sessionId");
-                        link(&session.session_id, Some(&call.tool_call_id), pointer);
-                    }
-                }
-            }
-            Update::ToolCallContentChunk(chunk) => {
-                if let v2::ToolCallContent::Session(session) = &chunk.content {
-                    let pointer = "/params/update/content/sessionId".to_owned();
-                    link(&session.session_id, Some(&chunk.tool_call_id), pointer);
-                }
-            }
-            _ => {}
-        }
     }
 
     /// Makes the sessions follow the dialect that has shown.

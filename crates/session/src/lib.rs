@@ -54,7 +54,9 @@ pub use change::{
     Change, Changes, ContentChange, EntryChange, EntryField, FieldChange, FieldChanges, RequestEvent,
 };
 pub use content::{Attached, Block, Content, Item};
-pub use conversation::{AgentQuestion, Conversation, ConversationError, Decoded, Folded, Parent, Step};
+pub use conversation::{
+    AgentQuestion, AuthStatus, Conversation, ConversationError, Decoded, Folded, Parent, Step,
+};
 pub use entry::{Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;
 pub use form::{Choice, Form, FormFault, FormField, check_elicitation};

@@ -68,6 +68,11 @@ impl Subagent {
         self.state().map_or(Activity::Unknown, activity_of)
     }
 
+    /// What it is doing, in a few words.
+    pub fn state_in_words(&self) -> &'static str {
+        state_in_words(self.state())
+    }
+
     /// Where it works, where that is not where the session works that started it.
     pub fn cwd(&self) -> Option<&str> {
         self.cwd.as_deref()
@@ -76,6 +81,23 @@ impl Subagent {
     /// More directories of its workspace, where they are not those of the session that started it.
     pub fn additional_directories(&self) -> Option<&[AbsolutePath<'static>]> {
         self.additional_directories.as_deref()
+    }
+}
+
+/// What a sub-agent in this state is doing, in a few words.
+pub(crate) fn state_in_words(state: Option<&v2::StateUpdate<'_>>) -> &'static str {
+    match state {
+        Some(v2::StateUpdate::Running(_)) => "at work",
+        Some(v2::StateUpdate::RequiresAction(_)) => "waiting for an answer",
+        Some(v2::StateUpdate::Idle(idle)) => match idle.stop_reason {
+            Some(v2::StopReason::Cancelled) => "cancelled",
+            Some(v2::StopReason::Error) => "failed",
+            Some(v2::StopReason::Refusal) => "refused to go on",
+            Some(v2::StopReason::MaxTokens) => "out of tokens",
+            Some(v2::StopReason::MaxTurnRequests) => "out of requests",
+            Some(v2::StopReason::EndTurn | v2::StopReason::Unknown(_)) | None => "done",
+        },
+        Some(v2::StateUpdate::Unobservable(_) | v2::StateUpdate::Unknown(_)) | None => "state not known",
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Event {
         /// The request that asked it.
         id: RequestId<'static>,
     },
+    /// The agent told whether somebody is logged in: [`Conversation::auth_status`] has it. **Unstable.**
+    AuthStatus,
     /// A message about a session that cannot be read; dropped, and refused where it wants an answer.
     Malformed {
         /// The message.
@@ -248,6 +250,13 @@ impl Feed {
                         None
                     }
                     Err(reason) => Some(Event::Malformed { line: line.clone(), reason }),
+                }
+            }
+            "auth/status_update" | "_auth/status_update" => {
+                let mut state = self.shared.state();
+                match state.conversation.read(&line, Some(Side::Agent), now()) {
+                    Ok(_) => Some(Event::AuthStatus),
+                    Err(refusal) => Some(Event::of_refusal(refusal, line.clone())),
                 }
             }
             _ => None,

@@ -169,9 +169,13 @@ impl State {
         if !changes.is_empty()
             && let Some(session) = self.conversation.id_at(session).cloned()
         {
-            self.events.push_back(Event::Changed { session, changes });
-            self.has_events.store(true, Ordering::Release);
+            self.queue(Event::Changed { session, changes });
         }
+    }
+
+    fn queue(&mut self, event: Event) {
+        self.events.push_back(event);
+        self.has_events.store(true, Ordering::Release);
     }
 
     /// Applies an update.
@@ -192,10 +196,14 @@ impl State {
 
     /// An answer passes by on its way to the call that waits for it.
     pub(crate) fn see_answer(&mut self, decoded: Decoded<'_>) {
+        let before = self.conversation.auth_status().cloned();
         if let Ok(folded) = self.conversation.apply(decoded, Some(Side::Agent), now()) {
             let step = folded.step;
             self.tell_ended(&folded.ended);
             step.into_iter().for_each(|step| self.note(step));
+        }
+        if before.as_ref() != self.conversation.auth_status() {
+            self.queue(Event::AuthStatus);
         }
     }
 

@@ -1,10 +1,22 @@
-//! Which session an agent opened in the course of which other.
+//! Which session an agent opened in the course of which other, what such a session is called, and what it is doing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use switchboard_protocol::{Diagnostic, Text, Wire, WireFormat, v2};
+
+use super::Conversation;
+use crate::snapshot::{Activity, activity_of};
+use crate::subagent::{Subagent, state_in_words};
+
 /// How many sessions are known as children of others.
 const MAX_CHILDREN: usize = 10_000;
+
+/// How many ancestors a session can have. Nobody could follow more, and every name of an asker goes through them.
+const MAX_DEPTH: usize = 64;
+
+/// How much of a description belongs to a name.
+const MAX_DESCRIPTION: usize = 60;
 
 /// Where a session belongs that an agent has opened in the course of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +27,18 @@ pub struct Parent {
     pub tool_call: Option<Arc<str>>,
 }
 
+/// A session with a parent.
+#[derive(Debug, Clone)]
+struct Child {
+    parent: Parent,
+    /// The how-manyth child of its parent it is.
+    number: usize,
+    /// What the parent calls it, and the how-manyth child of that name it is.
+    name: Option<(Arc<str>, usize)>,
+    /// What was told last of its state, by itself or by its parent.
+    state: Option<Arc<v2::StateUpdate<'static>>>,
+}
+
 /// Why a session does not become the child of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotLinked {
@@ -22,6 +46,8 @@ pub(super) enum NotLinked {
     Circle,
     /// It is the child of a third already.
     Taken,
+    /// The other has too many ancestors.
+    TooDeep,
     /// There are too many.
     Full,
 }
@@ -31,6 +57,7 @@ impl NotLinked {
         match self {
             NotLinked::Circle => "a session that the other does not descend from",
             NotLinked::Taken => "a session that is not the child of another already",
+            NotLinked::TooDeep => "a session of one with fewer ancestors",
             NotLinked::Full => "no more sub-agents on this connection",
         }
     }
@@ -39,10 +66,12 @@ impl NotLinked {
 /// Sessions and the sessions that they descend from: always trees.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lineage {
-    parents: HashMap<Arc<str>, Parent>,
+    known: HashMap<Arc<str>, Child>,
     /// In the order in which they were told.
     children: HashMap<Arc<str>, Vec<Arc<str>>>,
-    /// Goes up with every change.
+    /// How many children of a session have a name.
+    names: HashMap<(Arc<str>, Arc<str>), usize>,
+    /// Goes up with every change of who belongs to whom.
     revision: u64,
 }
 
@@ -54,7 +83,7 @@ impl Lineage {
         parent: &str,
         tool_call: Option<&str>,
     ) -> Result<(), NotLinked> {
-        if let Some(known) = self.parents.get_mut(child) {
+        if let Some(Child { parent: known, .. }) = self.known.get_mut(child) {
             if *known.session != *parent {
                 return Err(NotLinked::Taken);
             }
@@ -67,14 +96,58 @@ impl Lineage {
         if child == parent || self.ancestors(parent).any(|ancestor| *ancestor.session == *child) {
             return Err(NotLinked::Circle);
         }
-        if self.parents.len() >= MAX_CHILDREN {
+        // A session that has children of its own takes them along.
+        if self.ancestors(parent).count() + self.height(child) >= MAX_DEPTH {
+            return Err(NotLinked::TooDeep);
+        }
+        if self.known.len() >= MAX_CHILDREN {
             return Err(NotLinked::Full);
         }
         self.revision += 1;
         let (child, parent): (Arc<str>, Arc<str>) = (child.into(), parent.into());
-        self.children.entry(Arc::clone(&parent)).or_default().push(Arc::clone(&child));
-        self.parents.insert(child, Parent { session: parent, tool_call: tool_call.map(Into::into) });
+        let siblings = self.children.entry(Arc::clone(&parent)).or_default();
+        siblings.push(Arc::clone(&child));
+        let number = siblings.len();
+        let parent = Parent { session: parent, tool_call: tool_call.map(Into::into) };
+        self.known.insert(child, Child { parent, number, name: None, state: None });
         Ok(())
+    }
+
+    /// How many generations descend from a session that is about to become a child.
+    fn height(&self, session: &str) -> usize {
+        let mut generation: Vec<&str> = self.children(session).map(|(child, _)| child).collect();
+        let mut height = 0;
+        while !generation.is_empty() {
+            height += 1;
+            generation =
+                generation.iter().flat_map(|child| self.children(child).map(|(child, _)| child)).collect();
+        }
+        height
+    }
+
+    /// The parent calls a child by a name.
+    fn call(&mut self, child: &str, name: String) {
+        let Some(known) = self.known.get_mut(child) else { return };
+        if known.name.as_ref().is_some_and(|(before, _)| **before == *name) {
+            return;
+        }
+        let key = (Arc::clone(&known.parent.session), Arc::<str>::from(name));
+        // Of very many names, those that come last are not counted.
+        if self.names.len() >= MAX_CHILDREN && !self.names.contains_key(&key) {
+            known.name = Some((key.1, 1));
+            return;
+        }
+        let name = Arc::clone(&key.1);
+        let count = self.names.entry(key).or_default();
+        *count += 1;
+        known.name = Some((name, *count));
+    }
+
+    /// Something is told of the state of a session, which concerns nobody here where it is no child.
+    pub(super) fn tell_state(&mut self, child: &str, state: &v2::StateUpdate<'_>) {
+        if let Some(known) = self.known.get_mut(child) {
+            known.state = Some(Arc::new(state.clone().into_owned()));
+        }
     }
 
     pub(super) fn revision(&self) -> u64 {
@@ -82,7 +155,7 @@ impl Lineage {
     }
 
     pub(super) fn parent(&self, session: &str) -> Option<&Parent> {
-        self.parents.get(session)
+        self.known.get(session).map(|child| &child.parent)
     }
 
     /// The session's parent, the parent's parent and so on. It ends, because a link never closes a circle.
@@ -92,19 +165,206 @@ impl Lineage {
 
     pub(super) fn children(&self, session: &str) -> impl Iterator<Item = (&str, &Parent)> {
         let children = self.children.get(session).into_iter().flatten();
-        children.filter_map(|child| Some((&**child, self.parents.get(child)?)))
+        children.filter_map(|child| Some((&**child, self.parent(child)?)))
     }
 
     /// Forgets a session that is gone. Its children stay, without a parent.
     pub(super) fn forget(&mut self, session: &str) {
-        if let Some(parent) = self.parents.remove(session)
+        if let Some(Child { parent, .. }) = self.known.remove(session)
             && let Some(siblings) = self.children.get_mut(&parent.session)
         {
             siblings.retain(|sibling| **sibling != *session);
         }
         for child in self.children.remove(session).into_iter().flatten() {
-            self.parents.remove(&child);
+            self.known.remove(&child);
         }
+        self.names.retain(|(parent, _), _| **parent != *session);
+    }
+}
+
+impl Conversation {
+    /// Where a session belongs that an agent has opened in the course of another, as far as it told that.
+    pub fn parent(&self, session: &str) -> Option<&Parent> {
+        self.lineage.parent(session)
+    }
+
+    /// Goes up whenever something is told of which session belongs to which.
+    pub fn lineage_revision(&self) -> u64 {
+        self.lineage.revision()
+    }
+
+    /// The session's parent, the parent's parent and so on, up to a session that nobody's agent has opened.
+    pub fn ancestors<'c>(&'c self, session: &str) -> impl Iterator<Item = &'c Parent> {
+        self.lineage.ancestors(session)
+    }
+
+    /// The session that nobody's agent has opened and that a session descends from; itself, where it is none's child.
+    pub fn root<'c>(&'c self, session: &'c str) -> &'c str {
+        self.ancestors(session).last().map_or(session, |parent| &parent.session)
+    }
+
+    /// The sessions that an agent has opened in the course of another, in the order in which it told them.
+    pub fn children<'c>(&'c self, session: &str) -> impl Iterator<Item = (&'c str, &'c Parent)> {
+        self.lineage.children(session)
+    }
+
+    /// What people know a sub-agent's session by: title and description that the session told which started it, with a
+    /// number where an earlier one has the same; else its own title, or the title of the tool call that stands for it.
+    /// [`None`] for a session that is nobody's child.
+    ///
+    /// It is the agent's text: who shows it takes care of that.
+    pub fn name(&self, session: &str) -> Option<String> {
+        let child = self.lineage.known.get(session)?;
+        match &child.name {
+            Some((name, 1)) => return Some(name.to_string()),
+            Some((name, number)) => return Some(format!("{name} #{number}")),
+            None => {}
+        }
+        let own = self.session(Some(session)).and_then(|session| session.title());
+        let parent = self.session(Some(&child.parent.session));
+        let call = || parent?.tool_call(child.parent.tool_call.as_deref()?)?.title();
+        let number = child.number;
+        Some(
+            own.or_else(call)
+                .map_or_else(|| format!("number {number}"), |title| format!("{title} #{number}")),
+        )
+    }
+
+    /// The names of a sub-agent's session, of the one that started it and so on, without the root's: whose something is.
+    /// Nothing for a session that is nobody's child.
+    pub fn names(&self, session: &str) -> Vec<String> {
+        let above = self.ancestors(session).filter_map(|parent| self.name(&parent.session));
+        self.name(session).into_iter().chain(above).collect()
+    }
+
+    /// Who speaks or asks in a session, down to the root, in words: `sub-agent "Tests" of "Explorer"`. [`None`] for a
+    /// session that is nobody's child: there it is the agent.
+    pub fn speaker(&self, session: &str) -> Option<String> {
+        let names = self.names(session);
+        let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+        (!quoted.is_empty()).then(|| format!("sub-agent {}", quoted.join(" of ")))
+    }
+
+    /// The state of a session; of a sub-agent's what was told last, by itself or by the session that started it.
+    pub fn state(&self, session: &str) -> Option<&v2::StateUpdate<'static>> {
+        match self.lineage.known.get(session) {
+            Some(child) => child.state.as_deref(),
+            None => self.session(Some(session))?.state(),
+        }
+    }
+
+    /// That state in a few words, as in `at work`.
+    pub fn state_in_words(&self, session: &str) -> &'static str {
+        state_in_words(self.state(session))
+    }
+
+    /// Whether work goes on in a session, or in one that descends from it. Of a sub-agent whose state was never told, the
+    /// background work of the session that started it tells.
+    pub fn is_at_work(&self, session: &str) -> bool {
+        let is_active = |session: &str| {
+            matches!(self.state(session).map(activity_of), Some(Activity::Running | Activity::RequiresAction))
+        };
+        let mut waiting = vec![session];
+        while let Some(session) = waiting.pop() {
+            if is_active(session) {
+                return true;
+            }
+            let background = self.session(Some(session)).and_then(|session| session.background());
+            for work in background.unwrap_or_default() {
+                if let v2::BackgroundWork::Subagent(subagent) = work
+                    && self.state(&subagent.session_id).is_none()
+                {
+                    return true;
+                }
+            }
+            waiting.extend(self.children(session).map(|(child, _)| child));
+        }
+        false
+    }
+
+    /// Makes a session the child of another, or says why not.
+    fn link(
+        &mut self,
+        child: &str,
+        parent: &str,
+        tool_call: Option<&str>,
+        pointer: &str,
+        left_out: &mut Vec<Diagnostic>,
+    ) -> bool {
+        if let Err(fault) = self.lineage.link(child, parent, tool_call) {
+            let (expected, found) = (fault.reason().into(), format!("{child:?}"));
+            left_out.push(Diagnostic { pointer: pointer.to_owned(), expected, found, kept: true });
+            return false;
+        }
+        // A child may have told of itself before anybody told whose it is.
+        let own = self.session(Some(child)).and_then(|session| session.state.clone());
+        if let Some(known) = self.lineage.known.get_mut(child)
+            && known.state.is_none()
+        {
+            known.state = own;
+        }
+        true
+    }
+
+    /// Notes which sessions an update says that this one has started, and what it says of them.
+    pub(super) fn link_children(
+        &mut self,
+        parent: &str,
+        update: &v2::SessionUpdate<'_>,
+        left_out: &mut Vec<Diagnostic>,
+    ) {
+        use v2::SessionUpdate as Update;
+        match update {
+            Update::SubagentUpdate(update) => {
+                let call = update
+                    .extra
+                    .get("toolCallId")
+                    .and_then(|call| Text::decode(call.as_str(), WireFormat::Any).ok());
+                let child = &*update.session_id;
+                if self.link(child, parent, call.as_deref(), "/params/update/sessionId", left_out) {
+                    let subagent = self.session(Some(parent)).and_then(|session| session.subagent(child));
+                    if let Some(name) = subagent.and_then(name_of) {
+                        self.lineage.call(child, name);
+                    }
+                    if let Some(state) = update.state.value() {
+                        self.lineage.tell_state(child, state);
+                    }
+                }
+            }
+            Update::ToolCallUpdate(call) => {
+                let content = call.content.value().map_or(&[][..], Vec::as_slice);
+                for (index, item) in content.iter().enumerate() {
+                    if let v2::ToolCallContent::Session(session) = item {
+                        let pointer = format!("/params/update/content/{index}/sessionId");
+                        self.link(&session.session_id, parent, Some(&call.tool_call_id), &pointer, left_out);
+                    }
+                }
+            }
+            Update::ToolCallContentChunk(chunk) => {
+                if let v2::ToolCallContent::Session(session) = &chunk.content {
+                    let pointer = "/params/update/content/sessionId";
+                    self.link(&session.session_id, parent, Some(&chunk.tool_call_id), pointer, left_out);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Title and description: agents give several sub-agents the same title.
+fn name_of(subagent: &Subagent) -> Option<String> {
+    let description = subagent.description().map(|text| text.trim().lines().next().unwrap_or_default());
+    let description = description.filter(|line| !line.is_empty());
+    match (subagent.title(), description) {
+        (Some(title), None) => Some(title.to_owned()),
+        (Some(title), Some(line)) if line.chars().nth(MAX_DESCRIPTION).is_none() => {
+            Some(format!("{title} ({line})"))
+        }
+        (Some(title), Some(line)) => {
+            let start: String = line.chars().take(MAX_DESCRIPTION).collect();
+            Some(format!("{title} ({start}…)"))
+        }
+        (None, line) => line.map(|line| line.chars().take(MAX_DESCRIPTION).collect()),
     }
 }
 

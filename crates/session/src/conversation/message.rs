@@ -3,7 +3,7 @@
 use switchboard_protocol::rpc::{
     CancelRequestNotification, Notification, Request, RequestId, Response, RpcError,
 };
-use switchboard_protocol::{Moment, Raw, Side, Wire, v2};
+use switchboard_protocol::{Field, Moment, Raw, Side, Wire, v2};
 
 use super::{Call, Conversation, ConversationError, Folded, Step};
 use crate::change::Changes;
@@ -40,6 +40,14 @@ impl Conversation {
                     self.step(place, |session| session.complete_elicitation(&params.elicitation_id))
                 });
                 Folded::of(steps.filter(|step| !step.changes.is_empty()).last())
+            }
+            "auth/status_update" => {
+                self.auth_notification(message, &mut left_out)?;
+                Folded::default()
+            }
+            "_auth/status_update" => {
+                self.early_auth_notification(message);
+                Folded::default()
             }
             "$/cancel_request" if from != Some(Side::Client) => {
                 let params: CancelRequestNotification<'_> =
@@ -88,8 +96,23 @@ impl Conversation {
                 let question = self.read_question(method, text, &mut left_out)?;
                 self.ask(id, &question, at)?
             }
-            "session/new" => {
+            "session/new" | "session/fork" => {
                 self.opened(Side::Client, id, Call::New);
+                Folded::default()
+            }
+            "auth/login" => {
+                self.opened(Side::Client, id, Call::Login);
+                Folded::default()
+            }
+            "auth/status" => {
+                self.opened(Side::Client, id, Call::AuthStatus);
+                Folded::default()
+            }
+            "session/set_title" => {
+                if let Some(session_id) = session_of(message.params.as_ref()) {
+                    let session = self.place(Some(&session_id))?;
+                    self.opened(Side::Client, id, Call::SetTitle { session });
+                }
                 Folded::default()
             }
             // What the client asks is no update: where it cannot be read, the agent will say so.
@@ -192,7 +215,12 @@ impl Conversation {
                 let ended = turns.map(|turns| turns.answered(id, Err(error), at)).unwrap_or_default();
                 return Ok(Folded { ended, ..Folded::default() });
             }
-            Call::New | Call::Resume { .. } | Call::SetConfigOption { .. } => None,
+            Call::New
+            | Call::Login
+            | Call::AuthStatus
+            | Call::SetTitle { .. }
+            | Call::Resume { .. }
+            | Call::SetConfigOption { .. } => None,
         };
         Ok(Folded::of(step))
     }
@@ -247,6 +275,26 @@ impl Conversation {
                         session.apply_lists(options.as_deref(), commands.as_deref())
                     }),
                 ))
+            }
+            Call::Login => {
+                self.logged_in();
+                Folded::default()
+            }
+            Call::AuthStatus => {
+                self.auth_answer(result, &mut left_out);
+                Folded::default()
+            }
+            Call::SetTitle { session } => {
+                let read = self.decode_part("/result", text, &mut left_out);
+                let Ok::<v2::unstable::SetSessionTitleResponse<'_>, _>(response) = read else {
+                    return Ok(Folded::default());
+                };
+                let info = v2::SessionInfoUpdate {
+                    title: Field::Set(response.title),
+                    ..v2::SessionInfoUpdate::new()
+                };
+                let update = v2::SessionUpdate::SessionInfoUpdate(Box::new(info));
+                Folded::of(Some(self.step(session, |session| session.apply(&update))))
             }
             Call::Resume { session, replays } => {
                 let read = self.decode_part("/result", text, &mut left_out);

@@ -115,7 +115,13 @@ impl Conversation {
     pub fn question(&self, id: &RequestId<'_>) -> Option<(usize, bool)> {
         match *self.open.get(Side::Agent, id)? {
             Call::Question { session, is_permission, .. } => Some((session, is_permission)),
-            Call::New | Call::Resume { .. } | Call::SetConfigOption { .. } | Call::Prompt { .. } => None,
+            Call::New
+            | Call::Login
+            | Call::AuthStatus
+            | Call::SetTitle { .. }
+            | Call::Resume { .. }
+            | Call::SetConfigOption { .. }
+            | Call::Prompt { .. } => None,
         }
     }
 

@@ -107,8 +107,7 @@ fn write_entry(out: &mut impl Write, entry: &Entry, session: &Snapshot) -> io::R
         }
         Entry::Subagent(subagent) => {
             let title = subagent.title().unwrap_or("(no title)");
-            let state = subagent.state().map_or("unknown", v2::StateUpdate::tag);
-            writeln!(out, "\nsub-agent: {} [{}]", shown(title), shown(state))?;
+            writeln!(out, "\nsub-agent: {} [{}]", shown(title), subagent.state_in_words())?;
             if let Some(description) = subagent.description() {
                 indented(out, &shown(description))?;
             }

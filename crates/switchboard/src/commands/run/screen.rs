@@ -133,14 +133,8 @@ impl Screen {
             return Ok(());
         }
         self.finish_messages()?;
-        let what = match subagent.state() {
-            Some(v2::StateUpdate::Running(_)) => "is at work",
-            Some(v2::StateUpdate::RequiresAction(_)) => "waits for an answer",
-            Some(v2::StateUpdate::Idle(_)) => "is done",
-            _ => "does what is not known",
-        };
         let title = subagent.title().unwrap_or(subagent.session_id());
-        self.note(&format!("sub-agent {} {what}", visible_line(title)))
+        self.note(&format!("sub-agent {}: {}", visible_line(title), subagent.state_in_words()))
     }
 
     fn message(&mut self, message: &Message, change: EntryChange) -> io::Result<()> {

@@ -71,17 +71,11 @@ pub(super) fn compaction(compaction: &Compaction, cache: &RenderCache) -> Vec<Pa
 
 /// A sub-agent, as the session that started it tells of it.
 pub(super) fn subagent(subagent: &Subagent) -> Vec<Part> {
-    let state = match subagent.state() {
-        Some(v2::StateUpdate::Running(_)) => "at work",
-        Some(v2::StateUpdate::RequiresAction(_)) => "waiting for an answer",
-        Some(v2::StateUpdate::Idle(_)) => "done",
-        Some(v2::StateUpdate::Unobservable(_) | v2::StateUpdate::Unknown(_)) | None => "state not known",
-    };
     let title = subagent.title().unwrap_or(subagent.session_id());
     let head = html! {
         header.p.head data-part="head" {
             span.who { "Sub-agent: " (visible_line(title)) }
-            span.dim { (state) }
+            span.dim { (subagent.state_in_words()) }
         }
     };
     let words = subagent
