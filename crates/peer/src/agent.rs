@@ -10,6 +10,7 @@ mod subagent;
 mod terminal;
 mod tool_call;
 mod turn;
+mod unstable;
 mod work;
 
 pub use message::Message;
@@ -83,6 +84,26 @@ pub trait Agent: Send + Sync + 'static {
         async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login")) }
     }
 
+    /// A copy of a session has been made, with its history, and goes on by itself: time to copy what the author keeps of
+    /// it. The session that it is a copy of may be one from before. Asked only of an agent whose capabilities have `fork`.
+    /// **Unstable.**
+    fn fork_session(
+        &self,
+        from: &str,
+        copy: &AgentSession,
+    ) -> impl Future<Output = Result<(), RpcError<'static>>> + Send {
+        let _ = (from, copy);
+        async { Ok(()) }
+    }
+
+    /// Whether somebody is logged in. Asked only of an agent whose capabilities have `status` for logins. **Unstable.**
+    fn auth_status(
+        &self,
+    ) -> impl Future<Output = Result<v2::unstable::AuthStatusResponse<'static>, RpcError<'static>>> + Send
+    {
+        async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login")) }
+    }
+
     /// The user logs out.
     fn logout(&self) -> impl Future<Output = Result<(), RpcError<'static>>> + Send {
         async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login")) }
@@ -94,7 +115,8 @@ pub trait Agent: Send + Sync + 'static {
 pub struct Introduction {
     /// Its name and version.
     pub info: v2::Implementation<'static>,
-    /// What it can do beyond what [`serve`] does for every agent.
+    /// What it can do beyond what [`serve`] does for every agent. What is told here of copies, titles, the archive and
+    /// the status of sessions is done, too.
     pub capabilities: v2::AgentCapabilities<'static>,
     /// The ways to log in. With at least one, [`Agent::login`] and [`Agent::logout`] must be there.
     pub auth_methods: Vec<v2::AuthMethod<'static>>,
@@ -133,10 +155,24 @@ pub struct Recalled {
     pub history: Vec<v2::SessionUpdate<'static>>,
     /// What it offers.
     pub lists: SessionLists,
+    /// The sub-agents that it and they have started: their ids, and what happened in their sessions. **Unstable.**
+    pub subagents: Vec<(String, Vec<v2::SessionUpdate<'static>>)>,
+}
+
+impl Recalled {
+    /// A session in which nothing has happened.
+    pub fn new(cwd: &str) -> Self {
+        Recalled {
+            cwd: cwd.to_owned(),
+            history: Vec::new(),
+            lists: SessionLists::default(),
+            subagents: Vec::new(),
+        }
+    }
 }
 
 /// The methods that a client may call.
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 19] = [
     "initialize",
     "auth/login",
     "auth/logout",
@@ -150,6 +186,13 @@ const KNOWN: [&str; 13] = [
     "session/cancel",
     "tool_call/cancel",
     "terminal/cancel",
+    // Refused where the author did not tell of them.
+    "session/fork",
+    "session/set_title",
+    "session/archive",
+    "session/unarchive",
+    "session/status",
+    "auth/status",
 ];
 
 /// The options for a connection to a client: methods that an agent does not have are refused by themselves.

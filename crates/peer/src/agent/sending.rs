@@ -1,8 +1,8 @@
 //! The way of an update from an author to the client, and into the history.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
 
 use switchboard_protocol::rpc::encode_notification;
 use switchboard_protocol::v2::unstable::SubagentUpdate;
@@ -23,6 +23,7 @@ pub(crate) struct SessionInner {
     pub(crate) client: Arc<v2::ClientCapabilities<'static>>,
     voice: Mutex<SessionWriter>,
     closed: AtomicBool,
+    archived: AtomicBool,
     next: AtomicU64,
     /// The number of the turn that goes on; 0 between turns.
     turn: AtomicU64,
@@ -31,8 +32,8 @@ pub(crate) struct SessionInner {
     prompts: watch::Sender<usize>,
     /// Counts up with every cancel.
     pub(crate) cancel: watch::Sender<u64>,
-    /// The session that started this one, where one did, and those that this one has started.
-    pub(crate) parent: Option<Line>,
+    /// The session that started this one, where one did and is still there, and those that this one has started.
+    pub(crate) parent: Weak<SessionInner>,
     pub(crate) children: std::sync::Mutex<Vec<Arc<SessionInner>>>,
     /// What can be cancelled by itself.
     pub(crate) cancellable: std::sync::Mutex<BTreeMap<String, watch::Sender<bool>>>,
@@ -82,12 +83,13 @@ impl SessionInner {
                 questions: 0,
             }),
             closed: AtomicBool::new(false),
+            archived: AtomicBool::new(false),
             next: AtomicU64::new(first),
             turn: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             prompts: watch::Sender::new(0),
             cancel: watch::Sender::new(0),
-            parent: None,
+            parent: Weak::new(),
             children: std::sync::Mutex::default(),
             cancellable: std::sync::Mutex::default(),
         }
@@ -102,8 +104,34 @@ impl SessionInner {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// Closes or opens it, and the sessions that it has started.
     pub(crate) fn set_closed(&self, closed: bool) {
         self.closed.store(closed, Ordering::Release);
+        for child in self.children() {
+            child.set_closed(closed);
+        }
+    }
+
+    pub(crate) fn is_archived(&self) -> bool {
+        self.archived.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_archived(&self, archived: bool) {
+        self.archived.store(archived, Ordering::Release);
+    }
+
+    /// The sessions that this one has started.
+    pub(crate) fn children(&self) -> Vec<Arc<SessionInner>> {
+        self.children.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it is doing.
+    pub(crate) fn state(&self, voice: &SessionWriter) -> v2::StateUpdate<'static> {
+        match (self.is_busy(), voice.questions) {
+            (false, _) => v2::StateUpdate::Idle(v2::IdleState::new()),
+            (true, 0) => v2::StateUpdate::Running(v2::ActiveState::new()),
+            (true, _) => v2::StateUpdate::RequiresAction(v2::ActiveState::new()),
+        }
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -168,10 +196,10 @@ impl SessionInner {
         voice: &mut SessionWriter,
         state: v2::StateUpdate<'_>,
     ) -> Result<(), Error> {
-        if let Some(parent) = &self.parent {
+        if let Some(parent) = self.parent.upgrade() {
             let update =
                 SubagentUpdate { state: Field::Set(state.clone()), ..SubagentUpdate::new(&*self.id) };
-            parent.say(v2::SessionUpdate::SubagentUpdate(Box::new(update))).await?;
+            parent.line().say(v2::SessionUpdate::SubagentUpdate(Box::new(update))).await?;
         }
         self.say(voice, v2::SessionUpdate::StateUpdate(Box::new(state))).await
     }

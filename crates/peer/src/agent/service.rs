@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
 use switchboard_protocol::rpc::{Message, RpcError, codes};
+use switchboard_protocol::v2::unstable::SessionArchiveFilter;
 use switchboard_protocol::{AbsolutePath, Raw, Wire, WireFormat, v2};
 use switchboard_transport::{
     Caller, Connection, Event, IncomingNotification, IncomingRequest, Json, Received, SharedText,
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 use super::sending::SessionInner;
 use super::session::AgentSession;
 use super::work::{Held, work_on};
-use super::{Agent, Recalled, agent_connection_options, history};
+use super::{Agent, Introduction, Recalled, agent_connection_options, history};
 use crate::{Error, translation};
 
 /// Which versions of the protocol an agent speaks.
@@ -69,9 +70,11 @@ fn asks_for_version_one(line: &SharedText) -> Option<SharedText> {
 
 async fn play<A: Agent>(agent: A, connection: Connection, first: Option<Event>) -> Result<(), Error> {
     let Connection { caller, mut inbox } = connection;
+    let introduction = agent.introduce();
     let mut service = Service {
         agent: Arc::new(agent),
         caller,
+        introduction,
         initialized: false,
         client: Arc::new(v2::ClientCapabilities::new()),
         opened: 0,
@@ -96,54 +99,57 @@ async fn play<A: Agent>(agent: A, connection: Connection, first: Option<Event>) 
     Ok(())
 }
 
-struct Service<A> {
-    agent: Arc<A>,
-    caller: Caller,
+pub(super) struct Service<A> {
+    pub(super) agent: Arc<A>,
+    pub(super) caller: Caller,
+    /// What the author told of the agent.
+    pub(super) introduction: Introduction,
     initialized: bool,
-    client: Arc<v2::ClientCapabilities<'static>>,
+    pub(super) client: Arc<v2::ClientCapabilities<'static>>,
     opened: u64,
-    sessions: Arc<std::sync::Mutex<HashMap<String, Slot>>>,
-    tasks: JoinSet<()>,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) tasks: JoinSet<()>,
 }
 
 /// A session and the prompts that wait in it.
 #[derive(Debug)]
-struct Slot {
+pub(super) struct Slot {
     core: Arc<SessionInner>,
     /// Done when the last prompt that was taken is.
     last: Option<oneshot::Receiver<()>>,
 }
 
-type Sessions = std::sync::Mutex<HashMap<String, Slot>>;
+pub(super) type Sessions = std::sync::Mutex<HashMap<String, Slot>>;
 type Answer = Result<Json<'static>, RpcError<'static>>;
 
-fn find(sessions: &Sessions, id: &str) -> Option<Arc<SessionInner>> {
+pub(super) fn find(sessions: &Sessions, id: &str) -> Option<Arc<SessionInner>> {
     let sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
     let open = |id| sessions.get(id).map(|slot| Arc::clone(&slot.core));
     open(id).or_else(|| sessions.values().find_map(|slot| slot.core.descendant(id)))
 }
 
-fn insert(sessions: &Sessions, core: &Arc<SessionInner>) {
+pub(super) fn insert(sessions: &Sessions, core: &Arc<SessionInner>) {
     let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
     sessions.insert(core.id.to_string(), Slot { core: Arc::clone(core), last: None });
 }
 
-fn json<'w>(value: &impl Wire<'w>) -> Json<'static> {
+pub(super) fn json<'w>(value: &impl Wire<'w>) -> Json<'static> {
     Json::of(value, WireFormat::Any)
 }
 
-fn failed(code: i32, message: impl Into<String>) -> RpcError<'static> {
+pub(super) fn failed(code: i32, message: impl Into<String>) -> RpcError<'static> {
     RpcError::new(code, message.into())
 }
 
 /// The parameters of a request; what is optional and malformed in them is left out.
 macro_rules! params {
-    ($type:ident, $request:expr) => {
-        v2::$type::decode_tolerant($request.params(), WireFormat::Any)
+    ($($type:ident)::+, $request:expr) => {
+        v2::$($type)::+::decode_tolerant($request.params(), WireFormat::Any)
             .map(|(params, _)| params)
             .map_err(|reason| failed(codes::INVALID_PARAMS, reason.to_string()))
     };
 }
+pub(super) use params;
 
 impl<A: Agent> Service<A> {
     fn take_request(&mut self, request: IncomingRequest) {
@@ -214,11 +220,7 @@ impl<A: Agent> Service<A> {
                 let error = failed(codes::INVALID_PARAMS, "the terminal cannot be cancelled by itself");
                 self.answer(request, async { Err(error) });
             }
-            _ => {
-                self.tasks.spawn(async move {
-                    let _ = request.method_not_found().await;
-                });
-            }
+            _ => self.take_unstable(request),
         }
     }
 
@@ -232,7 +234,11 @@ impl<A: Agent> Service<A> {
     }
 
     /// Answers a request when its work is done, unless the client takes it back first.
-    fn answer(&mut self, request: IncomingRequest, work: impl Future<Output = Answer> + Send + 'static) {
+    pub(super) fn answer(
+        &mut self,
+        request: IncomingRequest,
+        work: impl Future<Output = Answer> + Send + 'static,
+    ) {
         self.tasks.spawn(async move {
             let mut cancellation = request.cancellation();
             let answer = tokio::select! {
@@ -264,7 +270,7 @@ impl<A: Agent> Service<A> {
         }
         let params = params!(InitializeRequest, request)?.into_owned();
         self.client = Arc::new(params.capabilities.unwrap_or_else(v2::ClientCapabilities::new));
-        let introduction = self.agent.introduce();
+        let introduction = self.introduction.clone();
         let response = v2::InitializeResponse {
             capabilities: Some(introduction.capabilities),
             auth_methods: Some(introduction.auth_methods),
@@ -273,18 +279,22 @@ impl<A: Agent> Service<A> {
         Ok(json(&response))
     }
 
+    pub(super) fn new_id(&mut self) -> String {
+        loop {
+            self.opened += 1;
+            let id = self.agent.session_id(self.opened);
+            if find(&self.sessions, &id).is_none() {
+                return id;
+            }
+        }
+    }
+
     fn open(&mut self, request: IncomingRequest) {
         let params = match params!(NewSessionRequest, request) {
             Ok(params) => params.into_owned(),
             Err(error) => return self.answer(request, async { Err(error) }),
         };
-        let id = loop {
-            self.opened += 1;
-            let id = self.agent.session_id(self.opened);
-            if find(&self.sessions, &id).is_none() {
-                break id;
-            }
-        };
+        let id = self.new_id();
         let core = Arc::new(SessionInner::new(
             &id,
             params.cwd.as_str(),
@@ -324,7 +334,7 @@ impl<A: Agent> Service<A> {
                 None => {
                     let recalled = agent.recall_session(&params.session_id).await;
                     let recalled = recalled.ok_or_else(|| unknown_session(&params.session_id))?;
-                    let core = Arc::new(recall(&params.session_id, caller, client, recalled).await);
+                    let core = recall(&params.session_id, caller, client, recalled).await;
                     insert(&sessions, &core);
                     core
                 }
@@ -361,37 +371,43 @@ impl<A: Agent> Service<A> {
     }
 }
 
-fn unknown_session(id: &str) -> RpcError<'static> {
+pub(super) fn unknown_session(id: &str) -> RpcError<'static> {
     let mut error = failed(codes::RESOURCE_NOT_FOUND, format!("there is no session {id}"));
     error.data = Some(Raw::from(serde_json::json!({ "sessionId": id })));
     error
 }
 
-async fn recall(
+/// Opens a session from before, with those that it and they have started.
+pub(super) async fn recall(
     id: &str,
     caller: Caller,
     client: Arc<v2::ClientCapabilities<'static>>,
     recalled: Recalled,
-) -> SessionInner {
-    let number = |id: &str| id.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
-    let core = {
-        let mut session = switchboard_session::Session::new(WireFormat::Any);
-        for update in &recalled.history {
-            session.apply(update);
+) -> Arc<SessionInner> {
+    let Recalled { cwd, history, lists, mut subagents } = recalled;
+    let new = |id: &str, first| SessionInner::new(id, &cwd, caller.clone(), Arc::clone(&client), first);
+    let root = Arc::new(new(id, first_number(&history)));
+    root.remember(&history).await;
+    root.voice().await.lists = lists;
+    // The id of a child begins with that of its parent, which therefore comes first.
+    subagents.sort_by(|(left, _), (right, _)| left.len().cmp(&right.len()));
+    for (id, history) in subagents {
+        let parent = id.rsplit_once('.').map_or("", |(parent, _)| parent);
+        let parent = if *parent == *root.id { Some(Arc::clone(&root)) } else { root.descendant(parent) };
+        if let Some(parent) = parent {
+            let child = parent.adopt(new(&id, first_number(&history)));
+            child.remember(&history).await;
         }
-        // New ids must not meet the old ones.
-        let highest = session.entries().filter_map(|entry| number(entry.id())).max().unwrap_or(0);
-        SessionInner::new(id, &recalled.cwd, caller, client, highest + 1)
-    };
-    {
-        let mut voice = core.voice().await;
-        for update in &recalled.history {
-            voice.note(update);
-        }
-        voice.take_open();
-        voice.lists = recalled.lists;
     }
-    core
+    root
+}
+
+/// The first number for new ids that do not meet the old ones.
+fn first_number(history: &[v2::SessionUpdate<'_>]) -> u64 {
+    let mut session = switchboard_session::Session::new(WireFormat::Any);
+    history.iter().for_each(|update| drop(session.apply(update)));
+    let number = |id: &str| id.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
+    session.entries().filter_map(|entry| number(entry.id())).max().unwrap_or(0).saturating_add(1)
 }
 
 async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answer {
@@ -403,12 +419,18 @@ async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answ
         sessions.values().map(|slot| Arc::clone(&slot.core)).collect()
     };
     cores.retain(|core| params.cwd.as_ref().is_none_or(|cwd| cwd.as_str() == core.cwd));
+    cores.retain(|core| match params.archived {
+        Some(SessionArchiveFilter::Include) => true,
+        Some(SessionArchiveFilter::Only) => core.is_archived(),
+        Some(SessionArchiveFilter::Exclude | SessionArchiveFilter::Unknown(_)) | None => !core.is_archived(),
+    });
     cores.sort_by(|left, right| (left.id.len(), &left.id).cmp(&(right.id.len(), &right.id)));
     let mut infos = Vec::new();
     for core in cores {
         let title = core.voice().await.history.title().map(|title| title.to_owned().into());
         infos.push(v2::SessionInfo {
             title,
+            archived: core.is_archived().then_some(true),
             ..v2::SessionInfo::new(core.id.to_string(), AbsolutePath::as_sent(core.cwd.clone()))
         });
     }
@@ -439,24 +461,37 @@ fn cancel_tool_call(sessions: &Sessions, params: &v2::CancelToolCallRequest<'_>)
 }
 
 impl SessionInner {
-    /// Tells the history, where it is wanted, and the state; and gives the answer to the request for it. Nobody
-    /// else says anything meanwhile.
-    async fn replay(&self, with_history: bool) -> Result<Json<'static>, Error> {
-        let voice = self.voice().await;
-        if with_history {
+    /// Takes note of what happened before.
+    async fn remember(&self, history: &[v2::SessionUpdate<'static>]) {
+        let mut voice = self.voice().await;
+        for update in history {
+            voice.note(update);
+        }
+        voice.take_open();
+    }
+
+    /// Tells the history, where it is wanted, also of the sessions that this one has started, and the state; and gives
+    /// the answer to the request for it. Nobody else says anything meanwhile.
+    async fn replay(self: &Arc<Self>, with_history: bool) -> Result<Json<'static>, Error> {
+        let family = if with_history { self.family() } else { vec![Arc::clone(self)] };
+        // Whoever tells of itself in the session that started it has its own voice then, and waits for that one's.
+        let mut voices = Vec::new();
+        for core in family.iter().rev() {
+            voices.push(core.voice().await);
+        }
+        voices.reverse();
+        for (core, voice) in family.iter().zip(&voices).filter(|_| with_history) {
             for update in history::updates(&voice.history) {
-                self.transmit(update).await?;
+                core.transmit(update).await?;
             }
         }
-        let state = if self.is_busy() {
-            v2::StateUpdate::Running(v2::ActiveState::new())
-        } else {
-            v2::StateUpdate::Idle(v2::IdleState::new())
-        };
-        self.transmit(v2::SessionUpdate::StateUpdate(Box::new(state))).await?;
+        for (core, voice) in family.iter().zip(&voices) {
+            core.transmit(v2::SessionUpdate::StateUpdate(Box::new(core.state(voice)))).await?;
+        }
+        let lists = voices.first().map(|voice| voice.lists.clone()).unwrap_or_default();
         Ok(json(&v2::ResumeSessionResponse {
-            config_options: voice.lists.config_options.clone(),
-            available_commands: voice.lists.commands.clone(),
+            config_options: lists.config_options,
+            available_commands: lists.commands,
             ..v2::ResumeSessionResponse::new()
         }))
     }

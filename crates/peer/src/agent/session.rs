@@ -75,6 +75,13 @@ impl AgentSession {
         self.core.line().say(update).await
     }
 
+    /// The sessions of the sub-agents that were started here, and of those that they started: each after the one that
+    /// started it. **Unstable.**
+    pub fn subagents(&self) -> Vec<AgentSession> {
+        let family = self.core.family().into_iter().skip(1);
+        family.map(|core| AgentSession { core }).collect()
+    }
+
     /// The updates that make up the history, as a replay tells them.
     pub async fn history(&self) -> Vec<v2::SessionUpdate<'static>> {
         use switchboard_protocol::Wire;

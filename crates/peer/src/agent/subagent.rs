@@ -3,12 +3,12 @@
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
+use switchboard_protocol::rpc::RpcError;
 use switchboard_protocol::{Field, v2};
 use v2::unstable::{SessionMessage, SessionReference, SubagentSessionCapabilities, SubagentUpdate};
 
 use super::sending::{Line, SessionInner};
 use super::session::AgentSession;
-use super::tool_call::ToolCall;
 use super::turn::Turn;
 use super::work;
 use crate::Error;
@@ -25,8 +25,9 @@ pub struct SubagentStart {
 }
 
 impl SubagentStart {
-    pub(super) fn new(parent: Line, title: &str) -> Self {
-        SubagentStart { parent, title: title.to_owned(), description: None, task: None, call: None }
+    /// `call`: the tool call that starts it, in whose content it then stands.
+    pub(super) fn new(parent: Line, title: &str, call: Option<Arc<str>>) -> Self {
+        SubagentStart { parent, title: title.to_owned(), description: None, task: None, call }
     }
 
     /// What it is for.
@@ -38,12 +39,6 @@ impl SubagentStart {
     /// What it is told to do: the first message in its transcript.
     pub fn task(mut self, text: &str) -> Self {
         self.task = Some(text.to_owned());
-        self
-    }
-
-    /// The tool call that starts it, in whose content it then stands.
-    pub fn in_call(mut self, call: &ToolCall) -> Self {
-        self.call = Some(call.id().into());
         self
     }
 
@@ -82,8 +77,9 @@ impl SubagentStart {
     }
 }
 
-/// A sub-agent at work. All that a [`Turn`] can say it says in its own session. It goes on after the turn that started
-/// it, until it is finished or dropped; a cancel of that turn cancels it too.
+/// A sub-agent at work. All that a [`Turn`] can say it says in its own session, also sub-agents of its own. It goes on
+/// after the turn that started it, until it is finished or, which counts as cancelled, dropped; a cancel of the session
+/// that started it cancels it too.
 #[derive(Debug)]
 pub struct Subagent {
     turn: Turn,
@@ -110,10 +106,20 @@ impl Subagent {
         send(self.turn.line(), &self.parent.line(), text).await
     }
 
-    /// Its work is over: what is left open is closed, and both sessions tell that it is idle.
-    pub async fn finish(mut self, reason: v2::StopReason) -> Result<(), Error> {
+    /// Its work is over: what is left open is closed, and both sessions tell that it is idle. After a cancel, the reason
+    /// is `cancelled` in any case.
+    pub async fn finish(self, reason: v2::StopReason) -> Result<(), Error> {
+        self.end(Ok(reason)).await
+    }
+
+    /// Its work failed.
+    pub async fn fail(self, error: RpcError<'static>) -> Result<(), Error> {
+        self.end(Err(error)).await
+    }
+
+    async fn end(mut self, outcome: Result<v2::StopReason, RpcError<'static>>) -> Result<(), Error> {
         self.is_over = true;
-        work::finish(&self.turn.line().core, Ok(reason), self.turn.is_cancelled()).await
+        work::finish(&self.turn.line().core, outcome, self.turn.is_cancelled()).await
     }
 }
 
@@ -147,14 +153,29 @@ async fn send(sender: &Line, recipient: &Line, text: &str) -> Result<(), Error> 
 }
 
 impl SessionInner {
-    /// A session that this one has started.
+    /// A new session that this one starts.
     fn start_child(self: &Arc<Self>) -> Arc<SessionInner> {
         let id = format!("{}.{}", self.id, self.make_id("subagent"));
-        let mut child = SessionInner::new(&id, &self.cwd, self.caller.clone(), Arc::clone(&self.client), 1);
-        child.parent = Some(self.line());
+        self.adopt(SessionInner::new(&id, &self.cwd, self.caller.clone(), Arc::clone(&self.client), 1))
+    }
+
+    /// Makes a session one that this one has started.
+    pub(super) fn adopt(self: &Arc<Self>, mut child: SessionInner) -> Arc<SessionInner> {
+        child.parent = Arc::downgrade(self);
         let child = Arc::new(child);
         self.children.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&child));
         child
+    }
+
+    /// This session, and those that it and they have started: each after the one that started it.
+    pub(super) fn family(self: &Arc<Self>) -> Vec<Arc<SessionInner>> {
+        let mut family = vec![Arc::clone(self)];
+        let mut place = 0;
+        while let Some(core) = family.get(place) {
+            family.extend(core.children());
+            place += 1;
+        }
+        family
     }
 
     /// The session with an id among those that this one has started, and theirs.
@@ -164,9 +185,8 @@ impl SessionInner {
         if !rest.starts_with('.') {
             return None;
         }
-        let children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
-        children.iter().find_map(|child| match *child.id == *id {
-            true => Some(Arc::clone(child)),
+        self.children().into_iter().find_map(|child| match *child.id == *id {
+            true => Some(child),
             false => child.descendant(id),
         })
     }
@@ -174,8 +194,6 @@ impl SessionInner {
     /// Cancels what goes on here and in the sessions that this one has started.
     pub(super) fn cancel_all(&self) {
         self.cancel.send_modify(|count| *count += 1);
-        for child in self.children.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            child.cancel_all();
-        }
+        self.children().iter().for_each(|child| child.cancel_all());
     }
 }

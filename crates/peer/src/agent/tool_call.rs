@@ -6,6 +6,7 @@ use switchboard_protocol::{AbsolutePath, Field, Raw, v2};
 use tokio::sync::watch;
 
 use super::sending::Line;
+use super::subagent::SubagentStart;
 use super::terminal::Terminal;
 use crate::Error;
 
@@ -101,6 +102,14 @@ impl ToolCall {
     /// The call begins, after it was announced.
     pub async fn begin(&self) -> Result<(), Error> {
         self.update(|update| update.status(v2::ToolCallStatus::InProgress)).await
+    }
+
+    /// Prepares a sub-agent that this call starts, in whose content it then stands; as [`Turn::subagent`] does without a
+    /// call. **Unstable.**
+    ///
+    /// [`Turn::subagent`]: crate::Turn::subagent
+    pub fn subagent(&self, title: &str) -> SubagentStart {
+        SubagentStart::new(self.line.clone(), title, Some(Arc::clone(&self.id)))
     }
 
     /// Gives the call another title.

@@ -85,18 +85,57 @@ impl Turn {
 
     /// Prepares a sub-agent with a title for people: a session of its own that this one starts. **Unstable.**
     ///
-    /// ```no_run
-    /// # async fn example(turn: &switchboard_peer::Turn) -> Result<(), switchboard_peer::Error> {
-    /// use switchboard_protocol::v2::StopReason;
+    /// Its id, its states in both sessions and its history are looked after. [`ToolCall::subagent`] makes it stand in the
+    /// content of the tool call that starts it.
     ///
-    /// let helper = turn.subagent("Explorer").task("Find the tests.").start().await?;
-    /// helper.say("They are in tests/.").await?;
-    /// helper.finish(StopReason::EndTurn).await?;
+    /// ```
+    /// use switchboard_peer::{
+    ///     Agent, Client, ClientOptions, Introduction, Turn, agent_connection_options, serve,
+    /// };
+    /// use switchboard_protocol::rpc::{RpcError, codes};
+    /// use switchboard_protocol::{AbsolutePath, v2};
+    /// use switchboard_transport::Connection;
+    ///
+    /// struct Delegating;
+    ///
+    /// impl Agent for Delegating {
+    ///     fn introduce(&self) -> Introduction {
+    ///         Introduction::new("delegating", "1.0")
+    ///     }
+    ///
+    ///     async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, RpcError<'static>> {
+    ///         let work = async {
+    ///             let helper = turn.subagent("Explorer").task("Find the tests.").start().await?;
+    ///             helper.say("They are in tests/.").await?;
+    ///             helper.finish(v2::StopReason::EndTurn).await
+    ///         };
+    ///         let failed = |error: switchboard_peer::Error| RpcError::new(codes::INTERNAL_ERROR, error.to_string());
+    ///         work.await.map(|()| v2::StopReason::EndTurn).map_err(failed)
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (near, far) = Connection::pair(Client::connection_options(), agent_connection_options());
+    /// tokio::spawn(serve(Delegating, far));
+    /// let Client { agent, mut feed } = Client::connect(near, ClientOptions::new("example", "1.0")).await?;
+    /// let request = v2::NewSessionRequest::new(AbsolutePath::parse("/w")?);
+    /// let session = feed.until(agent.new_session(&request), drop).await?.expect("a session").session_id;
+    /// let prompt = agent.prompt(&session, vec![v2::ContentBlock::text("Go")]);
+    /// let mut turn = feed.until(prompt, drop).await?.expect("a turn");
+    /// feed.until(turn.ended(), drop).await?;
+    /// feed.sessions().conversation(|conversation| {
+    ///     let (child, _) = conversation.children(&session).next().unwrap();
+    ///     assert_eq!(conversation.name(child).unwrap(), "Explorer");
+    ///     assert_eq!(conversation.state_in_words(child), "done");
+    /// });
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// [`ToolCall::subagent`]: crate::ToolCall::subagent
     pub fn subagent(&self, title: &str) -> SubagentStart {
-        SubagentStart::new(self.line.clone(), title)
+        SubagentStart::new(self.line.clone(), title, None)
     }
 
     /// Prepares a question for permission.

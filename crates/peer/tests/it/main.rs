@@ -7,7 +7,9 @@ mod handle;
 mod hostile;
 mod negotiation;
 mod observer;
+mod subagents;
 mod support;
+mod unstable;
 
 #[test]
 fn every_test_file_is_a_module() {

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use switchboard_peer::{
-    Agent, Client, ClientOptions, Error, Event, Introduction, PromptTurn, Turn, TurnEnd,
-    agent_connection_options, serve,
+    Agent, Client, ClientOptions, Error, Event, Introduction, PromptTurn, Turn, TurnEnd, Versions,
+    agent_connection_options, serve_versions,
 };
 use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::{AbsolutePath, v2};
@@ -44,8 +44,12 @@ pub(crate) struct Test {
 
 impl Test {
     pub(crate) async fn with(agent: impl Agent) -> Self {
+        Self::speaking(agent, Versions::Both).await
+    }
+
+    pub(crate) async fn speaking(agent: impl Agent, versions: Versions) -> Self {
         let (near, far) = Connection::pair(Client::connection_options(), agent_connection_options());
-        tokio::spawn(serve(agent, far));
+        tokio::spawn(serve_versions(agent, far, versions));
         let mut client = Client::connect(near, ClientOptions::new("test", "1.0")).await.unwrap();
         let request = v2::NewSessionRequest::new(path("/w"));
         let opened = client.feed.until(client.agent.new_session(&request), drop).await.unwrap().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use switchboard_protocol::{Diagnostic, Text, Wire, WireFormat, v2};
+use switchboard_protocol::{Diagnostic, Field, Text, Wire, WireFormat, v2};
 
 use super::Conversation;
 use crate::snapshot::{Activity, activity_of};
@@ -322,8 +322,11 @@ impl Conversation {
                     .and_then(|call| Text::decode(call.as_str(), WireFormat::Any).ok());
                 let child = &*update.session_id;
                 if self.link(child, parent, call.as_deref(), "/params/update/sessionId", left_out) {
-                    let subagent = self.session(Some(parent)).and_then(|session| session.subagent(child));
-                    if let Some(name) = subagent.and_then(name_of) {
+                    // While history is replayed, the entry is not there yet.
+                    let entry = self.session(Some(parent)).and_then(|session| session.subagent(child));
+                    let title = now(&update.title, entry.and_then(Subagent::title));
+                    let description = now(&update.description, entry.and_then(Subagent::description));
+                    if let Some(name) = name_of(title, description) {
                         self.lineage.call(child, name);
                     }
                     if let Some(state) = update.state.value() {
@@ -351,20 +354,27 @@ impl Conversation {
     }
 }
 
+/// What a field is after an update, given what it was.
+fn now<'f>(field: &'f Field<Text<'_>>, before: Option<&'f str>) -> Option<&'f str> {
+    match field {
+        Field::Keep => before,
+        Field::Clear => None,
+        Field::Set(text) => Some(text),
+    }
+}
+
 /// Title and description: agents give several sub-agents the same title.
-fn name_of(subagent: &Subagent) -> Option<String> {
-    let description = subagent.description().map(|text| text.trim().lines().next().unwrap_or_default());
-    let description = description.filter(|line| !line.is_empty());
-    match (subagent.title(), description) {
+fn name_of(title: Option<&str>, description: Option<&str>) -> Option<String> {
+    let line = description.map(|text| text.trim().lines().next().unwrap_or_default());
+    let line =
+        line.filter(|line| !line.is_empty()).map(|line| match line.char_indices().nth(MAX_DESCRIPTION) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line.to_owned(),
+        });
+    match (title, line) {
         (Some(title), None) => Some(title.to_owned()),
-        (Some(title), Some(line)) if line.chars().nth(MAX_DESCRIPTION).is_none() => {
-            Some(format!("{title} ({line})"))
-        }
-        (Some(title), Some(line)) => {
-            let start: String = line.chars().take(MAX_DESCRIPTION).collect();
-            Some(format!("{title} ({start}…)"))
-        }
-        (None, line) => line.map(|line| line.chars().take(MAX_DESCRIPTION).collect()),
+        (Some(title), Some(line)) => Some(format!("{title} ({line})")),
+        (None, line) => line,
     }
 }
 

@@ -97,7 +97,7 @@ impl Agent for Demo {
 
     async fn recall_session(&self, id: &str) -> Option<Recalled> {
         let (cwd, history) = self.store.as_ref()?.read(id)?;
-        Some(Recalled { cwd, history, lists: lists() })
+        Some(Recalled { history, lists: lists(), ..Recalled::new(&cwd) })
     }
 
     async fn turn_ended(&self, session: &AgentSession) {
