@@ -6,9 +6,11 @@ mod messages;
 mod permissions;
 mod scenario;
 mod store;
+mod subagents;
 mod work;
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use switchboard_peer::{
@@ -22,6 +24,7 @@ use switchboard_transport::{Caller, Connection};
 use crate::outcome::{CommandError, Outcome};
 use crate::stdio;
 use store::Store;
+use subagents::Team;
 
 /// Be an agent on standard input and output that plays scenarios, without a model.
 ///
@@ -50,8 +53,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             caller: connection.caller.clone(),
             pace: Duration::from_millis(arguments.pace),
             store: arguments.store.clone().map(Store::new),
+            later: Mutex::default(),
         };
-        let served = serve_versions(agent, connection, versions).await;
+        let served = serve_versions(Playing(Arc::new(agent)), connection, versions).await;
         served.map(|()| Outcome::Fine).map_err(|error| CommandError::failed(error.to_string()))
     })
 }
@@ -61,7 +65,12 @@ struct Demo {
     caller: Caller,
     pace: Duration,
     store: Option<Store>,
+    /// Sub-agents that go on when the turn of their session is over.
+    later: Mutex<Vec<(String, Team)>>,
 }
+
+/// The agent, which what goes on in the background has too.
+struct Playing(Arc<Demo>);
 
 /// Why a scenario could not be played.
 #[derive(Debug)]
@@ -75,15 +84,18 @@ impl<E: std::error::Error> From<E> for Failure {
 
 type Played = Result<v2::StopReason, Failure>;
 
-impl Agent for Demo {
+impl Agent for Playing {
     fn introduce(&self) -> Introduction {
         let mut introduction = Introduction::new("switchboard-demo", env!("CARGO_PKG_VERSION"));
         introduction.info.title = Some("Switchboard's demo agent".into());
+        let session = introduction.capabilities.session.get_or_insert_with(v2::SessionCapabilities::new);
+        let yes = || Some(v2::EmptyObject::new());
+        (session.fork, session.archive, session.title, session.status) = (yes(), yes(), yes(), yes());
         introduction
     }
 
     fn session_id(&self, number: u64) -> String {
-        let taken = self.store.as_ref().map_or(0, Store::highest);
+        let taken = self.0.store.as_ref().map_or(0, Store::highest);
         format!("demo-{}", number + taken)
     }
 
@@ -96,16 +108,18 @@ impl Agent for Demo {
     }
 
     async fn recall_session(&self, id: &str) -> Option<Recalled> {
-        let (cwd, history) = self.store.as_ref()?.read(id)?;
-        Some(Recalled { history, lists: lists(), ..Recalled::new(&cwd) })
+        Some(Recalled { lists: lists(), ..self.0.store.as_ref()?.read(id)? })
     }
 
     async fn turn_ended(&self, session: &AgentSession) {
-        if let Some(store) = &self.store {
-            let history = session.history().await;
-            if let Err(error) = store.write(session.id(), session.cwd(), &history) {
-                eprintln!("switchboard demo-agent: cannot keep the session: {error}");
-            }
+        self.0.keep(session).await;
+        for team in self.0.take_later(session) {
+            let (demo, session) = (Arc::clone(&self.0), session.clone());
+            tokio::spawn(async move {
+                // A client that is gone needs no more.
+                let _ = team.work(&demo).await;
+                demo.keep(&session).await;
+            });
         }
     }
 
@@ -115,7 +129,7 @@ impl Agent for Demo {
         let played = match words.split_first() {
             Some((name, rest)) => {
                 let name = name.strip_prefix('/').unwrap_or(name).to_lowercase();
-                scenario::play(self, turn, &name, rest).await
+                scenario::play(&self.0, turn, &name, rest).await
             }
             None => turn.say("You said nothing. Try `help`.").await.map_err(Failure::from).map(|()| END),
         };
@@ -142,6 +156,31 @@ fn lists() -> SessionLists {
 }
 
 impl Demo {
+    /// Writes a session down, with those of its sub-agents.
+    async fn keep(&self, session: &AgentSession) {
+        let Some(store) = &self.store else { return };
+        let mut subagents = Vec::new();
+        for subagent in session.subagents() {
+            subagents.push((subagent.id().to_owned(), subagent.history().await));
+        }
+        if let Err(error) = store.write(session, &session.history().await, &subagents) {
+            eprintln!("switchboard demo-agent: cannot keep the session: {error}");
+        }
+    }
+
+    /// Lets sub-agents go on when the turn is over.
+    fn go_on_later(&self, session: &AgentSession, team: Team) {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner).push((session.id().to_owned(), team));
+    }
+
+    fn take_later(&self, session: &AgentSession) -> Vec<Team> {
+        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        let (now, rest) = later.drain(..).partition(|(id, _)| id == session.id());
+        *later = rest;
+        let now: Vec<(String, Team)> = now;
+        now.into_iter().map(|(_, team)| team).collect()
+    }
+
     /// The time between two pieces; a cancel ends it early.
     async fn pause(&self, turn: &Turn) {
         if !self.pace.is_zero() {

@@ -26,7 +26,7 @@ fn scenarios(place: &Place) -> Vec<String> {
 fn every_scenario_sends_what_the_protocol_allows_and_always_the_same() {
     let place = Place::new();
     let names = scenarios(&place);
-    assert_eq!(names.len(), 31);
+    assert_eq!(names.len(), 32);
     for name in names {
         if ["slow", "stubborn", "crash", "malformed", "fail", "refuse"].contains(&&*name) {
             continue;

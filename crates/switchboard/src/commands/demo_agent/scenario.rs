@@ -3,10 +3,10 @@
 use switchboard_peer::Turn;
 use switchboard_protocol::v2;
 
-use super::{Demo, END, Failure, Played, edits, faults, messages, permissions, work};
+use super::{Demo, END, Failure, Played, edits, faults, messages, permissions, subagents, work};
 
 /// Name, what to type behind it, and what it shows.
-const SCENARIOS: [(&str, Option<&str>, &str); 31] = [
+const SCENARIOS: [(&str, Option<&str>, &str); 32] = [
     ("help", None, "List the scenarios"),
     ("hello", None, "Plain text, streamed word by word"),
     ("markdown", None, "Headings, lists, a table and code"),
@@ -28,6 +28,11 @@ const SCENARIOS: [(&str, Option<&str>, &str); 31] = [
     ("clear", None, "Clears fields of a tool call by null and by an empty list"),
     ("interleave", None, "Two messages and a tool call whose pieces alternate"),
     ("plan", None, "A plan that is worked through"),
+    (
+        "subagents",
+        Some("background, to end before they do"),
+        "Two sub-agents at once that ask, and one of a sub-agent",
+    ),
     ("config", None, "Changes what can be set"),
     ("notice", None, "A notice, usage and a compaction"),
     ("unknown", None, "Updates and content of unknown kinds"),
@@ -73,6 +78,7 @@ pub(super) async fn play(demo: &Demo, turn: &Turn, name: &str, rest: &[&str]) ->
         "clear" => work::clear(turn).await,
         "interleave" => work::interleave(demo, turn).await,
         "plan" => work::plan(demo, turn).await,
+        "subagents" => subagents::subagents(demo, turn, rest.first() == Some(&"background")).await,
         "config" => messages::config(turn).await,
         "notice" => messages::notice(turn).await,
         "unknown" => messages::unknown(turn).await,

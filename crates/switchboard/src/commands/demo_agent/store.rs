@@ -1,8 +1,9 @@
-//! Sessions in files, one update a line.
+//! Sessions in files, one update a line; behind them their sub-agents, each begun by its id.
 
 use std::io;
 use std::path::PathBuf;
 
+use switchboard_peer::{AgentSession, Recalled};
 use switchboard_protocol::{Wire, WireFormat, v2};
 
 /// A folder with a file a session.
@@ -27,21 +28,44 @@ impl Store {
         Some(self.0.join(format!("demo-{number}.jsonl")))
     }
 
-    /// Where the session works, and what happened in it.
-    pub(super) fn read(&self, id: &str) -> Option<(String, Vec<v2::SessionUpdate<'static>>)> {
+    /// The session, with those of its sub-agents.
+    pub(super) fn read(&self, id: &str) -> Option<Recalled> {
         let text = std::fs::read_to_string(self.path(id)?).ok()?;
         let mut lines = text.lines();
         let cwd: String = serde_json::from_str(lines.next()?).ok()?;
-        let read = |line: &str| v2::SessionUpdate::decode(line, WireFormat::Any).map(Wire::into_owned).ok();
-        Some((cwd, lines.filter_map(read).collect()))
+        let mut recalled = Recalled::new(&cwd);
+        for line in lines {
+            // The id of a sub-agent, whose updates follow.
+            if let Ok(id) = serde_json::from_str::<String>(line) {
+                recalled.subagents.push((id, Vec::new()));
+                continue;
+            }
+            let Recalled { history, subagents, .. } = &mut recalled;
+            let updates = subagents.last_mut().map_or(history, |(_, updates)| updates);
+            updates.extend(v2::SessionUpdate::decode(line, WireFormat::Any).map(Wire::into_owned));
+        }
+        Some(recalled)
     }
 
-    pub(super) fn write(&self, id: &str, cwd: &str, history: &[v2::SessionUpdate<'_>]) -> io::Result<()> {
-        let Some(path) = self.path(id) else { return Ok(()) };
-        let mut text = serde_json::Value::from(cwd).to_string();
-        for update in history {
+    pub(super) fn write(
+        &self,
+        session: &AgentSession,
+        history: &[v2::SessionUpdate<'_>],
+        subagents: &[(String, Vec<v2::SessionUpdate<'_>>)],
+    ) -> io::Result<()> {
+        let Some(path) = self.path(session.id()) else { return Ok(()) };
+        let mut text = serde_json::Value::from(session.cwd()).to_string();
+        let push = |updates: &[v2::SessionUpdate<'_>], text: &mut String| {
+            for update in updates {
+                text.push('\n');
+                update.encode_into(text, WireFormat::Any);
+            }
+        };
+        push(history, &mut text);
+        for (id, updates) in subagents {
             text.push('\n');
-            update.encode_into(&mut text, WireFormat::Any);
+            text.push_str(&serde_json::Value::from(id.as_str()).to_string());
+            push(updates, &mut text);
         }
         text.push('\n');
         std::fs::create_dir_all(&self.0)?;
