@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 use switchboard_protocol::v2;
+use switchboard_session::Activity;
 use switchboard_store::{Filter, Search, Summary};
 use tokio::time::timeout;
 
 use super::app::App;
+use super::family::{self, Sight};
 use super::live::{Failure, Live};
 use super::render;
 
@@ -72,8 +74,9 @@ pub(crate) async fn sessions(app: &App, query: &str) -> Result<Markup, Failure> 
 
 fn open_sessions(live: &Live) -> Markup {
     let title = |id: &String| live.room.session(id).and_then(|session| session.title().map(str::to_owned));
-    let sessions: Vec<(String, Option<String>)> =
-        live.room.session_ids().into_iter().map(|id| (id.clone(), title(&id))).collect();
+    let is_root = |id: &String| live.room.look(|it| it.parent(id).is_none()).unwrap_or(true);
+    let roots = live.room.session_ids().into_iter().filter(is_root);
+    let sessions: Vec<(String, Option<String>)> = roots.map(|id| (id.clone(), title(&id))).collect();
     html! {
         ul class="sessions" {
             @for (id, title) in sessions.iter().rev() {
@@ -161,3 +164,34 @@ pub(crate) fn choices(app: &App) -> Markup {
         }
     }
 }
+
+/// How many sub-agents one list has.
+const MAX_FAMILY: usize = 1000;
+
+/// All sub-agents below a session, each with a way to it.
+pub(crate) fn family(sight: Sight<'_>, session: &str) -> Markup {
+    let descendants = sight.look(|it| family::descendants(it, session, MAX_FAMILY)).unwrap_or_default();
+    html! {
+        @if descendants.is_empty() { p class="meta" { "It has none." } }
+        ul class="family-list" {
+            @for descendant in &descendants {
+                li data-depth=(descendant.depth.min(MAX_DEPTH)) {
+                    (render::line(&sight.room.id, std::slice::from_ref(&descendant.named)))
+                    " " span class="meta" {
+                        @match descendant.activity {
+                            Activity::Running => "at work",
+                            Activity::RequiresAction => "waiting for an answer",
+                            Activity::Idle => "done",
+                            Activity::Unknown => "state not told",
+                        }
+                        " · " (descendant.length) @if descendant.length == 1 { " entry" } @else { " entries" }
+                    }
+                }
+            }
+        }
+        @if descendants.len() == MAX_FAMILY { p class="meta" { "There may be more." } }
+    }
+}
+
+/// Those further down are indented no more.
+const MAX_DEPTH: usize = 6;

@@ -10,12 +10,13 @@ use switchboard_peer::{
 };
 use switchboard_protocol::rpc::{RequestId, RpcError};
 use switchboard_protocol::{AbsolutePath, Side, Wire, WireFormat, v2};
-use switchboard_session::{Decider, Snapshot};
+use switchboard_session::{Conversation, Decider, Snapshot};
 use switchboard_store::{About, Channel, Store};
 use switchboard_transport::{Child, Program};
 use tokio::sync::watch;
 
 use super::asked::Asked;
+use super::family::{self, Named};
 use super::live_recording::LiveRecording;
 use super::remembered::{Choice, Remembered};
 use crate::oddities::Oddities;
@@ -25,6 +26,9 @@ use crate::{ending, handshake, oddities, standard_error};
 /// How long after it appeared or changed a question cannot be answered, so that nobody allows something by a click or a
 /// key that was meant for something else. The page waits too; here nothing can go around it.
 const INERT: Duration = Duration::from_millis(500);
+
+/// How many sessions the agent may have, with those of its sub-agents.
+const MAX_SESSIONS: usize = 10_000;
 
 /// What the agent asks and nobody has answered.
 struct Open {
@@ -124,6 +128,8 @@ impl Live {
         });
         options.observer = Some(recording.observer());
         options.patience = handshake_timeout;
+        // Each sub-agent is one.
+        options.session_limit = MAX_SESSIONS;
         let started = program.connect(options.connection_options());
         let (child, connection) = recording::started(Some(&recording), started)?;
         ending::takes_along(&child, Some(&recording));
@@ -251,9 +257,11 @@ impl Live {
         self.room.touch();
     }
 
-    /// The folder of a session.
+    /// The folder of a session; of a sub-agent, that of the session which it descends from.
     pub(crate) fn folder(&self, session: &str) -> PathBuf {
-        locked(&self.folders).get(session).cloned().unwrap_or_default()
+        let root = self.room.look(|it| it.ancestors(session).last().map(|root| Arc::clone(&root.session)));
+        let root = root.flatten();
+        locked(&self.folders).get(root.as_deref().unwrap_or(session)).cloned().unwrap_or_default()
     }
 
     /// Opens a session in a folder, and gives its id.
@@ -384,19 +392,26 @@ impl Live {
         Ok(())
     }
 
-    /// How many questions wait in other sessions than one, by the sessions.
-    pub(crate) fn asked_elsewhere(&self, session: &str) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
+    /// How many questions wait in sessions that are neither a given one nor descend from it, by the sessions.
+    pub(crate) fn asked_elsewhere(&self, session: &str) -> Vec<(Named, usize)> {
+        let mut counts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for open in locked(&self.questions).values() {
             let asking = match &open.question {
                 Question::Permission(question) => Some(question.session()),
                 Question::Elicitation(question) => question.session(),
             };
-            if let Some(asking) = asking.filter(|asking| ***asking != *session) {
-                *counts.entry(asking.to_string()).or_default() += 1;
+            if let Some(asking) = asking {
+                *counts.entry(Arc::clone(asking)).or_default() += 1;
             }
         }
-        counts
+        let elsewhere = |conversation: &Conversation| {
+            let is_here = |id: &str| {
+                id == session || conversation.ancestors(id).any(|above| *above.session == *session)
+            };
+            let others = counts.into_iter().filter(|(id, _)| !is_here(id));
+            others.map(|(id, count)| (Named { name: family::name(conversation, &id), id }, count)).collect()
+        };
+        self.room.look(elsewhere).unwrap_or_default()
     }
 
     /// Requests for data that belong to no session.

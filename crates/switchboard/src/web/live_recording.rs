@@ -12,6 +12,7 @@ use switchboard_store::{About, Item, Record, Store, StoreError, Summary, Time};
 use tokio::sync::watch;
 
 use super::checkpoints::Checkpoints;
+use super::family;
 use super::message_log::MessageLog;
 use super::reading::sender;
 
@@ -64,9 +65,14 @@ impl LiveRecording {
 
     /// A session as it is.
     pub(crate) fn session(&self, id: &str) -> Option<Snapshot> {
+        self.look(|conversation| family::session(conversation, id).map(Session::snapshot)).flatten()
+    }
+
+    /// Looks at all sessions as they are.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Conversation) -> T) -> Option<T> {
         match self.sessions.get() {
-            Some(sessions) => sessions.get(id, Session::snapshot),
-            None => self.log().session(id).map(Session::snapshot),
+            Some(sessions) => Some(sessions.conversation(look)),
+            None => self.log().conversation().map(look),
         }
     }
 

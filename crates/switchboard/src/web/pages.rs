@@ -21,12 +21,13 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files of the page.
-const ASSETS: [(&str, &str, &str); 11] = [
+const ASSETS: [(&str, &str, &str); 12] = [
     ("/assets/page.css", STYLE, include_str!("assets/page.css")),
     ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
     ("/assets/page.js", SCRIPT, include_str!("assets/page.js")),
     ("/assets/door.js", SCRIPT, include_str!("assets/door.js")),
     ("/assets/transcript.js", SCRIPT, include_str!("assets/transcript.js")),
+    ("/assets/entry.js", SCRIPT, include_str!("assets/entry.js")),
     ("/assets/composer.js", SCRIPT, include_str!("assets/composer.js")),
     ("/assets/inspector.js", SCRIPT, include_str!("assets/inspector.js")),
     ("/assets/patch.js", SCRIPT, include_str!("assets/patch.js")),
@@ -169,6 +170,7 @@ fn talk() -> Markup {
                 span id="then-words" {}
                 button type="button" data-action="now" { "Back to now" }
             }
+            nav id="path" aria-label="Where this sub-agent belongs" hidden {}
             div id="scroller" tabindex="0" aria-label="Transcript" {
                 p id="hint" hidden { "A new session. Tell the agent below what to do." }
                 div id="before" {}

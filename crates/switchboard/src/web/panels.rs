@@ -1,46 +1,69 @@
 //! Everything of a session beside its entries, in pieces that are replaced as a whole.
 
 use maud::{Markup, html};
-use switchboard_peer::ElicitationQuestion;
-use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Wire, WireFormat, v2};
-use switchboard_session::{Activity, EntryKind, Moment, Permission, Session, Snapshot};
+use switchboard_session::{Activity, Conversation, Snapshot};
 
 use super::app::{AgentState, App};
-use super::asked::Asked;
+use super::family::{self, Below, Named, Relative, Sight};
 use super::live::Live;
 use super::live_recording::LiveRecording;
-use super::remembered::Remembered;
-use super::render;
+use super::{questions, render};
 
 /// So many of the latest updates of unknown kinds are shown.
 const MOST_UNKNOWN: usize = 20;
 
-/// All pieces, by the name of the place that they go to. `is_now`: the snapshot is the session as it is, not as it was.
-pub(crate) fn all(
-    app: &App,
-    room: Option<&LiveRecording>,
-    live: Option<&Live>,
-    session: &str,
-    snapshot: Option<&Snapshot>,
-    is_now: bool,
-) -> Vec<(&'static str, String)> {
-    // Only what is asked now can be answered.
-    let asker = live.filter(|live| is_now && live.ended().is_none());
-    let waiting = asker.map_or(0, |live| waiting(live, snapshot));
+/// What is shown.
+pub(crate) struct Subject<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) sight: Option<Sight<'a>>,
+    /// The agent, if what is seen is its connection.
+    pub(crate) live: Option<&'a Live>,
+    pub(crate) session: &'a str,
+    pub(crate) shown: Option<&'a Relative>,
+    /// Whether it is as it is, and not as it was.
+    pub(crate) is_now: bool,
+}
+
+impl<'a> Subject<'a> {
+    /// The agent, where it can be answered: only what is asked now can.
+    pub(crate) fn asker(&self) -> Option<&'a Live> {
+        self.live.filter(|live| self.is_now && live.ended().is_none())
+    }
+
+    pub(crate) fn room(&self) -> Option<&'a LiveRecording> {
+        self.sight.map(|sight| sight.room)
+    }
+
+    fn below(&self) -> Below {
+        let below = self.sight.and_then(|sight| sight.look(|it| family::below(it, self.session)));
+        below.unwrap_or_default()
+    }
+}
+
+/// All pieces, by the name of the place that they go to.
+pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
+    let Subject { app, live, session, .. } = *subject;
+    let snapshot = subject.shown.map(|shown| &shown.snapshot);
+    let asker = subject.asker();
+    let below = subject.below();
+    let waiting = asker.map_or(0, |live| below.questions + live.loose_elicitations().len());
+    let line = subject.sight.and_then(|sight| sight.look(|it| line(it, session))).unwrap_or_default();
     let mut panels = vec![
-        ("agent", agent(app, room, live).into_string()),
-        ("title", title(session, snapshot).into_string()),
-        ("trouble", trouble(app, room, live, session).into_string()),
-        ("questions", questions(app, asker, session, snapshot).into_string()),
+        ("agent", agent(app, subject.room(), live).into_string()),
+        ("title", title(line.last()).into_string()),
+        ("path", path(subject, &line).into_string()),
+        ("trouble", trouble(subject).into_string()),
+        ("questions", questions::all(subject, &below).into_string()),
         ("takes", takes(live)),
         ("folder", app.folder.display().to_string()),
         ("activity", activity(live, snapshot, waiting).to_owned()),
+        ("speech", speech(subject, snapshot).to_owned()),
     ];
     if let Some(snapshot) = snapshot {
         panels.extend([
-            ("state", state(live, snapshot, waiting).into_string()),
-            ("plans", render::plans(snapshot).into_string()),
+            ("state", state(subject, snapshot, &below, waiting).into_string()),
+            ("plans", render::plans(snapshot, &app.cache).into_string()),
             ("usage", render::usage(snapshot).into_string()),
             ("config", render::config_options(snapshot).into_string()),
             ("commands", render::commands(snapshot).into_string()),
@@ -49,6 +72,13 @@ pub(crate) fn all(
         ]);
     }
     panels
+}
+
+/// The sessions from the root down to one.
+fn line(conversation: &Conversation, session: &str) -> Vec<Named> {
+    let mut line = family::ancestors(conversation, session);
+    line.push(Named { id: session.into(), name: family::name(conversation, session) });
+    line
 }
 
 fn agent(app: &App, room: Option<&LiveRecording>, live: Option<&Live>) -> Markup {
@@ -72,30 +102,95 @@ fn agent(app: &App, room: Option<&LiveRecording>, live: Option<&Live>) -> Markup
     }
 }
 
-fn title(session: &str, snapshot: Option<&Snapshot>) -> Markup {
-    let title = snapshot.and_then(Snapshot::title).filter(|title| !title.is_empty());
-    html! { (render::visible_line(title.unwrap_or(if session.is_empty() { "No session" } else { session }))) }
+fn title(session: Option<&Named>) -> Markup {
+    let name = session.map(|session| &*session.name).filter(|name| !name.is_empty());
+    html! { (render::visible_line(name.unwrap_or("No session"))) }
 }
 
-/// How many questions wait for somebody here.
-fn waiting(live: &Live, snapshot: Option<&Snapshot>) -> usize {
-    let of_session = snapshot.map_or(0, |snapshot| {
-        snapshot.pending_permissions().count() + snapshot.pending_elicitations().count()
-    });
-    of_session + live.loose_elicitations().len()
+/// Where a sub-agent belongs, with ways back. Nothing for a session that no agent has started.
+fn path(subject: &Subject<'_>, line: &[Named]) -> Markup {
+    let (Some((own, above)), Some(room)) =
+        (line.split_last().filter(|(_, above)| !above.is_empty()), subject.room())
+    else {
+        return html! {};
+    };
+    let parent = above.last().map_or("", |parent| &*parent.id);
+    let can_cancel = subject.asker().is_some() && {
+        let look = |it: &Conversation| {
+            let told = it.session(Some(parent))?.subagent(&own.id)?;
+            let can = told.capabilities().is_some_and(|can| can.cancel.is_some());
+            Some(can && family::is_at_work(told.activity()))
+        };
+        subject.sight.and_then(|sight| sight.look(look)).flatten().unwrap_or(false)
+    };
+    html! {
+        span class="meta" { "Sub-agent of " }
+        (render::line(&room.id, above))
+        span aria-hidden="true" { " › " }
+        span aria-current="page" { (render::visible_line(&own.name)) }
+        @if can_cancel {
+            button type="button" data-action="cancel-session" data-session=(own.id) { "Cancel" }
+        }
+    }
 }
 
 /// What the session does. What an agent that is gone was doing last is no longer so, and whoever waits for an answer
 /// does nothing else, whatever it says.
-fn state(live: Option<&Live>, snapshot: &Snapshot, waiting: usize) -> Markup {
-    let is_gone = live.is_some_and(|live| live.ended().is_some());
+fn state(subject: &Subject<'_>, snapshot: &Snapshot, below: &Below, waiting: usize) -> Markup {
+    let is_gone = subject.live.is_some_and(|live| live.ended().is_some());
     let (class, mark, words) = match waiting {
         _ if is_gone => ("st st-bad", "✗ ", "gone".to_owned()),
-        0 => return render::state(snapshot),
+        0 => return html! { (quiet_state(subject, snapshot)) (at_work(below)) },
         1 => ("st st-wait", "! ", "1 question waits for you".to_owned()),
         more => ("st st-wait", "! ", format!("{more} questions wait for you")),
     };
-    html! { span class=(class) role="status" { span aria-hidden="true" { (mark) } (words) } }
+    html! {
+        span class=(class) role="status" { span aria-hidden="true" { (mark) } (words) }
+        @if !is_gone { (at_work(below)) }
+    }
+}
+
+/// What a session does where nothing waits for an answer. A sub-agent that does not say it itself does what its parent
+/// says.
+fn quiet_state(subject: &Subject<'_>, snapshot: &Snapshot) -> Markup {
+    let told = |conversation: &Conversation| {
+        let parent = conversation.parent(subject.session)?;
+        let told = conversation.session(Some(&parent.session))?.subagent(subject.session)?;
+        told.state().map(|_| told.activity())
+    };
+    let told =
+        subject.sight.filter(|_| snapshot.state().is_none()).and_then(|sight| sight.look(told)).flatten();
+    match told {
+        Some(activity) => render::work(activity),
+        None => render::state(snapshot),
+    }
+}
+
+/// How many sub-agents there are, and the way to all of them.
+fn at_work(below: &Below) -> Markup {
+    html! {
+        @if below.count > 0 {
+            " " button type="button" class="family" data-action="family" title="All sub-agents" {
+                @match (below.at_work, below.count) {
+                    (0, 1) => "1 sub-agent",
+                    (0, count) => { (count) " sub-agents" },
+                    (1, _) => "1 sub-agent at work",
+                    (busy, _) => { (busy) " sub-agents at work" },
+                }
+            }
+        }
+    }
+}
+
+/// What a message does now: it begins a turn (`prompt`), it goes to the turn that is at work (`steer`), or it cannot be
+/// said: sub-agents listen to their own agent.
+fn speech(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
+    let Some(live) = subject.live.filter(|live| live.ended().is_none()) else { return "" };
+    if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
+        return "";
+    }
+    let is_busy = snapshot.is_some_and(|snapshot| snapshot.activity() != Activity::Idle);
+    if is_busy && live.agent.description().can_steer() { "steer" } else { "prompt" }
 }
 
 /// What the page needs to know about what goes on, in one word.
@@ -111,7 +206,9 @@ fn activity(live: Option<&Live>, snapshot: Option<&Snapshot>, waiting: usize) ->
 }
 
 /// What is in the way, and what can be done about it.
-fn trouble(app: &App, room: Option<&LiveRecording>, live: Option<&Live>, session: &str) -> Markup {
+fn trouble(subject: &Subject<'_>) -> Markup {
+    let Subject { app, live, session, .. } = *subject;
+    let room = subject.room();
     let failure = room.and_then(LiveRecording::failure);
     html! {
         @if let Some(failure) = failure { p { "The recording cannot be read on: " (render::visible(&failure)) } }
@@ -148,9 +245,9 @@ fn elsewhere(live: &Live, session: &str) -> Markup {
         @for (asking, count) in live.asked_elsewhere(session) {
             p {
                 @if count == 1 { "A question waits" } @else { (count) " questions wait" }
-                " for you in the session " (render::visible_line(&asking)) "."
+                " for you in the session " (render::visible_line(&asking.name)) "."
             }
-            button type="button" data-action="look" data-recording=(live.room.id) data-session=(asking) { "Look" }
+            button type="button" data-action="look" data-recording=(live.room.id) data-session=(asking.id) { "Look" }
         }
     }
 }
@@ -206,68 +303,6 @@ fn login(live: &Live, method: &v2::AuthMethod<'_>) -> Markup {
             p class="meta" { "There is also a way to log in that is not known here." }
         },
     }
-}
-
-/// What waits for an answer.
-fn questions(app: &App, live: Option<&Live>, session: &str, snapshot: Option<&Snapshot>) -> Markup {
-    html! {
-        @if let Some(snapshot) = snapshot {
-            @for permission in snapshot.pending_permissions() {
-                @let asked = asked(live, session, snapshot, permission);
-                @let always = render::always(permission, Remembered::refuses(&asked));
-                @let parts = render::permission(snapshot, permission, &app.cache).into_iter().chain(always);
-                // Where a call is long, its earlier pages are asked for by its position.
-                @let call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
-                (question(live, permission.id(), &asked, parts, call))
-            }
-            @for elicitation in snapshot.pending_elicitations() {
-                @let asked = asked_for_data(live, elicitation.id(), elicitation.request());
-                (question(live, elicitation.id(), &asked, render::elicitation(elicitation), None))
-            }
-        }
-        @for loose in live.map(Live::loose_elicitations).unwrap_or_default() {
-            @let asked = asked_for_data(live, loose.id(), loose.request());
-            (question(live, loose.id(), &asked, loose_elicitation(&loose), None))
-        }
-    }
-}
-
-fn asked_for_data(
-    live: Option<&Live>,
-    id: &RequestId<'_>,
-    request: &v2::CreateElicitationRequest<'_>,
-) -> Asked {
-    live.map_or_else(|| Asked::elicitation(request, None), |live| live.asked_for_data(id, request))
-}
-
-fn asked(live: Option<&Live>, session: &str, snapshot: &Snapshot, permission: &Permission) -> Asked {
-    let now = live.and_then(|live| live.asked(session, snapshot, permission.id()));
-    now.unwrap_or_else(|| Asked::permission(snapshot, permission, None))
-}
-
-fn question(
-    live: Option<&Live>,
-    id: &RequestId<'_>,
-    asked: &Asked,
-    parts: impl IntoIterator<Item = render::Part>,
-    call: Option<usize>,
-) -> Markup {
-    let id = id.encode(WireFormat::Any);
-    let is_open = live.is_some_and(|live| live.note_content(&id, asked));
-    html! {
-        section class="question" data-question=(id) data-revision=(asked.revision()) data-position=[call]
-            data-open[is_open] {
-            @if let Some(left_out) = asked.left_out() { (render::left_out(left_out)) }
-            @for part in parts { (maud::PreEscaped(&*part.html)) }
-        }
-    }
-}
-
-/// A request for data that belongs to no session, shown as in a session of its own.
-fn loose_elicitation(question: &ElicitationQuestion) -> Vec<render::Part> {
-    let mut session = Session::new(WireFormat::Any);
-    session.open_elicitation(question.id(), question.request(), Moment(0));
-    session.elicitation(question.id()).map(render::elicitation).unwrap_or_default()
 }
 
 /// Updates of kinds that nobody here knows, the last ones in full.

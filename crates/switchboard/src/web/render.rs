@@ -13,6 +13,7 @@
 //!   `earlier` (with `data-before`: see [`earlier`]), `cancel` (with `data-tool-call` or `data-terminal`).
 //! - `<button data-option="ID">` answers the permission that it is in (`data-permission`); the buttons of a form
 //!   (`data-elicitation`) have `data-answer` with `accept`, `decline` or `cancel`.
+//! - `<a data-action="look">` leads to another session of the recording; with a modifier key it is an ordinary link.
 //! - Images and sound come as `data:` addresses, so the policy of the page has to allow them for `img-src` and
 //!   `media-src`.
 
@@ -30,6 +31,7 @@ mod panel;
 mod permission;
 mod pieces;
 mod sanitize;
+mod subagent;
 mod terminal;
 mod text;
 mod tool_call;
@@ -47,6 +49,7 @@ pub(crate) use json::block as json_block;
 pub(crate) use message::earlier;
 pub(crate) use panel::{commands, config_options, notices, plans, state, usage};
 pub(crate) use permission::{always, left_out, permission};
+pub(crate) use subagent::{Nest, Place, Work, line, nest, whose, work};
 pub(crate) use text::{visible, visible_line};
 
 /// A piece of an entry that is replaced as a whole in the page. An entry's parts have stable keys in a stable order.
@@ -89,8 +92,11 @@ pub(crate) fn frame(entry: &Entry) -> Frame {
         }
         EntryKind::Terminal => ("e e-term", "Terminal".to_owned()),
         EntryKind::Compaction => ("e e-compact", "Compaction of the conversation".to_owned()),
-        EntryKind::Subagent => ("e e-tool", "Sub-agent".to_owned()),
-        EntryKind::SessionMessage => ("e e-agent", "Message between sessions".to_owned()),
+        EntryKind::Subagent => {
+            let title = entry.as_subagent().and_then(|subagent| subagent.title()).unwrap_or_default();
+            ("e e-sub", format!("Sub-agent: {}", crate::terminal::text::visible_line(title)))
+        }
+        EntryKind::SessionMessage => ("e e-between", "Message between sessions".to_owned()),
     };
     Frame { class, label }
 }
@@ -109,17 +115,20 @@ pub(crate) fn entry(
     snapshot: &Snapshot,
     entry: &Entry,
     waits: Option<Waits>,
+    place: &Place<'_>,
     cache: &RenderCache,
 ) -> Vec<Part> {
     match entry {
         Entry::Message(message) => message::message(message, cache),
-        Entry::ToolCall(call) => tool_call::tool_call(snapshot, call, waits, cache),
+        Entry::ToolCall(call) => tool_call::tool_call(snapshot, call, waits, place, cache),
         // It is shown with the tool call that it belongs to.
         Entry::Terminal(terminal) if has_tool_call(snapshot, terminal.id()) => Vec::new(),
         Entry::Terminal(terminal) => vec![terminal::part("screen", terminal, cache)],
         Entry::Compaction(compaction) => message::compaction(compaction, cache),
-        Entry::Subagent(subagent) => message::subagent(subagent),
-        Entry::SessionMessage(message) => message::session_message(message, cache),
+        // So is it, or here with its work.
+        Entry::Subagent(subagent) if (place.is_shown_here)(subagent.session_id()) => Vec::new(),
+        Entry::Subagent(subagent) => subagent::elsewhere(subagent, place),
+        Entry::SessionMessage(message) => subagent::session_message(snapshot, message, place, cache),
     }
 }
 

@@ -30,8 +30,14 @@ pub(crate) enum Request {
     At {
         rows: Option<usize>,
     },
+    /// Shows a sub-agent inside the entry that started it, or only its heading.
+    Fold {
+        session: String,
+        open: bool,
+    },
     /// A page of a long message before what is shown.
     Earlier {
+        session: String,
         position: usize,
         before: usize,
     },
@@ -50,6 +56,8 @@ pub(crate) enum Request {
     },
     /// The messages that made an entry.
     MessagesOf {
+        #[serde(default)]
+        session: String,
         position: usize,
     },
     /// Where a message stands in the filtered list.
@@ -116,6 +124,8 @@ pub(crate) enum Request {
         path: String,
         line: Option<u32>,
     },
+    /// The sub-agents below the session that is looked at.
+    Family,
     /// The choices for always.
     Choices,
     Withdraw {
@@ -161,4 +171,6 @@ pub(crate) struct Filter {
     pub(crate) text: String,
     /// Only what made one entry, by its position.
     pub(crate) entry: Option<usize>,
+    /// The session that the entry is in, where it is not the one that is looked at.
+    pub(crate) entry_session: Option<String>,
 }

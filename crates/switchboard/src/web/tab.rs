@@ -212,11 +212,19 @@ impl Tab {
                 self.view.set_wire(window, follows, filter);
                 Ok(Value::Null)
             }
+            Request::Fold { session, open } => {
+                self.view.fold(&session, open);
+                Ok(Value::Null)
+            }
             Request::At { rows } => self.at(rows),
-            Request::Earlier { position, before } => self.earlier(position, before),
+            Request::Earlier { session, position, before } => self.earlier(&session, position, before),
             Request::Message { row } => self.message(row),
             Request::Find { row } => Ok(json!(self.view.wire.as_ref().and_then(|wire| wire.place(row)))),
-            Request::MessagesOf { position } => Ok(json!(self.messages_of(position))),
+            Request::MessagesOf { session, position } => Ok(json!(self.messages_of(&session, position))),
+            Request::Family => match self.view.sight() {
+                Some(sight) => Ok(json!(lists::family(sight, &self.view.session).into_string())),
+                None => Err("there is no session".to_owned()),
+            },
             Request::Choices => Ok(json!(lists::choices(&self.app).into_string())),
             Request::Withdraw { place, since } => {
                 let is_meant = |choice: &Choice| choice.since.0 == since;
@@ -275,17 +283,12 @@ impl Tab {
         };
         let rows = rows.min(room.log().rows().len());
         let conversation = block_in_place(|| room.sessions_at(rows));
-        let session = (!self.view.session.is_empty()).then_some(&*self.view.session);
-        let snapshot = match conversation.session(session) {
-            Some(session) => session.snapshot(),
-            None => switchboard_session::Session::new(switchboard_protocol::WireFormat::Any).snapshot(),
-        };
-        self.view.set_at(Some((rows, snapshot)));
+        self.view.set_at(Some((rows, conversation)));
         Ok(Value::Null)
     }
 
-    fn earlier(&self, position: usize, before: usize) -> Result<Value, Failure> {
-        let snapshot = self.view.snapshot().ok_or("there is no session")?;
+    fn earlier(&self, session: &str, position: usize, before: usize) -> Result<Value, Failure> {
+        let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
         let entry = snapshot.entry(position).ok_or("this entry is gone")?;
         let parts = render::earlier(&snapshot, entry, before, &self.app.cache);
         Ok(json!(parts.iter().map(|part| &*part.html).collect::<Vec<_>>()))
@@ -297,10 +300,11 @@ impl Tab {
         message.map(|markup| json!(markup.into_string())).ok_or("this message cannot be read".to_owned())
     }
 
-    fn messages_of(&self, position: usize) -> Vec<u32> {
-        let (Some(room), Some(snapshot)) = (&self.view.room, self.view.snapshot()) else { return Vec::new() };
+    fn messages_of(&self, session: &str, position: usize) -> Vec<u32> {
+        let snapshot = self.view.snapshot(session);
+        let (Some(room), Some(snapshot)) = (&self.view.room, snapshot) else { return Vec::new() };
         let Some(entry) = snapshot.entry(position) else { return Vec::new() };
-        room.log().rows_of(&self.view.session, entry.kind(), entry.id())
+        room.log().rows_of(session, entry.kind(), entry.id())
     }
 }
 

@@ -1,21 +1,21 @@
 //! What one tab sees, and what it must be told to see what there is.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use switchboard_protocol::{Wire, WireFormat};
-use switchboard_session::{Elicitation, EntryKind, Permission, Session, Snapshot, Terminal, ToolCall};
+use switchboard_session::{Conversation, Session, Snapshot};
 
 use super::app::App;
+use super::family::{self, Relative, Sight};
 use super::live::Live;
 use super::live_recording::LiveRecording;
-use super::panels;
-use super::render::{self, Part, Waits};
+use super::panels::{self, Subject};
 use super::request::Filter;
+use super::rows::{EntryFrame, Rows, Scene};
 use super::wire::WireView;
 
 /// How many entries a tab may have in sight.
@@ -43,45 +43,15 @@ pub(crate) struct Frame {
     wire: Option<Box<RawValue>>,
 }
 
-#[derive(Debug, Serialize)]
-struct EntryFrame {
-    position: usize,
-    class: &'static str,
-    label: String,
-    /// Milliseconds since 1970.
-    first: i64,
-    last: i64,
-    /// Whether its time still runs.
-    runs: bool,
-    /// Key and HTML; without HTML it is as it was.
-    parts: Vec<(String, Option<SharedHtml>)>,
-}
-
-/// HTML that the cache has too.
-#[derive(Debug)]
-struct SharedHtml(Arc<str>);
-
-impl Serialize for SharedHtml {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-/// What a tab has of an entry.
-struct Seen {
-    stamp: (u64, u64, bool),
-    parts: Vec<(String, u64)>,
-}
-
 /// What one tab looks at.
 pub(crate) struct View {
     pub(crate) room: Option<Arc<LiveRecording>>,
     pub(crate) session: String,
-    at: Option<(usize, Snapshot)>,
+    at: Option<(usize, Conversation)>,
     /// Whether the tab has been shown the end of a recording that was not read yet.
     was_preview: bool,
     window: Range<usize>,
-    seen: HashMap<usize, Seen>,
+    rows: Rows,
     panels: HashMap<&'static str, u64>,
     fresh: bool,
     pub(crate) wire: Option<WireView>,
@@ -100,7 +70,7 @@ impl View {
             at: None,
             was_preview: false,
             window: 0..0,
-            seen: HashMap::new(),
+            rows: Rows::default(),
             panels: HashMap::new(),
             fresh: true,
             wire: None,
@@ -117,21 +87,25 @@ impl View {
     }
 
     fn forget(&mut self) {
-        self.seen.clear();
+        self.rows.forget();
         self.panels.clear();
         self.fresh = true;
     }
 
     pub(crate) fn set_window(&mut self, from: usize, to: usize) {
         self.window = from..to.clamp(from, from.saturating_add(MAX_WINDOW));
-        let window = &self.window;
-        self.seen.retain(|position, _| window.contains(position));
+        self.rows.forget_outside(&self.session, &self.window);
+    }
+
+    /// The user folds or unfolds a sub-agent.
+    pub(crate) fn fold(&mut self, session: &str, open: bool) {
+        self.rows.fold(session, open);
     }
 
     /// Shows the session as it was.
-    pub(crate) fn set_at(&mut self, at: Option<(usize, Snapshot)>) {
+    pub(crate) fn set_at(&mut self, at: Option<(usize, Conversation)>) {
         self.at = at;
-        self.seen.clear();
+        self.rows.forget();
         self.panels.clear();
     }
 
@@ -150,22 +124,15 @@ impl View {
         app.live().filter(|live| Arc::ptr_eq(&live.room, room))
     }
 
-    /// The session as it is shown.
-    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
-        match &self.at {
-            Some((_, snapshot)) => Some(snapshot.clone()),
-            None => self.preview().or_else(|| self.whole()),
-        }
+    pub(crate) fn sight(&self) -> Option<Sight<'_>> {
+        let past = self.at.as_ref().map(|(_, conversation)| conversation);
+        self.room.as_deref().map(|room| Sight { room, past })
     }
 
-    fn preview(&self) -> Option<Snapshot> {
-        let session = (!self.session.is_empty()).then_some(&*self.session);
-        let preview = self.room.as_ref().filter(|_| self.at.is_none())?.preview();
-        preview.as_ref()?.session(session).map(Session::snapshot)
-    }
-
-    fn whole(&self) -> Option<Snapshot> {
-        self.room.as_ref()?.session(&self.session)
+    /// A session as it is shown: that which is looked at, or a sub-agent inside it.
+    pub(crate) fn snapshot(&self, session: &str) -> Option<Snapshot> {
+        let sight = self.sight()?;
+        sight.look(|conversation| family::session(conversation, session).map(Session::snapshot)).flatten()
     }
 
     /// Whether there is more to tell than one frame holds.
@@ -177,27 +144,47 @@ impl View {
     pub(crate) fn frame(&mut self, app: &App) -> Frame {
         self.choose_session(app);
         let live = self.live(app);
-        let preview = self.preview();
-        if self.was_preview && preview.is_none() {
+        let is_preview = self.at.is_none() && self.room.as_ref().is_some_and(|room| room.preview().is_some());
+        if self.was_preview && !is_preview {
             // From here on, positions are those of the whole session.
             self.window = 0..0;
             self.forget();
         }
-        self.was_preview = preview.is_some();
-        let snapshot = preview.or_else(|| self.snapshot());
+        self.was_preview = is_preview;
+        let sight = self.sight();
+        let mut shown = sight.and_then(|sight| sight.relative(&self.session));
+        if shown.is_none() && self.at.is_some() {
+            shown = Some(Relative::empty(&self.session));
+        }
         let rows = self.room.as_ref().map_or(0, |room| room.log().rows().len());
+        let is_now = self.at.is_none();
+        let subject = Subject {
+            app,
+            sight,
+            live: live.as_deref(),
+            session: &self.session,
+            shown: shown.as_ref(),
+            is_now,
+        };
+        let made = panels::all(&subject);
         let mut panels = HashMap::new();
-        let (room, live_now, is_now) = (self.room.as_deref(), live.as_deref(), self.at.is_none());
-        let made = panels::all(app, room, live_now, &self.session, snapshot.as_ref(), is_now);
         for (name, html) in made {
             let hash = hash(&html);
             if self.panels.insert(name, hash) != Some(hash) {
                 panels.insert(name, html);
             }
         }
-        let is_live = live.as_ref().is_some_and(|live| live.ended().is_none()) && self.at.is_none();
-        let entries =
-            snapshot.as_ref().map(|snapshot| self.entries(app, snapshot, is_live)).unwrap_or_default();
+        let is_live = live.as_ref().is_some_and(|live| live.ended().is_none()) && is_now;
+        let is_over = is_now && live.as_ref().is_some_and(|live| live.ended().is_some());
+        let past = self.at.as_ref().map(|(_, conversation)| conversation);
+        let sight = self.room.as_deref().map(|room| Sight { room, past });
+        let entries = match (&shown, sight) {
+            (Some(shown), Some(sight)) => {
+                let scene = Scene { app, sight, is_live, is_over, is_whole: !self.was_preview };
+                self.rows.frame(scene, shown, self.window.clone())
+            }
+            _ => Vec::new(),
+        };
         let wire = match (&mut self.wire, &self.room) {
             (Some(wire), Some(room)) => wire.frame(room, &self.session),
             _ => None,
@@ -207,7 +194,7 @@ impl View {
             recording: self.room.as_ref().map_or_else(String::new, |room| room.id.clone()),
             session: self.session.clone(),
             live: is_live,
-            length: snapshot.as_ref().map_or(0, Snapshot::len),
+            length: shown.as_ref().map_or(0, |shown| shown.snapshot.len()),
             rows,
             at: self.at.as_ref().map(|(rows, _)| *rows),
             fresh: std::mem::take(&mut self.fresh),
@@ -225,122 +212,29 @@ impl View {
         if self.session.is_empty()
             && let Some(room) = &self.room
         {
-            let last = match &*room.preview() {
-                Some(preview) => preview.sessions().filter_map(|(id, _)| id).last().map(str::to_owned),
-                None => room.session_ids().pop(),
-            };
-            self.session = last.unwrap_or_default();
+            self.session = latest_root(room);
         }
-    }
-
-    /// Questions of the agent that are settled, by the entry in sight that they belong to.
-    fn asked<'s>(&self, snapshot: &'s Snapshot) -> HashMap<usize, Vec<Asked<'s>>> {
-        let mut asked: HashMap<usize, Vec<Asked<'s>>> = HashMap::new();
-        for permission in snapshot.permissions().filter(|it| !it.settlement().is_pending()) {
-            let by_call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
-            let position = by_call.unwrap_or_else(|| permission.position().saturating_sub(1));
-            if self.window.contains(&position) {
-                asked.entry(position).or_default().push(Asked::Permission(permission));
-            }
-        }
-        for elicitation in snapshot.elicitations().filter(|it| !it.settlement().is_pending()) {
-            let position = elicitation.position().saturating_sub(1);
-            if self.window.contains(&position) {
-                asked.entry(position).or_default().push(Asked::Elicitation(elicitation));
-            }
-        }
-        asked
-    }
-
-    fn entries(&mut self, app: &App, snapshot: &Snapshot, is_live: bool) -> Vec<EntryFrame> {
-        let mut asked = self.asked(snapshot);
-        let waiting: HashSet<&str> =
-            snapshot.pending_permissions().filter_map(Permission::tool_call_id).collect();
-        let mut entries = Vec::new();
-        for position in self.window.start..self.window.end.min(snapshot.len()) {
-            let Some(entry) = snapshot.entry(position) else { break };
-            let asked = asked.remove(&position).unwrap_or_default();
-            let terminals = entry.as_tool_call().into_iter().flat_map(ToolCall::terminal_ids);
-            let inside = terminals.filter_map(|id| snapshot.terminal(id)).map(Terminal::revision).max();
-            let answered = asked.iter().map(Asked::revision).max();
-            let waits = entry.as_tool_call().is_some_and(|call| waiting.contains(call.id()));
-            let stamp = (entry.revision().max(inside.unwrap_or(0)), answered.unwrap_or(0), waits);
-            let seen = self.seen.get(&position);
-            if seen.is_some_and(|seen| seen.stamp == stamp) {
-                continue;
-            }
-            let waits_for = waits.then_some(if is_live { Waits::ForYou } else { Waits::ForAnswer });
-            let mut parts = render::entry(snapshot, entry, waits_for, &app.cache);
-            for question in &asked {
-                parts.extend(question.parts(snapshot, app));
-            }
-            let known: HashMap<&str, u64> =
-                seen.into_iter().flat_map(|seen| &seen.parts).map(|(key, hash)| (&**key, *hash)).collect();
-            let changed = parts
-                .iter()
-                .map(|part| {
-                    let same = known.get(&*part.key) == Some(&part.hash);
-                    (part.key.clone(), (!same).then(|| SharedHtml(Arc::clone(&part.html))))
-                })
-                .collect();
-            let frame = render::frame(entry);
-            let room = self.room.as_ref().filter(|_| !self.was_preview);
-            let times = room.map(|room| room.log().times(&self.session, position));
-            let times = times.unwrap_or_default();
-            let runs = is_live
-                && !waits
-                && entry.as_tool_call().is_some_and(|call| {
-                    use switchboard_protocol::v2::ToolCallStatus as Status;
-                    matches!(call.status(), Status::Pending | Status::InProgress)
-                });
-            entries.push(EntryFrame {
-                position,
-                class: frame.class,
-                label: frame.label,
-                first: times.first,
-                last: times.last,
-                runs,
-                parts: changed,
-            });
-            let parts = parts.into_iter().map(|part| (part.key, part.hash)).collect();
-            self.seen.insert(position, Seen { stamp, parts });
-        }
-        entries
     }
 }
 
-/// A question of the agent.
-enum Asked<'s> {
-    Permission(&'s Permission),
-    Elicitation(&'s Elicitation),
-}
-
-impl Asked<'_> {
-    fn revision(&self) -> u64 {
-        match self {
-            Asked::Permission(permission) => permission.revision(),
-            Asked::Elicitation(elicitation) => elicitation.revision(),
-        }
-    }
-
-    /// Its parts, with keys that no other question and no entry has.
-    fn parts(&self, snapshot: &Snapshot, app: &App) -> impl Iterator<Item = Part> {
-        let (id, parts) = match self {
-            Asked::Permission(permission) => {
-                (permission.id(), render::permission(snapshot, permission, &app.cache))
-            }
-            Asked::Elicitation(elicitation) => (elicitation.id(), render::elicitation(elicitation)),
-        };
-        let prefix = hash(&id.encode(WireFormat::Any));
-        parts.into_iter().map(move |part| Part { key: format!("asked-{prefix:x}-{}", part.key), ..part })
-    }
+/// The latest session that no agent has started.
+fn latest_root(room: &LiveRecording) -> String {
+    let sight = Sight { room, past: None };
+    let is_root = |id: &str| sight.look(|conversation| conversation.parent(id).is_none()).unwrap_or(true);
+    let preview = room
+        .preview()
+        .as_ref()
+        .map(|preview| preview.sessions().filter_map(|(id, _)| id).map(str::to_owned).collect::<Vec<_>>());
+    let ids = preview.unwrap_or_else(|| room.session_ids());
+    ids.into_iter().rev().find(|id| is_root(id)).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::web::guard::Guard;
-    use switchboard_session::{Conversation, Moment, Side};
+    use switchboard_protocol::WireFormat;
+    use switchboard_session::{Moment, Side};
     use switchboard_store::{Channel, Record, Store};
     use switchboard_transport::Program;
 

@@ -162,6 +162,7 @@ impl WireView {
 
     /// Takes in rows that have come since.
     fn extend(&mut self, room: &LiveRecording, session: &str) {
+        let session = self.filter.entry_session.as_deref().unwrap_or(session);
         let snapshot = self.filter.entry.and_then(|_| room.session(session));
         let log = room.log();
         let end = log.rows().len();

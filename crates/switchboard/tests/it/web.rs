@@ -16,6 +16,7 @@ mod permissions;
 mod readme;
 mod scripted_agent;
 mod sessions;
+mod subagents;
 mod talk;
 mod trust;
 mod work;

@@ -36,6 +36,14 @@ export class Composer {
     });
   }
 
+  // What a message does: it begins a turn, it goes to the turn that is at work, or it cannot be said.
+  set speech(word) {
+    this.steers = word === "steer";
+    this.form.hidden = word === "";
+    document.getElementById("send").textContent = this.steers ? "Steer" : "Send";
+    document.getElementById("send").title = this.steers ? "The turn that is at work takes it into account" : "";
+  }
+
   set takes(kinds) {
     this.kinds = kinds;
     document.getElementById("attach").hidden = kinds === "";

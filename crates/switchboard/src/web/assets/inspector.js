@@ -26,6 +26,7 @@ export class Inspector {
     this.lines = new Map();
     this.selected = null;
     this.entry = null;
+    this.entrySession = null;
     this.follows = true;
     this.button.addEventListener("click", () => this.toggle());
     this.view.addEventListener("scroll", () => this.scrolled(), { passive: true });
@@ -56,7 +57,7 @@ export class Inspector {
       if (event.target.closest("a, button, summary, input, select, pre, code")) return;
       if (!this.isOpen || String(getSelection()) !== "") return;
       const article = event.target.closest("article[data-position]");
-      if (article) this.showEntry(Number(article.dataset.position));
+      if (article) this.showEntry(Number(article.dataset.position), article.dataset.session ?? null);
     });
     const slider = at("slider");
     slider.addEventListener("input", () => this.slide(Number(slider.value)));
@@ -110,6 +111,7 @@ export class Inspector {
       problems: at("wire-problems").checked,
       text: at("wire-text").value,
       entry: this.entry,
+      entry_session: this.entrySession,
     };
   }
 
@@ -268,9 +270,11 @@ export class Inspector {
     this.draw();
   }
 
-  showEntry(position) {
+  // The session is that of a sub-agent inside the one that is looked at.
+  showEntry(position, session = null) {
     this.entry = position;
-    this.page.setHash(`#e${position}`);
+    this.entrySession = session;
+    if (session === null) this.page.setHash(`#e${position}`);
     this.filterChanged();
   }
 
@@ -279,7 +283,10 @@ export class Inspector {
     if (!button) return;
     const data = button.dataset;
     if (data.action === "message") this.showMessage(Number(data.row));
-    if (data.action === "entry") this.page.transcript.goTo(Number(data.position));
+    if (data.action === "entry") {
+      this.page.lookAt(data.session);
+      this.page.transcript.goTo(Number(data.position));
+    }
     if (data.action === "at") this.slide(Number(data.rows));
     if (data.action === "copy-message") this.page.copy(at("detail").querySelector("pre")?.textContent ?? "");
   }

@@ -5,7 +5,8 @@ import { comeIn, isKnown, socketProtocols } from "./door.js";
 import { Inspector } from "./inspector.js";
 import { Press } from "./press.js";
 import { Questions } from "./questions.js";
-import { Transcript, elementOf } from "./transcript.js";
+import { elementOf } from "./entry.js";
+import { Transcript } from "./transcript.js";
 
 const at = (id) => document.getElementById(id);
 const waiting = new Map();
@@ -15,6 +16,7 @@ let retry = 250;
 let where = place();
 let now = { recording: "", session: "", live: false, rows: 0 };
 let pendingRow = null;
+const folds = new Map(); // the sub-agents that the user has folded (false) or unfolded
 
 // --- the server
 
@@ -24,6 +26,7 @@ function connect() {
     retry = 250;
     linkState("");
     send({ type: "look", recording: where.recording, session: where.session });
+    for (const [session, open] of folds) send({ type: "fold", session, open });
     if (inspector.isOpen) inspector.ask();
   });
   socket.addEventListener("message", (event) => take(JSON.parse(event.data)));
@@ -109,6 +112,12 @@ function panel(name, html) {
     case "activity":
       activity(html);
       return;
+    case "speech":
+      composer.speech = html;
+      return;
+    case "path":
+      at("path").hidden = html === "";
+      break;
     case "questions":
       questions.show(html);
       return;
@@ -129,8 +138,6 @@ let lastActivity = "";
 function activity(word) {
   document.body.dataset.activity = word;
   at("cancel").hidden = word !== "running" && word !== "requires-action";
-  const closed = word === "recording" || word === "gone";
-  at("composer").hidden = closed;
   // What it waits for is announced with the question.
   const words = { idle: "The agent is done.", gone: "The agent is gone." };
   if (lastActivity && word !== lastActivity && words[word]) announce(words[word]);
@@ -163,6 +170,11 @@ function look(recording, session) {
   send({ type: "look", recording, session });
   transcript.goToEnd();
   if (inspector.isOpen) inspector.ask();
+}
+
+// Looks at a session of the recording that is looked at.
+function lookAt(session) {
+  if (session !== now.session) look(now.recording, session);
 }
 
 // Links such as #e12 and #m340 lead to an entry and to a message.
@@ -244,6 +256,7 @@ const actions = {
     look(recording, session ?? null);
     if (row) pendingRow = Number(row);
     if (window.innerWidth < 900) toggleSessions(false);
+    at("scroller").focus({ preventScroll: true });
   },
   resume: async ({ session, folder }) => {
     const opened = await attempt({ type: "resume", session, folder });
@@ -266,18 +279,28 @@ const actions = {
     at("new-link").textContent = link;
   },
   "copy-link": () => copy(at("new-link").textContent),
+  family: async () => {
+    const html = await attempt({ type: "family" });
+    if (html !== undefined) dialog(`<h2 id="dialog-title">Sub-agents</h2>${html}`);
+  },
+  nest: ({ session }, button) => {
+    const open = button.getAttribute("aria-expanded") !== "true";
+    folds.set(session, open);
+    send({ type: "fold", session, open });
+  },
+  "cancel-session": ({ session }) => attempt({ type: "cancel", session }),
   "cancel-turn": () => attempt({ type: "cancel", session: now.session }),
-  cancel: ({ toolCall, terminal }) =>
+  cancel: ({ toolCall, terminal }, button) =>
     toolCall
-      ? attempt({ type: "cancel-tool-call", session: now.session, id: toolCall })
-      : attempt({ type: "cancel-terminal", session: now.session, id: terminal }),
-  follow: async ({ path, line }) => {
-    const html = await attempt({ type: "file", session: now.session, path, line: line ? Number(line) : null });
+      ? attempt({ type: "cancel-tool-call", session: sessionOf(button), id: toolCall })
+      : attempt({ type: "cancel-terminal", session: sessionOf(button), id: terminal }),
+  follow: async ({ path, line }, button) => {
+    const html = await attempt({ type: "file", session: sessionOf(button), path, line: line ? Number(line) : null });
     if (html !== undefined) dialog(html);
   },
   earlier: async ({ before }, button) => {
     const position = Number(button.closest("[data-position]")?.dataset.position);
-    const pieces = await attempt({ type: "earlier", position, before: Number(before) });
+    const pieces = await attempt({ type: "earlier", session: sessionOf(button), position, before: Number(before) });
     if (pieces) transcript.putEarlier(button, pieces);
   },
   copy: (_, button) => copy(button.closest("[data-part]")?.querySelector("pre")?.textContent ?? ""),
@@ -286,6 +309,11 @@ const actions = {
     inspector.now();
   },
 };
+
+// The session that something in the page belongs to: that which is looked at, or a sub-agent inside it.
+function sessionOf(element) {
+  return element.closest("[data-position]")?.dataset.session ?? now.session;
+}
 
 async function copy(text) {
   try {
@@ -297,6 +325,13 @@ async function copy(text) {
 }
 
 document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-action=look]");
+  if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey) {
+    event.preventDefault();
+    at("dialog").close();
+    actions.look(link.dataset);
+    return;
+  }
   const button = event.target.closest("button");
   if (!button) return;
   if (button.dataset.action && actions[button.dataset.action]) {
@@ -381,7 +416,7 @@ const composer = new Composer((text, files) => {
   });
   return true;
 }, toast);
-const inspector = new Inspector({ send, ask, attempt, transcript, setHash, copy, elementOf, look });
+const inspector = new Inspector({ send, ask, attempt, transcript, setHash, copy, elementOf, look, lookAt });
 if (await comeIn()) {
   connect();
   followHash();

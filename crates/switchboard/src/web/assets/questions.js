@@ -1,6 +1,6 @@
 // What the agent asks: questions and forms above the prompt.
 
-import { keepOpen } from "./transcript.js";
+import { keepOpen } from "./entry.js";
 
 const INERT = 500; // milliseconds after which a question can be answered, from when it appeared or changed
 
@@ -32,7 +32,8 @@ export class Questions {
     this.since.set(made.dataset.question, performance.now());
     this.box.append(made);
     this.arm(made);
-    this.page.announce(`The agent asks: ${made.getAttribute("aria-label")}`);
+    const whose = made.querySelector(".whose")?.textContent;
+    this.page.announce(`${whose ?? "The agent asks"}: ${made.getAttribute("aria-label")}`);
   }
 
   name(question) {

@@ -1,6 +1,6 @@
 // The transcript: only the entries in sight are in the page, however long the session is.
 
-import { patch } from "./patch.js";
+import { Entry, elementOf, place } from "./entry.js";
 
 const ESTIMATE = 90; // the height of an entry that was never seen, in pixels
 const AROUND = 12; // entries kept beyond the edges of what is seen
@@ -107,58 +107,13 @@ export class Transcript {
   put(frame) {
     let entry = this.entries.get(frame.position);
     if (!entry) {
-      const article = document.createElement("article");
-      article.tabIndex = -1;
-      article.id = `e${frame.position}`;
-      article.dataset.position = frame.position;
-      article.setAttribute("aria-posinset", frame.position + 1);
-      entry = { article, parts: new Map() };
+      entry = new Entry(frame.position);
+      entry.article.id = `e${frame.position}`;
       this.entries.set(frame.position, entry);
-      let next = null;
-      for (const other of this.list.children) {
-        if (Number(other.dataset.position) > frame.position) {
-          next = other;
-          break;
-        }
-      }
-      this.list.insertBefore(article, next);
-      this.sizes.observe(article);
+      place(this.list, entry.article);
+      this.sizes.observe(entry.article);
     }
-    const { article, parts } = entry;
-    if (article.className !== frame.class) article.className = frame.class;
-    article.setAttribute("aria-label", frame.label);
-    article.setAttribute("aria-setsize", this.length);
-    Object.assign(entry, { first: frame.first, last: frame.last, runs: frame.runs });
-    const wanted = new Set(frame.parts.map(([key]) => key));
-    for (const [key, element] of parts) {
-      if (!wanted.has(key)) {
-        element.remove();
-        parts.delete(key);
-      }
-    }
-    let previous = null;
-    for (const [key, html] of frame.parts) {
-      let element = parts.get(key);
-      if (html !== null) {
-        const made = elementOf(html);
-        // Markdown has nothing that could be folded or pressed.
-        if (element?.matches(".md") && made.matches(".md")) element = patch(element, made);
-        else {
-          if (element) keepOpen(element, made);
-          if (element) element.replaceWith(made);
-          element = made;
-        }
-        parts.set(key, element);
-      }
-      if (!element) continue;
-      const place = previous ? previous.nextSibling : article.firstChild;
-      if (element !== place) article.insertBefore(element, place);
-      previous = element;
-    }
-    this.duration(entry);
-    article.querySelectorAll("time[data-at]:empty").forEach((time) => {
-      time.textContent = new Date(Number(time.dataset.at)).toLocaleTimeString();
-    });
+    entry.fill(frame, this.length);
   }
 
   // Earlier pages of a long message take the place of the button that asked for them, inside its part: a frame that
@@ -171,17 +126,9 @@ export class Transcript {
     else part.replaceWith(...made);
   }
 
-  duration(entry) {
-    const place = entry.article.querySelector(".took");
-    if (!place || !entry.first) return;
-    const end = entry.runs ? Date.now() : entry.last;
-    const seconds = Math.max(0, end - entry.first) / 1000;
-    place.textContent = seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
-  }
-
   tick() {
     if (!document.body.classList.contains("is-live")) return;
-    for (const entry of this.entries.values()) if (entry.runs) this.duration(entry);
+    for (const entry of this.entries.values()) entry.tick();
   }
 
   measured(records) {
@@ -283,25 +230,9 @@ export class Transcript {
     if (event.target.closest("input, textarea, select, button, summary") || event.ctrlKey || event.metaKey) return;
     const step = event.key === "j" ? 1 : event.key === "k" ? -1 : 0;
     if (step === 0) return;
-    const here = document.activeElement.closest?.("article[data-position]");
+    const here = document.activeElement.closest?.("#transcript > article");
     const position = here ? Number(here.dataset.position) + step : this.heights.at(this.scroller.scrollTop);
     if (position >= 0 && position < this.length) this.goTo(position);
     event.preventDefault();
   }
-}
-
-// The server sends elements that it has made safe; nothing else ever becomes HTML here.
-export function elementOf(html) {
-  const template = document.createElement("template");
-  template.innerHTML = html;
-  return template.content.firstElementChild ?? document.createElement("div");
-}
-
-// What the user has folded or unfolded stays so.
-export function keepOpen(before, after) {
-  const open = new Map();
-  before.querySelectorAll("details[data-keep]").forEach((it) => open.set(it.dataset.keep, it.open));
-  after.querySelectorAll("details[data-keep]").forEach((it) => {
-    if (open.has(it.dataset.keep)) it.open = open.get(it.dataset.keep);
-  });
 }

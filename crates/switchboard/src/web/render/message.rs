@@ -1,20 +1,18 @@
 //! Messages, thoughts and compactions.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use switchboard_protocol::v2;
-use switchboard_session::{
-    Compaction, Content, Entry, EntryKind, Message, SessionMessage, Snapshot, Subagent,
-};
+use switchboard_session::{Compaction, Content, Entry, EntryKind, Message, Snapshot};
 
 use super::pages::{Pages, Run, last_pages, page_before};
-use super::text::{prose, size, visible_line};
-use super::{Part, RenderCache, content, markdown};
+use super::text::{prose, size};
+use super::{Part, Place, RenderCache, content, markdown};
 
-type Blocks = Content<v2::ContentBlock<'static>>;
+pub(super) type Blocks = Content<v2::ContentBlock<'static>>;
 
 /// How the text of a message is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
+pub(super) enum Reading {
     Markdown,
     /// As the user typed it.
     Plain,
@@ -38,7 +36,7 @@ pub(super) fn message(message: &Message, cache: &RenderCache) -> Vec<Part> {
 }
 
 /// A heading that hides all parts after it until it is opened. It never changes, so the page never closes it again.
-fn fold(words: &str) -> Markup {
+pub(super) fn fold(words: impl Render) -> Markup {
     html! {
         header.p.head data-part="head" {
             details.fold data-keep="fold" { summary { span.who { (words) } } }
@@ -69,34 +67,6 @@ pub(super) fn compaction(compaction: &Compaction, cache: &RenderCache) -> Vec<Pa
     parts
 }
 
-/// A sub-agent, as the session that started it tells of it.
-pub(super) fn subagent(subagent: &Subagent) -> Vec<Part> {
-    let title = subagent.title().unwrap_or(subagent.session_id());
-    let head = html! {
-        header.p.head data-part="head" {
-            span.who { "Sub-agent: " (visible_line(title)) }
-            span.dim { (subagent.state_in_words()) }
-        }
-    };
-    let words = subagent
-        .description()
-        .map(|words| Part::new("words", html! { p.p.note data-part="words" { (prose(words)) } }));
-    std::iter::once(Part::new("head", head)).chain(words).collect()
-}
-
-/// A message from one session to another.
-pub(super) fn session_message(message: &SessionMessage, cache: &RenderCache) -> Vec<Part> {
-    let end = |id: Option<&str>| visible_line(id.unwrap_or("unknown"));
-    let head = html! {
-        header.p.head data-part="head" {
-            span.who { "From session " (end(message.sender())) " to session " (end(message.recipient())) }
-        }
-    };
-    let mut parts = vec![Part::new("head", head)];
-    parts.extend(content_parts(message.content(), Reading::Markdown, cache));
-    parts
-}
-
 /// The parts of a message that come before a page: that one page, and how to get at those before it. `page` is the
 /// `data-before` of the button. Empty where there is none.
 pub(crate) fn earlier(snapshot: &Snapshot, entry: &Entry, page: usize, cache: &RenderCache) -> Vec<Part> {
@@ -107,7 +77,7 @@ pub(crate) fn earlier(snapshot: &Snapshot, entry: &Entry, page: usize, cache: &R
             page_before(compaction.summary(), page).map(|pages| page_parts(&pages, Reading::Markdown, cache))
         }
         Entry::ToolCall(call) => page_before(call.content(), page)
-            .map(|pages| super::tool_call::page_parts(snapshot, &pages, cache)),
+            .map(|pages| super::tool_call::page_parts(snapshot, &pages, &Place::default(), cache)),
         Entry::SessionMessage(message) => {
             page_before(message.content(), page).map(|pages| page_parts(&pages, Reading::Markdown, cache))
         }
@@ -116,7 +86,7 @@ pub(crate) fn earlier(snapshot: &Snapshot, entry: &Entry, page: usize, cache: &R
     .unwrap_or_default()
 }
 
-fn content_parts(content: &Blocks, reading: Reading, cache: &RenderCache) -> Vec<Part> {
+pub(super) fn content_parts(content: &Blocks, reading: Reading, cache: &RenderCache) -> Vec<Part> {
     if content.is_empty() {
         let words = "Empty: its content was removed, or none has come.";
         return vec![Part::new("empty", html! { p.p.note data-part="empty" { (words) } })];

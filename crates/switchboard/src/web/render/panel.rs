@@ -1,13 +1,18 @@
 //! What stands beside the transcript: state, plan, usage, options, commands, notices.
 
-use maud::{Markup, html};
+use std::fmt::Write;
+
+use maud::{Markup, PreEscaped, html};
 use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Activity, Snapshot};
 
-use super::text::{prose, visible_line};
-use super::{content, json};
+use super::markdown::{self, is_safe_link};
+use super::text::{cut, prose, size, visible_line};
+use super::{RenderCache, content, json};
 use crate::terminal::text::visible_line as plain_line;
 
+/// More of a plan that is text than this is not shown.
+const PLAN_BYTES: usize = 64 << 10;
 /// More steps of a plan than this are not shown.
 const MOST_STEPS: usize = 500;
 /// More commands, options or values than this are not shown.
@@ -55,22 +60,42 @@ fn stop_reason(reason: &v2::StopReason) -> Markup {
 }
 
 /// All plans.
-pub(crate) fn plans(snapshot: &Snapshot) -> Markup {
+pub(crate) fn plans(snapshot: &Snapshot, cache: &RenderCache) -> Markup {
     html! {
         @for plan in snapshot.plans() {
             @match plan.content() {
                 v2::PlanUpdateContent::Items(items) => (steps(&items.entries)),
                 v2::PlanUpdateContent::File(file) => {
-                    section.plan aria-label="Plan" { p { "The plan is in " code { (visible_line(&file.uri)) } } }
+                    section.plan aria-label="Plan" { p { "The plan is in " (plan_file(&file.uri)) } }
                 },
                 v2::PlanUpdateContent::Markdown(markdown) => {
-                    section.plan aria-label="Plan" { p { (prose(&markdown.content)) } }
+                    section.plan aria-label="Plan" { (plan_text(&markdown.content, cache)) }
                 },
                 v2::PlanUpdateContent::Unknown(unknown) => {
                     (content::unknown("plan", &unknown.tag, &plan.content().encode(WireFormat::Any)))
                 },
             }
         }
+    }
+}
+
+fn plan_file(uri: &str) -> Markup {
+    html! {
+        @if is_safe_link(uri) {
+            a href=(uri) rel="noopener noreferrer nofollow" target="_blank" { (visible_line(uri)) }
+        } @else {
+            span.path { (visible_line(uri)) }
+        }
+    }
+}
+
+/// A plan as Markdown. It is shown beside everything else, so a very long one is cut.
+fn plan_text(text: &str, cache: &RenderCache) -> Markup {
+    let shown = cut(text, PLAN_BYTES);
+    let html = cache.html(("plan", shown), || markdown::whole(shown));
+    html! {
+        div.md { (PreEscaped(&*html)) }
+        @if shown.len() < text.len() { p.note { "The first " (size(shown.len())) " of " (size(text.len())) " are shown." } }
     }
 }
 
@@ -102,22 +127,47 @@ fn steps(entries: &[v2::PlanEntry<'_>]) -> Markup {
     }
 }
 
-/// How full the context is, and what it has cost.
+/// How full the context is, what it has cost, and what the last turn took.
 pub(crate) fn usage(snapshot: &Snapshot) -> Markup {
-    let Some(usage) = snapshot.usage() else { return html! {} };
-    let percent = if usage.size == 0 { 0.0 } else { usage.used as f64 / usage.size as f64 * 100.0 };
+    let turn = match snapshot.state() {
+        Some(v2::StateUpdate::Idle(idle)) => idle.usage.as_deref(),
+        _ => None,
+    };
+    let context = snapshot.usage();
     html! {
-        section.usage aria-label="Usage" {
-            meter min="0" max=(usage.size.max(1)) value=(usage.used) high=(usage.size / 10 * 8) {}
-            p {
-                (grouped(usage.used)) " of " (grouped(usage.size)) " tokens "
-                span.dim { "(" (format!("{percent:.0} %")) ")" }
-            }
-            @if let Some(cost) = &usage.cost {
-                p { (cost.amount.as_str()) " " (visible_line(&cost.currency)) }
+        @if context.is_some() || turn.is_some() {
+            section.usage aria-label="Usage" {
+                @if let Some(usage) = context {
+                    @let percent = if usage.size == 0 { 0.0 } else { usage.used as f64 / usage.size as f64 * 100.0 };
+                    meter min="0" max=(usage.size.max(1)) value=(usage.used) high=(usage.size / 10 * 8) {}
+                    p {
+                        (grouped(usage.used)) " of " (grouped(usage.size)) " tokens "
+                        span.dim { "(" (format!("{percent:.0} %")) ")" }
+                    }
+                    @if let Some(cost) = &usage.cost {
+                        p { (cost.amount.as_str()) " " (visible_line(&cost.currency)) }
+                    }
+                }
+                @if let Some(turn) = turn { (turn_usage(turn)) }
             }
         }
     }
+}
+
+/// How many tokens a turn took, with the kinds where the pointer rests.
+fn turn_usage(usage: &v2::unstable::Usage<'_>) -> Markup {
+    let mut kinds = format!("{} in, {} out", grouped(usage.input_tokens), grouped(usage.output_tokens));
+    for (words, tokens) in [
+        ("thought", usage.thought_tokens),
+        ("read from cache", usage.cached_read_tokens),
+        ("written to cache", usage.cached_write_tokens),
+    ] {
+        if let Some(tokens) = tokens.filter(|tokens| *tokens > 0) {
+            // A string takes whatever is written into it.
+            let _ = write!(kinds, ", {} {words}", grouped(tokens));
+        }
+    }
+    html! { p.dim title=(kinds) { "last turn " (grouped(usage.total_tokens)) } }
 }
 
 /// A number with its digits in groups.

@@ -6,7 +6,7 @@ use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Decider, Permission, Settlement, Snapshot};
 
 use super::text::{prose, survives, visible, visible_line};
-use super::{Part, RenderCache, content, json, terminal, tool_call};
+use super::{Part, Place, RenderCache, content, json, terminal, tool_call};
 
 /// A permission in full: pending with its buttons, settled folded with what became of it.
 pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, cache: &RenderCache) -> Vec<Part> {
@@ -120,7 +120,7 @@ fn call_subject(snapshot: &Snapshot, call: &switchboard_session::ToolCall, cache
         }
     };
     let mut parts = vec![Part::new("subject", html)];
-    parts.extend(tool_call::body(snapshot, call, cache));
+    parts.extend(tool_call::body(snapshot, call, &Place::default(), cache));
     if let Some(input) = call.raw_input() {
         parts.push(cache.part("input", ("open", json::source(input.as_str())), || {
             html! { div.p.raws data-part="input" { p.dim { "Raw input" } (json::block(input.as_str())) } }

@@ -7,7 +7,7 @@ use switchboard_session::{Snapshot, ToolCall};
 use super::message::earlier_part;
 use super::pages::{Pages, Run, last_pages};
 use super::text::{survives, visible, visible_line};
-use super::{Part, RenderCache, Waits, content, diff, icons, json, markdown, terminal};
+use super::{Part, Place, RenderCache, Waits, content, diff, icons, json, markdown, terminal};
 
 /// More locations than this are not listed.
 const MOST_LOCATIONS: usize = 50;
@@ -21,10 +21,11 @@ pub(super) fn tool_call(
     snapshot: &Snapshot,
     call: &ToolCall,
     waits: Option<Waits>,
+    place: &Place<'_>,
     cache: &RenderCache,
 ) -> Vec<Part> {
     let mut parts = vec![Part::new("head", head(call, waits))];
-    parts.extend(body(snapshot, call, cache));
+    parts.extend(body(snapshot, call, place, cache));
     for (key, label, value) in
         [("input", "Raw input", call.raw_input()), ("output", "Raw output", call.raw_output())]
     {
@@ -38,31 +39,48 @@ pub(super) fn tool_call(
 }
 
 /// What the call has produced, without its heading and its raw values.
-pub(super) fn body(snapshot: &Snapshot, call: &ToolCall, cache: &RenderCache) -> Vec<Part> {
+pub(super) fn body(
+    snapshot: &Snapshot,
+    call: &ToolCall,
+    place: &Place<'_>,
+    cache: &RenderCache,
+) -> Vec<Part> {
     let mut parts = Vec::new();
     if !call.locations().is_empty() {
         parts.push(Part::new("places", locations(call)));
     }
-    parts.extend(page_parts(snapshot, &last_pages(call.content()), cache));
+    parts.extend(page_parts(snapshot, &last_pages(call.content()), place, cache));
     parts
 }
 
 pub(super) fn page_parts(
     snapshot: &Snapshot,
     pages: &Pages<'_, v2::ToolCallContent<'static>>,
+    place: &Place<'_>,
     cache: &RenderCache,
 ) -> Vec<Part> {
     let mut parts: Vec<Part> = earlier_part(pages).into_iter().collect();
     for run in &pages.runs {
         match run {
             Run::Text { key, text } => parts.extend(markdown::parts(key, text, cache)),
-            Run::Item { index, block } => parts.push(item(snapshot, &format!("i{index}"), block, cache)),
+            // Its work is shown below.
+            Run::Item { block: v2::ToolCallContent::Session(session), .. }
+                if (place.is_shown_here)(&session.session_id) => {}
+            Run::Item { index, block } => {
+                parts.push(item(snapshot, &format!("i{index}"), block, place, cache));
+            }
         }
     }
     parts
 }
 
-fn item(snapshot: &Snapshot, key: &str, item: &v2::ToolCallContent<'static>, cache: &RenderCache) -> Part {
+fn item(
+    snapshot: &Snapshot,
+    key: &str,
+    item: &v2::ToolCallContent<'static>,
+    place: &Place<'_>,
+    cache: &RenderCache,
+) -> Part {
     match item {
         v2::ToolCallContent::Content(content) => content::part(key, &content.content, cache),
         v2::ToolCallContent::Diff(diff) => diff::part(key, diff, cache),
@@ -81,7 +99,7 @@ fn item(snapshot: &Snapshot, key: &str, item: &v2::ToolCallContent<'static>, cac
             key,
             html! {
                 p.p.note data-part=(key) {
-                    "The work of session " code { (visible_line(&session.session_id)) } "."
+                    "The work of session " (place.link(&session.session_id, &session.session_id)) "."
                 }
             },
         ),

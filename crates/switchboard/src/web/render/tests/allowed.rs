@@ -37,6 +37,7 @@ static BROWSER: LazyLock<Builder<'static>> = LazyLock::new(|| {
         .tags(ELEMENTS.split(' ').collect())
         .generic_attributes(ATTRIBUTES.split(' ').chain(["viewBox"]).collect())
         .generic_attribute_prefixes(HashSet::from(["data-"]))
+        .url_relative(ammonia::UrlRelative::PassThrough)
         .url_schemes(HashSet::from(["http", "https", "mailto", "data"]))
         .tag_attributes(HashMap::new())
         .link_rel(None);
@@ -121,7 +122,14 @@ impl Read {
             attributes.push((key, value));
         }
         let has = |key: &str, value: &str| attributes.iter().any(|(name, it)| name == key && it == value);
-        if name == "a" && !(has("rel", "noopener noreferrer nofollow") && has("target", "_blank")) {
+        let is_inside = has("data-action", "look");
+        let is_guarded = has("rel", "noopener noreferrer nofollow") && has("target", "_blank");
+        if name == "a"
+            && is_inside != attributes.iter().any(|(key, value)| key == "href" && is_of_page(value))
+        {
+            self.faults.push("a link that leads elsewhere than it says".to_owned());
+        }
+        if name == "a" && !is_inside && !is_guarded {
             self.faults.push("a link without its guards".to_owned());
         }
         attributes.sort();
@@ -133,10 +141,20 @@ fn has_word(words: &str, word: &str) -> bool {
     words.split(' ').any(|it| it == word)
 }
 
+/// Whether an address is that of a session in the page itself.
+fn is_of_page(address: &str) -> bool {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_~%".contains(character);
+    let parts = address.strip_prefix("/r/").map(|rest| rest.split('/').collect::<Vec<_>>());
+    parts.is_some_and(|parts| {
+        parts.len() == 2 && parts.iter().all(|part| !part.is_empty() && part.chars().all(is_plain))
+    })
+}
+
 fn is_harmless(key: &str, value: &str) -> bool {
     let starts =
         |schemes: &[&str]| schemes.iter().any(|scheme| value.to_ascii_lowercase().starts_with(scheme));
     match key {
+        "href" if is_of_page(value) => true,
         "href" => starts(&["http://", "https://", "mailto:"]) && !value.chars().any(char::is_control),
         "src" => starts(&[
             "data:image/png;",
@@ -161,6 +179,8 @@ fn the_judge_finds_what_is_wrong() {
         ("<img src=\"http://x\">", "address \"http://x\" of img"),
         ("<img src=\"data:image/svg+xml;x\">", "address \"data:image/svg+xml;x\" of img"),
         ("<a href=\"http://x\">y</a>", "a link without its guards"),
+        ("<a href=\"http://x\" data-action=\"look\">y</a>", "a link that leads elsewhere than it says"),
+        ("<a href=\"/r/a/../b\" data-action=\"look\">y</a>", "a link that leads elsewhere than it says"),
     ];
     for (html, fault) in cases {
         let faults = read(html).faults;

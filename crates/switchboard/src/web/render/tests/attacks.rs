@@ -7,7 +7,7 @@ use switchboard_session::Session;
 
 use super::allowed::check;
 use super::sample::{everything, message, panels, permission, session, tool_call, update};
-use crate::web::render::RenderCache;
+use crate::web::render::{self, RenderCache};
 
 /// A session in which a text stands everywhere where an agent can put one.
 fn everywhere(text: &str) -> Vec<Value> {
@@ -39,6 +39,7 @@ fn everywhere(text: &str) -> Vec<Value> {
         {"type": "diff", "changes": [], "patch": {"format": format!("_{text}"), "text": text}},
         {"type": "terminal", "terminalId": text},
         {"type": "terminal", "terminalId": format!("_{text}")},
+        {"type": "session", "sessionId": format!("c{text}")},
         {"type": format!("_{text}"), text: [text]},
     ]);
     let options = json!([
@@ -100,6 +101,22 @@ fn everywhere(text: &str) -> Vec<Value> {
             json!({"sessionUpdate": "plan_update", "plan": {"type": format!("_{text}"), "planId": "p", text: text}}),
         ),
         update(
+            json!({"sessionUpdate": "plan_update", "plan": {"type": "markdown", "planId": "m", "content": text}}),
+        ),
+        update(json!({"sessionUpdate": "plan_update", "plan": {"type": "file", "planId": "f", "uri": text}})),
+        update(
+            json!({"sessionUpdate": "plan_update", "plan": {"type": "file", "planId": "g", "uri": format!("https://{text}")}}),
+        ),
+        update(
+            json!({"sessionUpdate": "subagent_update", "sessionId": format!("c{text}"), "title": text, "description": format!("{text}\n"), "cwd": path, "capabilities": {"cancel": {}}, "state": {"state": "idle", "stopReason": text}}),
+        ),
+        update(
+            json!({"sessionUpdate": "session_message", "messageId": text, "senderSessionId": "s", "recipientSessionId": format!("c{text}"), "content": [block]}),
+        ),
+        update(
+            json!({"sessionUpdate": "session_message", "messageId": format!("2{text}"), "senderSessionId": text, "content": [block]}),
+        ),
+        update(
             json!({"sessionUpdate": "usage_update", "used": 1, "size": 0, "cost": {"amount": 1, "currency": text}}),
         ),
         update(
@@ -124,7 +141,29 @@ fn everywhere(text: &str) -> Vec<Value> {
 fn check_everywhere(text: &str) {
     let session = session(&everywhere(text));
     assert!(session.len() >= 5 && session.permissions().count() == 3 && session.elicitations().count() == 4);
-    check(&(html_of(&session) + &panels(&session).map(|panel| panel.0).concat()));
+    check(&(html_of(&session) + &panels(&session).map(|panel| panel.0).concat() + &nested(&session, text)));
+}
+
+/// The session as a sub-agent inside another, folded and unfolded, and its questions there.
+fn nested(session: &Session, text: &str) -> String {
+    use crate::web::family::Named;
+    let nest = |left_out: Option<usize>| render::Nest {
+        recording: "r",
+        session: text,
+        subagent: session.subagents().next(),
+        title: Some(text),
+        status: render::Work::Runs,
+        is_by_itself: true,
+        can_cancel: true,
+        can_unfold: true,
+        left_out,
+    };
+    let cache = RenderCache::default();
+    let states = [None, Some(0), Some(3)].map(nest);
+    let nests = states.iter().flat_map(|nest| render::nest(nest, session, &cache));
+    let named =
+        [Named { id: text.into(), name: text.to_owned() }, Named { id: "c".into(), name: text.to_owned() }];
+    nests.chain([render::whose("r", &named)]).map(|part| part.html.to_string()).collect()
 }
 
 fn html_of(session: &Session) -> String {

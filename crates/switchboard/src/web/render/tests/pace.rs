@@ -9,7 +9,7 @@ use switchboard_protocol::{WireFormat, v2};
 use switchboard_session::{EntryKind, Session};
 
 use super::sample::{session, tool_call, update};
-use crate::web::render::{self, Part, RenderCache};
+use crate::web::render::{self, Part, Place, RenderCache};
 
 fn chunk(session: &mut Session, text: &str) {
     let chunk = v2::ContentChunk::new("m", v2::ContentBlock::text(text));
@@ -18,7 +18,7 @@ fn chunk(session: &mut Session, text: &str) {
 
 fn parts(session: &Session, cache: &RenderCache) -> Vec<Part> {
     let position = session.position(EntryKind::AgentMessage, "m").unwrap();
-    render::entry(session, session.entry(position).unwrap(), None, cache)
+    render::entry(session, session.entry(position).unwrap(), None, &Place::default(), cache)
 }
 
 /// What the button for earlier pages asks for.
@@ -62,7 +62,7 @@ fn a_long_message_shows_its_end_and_offers_the_rest() {
     assert!(most < 256 << 10, "{most} bytes of HTML");
     let position = session.position(EntryKind::AgentMessage, "m").unwrap();
     let entry = session.entry(position).unwrap();
-    let live = render::entry(&session, entry, None, &cache);
+    let live = render::entry(&session, entry, None, &Place::default(), &cache);
     assert_eq!(live[1].key, "earlier");
     let mut pages = vec![live];
     while let Some(button) = pages.last().unwrap().iter().find(|part| part.key == "earlier") {
@@ -128,7 +128,8 @@ fn other_content_keeps_its_place_between_texts() {
         "c",
         json!({"content": [text("a"), text("b"), image, text("c"), image, image]}),
     )]);
-    let parts = render::entry(&session, session.entry(0).unwrap(), None, &RenderCache::default());
+    let parts =
+        render::entry(&session, session.entry(0).unwrap(), None, &Place::default(), &RenderCache::default());
     let keys: Vec<&str> = parts.iter().map(|part| &*part.key).collect();
     assert_eq!(keys, ["head", "b0-0", "i2", "a2-0", "i4", "i5"]);
 }
@@ -138,7 +139,8 @@ fn too_many_attachments_are_left_out_and_counted() {
     let link =
         json!({"type": "content", "content": {"type": "resource_link", "name": "n", "uri": "file:///n"}});
     let session = session(&[tool_call("c", json!({"content": vec![link; 300]}))]);
-    let parts = render::entry(&session, session.entry(0).unwrap(), None, &RenderCache::default());
+    let parts =
+        render::entry(&session, session.entry(0).unwrap(), None, &Place::default(), &RenderCache::default());
     assert_eq!(parts.len(), 2 + 256);
     assert!(parts[1].html.contains("44 attachments are not shown"), "{}", parts[1].html);
     assert_eq!(parts[2].key, "i44");
@@ -168,7 +170,7 @@ proptest! {
         let session = session(&[update(json!({"sessionUpdate": "user_message", "messageId": "m", "content": content}))]);
         let entry = session.entry(0).unwrap();
         let cache = RenderCache::default();
-        let mut pages = vec![render::entry(&session, entry, None, &cache)];
+        let mut pages = vec![render::entry(&session, entry, None, &Place::default(), &cache)];
         while let Some(before) = page_before(pages.last().unwrap()) {
             pages.push(render::earlier(&session, entry, before, &cache));
         }

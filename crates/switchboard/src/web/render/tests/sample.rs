@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use switchboard_protocol::WireFormat;
 use switchboard_session::{Conversation, Moment, Session, Side};
 
-use crate::web::render::{self, Part, RenderCache};
+use crate::web::render::{self, Part, Place, RenderCache};
 
 /// The session that some updates and requests of the agent amount to.
 pub(super) fn session(messages: &[Value]) -> Session {
@@ -37,7 +37,8 @@ pub(super) fn permission(id: Value, mut fields: Value) -> Value {
 
 /// The HTML of every entry and every question.
 pub(super) fn everything(session: &Session, cache: &RenderCache) -> Vec<Part> {
-    let entries = session.entries().flat_map(|entry| render::entry(session, entry, None, cache));
+    let place = Place { recording: "r", session: "s", parent: Some("above"), ..Place::default() };
+    let entries = session.entries().flat_map(|entry| render::entry(session, entry, None, &place, cache));
     let permissions =
         session.permissions().flat_map(|permission| render::permission(session, permission, cache));
     let elicitations = session.elicitations().flat_map(render::elicitation);
@@ -48,7 +49,7 @@ pub(super) fn everything(session: &Session, cache: &RenderCache) -> Vec<Part> {
 pub(super) fn panels(session: &Session) -> [Markup; 6] {
     [
         render::state(session),
-        render::plans(session),
+        render::plans(session, &RenderCache::default()),
         render::usage(session),
         render::config_options(session),
         render::commands(session),
@@ -279,7 +280,7 @@ fn the_sample_makes_a_page() {
             @for entry in session.entries() {
                 @let frame = render::frame(entry);
                 article class=(frame.class) aria-label=(frame.label) {
-                    @for part in render::entry(&session, entry, None, &cache) { (PreEscaped(&*part.html)) }
+                    @for part in render::entry(&session, entry, None, &Place::default(), &cache) { (PreEscaped(&*part.html)) }
                 }
             }
             @for permission in session.permissions() { (question(render::permission(&session, permission, &cache))) }

@@ -1,0 +1,183 @@
+// Entries as elements: their parts, and the sub-agents inside them with entries of their own.
+
+import { patch } from "./patch.js";
+
+export class Entry {
+  // A session is named where it is not the one that is looked at.
+  constructor(position, session) {
+    this.article = document.createElement("article");
+    this.article.tabIndex = -1;
+    this.article.dataset.position = position;
+    if (session !== undefined) this.article.dataset.session = session;
+    this.parts = new Map();
+    this.nests = new Map();
+  }
+
+  fill(frame, length) {
+    const { article } = this;
+    if (article.className !== frame.class) article.className = frame.class;
+    article.setAttribute("aria-label", frame.label);
+    article.setAttribute("aria-posinset", frame.position + 1);
+    article.setAttribute("aria-setsize", length);
+    Object.assign(this, { first: frame.first, last: frame.last, runs: frame.runs });
+    if (frame.parts) putParts(article, this.parts, frame.parts);
+    if (frame.nests) this.fillNests(frame.nests);
+    this.duration();
+    article.querySelectorAll("time[data-at]:empty").forEach((time) => {
+      time.textContent = new Date(Number(time.dataset.at)).toLocaleTimeString();
+    });
+  }
+
+  fillNests(frames) {
+    const wanted = new Set(frames.map((frame) => frame.session));
+    for (const [session, nest] of this.nests) {
+      if (wanted.has(session)) continue;
+      nest.element.remove();
+      this.nests.delete(session);
+    }
+    let previous = null;
+    for (const frame of frames) {
+      let nest = this.nests.get(frame.session);
+      if (!nest) this.nests.set(frame.session, (nest = new Nest(frame.session)));
+      // Below the parts of the entry, in order.
+      const next = previous ? previous.nextSibling : null;
+      if (!nest.element.isConnected || (previous && nest.element !== next)) this.article.insertBefore(nest.element, next);
+      previous = nest.element;
+      nest.fill(frame);
+    }
+  }
+
+  duration() {
+    const place = this.article.querySelector(":scope > .head .took, :scope > .nest > .nest-head .took");
+    if (!place || !this.first) return;
+    const end = this.runs ? Date.now() : this.last;
+    const seconds = Math.max(0, end - this.first) / 1000;
+    const words = seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+    if (place.textContent !== words) place.textContent = words;
+  }
+
+  tick() {
+    if (this.runs) this.duration();
+    for (const nest of this.nests.values()) nest.tick();
+  }
+}
+
+// A sub-agent inside an entry: its heading, and the end of its transcript where it is unfolded.
+class Nest {
+  constructor(session) {
+    this.session = session;
+    this.element = document.createElement("section");
+    this.element.className = "nest";
+    this.element.dataset.session = session;
+    this.body = document.createElement("div");
+    this.body.className = "nest-body";
+    this.body.tabIndex = -1;
+    this.parts = new Map();
+    this.entries = new Map();
+    this.follows = true;
+    this.body.addEventListener("scroll", () => {
+      const { scrollTop, scrollHeight, clientHeight } = this.body;
+      this.follows = scrollHeight - scrollTop - clientHeight < 30;
+    }, { passive: true });
+    // What is inside may grow without a frame: a picture, or a part that is unfolded.
+    new ResizeObserver(() => this.settle()).observe(this.body);
+  }
+
+  fill(frame) {
+    if (frame.parts) {
+      // The body stands after all parts.
+      putParts(this.element, this.parts, frame.parts);
+      const name = this.parts.get("head")?.querySelector(".nest-fold, .nest-name");
+      if (name) this.element.setAttribute("aria-label", name.textContent);
+    }
+    const button = this.element.querySelector(":scope > .nest-head > .nest-fold");
+    button?.setAttribute("aria-expanded", String(frame.open));
+    this.element.classList.toggle("is-open", frame.open);
+    for (const [position, entry] of this.entries) {
+      if (frame.open && position >= frame.from && position < frame.to) continue;
+      entry.article.remove();
+      this.entries.delete(position);
+    }
+    if (!frame.open) {
+      this.body.remove();
+      this.follows = true;
+      return;
+    }
+    if (!this.body.isConnected) this.element.append(this.body);
+    for (const made of frame.entries ?? []) {
+      let entry = this.entries.get(made.position);
+      if (!entry) {
+        entry = new Entry(made.position, this.session);
+        this.entries.set(made.position, entry);
+        place(this.body, entry.article);
+      }
+      entry.fill(made, frame.to);
+    }
+    this.settle();
+  }
+
+  settle() {
+    if (this.follows && this.body.isConnected) this.body.scrollTop = this.body.scrollHeight;
+  }
+
+  tick() {
+    for (const entry of this.entries.values()) entry.tick();
+  }
+}
+
+// Puts an entry before the first one with a later position.
+export function place(list, article) {
+  const position = Number(article.dataset.position);
+  let next = null;
+  // New ones mostly come last.
+  for (let other = list.lastElementChild; other && Number(other.dataset.position) > position; other = other.previousElementSibling) next = other;
+  list.insertBefore(article, next);
+}
+
+// Makes the first children of an element those that a frame has; without HTML they are as they were.
+function putParts(element, parts, frames) {
+  const wanted = new Set(frames.map(([key]) => key));
+  for (const [key, part] of parts) {
+    if (wanted.has(key)) continue;
+    part.remove();
+    parts.delete(key);
+  }
+  let previous = null;
+  for (const [key, html] of frames) {
+    let part = parts.get(key);
+    if (html !== null) {
+      const made = elementOf(html);
+      // Whether a sub-agent is unfolded is noted here, not in its heading.
+      const fold = part?.querySelector(".nest-fold");
+      if (fold?.hasAttribute("aria-expanded")) made.querySelector(".nest-fold")?.setAttribute("aria-expanded", fold.getAttribute("aria-expanded"));
+      // What has nothing that the user could have folded can be patched; so what has the focus keeps it.
+      if (part && part.matches(".md, .nest-head") && made.matches(".md, .nest-head")) part = patch(part, made);
+      else {
+        if (part) keepOpen(part, made);
+        if (part) part.replaceWith(made);
+        part = made;
+      }
+      parts.set(key, part);
+    }
+    if (!part) continue;
+    const place = previous ? previous.nextSibling : element.firstChild;
+    if (part !== place) element.insertBefore(part, place);
+    previous = part;
+  }
+}
+
+// The server sends elements that it has made safe; nothing else ever becomes HTML here.
+export function elementOf(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  return template.content.firstElementChild ?? document.createElement("div");
+}
+
+// What the user has folded or unfolded stays so.
+export function keepOpen(before, after) {
+  const open = new Map();
+  before.querySelectorAll("details[data-keep]").forEach((it) => open.set(it.dataset.keep, it.open));
+  after.querySelectorAll("details[data-keep]").forEach((it) => {
+    if (open.has(it.dataset.keep)) it.open = open.get(it.dataset.keep);
+  });
+}

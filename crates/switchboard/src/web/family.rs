@@ -1,0 +1,245 @@
+//! Sessions and the sub-agents' sessions that were started in their course, as a tab needs them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use switchboard_protocol::WireFormat;
+use switchboard_session::{Activity, Conversation, Entry, Session, Snapshot, Subagent};
+
+use super::live_recording::LiveRecording;
+
+/// Of longer lines of ancestors, only the root and the nearest are named.
+const MOST_ANCESTORS: usize = 8;
+
+/// What a tab looks at: sessions as they are, or as they were.
+#[derive(Clone, Copy)]
+pub(crate) struct Sight<'a> {
+    pub(crate) room: &'a LiveRecording,
+    pub(crate) past: Option<&'a Conversation>,
+}
+
+impl Sight<'_> {
+    /// Looks at all sessions. The connection to the agent waits meanwhile, so it must not take long.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Conversation) -> T) -> Option<T> {
+        if let Some(past) = self.past {
+            return Some(look(past));
+        }
+        let preview = self.room.preview();
+        match &*preview {
+            Some(preview) => Some(look(preview)),
+            None => {
+                drop(preview);
+                self.room.look(look)
+            }
+        }
+    }
+
+    /// A session, and where its children stand in it.
+    pub(crate) fn relative(&self, id: &str) -> Option<Relative> {
+        self.look(|conversation| Relative::of(conversation, id)).flatten()
+    }
+}
+
+/// The session with an id; that of messages without one has none.
+pub(crate) fn session<'c>(conversation: &'c Conversation, id: &str) -> Option<&'c Session> {
+    conversation.session((!id.is_empty()).then_some(id))
+}
+
+/// A session at one moment, and where its children stand in it.
+pub(crate) struct Relative {
+    pub(crate) id: Arc<str>,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) parent: Option<Arc<str>>,
+    /// The children that are shown in a tool call, by its id.
+    by_call: HashMap<Arc<str>, Vec<Arc<str>>>,
+    /// All children, each with whether it is shown in a tool call. The others are shown where the session tells of them.
+    children: HashMap<Arc<str>, bool>,
+}
+
+impl Relative {
+    fn of(conversation: &Conversation, id: &str) -> Option<Self> {
+        let snapshot = session(conversation, id)?.snapshot();
+        let mut by_call: HashMap<Arc<str>, Vec<Arc<str>>> = HashMap::new();
+        let mut children = HashMap::new();
+        for (child, parent) in conversation.children(id) {
+            let child: Arc<str> = child.into();
+            let call = parent.tool_call.as_ref().filter(|call| snapshot.tool_call(call).is_some());
+            if let Some(call) = call {
+                by_call.entry(Arc::clone(call)).or_default().push(Arc::clone(&child));
+            }
+            children.insert(child, call.is_some());
+        }
+        let parent = conversation.parent(id).map(|parent| Arc::clone(&parent.session));
+        Some(Relative { id: id.into(), snapshot, parent, by_call, children })
+    }
+
+    /// A session of which nothing has come yet.
+    pub(crate) fn empty(id: &str) -> Self {
+        Relative {
+            id: id.into(),
+            snapshot: Session::new(WireFormat::Any).snapshot(),
+            parent: None,
+            by_call: HashMap::new(),
+            children: HashMap::new(),
+        }
+    }
+
+    /// The children that are shown in an entry, in the order in which they were told.
+    pub(crate) fn inside(&self, entry: &Entry) -> &[Arc<str>] {
+        match entry {
+            Entry::ToolCall(call) => self.by_call.get(call.id()).map_or(&[], Vec::as_slice),
+            Entry::Subagent(subagent) => match self.children.get_key_value(subagent.session_id()) {
+                Some((child, false)) => std::slice::from_ref(child),
+                _ => &[],
+            },
+            _ => &[],
+        }
+    }
+
+    /// Whether a session is a child that is shown in a tool call.
+    pub(crate) fn is_in_a_call(&self, child: &str) -> bool {
+        self.children.get(child) == Some(&true)
+    }
+}
+
+/// What a sub-agent is doing: what the session that started it says, or else what it says itself.
+pub(crate) fn activity(subagent: Option<&Subagent>, session: Option<&Snapshot>) -> Activity {
+    let told = subagent.filter(|subagent| subagent.state().is_some()).map(Subagent::activity);
+    let own = || session.filter(|session| session.state().is_some()).map(Snapshot::activity);
+    told.or_else(own).unwrap_or(Activity::Unknown)
+}
+
+/// Whether there is something to wait for.
+pub(crate) fn is_at_work(activity: Activity) -> bool {
+    matches!(activity, Activity::Running | Activity::RequiresAction)
+}
+
+/// A session with the name that people know it by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) id: Arc<str>,
+    pub(crate) name: String,
+}
+
+/// The name of a session: what its parent calls it, its own title, or its id.
+pub(crate) fn name(conversation: &Conversation, id: &str) -> String {
+    let parent = conversation.parent(id).and_then(|parent| conversation.session(Some(&parent.session)));
+    let told = parent.and_then(|parent| parent.subagent(id)).and_then(subagent_name);
+    let own = || session(conversation, id)?.title().filter(|title| !title.is_empty()).map(str::to_owned);
+    told.or_else(own).unwrap_or_else(|| id.to_owned())
+}
+
+/// What people know a sub-agent by. Several may share a title, and then differ in what they are for.
+pub(crate) fn subagent_name(subagent: &Subagent) -> Option<String> {
+    /// Longer descriptions are no names.
+    const SHORT: usize = 60;
+    let words = |text: Option<&str>| text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+    let about = words(subagent.description()).filter(|text| text.len() <= SHORT && !text.contains('\n'));
+    match (words(subagent.title()), about) {
+        (Some(title), Some(about)) if title != about => Some(format!("{title}: {about}")),
+        (title, about) => title.or(about),
+    }
+}
+
+/// The sessions from the root down to one, without it. Empty where no agent has started it.
+pub(crate) fn ancestors(conversation: &Conversation, id: &str) -> Vec<Named> {
+    let all: Vec<&Arc<str>> = conversation.ancestors(id).map(|parent| &parent.session).collect();
+    let nearest = all.len().min(MOST_ANCESTORS);
+    let named = |id: &Arc<str>| Named { id: Arc::clone(id), name: name(conversation, id) };
+    let root = all.last().filter(|_| nearest < all.len());
+    root.into_iter().chain(all[..nearest].iter().rev()).map(|id| named(id)).collect()
+}
+
+/// A session with questions that wait for an answer.
+pub(crate) struct Asking {
+    pub(crate) id: Arc<str>,
+    pub(crate) snapshot: Snapshot,
+    /// Whose questions they are: the sessions from the root down to this one. Empty for a session that no agent has
+    /// started.
+    pub(crate) whose: Vec<Named>,
+}
+
+/// What goes on in a session and below it.
+#[derive(Default)]
+pub(crate) struct Below {
+    /// Those with questions, the session itself first.
+    pub(crate) asking: Vec<Asking>,
+    /// How many questions wait in all of them.
+    pub(crate) questions: usize,
+    /// How many sub-agents are at work.
+    pub(crate) at_work: usize,
+    /// How many sub-agents there are.
+    pub(crate) count: usize,
+}
+
+/// Looks through a session and all that descend from it. Links between sessions never form a circle.
+pub(crate) fn below(conversation: &Conversation, id: &str) -> Below {
+    let mut below = Below::default();
+    let mut open: Vec<&str> = vec![id];
+    while let Some(id) = open.pop() {
+        let before = open.len();
+        let session = session(conversation, id);
+        for (child, _) in conversation.children(id) {
+            let told = session.and_then(|session| session.subagent(child));
+            let own = conversation.session(Some(child));
+            below.count += 1;
+            below.at_work += usize::from(is_at_work(activity(told, own.map(|own| &**own))));
+            open.push(child);
+        }
+        open[before..].reverse();
+        let Some(session) = session else { continue };
+        let count = session.pending_permissions().count() + session.pending_elicitations().count();
+        if count > 0 {
+            below.questions += count;
+            let whose = whose(conversation, id);
+            below.asking.push(Asking { id: id.into(), snapshot: session.snapshot(), whose });
+        }
+    }
+    below
+}
+
+/// Whose a session's questions are: the sessions from the root down to it, where an agent has started it.
+fn whose(conversation: &Conversation, id: &str) -> Vec<Named> {
+    let mut whose = ancestors(conversation, id);
+    if !whose.is_empty() {
+        whose.push(Named { id: id.into(), name: name(conversation, id) });
+    }
+    whose
+}
+
+/// A sub-agent somewhere below a session.
+pub(crate) struct Descendant {
+    pub(crate) named: Named,
+    /// 0 for a child.
+    pub(crate) depth: usize,
+    pub(crate) activity: Activity,
+    /// How many entries its transcript has.
+    pub(crate) length: usize,
+}
+
+/// The sub-agents below a session, each before its own, and at most so many.
+pub(crate) fn descendants(conversation: &Conversation, id: &str, most: usize) -> Vec<Descendant> {
+    let mut descendants = Vec::new();
+    let mut open: Vec<(&str, &str, usize)> = Vec::new();
+    let expand = |open: &mut Vec<_>, parent, depth| {
+        let before = open.len();
+        open.extend(conversation.children(parent).map(|(child, _)| (parent, child, depth)));
+        open[before..].reverse();
+    };
+    expand(&mut open, id, 0);
+    while let Some((parent, child, depth)) = open.pop() {
+        if descendants.len() >= most {
+            break;
+        }
+        let told = session(conversation, parent).and_then(|parent| parent.subagent(child));
+        let own = conversation.session(Some(child));
+        descendants.push(Descendant {
+            named: Named { id: child.into(), name: name(conversation, child) },
+            depth,
+            activity: activity(told, own.map(|own| &**own)),
+            length: own.map_or(0, |own| own.len()),
+        });
+        expand(&mut open, child, depth + 1);
+    }
+    descendants
+}

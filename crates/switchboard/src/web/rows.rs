@@ -1,0 +1,427 @@
+//! What a tab has of the entries in sight, of the session that it looks at and of the sub-agents inside, and what it
+//! must be told to have them as they are.
+//!
+//! A sub-agent is shown in the entry that started it: at work with the end of its transcript, otherwise with its heading
+//! alone, unless the user has folded or unfolded it. So a frame has a bound whatever agents start.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::Serialize;
+use switchboard_protocol::v2::ToolCallStatus;
+use switchboard_protocol::{Wire, WireFormat};
+use switchboard_session::{
+    Activity, Elicitation, Entry, EntryKind, Permission, Snapshot, Subagent, Terminal,
+};
+
+use super::app::App;
+use super::entry_times::Times;
+use super::family::{self, Relative, Sight};
+use super::render::{self, Part, Place, Waits};
+use super::view::hash;
+
+/// How many of its last entries a sub-agent shows in the entry that started it. The rest is in its own view.
+const TAIL: usize = 40;
+
+/// How many sub-agents one entry shows. All are in a list.
+const MOST_CHILDREN: usize = 50;
+
+/// How deep sub-agents are shown in one another.
+const DEEPEST: usize = 5;
+
+/// How many entries of sub-agents a frame has that are unfolded because they are at work, and because the user wants it.
+const BUDGET: Budget = Budget { at_work: 240, wanted: 2000 };
+
+/// How many sub-agents the user may have folded or unfolded.
+const MAX_FOLDS: usize = 2000;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct EntryFrame {
+    pub(crate) position: usize,
+    class: &'static str,
+    label: String,
+    /// Milliseconds since 1970.
+    first: i64,
+    last: i64,
+    /// Whether its time still runs.
+    runs: bool,
+    /// Key and HTML; without HTML it is as it was. Without parts all are as they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<Vec<PartFrame>>,
+    /// The sub-agents inside, all of them; without any all are as they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nests: Option<Vec<Nest>>,
+}
+
+type PartFrame = (String, Option<Shared>);
+
+/// A sub-agent inside an entry.
+#[derive(Debug, Serialize)]
+struct Nest {
+    session: Shared,
+    open: bool,
+    /// The entries that are shown, by their positions.
+    from: usize,
+    to: usize,
+    /// What stands above them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<Vec<PartFrame>>,
+    /// Those that have changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    entries: Vec<EntryFrame>,
+}
+
+/// A text that others have too.
+#[derive(Debug)]
+struct Shared(Arc<str>);
+
+impl Serialize for Shared {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+/// What a tab has of an entry.
+#[derive(Default)]
+struct Seen {
+    stamp: Stamp,
+    parts: SeenParts,
+    /// The sub-agents inside, and how they are shown.
+    nests: Vec<(Arc<str>, bool, usize, usize)>,
+}
+
+/// What says whether an entry looks as it did: the revisions of it and of what it shows, those of the questions with it,
+/// whether it waits for an answer, and how many sub-agents are shown in it and whether it is one that is shown elsewhere.
+type Stamp = (u64, u64, bool, usize, bool);
+
+/// Keys and hashes.
+type SeenParts = Vec<(String, u64)>;
+
+/// What a tab has of a session.
+#[derive(Default)]
+struct SeenSession {
+    entries: HashMap<usize, Seen>,
+    /// What stands above its entries, where it is inside another.
+    parts: SeenParts,
+    /// Where that is.
+    inside: Option<(Arc<str>, usize)>,
+    /// The frame in which it was last in sight.
+    frame: u64,
+}
+
+/// How many entries of sub-agents may still go into a frame.
+#[derive(Clone, Copy)]
+struct Budget {
+    at_work: usize,
+    wanted: usize,
+}
+
+/// What a frame is made for.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) sight: Sight<'a>,
+    /// Whether what waits for an answer can be answered here.
+    pub(crate) is_live: bool,
+    /// Whether the agent is gone, so that nothing is at work any more.
+    pub(crate) is_over: bool,
+    /// Whether positions are those of the whole sessions, so that times are known.
+    pub(crate) is_whole: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Rows {
+    sessions: HashMap<Arc<str>, SeenSession>,
+    /// What the user has folded (false) and unfolded.
+    folds: HashMap<Arc<str>, bool>,
+    frame: u64,
+}
+
+impl Rows {
+    /// The page has nothing any more. What the user has folded stays so.
+    pub(crate) fn forget(&mut self) {
+        self.sessions.clear();
+    }
+
+    /// The page has nothing any more of a session's entries outside a window.
+    pub(crate) fn forget_outside(&mut self, session: &str, window: &Range<usize>) {
+        if let Some(seen) = self.sessions.get_mut(session) {
+            seen.entries.retain(|position, _| window.contains(position));
+        }
+    }
+
+    /// The user folds or unfolds a sub-agent.
+    pub(crate) fn fold(&mut self, session: &str, open: bool) {
+        if self.folds.len() >= MAX_FOLDS {
+            self.folds.clear();
+        }
+        self.folds.insert(session.into(), open);
+    }
+
+    /// What has changed in a window of a session.
+    pub(crate) fn frame(
+        &mut self,
+        scene: Scene<'_>,
+        session: &Relative,
+        window: Range<usize>,
+    ) -> Vec<EntryFrame> {
+        self.frame += 1;
+        let mut budget = BUDGET;
+        let frames = self.entries(scene, session, window, 0, &mut budget);
+        let frame = self.frame;
+        self.sessions.retain(|_, seen| seen.frame == frame);
+        frames
+    }
+
+    fn entries(
+        &mut self,
+        scene: Scene<'_>,
+        session: &Relative,
+        window: Range<usize>,
+        depth: usize,
+        budget: &mut Budget,
+    ) -> Vec<EntryFrame> {
+        let snapshot = &session.snapshot;
+        let mut settled = settled(snapshot, &window);
+        let waiting: HashSet<&str> =
+            snapshot.pending_permissions().filter_map(Permission::tool_call_id).collect();
+        let mut seen = self.sessions.remove(&session.id).unwrap_or_default();
+        seen.frame = self.frame;
+        seen.entries.retain(|position, _| window.contains(position));
+        let mut frames = Vec::new();
+        for position in window.start..window.end.min(snapshot.len()) {
+            let Some(entry) = snapshot.entry(position) else { break };
+            let settled = settled.remove(&position).unwrap_or_default();
+            let waits = entry.as_tool_call().is_some_and(|call| waiting.contains(call.id()));
+            let is_new = !seen.entries.contains_key(&position);
+            let known = seen.entries.entry(position).or_default();
+            let stamp = stamp(session, entry, &settled, waits);
+            let parts = (is_new || known.stamp != stamp).then(|| {
+                let waits = waits.then_some(if scene.is_live { Waits::ForYou } else { Waits::ForAnswer });
+                let place = Place {
+                    recording: &scene.sight.room.id,
+                    session: &session.id,
+                    parent: session.parent.as_deref(),
+                    is_shown_here: &|child| session.is_in_a_call(child) || is_inside(session, entry, child),
+                };
+                let mut parts = render::entry(snapshot, entry, waits, &place, &scene.app.cache);
+                for question in &settled {
+                    parts.extend(question.parts(snapshot, scene.app));
+                }
+                changed(&mut known.parts, parts)
+            });
+            known.stamp = stamp;
+            let children = session.inside(entry);
+            let nests = self.nests(scene, session, (position, entry), children, is_new, (depth, budget));
+            let shapes =
+                nests.iter().map(|nest| (Arc::clone(&nest.session.0), nest.open, nest.from, nest.to));
+            let shapes: Vec<_> = shapes.collect();
+            let has_changed = nests.iter().any(|nest| nest.parts.is_some() || !nest.entries.is_empty())
+                || known.nests != shapes;
+            known.nests = shapes;
+            if parts.is_none() && !has_changed {
+                continue;
+            }
+            let frame = render::frame(entry);
+            let times = match scene.is_whole {
+                true => scene.sight.room.log().times(&session.id, position),
+                false => Times::default(),
+            };
+            frames.push(EntryFrame {
+                position,
+                class: frame.class,
+                label: frame.label,
+                first: times.first,
+                last: times.last,
+                runs: scene.is_live && !waits && is_running(entry),
+                parts,
+                nests: has_changed.then_some(nests),
+            });
+        }
+        self.sessions.insert(Arc::clone(&session.id), seen);
+        frames
+    }
+
+    /// The sub-agents inside an entry. `is_new`: the page has nothing of the entry.
+    fn nests(
+        &mut self,
+        scene: Scene<'_>,
+        session: &Relative,
+        (position, entry): (usize, &Entry),
+        children: &[Arc<str>],
+        is_new: bool,
+        (depth, budget): (usize, &mut Budget),
+    ) -> Vec<Nest> {
+        let shown = &children[children.len().saturating_sub(MOST_CHILDREN)..];
+        let mut nests = Vec::with_capacity(shown.len());
+        for child in shown {
+            let Some(inside) = scene.sight.relative(child) else { continue };
+            let place = Some((Arc::clone(&session.id), position));
+            let seen = self.sessions.entry(Arc::clone(child)).or_default();
+            if is_new || seen.inside != place {
+                *seen = SeenSession { inside: place, ..SeenSession::default() };
+            }
+            let is_fresh = seen.parts.is_empty();
+            let subagent = session.snapshot.subagent(child);
+            let length = inside.snapshot.len();
+            let (is_at_work, status) = how_it_is(scene, subagent, &inside.snapshot, entry);
+            let wanted = self.folds.get(child).copied();
+            let left = match wanted {
+                Some(true) => &mut budget.wanted,
+                Some(false) => &mut 0,
+                None if is_at_work => &mut budget.at_work,
+                None => &mut 0,
+            };
+            let count = length.min(TAIL).min(*left);
+            let open = depth < DEEPEST && (count > 0 || (length == 0 && *left > 0));
+            *left -= if open { count } else { 0 };
+            let window = if open { length - count..length } else { length..length };
+            let head = render::Nest {
+                recording: &scene.sight.room.id,
+                session: child,
+                subagent,
+                title: inside.snapshot.title(),
+                status,
+                is_by_itself: entry.as_subagent().is_some(),
+                can_cancel: scene.is_live && is_at_work,
+                can_unfold: depth < DEEPEST,
+                left_out: open.then_some(window.start),
+            };
+            let parts = render::nest(&head, &inside.snapshot, &scene.app.cache);
+            let entries = match open {
+                true => self.entries(scene, &inside, window.clone(), depth + 1, budget),
+                false => Vec::new(),
+            };
+            let frame = self.frame;
+            let seen = self.sessions.entry(Arc::clone(child)).or_default();
+            seen.frame = frame;
+            if !open {
+                seen.entries.clear();
+            }
+            let before = seen.parts.clone();
+            let parts = changed(&mut seen.parts, parts);
+            let parts = (is_fresh || seen.parts != before).then_some(parts);
+            let session = Shared(Arc::clone(child));
+            nests.push(Nest { session, open, from: window.start, to: window.end, parts, entries });
+        }
+        nests
+    }
+}
+
+fn is_inside(session: &Relative, entry: &Entry, child: &str) -> bool {
+    session.inside(entry).iter().any(|it| **it == *child)
+}
+
+fn stamp(session: &Relative, entry: &Entry, settled: &[Settled<'_>], waits: bool) -> Stamp {
+    let snapshot = &session.snapshot;
+    let shown = match entry {
+        Entry::ToolCall(call) => {
+            call.terminal_ids().filter_map(|id| snapshot.terminal(id)).map(Terminal::revision).max()
+        }
+        // It names them.
+        Entry::SessionMessage(message) => {
+            let ends = [message.sender(), message.recipient()].into_iter().flatten();
+            ends.filter_map(|id| snapshot.subagent(id)).map(Subagent::revision).max()
+        }
+        _ => None,
+    };
+    let answered = settled.iter().map(Settled::revision).max();
+    let revision = entry.revision().max(shown.unwrap_or(0));
+    let is_elsewhere = entry.as_subagent().is_some_and(|it| session.is_in_a_call(it.session_id()));
+    (revision, answered.unwrap_or(0), waits, session.inside(entry).len(), is_elsewhere)
+}
+
+fn is_running(entry: &Entry) -> bool {
+    match entry {
+        Entry::ToolCall(call) => {
+            matches!(call.status(), ToolCallStatus::Pending | ToolCallStatus::InProgress)
+        }
+        Entry::Subagent(subagent) => subagent.activity() == Activity::Running,
+        _ => false,
+    }
+}
+
+/// Whether a sub-agent is at work, and what is said of that.
+fn how_it_is(
+    scene: Scene<'_>,
+    subagent: Option<&Subagent>,
+    inside: &Snapshot,
+    entry: &Entry,
+) -> (bool, render::Work) {
+    use render::Work;
+    if scene.is_over {
+        return (false, Work::Over);
+    }
+    let asks =
+        inside.pending_permissions().next().is_some() || inside.pending_elicitations().next().is_some();
+    if asks {
+        return (true, Work::Waits(if scene.is_live { Waits::ForYou } else { Waits::ForAnswer }));
+    }
+    let call_runs = || entry.as_tool_call().is_some_and(|call| !call.status().is_final());
+    match family::activity(subagent, Some(inside)) {
+        Activity::Running => (true, Work::Runs),
+        Activity::RequiresAction => (true, Work::Waits(Waits::ForAnswer)),
+        Activity::Idle => (false, Work::Done),
+        Activity::Unknown if call_runs() => (true, Work::Runs),
+        Activity::Unknown => (false, Work::Unknown),
+    }
+}
+
+/// Parts with the HTML of those that are not as they were.
+fn changed(known: &mut SeenParts, parts: Vec<Part>) -> Vec<PartFrame> {
+    let before: HashMap<&str, u64> = known.iter().map(|(key, hash)| (&**key, *hash)).collect();
+    let frames = parts.iter().map(|part| {
+        let same = before.get(&*part.key) == Some(&part.hash);
+        (part.key.clone(), (!same).then(|| Shared(Arc::clone(&part.html))))
+    });
+    let frames = frames.collect();
+    *known = parts.into_iter().map(|part| (part.key, part.hash)).collect();
+    frames
+}
+
+/// A question of the agent that is settled.
+enum Settled<'s> {
+    Permission(&'s Permission),
+    Elicitation(&'s Elicitation),
+}
+
+/// Questions that are settled, by the entry in the window that they belong to.
+fn settled<'s>(snapshot: &'s Snapshot, window: &Range<usize>) -> HashMap<usize, Vec<Settled<'s>>> {
+    let mut settled: HashMap<usize, Vec<Settled<'s>>> = HashMap::new();
+    for permission in snapshot.permissions().filter(|it| !it.settlement().is_pending()) {
+        let by_call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
+        let position = by_call.unwrap_or_else(|| permission.position().saturating_sub(1));
+        if window.contains(&position) {
+            settled.entry(position).or_default().push(Settled::Permission(permission));
+        }
+    }
+    for elicitation in snapshot.elicitations().filter(|it| !it.settlement().is_pending()) {
+        let position = elicitation.position().saturating_sub(1);
+        if window.contains(&position) {
+            settled.entry(position).or_default().push(Settled::Elicitation(elicitation));
+        }
+    }
+    settled
+}
+
+impl Settled<'_> {
+    fn revision(&self) -> u64 {
+        match self {
+            Settled::Permission(permission) => permission.revision(),
+            Settled::Elicitation(elicitation) => elicitation.revision(),
+        }
+    }
+
+    /// Its parts, with keys that no other question and no entry has.
+    fn parts(&self, snapshot: &Snapshot, app: &App) -> impl Iterator<Item = Part> {
+        let (id, parts) = match self {
+            Settled::Permission(permission) => {
+                (permission.id(), render::permission(snapshot, permission, &app.cache))
+            }
+            Settled::Elicitation(elicitation) => (elicitation.id(), render::elicitation(elicitation)),
+        };
+        let prefix = hash(&id.encode(WireFormat::Any));
+        parts.into_iter().map(move |part| Part { key: format!("asked-{prefix:x}-{}", part.key), ..part })
+    }
+}
