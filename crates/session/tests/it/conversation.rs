@@ -48,6 +48,29 @@ fn sessions_are_kept_apart_and_in_order() {
 }
 
 #[test]
+fn answers_tell_of_a_copy_and_of_a_title() {
+    let mut conversation = Conversation::new(WireFormat::Any);
+    let ask = |id: u64, method: &str, params: Value| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let answer = |id: u64, result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
+    let fork = ask(1, "session/fork", json!({"sessionId": "s", "cwd": "/w"}));
+    client(&mut conversation, fork).unwrap();
+    let option = json!({"type": "boolean", "configId": "c", "name": "C", "currentValue": true});
+    agent(&mut conversation, answer(1, json!({"sessionId": "copy", "configOptions": [option]}))).unwrap();
+    assert_eq!(conversation.session(Some("copy")).unwrap().config_options().len(), 1);
+
+    let name = |id: u64| ask(id, "session/set_title", json!({"sessionId": "copy", "title": "wanted"}));
+    client(&mut conversation, name(2)).unwrap();
+    agent(&mut conversation, answer(2, json!({"title": "given"}))).unwrap();
+    assert_eq!(conversation.session(Some("copy")).unwrap().title(), Some("given"));
+    client(&mut conversation, name(3)).unwrap();
+    let refusal = json!({"jsonrpc": "2.0", "id": 3, "error": {"code": -32603, "message": "no"}});
+    agent(&mut conversation, refusal).unwrap();
+    client(&mut conversation, name(4)).unwrap();
+    agent(&mut conversation, answer(4, json!({"title": 7}))).unwrap();
+    assert_eq!(conversation.session(Some("copy")).unwrap().title(), Some("given"));
+}
+
+#[test]
 fn ids_of_both_sides_are_separate() {
     let mut conversation = Conversation::new(WireFormat::Any);
     let prompt = json!({"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": {"sessionId": "s", "prompt": []}});

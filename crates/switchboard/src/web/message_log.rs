@@ -9,8 +9,7 @@ use switchboard_bridge::{Policy, RecordingBridge, Version};
 use switchboard_protocol::rpc::{Expected, Message, RequestId, messages};
 use switchboard_protocol::{Correlator, Diagnostic, Raw, WireFormat, v2};
 use switchboard_session::{
-    Changes, Conversation, ConversationError, Decoded, EntryKind, Folded, Moment, Session, Side,
-    entry_of_update,
+    Changes, Conversation, ConversationError, Decoded, EntryKind, Folded, Moment, Side, entry_of_update,
 };
 use switchboard_store::{Channel, Record};
 
@@ -178,8 +177,8 @@ impl MessageLog {
         self.fold.as_ref().map(|fold| &fold.conversation)
     }
 
-    /// A session that is folded here.
-    pub(crate) fn session(&self, id: &str) -> Option<&Session> {
+    #[cfg(test)]
+    fn session(&self, id: &str) -> Option<&switchboard_session::Session> {
         self.conversation()?.session((!id.is_empty()).then_some(id))
     }
 

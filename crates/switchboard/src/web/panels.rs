@@ -140,13 +140,13 @@ fn state(subject: &Subject<'_>, snapshot: &Snapshot, below: &Below, waiting: usi
     let is_gone = subject.live.is_some_and(|live| live.ended().is_some());
     let (class, mark, words) = match waiting {
         _ if is_gone => ("st st-bad", "✗ ", "gone".to_owned()),
-        0 => return html! { (quiet_state(subject, snapshot)) (at_work(below)) },
+        0 => return html! { (quiet_state(subject, snapshot)) (at_work(subject, below)) },
         1 => ("st st-wait", "! ", "1 question waits for you".to_owned()),
         more => ("st st-wait", "! ", format!("{more} questions wait for you")),
     };
     html! {
         span class=(class) role="status" { span aria-hidden="true" { (mark) } (words) }
-        @if !is_gone { (at_work(below)) }
+        (at_work(subject, below))
     }
 }
 
@@ -167,11 +167,13 @@ fn quiet_state(subject: &Subject<'_>, snapshot: &Snapshot) -> Markup {
 }
 
 /// How many sub-agents there are, and the way to all of them.
-fn at_work(below: &Below) -> Markup {
+fn at_work(subject: &Subject<'_>, below: &Below) -> Markup {
+    // In a recording, and after the agent's end, nothing is at work any more.
+    let busy = if subject.asker().is_some() || !subject.is_now { below.at_work } else { 0 };
     html! {
         @if below.count > 0 {
             " " button type="button" class="family" data-action="family" title="All sub-agents" {
-                @match (below.at_work, below.count) {
+                @match (busy, below.count) {
                     (0, 1) => "1 sub-agent",
                     (0, count) => { (count) " sub-agents" },
                     (1, _) => "1 sub-agent at work",

@@ -237,7 +237,8 @@ pub(super) fn elsewhere(subagent: &Subagent, place: &Place<'_>) -> Vec<Part> {
     [Part::new("head", head)].into_iter().chain(words).chain([Part::new("note", note)]).collect()
 }
 
-/// A message from one session to another. What goes to a sub-agent stands in its own transcript, so here it is folded.
+/// A message from one session to another. What is said to a sub-agent and by it stands in its own transcript too, and is
+/// mostly for agents, so here it is folded with its beginning in sight.
 pub(super) fn session_message(
     snapshot: &Snapshot,
     message: &SessionMessage,
@@ -260,12 +261,28 @@ pub(super) fn session_message(
         (false, true) => html! { "From " (end(from)) },
         _ => html! { "From " (end(from)) " to " (end(to)) },
     };
-    let is_to_child = to.is_some_and(|id| snapshot.subagent(id).is_some());
-    let head = match is_to_child {
-        true => fold(words),
+    let is_with_child = [from, to].into_iter().flatten().any(|id| snapshot.subagent(id).is_some());
+    let head = match is_with_child {
+        true => fold(html! { (words) " " span.begins { (visible_line(&beginning(message))) } }),
         false => html! { header.p.head data-part="head" { span.who { (words) } } },
     };
     let mut parts = vec![Part::new("head", head)];
     parts.extend(content_parts(message.content(), Reading::Markdown, cache));
     parts
+}
+
+/// How much of a message its heading has.
+const BEGINNING_BYTES: usize = 200;
+
+/// The first line of a message.
+fn beginning(message: &SessionMessage) -> String {
+    let texts = message.content().items().filter_map(|item| item.text());
+    let mut beginning = String::new();
+    for text in texts {
+        beginning.push_str(cut(text.trim_start_matches(['\n', ' ']), BEGINNING_BYTES));
+        if beginning.len() >= BEGINNING_BYTES || beginning.contains('\n') {
+            break;
+        }
+    }
+    beginning.lines().next().map(|line| cut(line, BEGINNING_BYTES)).unwrap_or_default().to_owned()
 }
