@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use switchboard_protocol::WireFormat;
-use switchboard_session::{Activity, Conversation, Entry, Session, Snapshot, Subagent};
+use switchboard_protocol::{WireFormat, v2};
+use switchboard_session::{Conversation, Entry, Session, Snapshot};
 
 use super::live_recording::LiveRecording;
 
@@ -50,6 +50,10 @@ pub(crate) struct Relative {
     pub(crate) id: Arc<str>,
     pub(crate) snapshot: Snapshot,
     pub(crate) parent: Option<Arc<str>>,
+    /// What people know it by, and what it was doing last by what itself or its parent told, also in words.
+    pub(crate) name: String,
+    pub(crate) state: Option<v2::StateUpdate<'static>>,
+    pub(crate) state_in_words: &'static str,
     /// The children that are shown in a tool call, by its id.
     by_call: HashMap<Arc<str>, Vec<Arc<str>>>,
     /// All children, each with whether it is shown in a tool call. The others are shown where the session tells of them.
@@ -70,7 +74,16 @@ impl Relative {
             children.insert(child, call.is_some());
         }
         let parent = conversation.parent(id).map(|parent| Arc::clone(&parent.session));
-        Some(Relative { id: id.into(), snapshot, parent, by_call, children })
+        Some(Relative {
+            id: id.into(),
+            snapshot,
+            parent,
+            name: name(conversation, id),
+            state: conversation.state(id).cloned(),
+            state_in_words: conversation.state_in_words(id),
+            by_call,
+            children,
+        })
     }
 
     /// A session of which nothing has come yet.
@@ -79,6 +92,9 @@ impl Relative {
             id: id.into(),
             snapshot: Session::new(WireFormat::Any).snapshot(),
             parent: None,
+            name: id.to_owned(),
+            state: None,
+            state_in_words: "",
             by_call: HashMap::new(),
             children: HashMap::new(),
         }
@@ -102,18 +118,6 @@ impl Relative {
     }
 }
 
-/// What a sub-agent is doing: what the session that started it says, or else what it says itself.
-pub(crate) fn activity(subagent: Option<&Subagent>, session: Option<&Snapshot>) -> Activity {
-    let told = subagent.filter(|subagent| subagent.state().is_some()).map(Subagent::activity);
-    let own = || session.filter(|session| session.state().is_some()).map(Snapshot::activity);
-    told.or_else(own).unwrap_or(Activity::Unknown)
-}
-
-/// Whether there is something to wait for.
-pub(crate) fn is_at_work(activity: Activity) -> bool {
-    matches!(activity, Activity::Running | Activity::RequiresAction)
-}
-
 /// A session with the name that people know it by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named {
@@ -121,24 +125,16 @@ pub(crate) struct Named {
     pub(crate) name: String,
 }
 
-/// The name of a session: what its parent calls it, its own title, or its id.
+/// The name of a session: what a sub-agent is known by, its title, or its id.
 pub(crate) fn name(conversation: &Conversation, id: &str) -> String {
-    let parent = conversation.parent(id).and_then(|parent| conversation.session(Some(&parent.session)));
-    let told = parent.and_then(|parent| parent.subagent(id)).and_then(subagent_name);
     let own = || session(conversation, id)?.title().filter(|title| !title.is_empty()).map(str::to_owned);
-    told.or_else(own).unwrap_or_else(|| id.to_owned())
+    conversation.name(id).or_else(own).unwrap_or_else(|| id.to_owned())
 }
 
-/// What people know a sub-agent by. Several may share a title, and then differ in what they are for.
-pub(crate) fn subagent_name(subagent: &Subagent) -> Option<String> {
-    /// Longer descriptions are no names.
-    const SHORT: usize = 60;
-    let words = |text: Option<&str>| text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
-    let about = words(subagent.description()).filter(|text| text.len() <= SHORT && !text.contains('\n'));
-    match (words(subagent.title()), about) {
-        (Some(title), Some(about)) if title != about => Some(format!("{title}: {about}")),
-        (title, about) => title.or(about),
-    }
+/// Whether a session is at work by itself.
+pub(crate) fn is_active(conversation: &Conversation, id: &str) -> bool {
+    use v2::StateUpdate::{RequiresAction, Running};
+    matches!(conversation.state(id), Some(Running(_) | RequiresAction(_)))
 }
 
 /// The sessions from the root down to one, without it. Empty where no agent has started it.
@@ -180,10 +176,8 @@ pub(crate) fn below(conversation: &Conversation, id: &str) -> Below {
         let before = open.len();
         let session = session(conversation, id);
         for (child, _) in conversation.children(id) {
-            let told = session.and_then(|session| session.subagent(child));
-            let own = conversation.session(Some(child));
             below.count += 1;
-            below.at_work += usize::from(is_at_work(activity(told, own.map(|own| &**own))));
+            below.at_work += usize::from(is_active(conversation, child));
             open.push(child);
         }
         open[before..].reverse();
@@ -212,7 +206,8 @@ pub(crate) struct Descendant {
     pub(crate) named: Named,
     /// 0 for a child.
     pub(crate) depth: usize,
-    pub(crate) activity: Activity,
+    /// What it is doing, in words.
+    pub(crate) state: &'static str,
     /// How many entries its transcript has.
     pub(crate) length: usize,
 }
@@ -220,23 +215,22 @@ pub(crate) struct Descendant {
 /// The sub-agents below a session, each before its own, and at most so many.
 pub(crate) fn descendants(conversation: &Conversation, id: &str, most: usize) -> Vec<Descendant> {
     let mut descendants = Vec::new();
-    let mut open: Vec<(&str, &str, usize)> = Vec::new();
+    let mut open: Vec<(&str, usize)> = Vec::new();
     let expand = |open: &mut Vec<_>, parent, depth| {
         let before = open.len();
-        open.extend(conversation.children(parent).map(|(child, _)| (parent, child, depth)));
+        open.extend(conversation.children(parent).map(|(child, _)| (child, depth)));
         open[before..].reverse();
     };
     expand(&mut open, id, 0);
-    while let Some((parent, child, depth)) = open.pop() {
+    while let Some((child, depth)) = open.pop() {
         if descendants.len() >= most {
             break;
         }
-        let told = session(conversation, parent).and_then(|parent| parent.subagent(child));
         let own = conversation.session(Some(child));
         descendants.push(Descendant {
             named: Named { id: child.into(), name: name(conversation, child) },
             depth,
-            activity: activity(told, own.map(|own| &**own)),
+            state: conversation.state_in_words(child),
             length: own.map_or(0, |own| own.len()),
         });
         expand(&mut open, child, depth + 1);

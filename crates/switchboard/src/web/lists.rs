@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 use switchboard_protocol::v2;
-use switchboard_session::Activity;
 use switchboard_store::{Filter, Search, Summary};
 use tokio::time::timeout;
 
@@ -178,12 +177,7 @@ pub(crate) fn family(sight: Sight<'_>, session: &str) -> Markup {
                 li data-depth=(descendant.depth.min(MAX_DEPTH)) {
                     (render::line(&sight.room.id, std::slice::from_ref(&descendant.named)))
                     " " span class="meta" {
-                        @match descendant.activity {
-                            Activity::Running => "at work",
-                            Activity::RequiresAction => "waiting for an answer",
-                            Activity::Idle => "done",
-                            Activity::Unknown => "state not told",
-                        }
+                        (descendant.state)
                         " · " (descendant.length) @if descendant.length == 1 { " entry" } @else { " entries" }
                     }
                 }

@@ -117,9 +117,8 @@ fn path(subject: &Subject<'_>, line: &[Named]) -> Markup {
     let parent = above.last().map_or("", |parent| &*parent.id);
     let can_cancel = subject.asker().is_some() && {
         let look = |it: &Conversation| {
-            let told = it.session(Some(parent))?.subagent(&own.id)?;
-            let can = told.capabilities().is_some_and(|can| can.cancel.is_some());
-            Some(can && family::is_at_work(told.activity()))
+            let can = it.session(Some(parent))?.subagent(&own.id)?.capabilities()?.cancel.is_some();
+            Some(can && family::is_active(it, &own.id))
         };
         subject.sight.and_then(|sight| sight.look(look)).flatten().unwrap_or(false)
     };
@@ -150,18 +149,12 @@ fn state(subject: &Subject<'_>, snapshot: &Snapshot, below: &Below, waiting: usi
     }
 }
 
-/// What a session does where nothing waits for an answer. A sub-agent that does not say it itself does what its parent
-/// says.
+/// What a session does where nothing waits for an answer. A sub-agent's state may be told by its parent alone.
 fn quiet_state(subject: &Subject<'_>, snapshot: &Snapshot) -> Markup {
-    let told = |conversation: &Conversation| {
-        let parent = conversation.parent(subject.session)?;
-        let told = conversation.session(Some(&parent.session))?.subagent(subject.session)?;
-        told.state().map(|_| told.activity())
-    };
-    let told =
-        subject.sight.filter(|_| snapshot.state().is_none()).and_then(|sight| sight.look(told)).flatten();
-    match told {
-        Some(activity) => render::work(activity),
+    match subject.shown.filter(|shown| shown.parent.is_some()) {
+        Some(shown) => {
+            html! { span role="status" { (render::work(shown.state.as_ref(), shown.state_in_words)) } }
+        }
         None => render::state(snapshot),
     }
 }

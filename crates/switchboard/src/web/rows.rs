@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use switchboard_protocol::v2::ToolCallStatus;
-use switchboard_protocol::{Wire, WireFormat};
+use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{
     Activity, Elicitation, Entry, EntryKind, Permission, Snapshot, Subagent, Terminal,
 };
 
 use super::app::App;
 use super::entry_times::Times;
-use super::family::{self, Relative, Sight};
-use super::render::{self, Part, Place, Waits};
+use super::family::{Relative, Sight};
+use super::render::{self, Part, Place, Waits, Work};
 use super::view::hash;
 
 /// How many of its last entries a sub-agent shows in the entry that started it. The rest is in its own view.
@@ -204,6 +204,7 @@ impl Rows {
                     session: &session.id,
                     parent: session.parent.as_deref(),
                     is_shown_here: &|child| session.is_in_a_call(child) || is_inside(session, entry, child),
+                    name: &|id| scene.sight.look(|conversation| conversation.name(id)).flatten(),
                 };
                 let mut parts = render::entry(snapshot, entry, waits, &place, &scene.app.cache);
                 for question in &settled {
@@ -265,7 +266,7 @@ impl Rows {
             let is_fresh = seen.parts.is_empty();
             let subagent = session.snapshot.subagent(child);
             let length = inside.snapshot.len();
-            let (is_at_work, status) = how_it_is(scene, subagent, &inside.snapshot, entry);
+            let (is_at_work, work) = how_it_is(scene, &inside, entry);
             let wanted = self.folds.get(child).copied();
             let left = match wanted {
                 Some(true) => &mut budget.wanted,
@@ -281,8 +282,9 @@ impl Rows {
                 recording: &scene.sight.room.id,
                 session: child,
                 subagent,
-                title: inside.snapshot.title(),
-                status,
+                name: &inside.name,
+                state: inside.state.as_ref(),
+                work,
                 is_by_itself: entry.as_subagent().is_some(),
                 can_cancel: scene.is_live && is_at_work,
                 can_unfold: depth < DEEPEST,
@@ -343,28 +345,25 @@ fn is_running(entry: &Entry) -> bool {
 }
 
 /// Whether a sub-agent is at work, and what is said of that.
-fn how_it_is(
-    scene: Scene<'_>,
-    subagent: Option<&Subagent>,
-    inside: &Snapshot,
-    entry: &Entry,
-) -> (bool, render::Work) {
-    use render::Work;
+fn how_it_is(scene: Scene<'_>, inside: &Relative, entry: &Entry) -> (bool, Work) {
+    use v2::StateUpdate as State;
     if scene.is_over {
         return (false, Work::Over);
     }
+    let snapshot = &inside.snapshot;
     let asks =
-        inside.pending_permissions().next().is_some() || inside.pending_elicitations().next().is_some();
+        snapshot.pending_permissions().next().is_some() || snapshot.pending_elicitations().next().is_some();
     if asks {
         return (true, Work::Waits(if scene.is_live { Waits::ForYou } else { Waits::ForAnswer }));
     }
-    let call_runs = || entry.as_tool_call().is_some_and(|call| !call.status().is_final());
-    match family::activity(subagent, Some(inside)) {
-        Activity::Running => (true, Work::Runs),
-        Activity::RequiresAction => (true, Work::Waits(Waits::ForAnswer)),
-        Activity::Idle => (false, Work::Done),
-        Activity::Unknown if call_runs() => (true, Work::Runs),
-        Activity::Unknown => (false, Work::Unknown),
+    let told = Work::Told(inside.state_in_words);
+    match &inside.state {
+        Some(State::Running(_) | State::RequiresAction(_)) => (true, told),
+        Some(State::Idle(_)) => (false, told),
+        // The call that stands for it tells something.
+        Some(State::Unobservable(_) | State::Unknown(_)) | None => {
+            (entry.as_tool_call().is_some_and(|call| !call.status().is_final()), told)
+        }
     }
 }
 

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 use switchboard_protocol::v2;
-use switchboard_session::{Activity, SessionMessage, Snapshot, Subagent};
+use switchboard_session::{SessionMessage, Snapshot, Subagent};
 
 use super::message::{Reading, content_parts, fold};
 use super::text::{cut, prose, survives, visible_line};
 use super::{Part, RenderCache, Waits, panel};
-use crate::web::family::{Named, subagent_name};
+use crate::web::family::Named;
 
 /// More of what a sub-agent is for than this is not shown.
 const DESCRIPTION_BYTES: usize = 4 << 10;
@@ -24,11 +24,13 @@ pub(crate) struct Place<'a> {
     pub(crate) parent: Option<&'a str>,
     /// Whether a sub-agent is shown in the entry itself or in a tool call of the same session.
     pub(crate) is_shown_here: &'a dyn Fn(&str) -> bool,
+    /// What people know a sub-agent by.
+    pub(crate) name: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl Default for Place<'_> {
     fn default() -> Self {
-        Place { recording: "", session: "", parent: None, is_shown_here: &|_| false }
+        Place { recording: "", session: "", parent: None, is_shown_here: &|_| false, name: &|_| None }
     }
 }
 
@@ -89,44 +91,37 @@ fn address(recording: &str, session: &str) -> String {
 /// How far a sub-agent is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    Runs,
+    /// As it or its parent told, in words.
+    Told(&'static str),
     Waits(Waits),
-    Done,
-    /// Nobody told.
-    Unknown,
     /// The agent is gone.
     Over,
 }
 
-fn status(work: Work, stopped: Option<&v2::StopReason>) -> Markup {
-    let (class, mark, words) = match (work, stopped) {
-        (Work::Runs, _) => ("st st-run", "◐ ", "at work"),
-        (Work::Waits(Waits::ForYou), _) => ("st st-wait", "! ", "waiting for you"),
-        (Work::Waits(Waits::ForAnswer), _) => ("st st-wait", "! ", "waiting for an answer"),
-        (Work::Done, Some(v2::StopReason::Cancelled)) => ("st st-off", "∅ ", "cancelled"),
-        (Work::Done, Some(v2::StopReason::Error)) => ("st st-bad", "✗ ", "failed"),
-        (Work::Done, Some(v2::StopReason::Refusal)) => ("st st-bad", "✗ ", "refused"),
-        (Work::Done, _) => ("st st-good", "✓ ", "done"),
-        (Work::Unknown, _) => ("st st-off", "", "state not told"),
-        (Work::Over, _) => ("st st-off", "∅ ", "gone with the agent"),
+/// What a sub-agent does, in words as well as in colour.
+pub(crate) fn work(state: Option<&v2::StateUpdate<'_>>, words: &str) -> Markup {
+    use v2::{StateUpdate as State, StopReason};
+    let (class, mark) = match state {
+        Some(State::Running(_)) => ("st st-run", "◐ "),
+        Some(State::RequiresAction(_)) => ("st st-wait", "! "),
+        Some(State::Idle(idle)) => match idle.stop_reason {
+            Some(StopReason::Cancelled) => ("st st-off", "∅ "),
+            Some(StopReason::EndTurn | StopReason::Unknown(_)) | None => ("st st-good", "✓ "),
+            _ => ("st st-bad", "✗ "),
+        },
+        Some(State::Unobservable(_) | State::Unknown(_)) | None => ("st st-off", "? "),
     };
     html! { span class=(class) { span aria-hidden="true" { (mark) } (words) } }
 }
 
-/// What a sub-agent does, as the session says that started it.
-pub(crate) fn work(activity: Activity) -> Markup {
-    status(Work::of(activity), None)
-}
-
-impl Work {
-    fn of(activity: Activity) -> Self {
-        match activity {
-            Activity::Running => Work::Runs,
-            Activity::RequiresAction => Work::Waits(Waits::ForAnswer),
-            Activity::Idle => Work::Done,
-            Activity::Unknown => Work::Unknown,
-        }
-    }
+fn status(nest: &Nest<'_>) -> Markup {
+    let (class, mark, words) = match nest.work {
+        Work::Told(words) => return work(nest.state, words),
+        Work::Waits(Waits::ForYou) => ("st st-wait", "! ", "waiting for you"),
+        Work::Waits(Waits::ForAnswer) => ("st st-wait", "! ", "waiting for an answer"),
+        Work::Over => ("st st-off", "∅ ", "gone with the agent"),
+    };
+    html! { span class=(class) { span aria-hidden="true" { (mark) } (words) } }
 }
 
 /// A sub-agent inside the entry that started it.
@@ -135,9 +130,9 @@ pub(crate) struct Nest<'a> {
     pub(crate) session: &'a str,
     /// What the session tells of it that started it.
     pub(crate) subagent: Option<&'a Subagent>,
-    /// What it calls itself.
-    pub(crate) title: Option<&'a str>,
-    pub(crate) status: Work,
+    pub(crate) name: &'a str,
+    pub(crate) state: Option<&'a v2::StateUpdate<'a>>,
+    pub(crate) work: Work,
     /// Whether the entry is nothing but this.
     pub(crate) is_by_itself: bool,
     pub(crate) can_cancel: bool,
@@ -150,7 +145,7 @@ pub(crate) struct Nest<'a> {
 pub(crate) fn nest(nest: &Nest<'_>, inside: &Snapshot, cache: &RenderCache) -> Vec<Part> {
     let mut parts = vec![Part::new("head", head(nest, inside))];
     let Some(left_out) = nest.left_out else { return parts };
-    if let Some(words) = nest.subagent.and_then(|subagent| long_description(subagent)) {
+    if let Some(words) = nest.subagent.and_then(|subagent| long_description(subagent, nest.name)) {
         parts.push(Part::new("words", html! { p.p.note data-part="words" { (prose(words)) } }));
     }
     if inside.plans().next().is_some() {
@@ -173,25 +168,17 @@ pub(crate) fn nest(nest: &Nest<'_>, inside: &Snapshot, cache: &RenderCache) -> V
     parts
 }
 
-/// What a sub-agent is for, where its heading does not say it.
-fn long_description(subagent: &Subagent) -> Option<&str> {
+/// What a sub-agent is for, where its name does not say all of it.
+fn long_description<'s>(subagent: &'s Subagent, name: &str) -> Option<&'s str> {
     let description = subagent.description().map(str::trim).filter(|words| !words.is_empty())?;
-    let is_in_name = subagent_name(subagent).is_some_and(|name| name.ends_with(description));
-    (!is_in_name).then(|| cut(description, DESCRIPTION_BYTES))
+    (!name.contains(description)).then(|| cut(description, DESCRIPTION_BYTES))
 }
 
 fn head(nest: &Nest<'_>, inside: &Snapshot) -> Markup {
-    let name = nest.subagent.and_then(subagent_name);
-    let own = nest.title.filter(|title| !title.is_empty());
-    let name = name.as_deref().or(own).unwrap_or(nest.session);
+    let name = nest.name;
     let is_safe = survives(nest.session);
     let can_cancel = nest.can_cancel
         && nest.subagent.and_then(Subagent::capabilities).is_some_and(|can| can.cancel.is_some());
-    let stopped = nest.subagent.and_then(Subagent::state).or_else(|| inside.state());
-    let stopped = match stopped {
-        Some(v2::StateUpdate::Idle(idle)) => idle.stop_reason.as_ref(),
-        _ => None,
-    };
     let title = html! { span.sr { "Sub-agent: " } (visible_line(name)) };
     let by_itself =
         html! { span aria-hidden="true" { "↗" } span.sr { "Open by itself: " (visible_line(name)) } };
@@ -202,7 +189,7 @@ fn head(nest: &Nest<'_>, inside: &Snapshot) -> Markup {
             } @else {
                 span.nest-name { (title) }
             }
-            (status(nest.status, stopped))
+            (status(nest))
             @if nest.is_by_itself { span.took {} }
             @if nest.left_out.is_none() && !inside.is_empty() {
                 span.dim.count { (inside.len()) @if inside.len() == 1 { " entry" } @else { " entries" } }
@@ -217,22 +204,17 @@ fn head(nest: &Nest<'_>, inside: &Snapshot) -> Markup {
 
 /// A sub-agent whose work is shown in the transcript of another session, or nowhere.
 pub(super) fn elsewhere(subagent: &Subagent, place: &Place<'_>) -> Vec<Part> {
-    let name = subagent_name(subagent);
-    let work = Work::of(subagent.activity());
-    let stopped = match subagent.state() {
-        Some(v2::StateUpdate::Idle(idle)) => idle.stop_reason.as_ref(),
-        _ => None,
-    };
+    let name = subagent.title().or(subagent.description()).unwrap_or(subagent.session_id());
     let head = html! {
         header.p.head data-part="head" {
-            span.who { "Sub-agent: " (place.link(subagent.session_id(), name.as_deref().unwrap_or(subagent.session_id()))) }
-            (status(work, stopped))
+            span.who { "Sub-agent: " (place.link(subagent.session_id(), name)) }
+            (work(subagent.state(), subagent.state_in_words()))
         }
     };
     let note = html! {
         p.p.note data-part="note" { "It is not shown here, because it belongs to another session or cannot be told apart." }
     };
-    let words = long_description(subagent)
+    let words = long_description(subagent, name)
         .map(|words| Part::new("words", html! { p.p.note data-part="words" { (prose(words)) } }));
     [Part::new("head", head)].into_iter().chain(words).chain([Part::new("note", note)]).collect()
 }
@@ -245,12 +227,9 @@ pub(super) fn session_message(
     place: &Place<'_>,
     cache: &RenderCache,
 ) -> Vec<Part> {
-    let name = |id: &str| match snapshot.subagent(id) {
-        Some(subagent) => {
-            let name = subagent_name(subagent);
-            html! { "sub-agent " (place.link(id, name.as_deref().unwrap_or(id))) }
-        }
-        None if place.parent == Some(id) => html! { (place.link(id, "the session above")) },
+    let name = |id: &str| match (place.name)(id) {
+        _ if place.parent == Some(id) => html! { (place.link(id, "the session above")) },
+        Some(name) => html! { "sub-agent " (place.link(id, &name)) },
         None => html! { "session " (place.link(id, id)) },
     };
     let is_here = |id: Option<&str>| id.is_some_and(|id| id == place.session);

@@ -135,7 +135,7 @@ fn two_at_work_are_shown_in_their_calls_and_folded_when_they_are_done() {
     let talk = before(&two_at_work(), &both_done());
     let page = &talk.page;
     go(page);
-    page.wait_for("article.e-tool .nest .nest-fold :: explorer: Looks for tests");
+    page.wait_for("article.e-tool .nest .nest-fold :: explorer (Looks for tests)");
     page.wait_for("article.e-tool .nest-body article.e-agent :: I look for tests.");
     page.wait_for("article.e-tool .nest-body article.e-thought :: Thought");
     page.wait_for("article.e-tool .nest-plan :: 1 of 2 done");
@@ -153,8 +153,8 @@ fn two_at_work_are_shown_in_their_calls_and_folded_when_they_are_done() {
     page.prefer(ColorScheme::Light, true);
 
     // Questions are here, and say whose they are, down from the root.
-    page.wait_for("[data-question] .whose :: scripted › explorer: Looks for tests");
-    page.wait_for("[data-question] .whose :: scripted › writer: Writes notes");
+    page.wait_for("[data-question] .whose :: scripted › explorer (Looks for tests)");
+    page.wait_for("[data-question] .whose :: scripted › writer (Writes notes)");
     page.wait_for("[data-question] ins :: new");
     enabled(page, "yes-11");
     page.click("[data-option=yes-11]");
@@ -175,7 +175,7 @@ fn two_at_work_are_shown_in_their_calls_and_folded_when_they_are_done() {
     page.click(".nest-fold :: explorer");
     page.wait_for(".nest-body article.e-agent :: I look for tests.");
     assert_eq!(page.count(".nest-fold[aria-expanded=true]"), 1);
-    page.wait_for(".nest-body .nest-fold :: digger: Digs");
+    page.wait_for(".nest-body .nest-fold :: digger (Digs)");
     page.press("Space");
     page.wait_gone(".nest-body");
     page.wait_until("document.activeElement.matches('.nest-fold')");
@@ -206,14 +206,14 @@ fn a_sub_agent_has_a_view_of_its_own_with_ways_back() {
     go(page);
     page.wait_for(".nest-body .nest .nest-fold :: digger");
     page.click(".nest-body .nest .by-itself a");
-    page.wait_for("#title :: digger: Digs");
+    page.wait_for("#title :: digger (Digs)");
     page.wait_for("#transcript > article.e-agent :: I dig.");
-    page.wait_for("#path :: scripted › explorer: Looks for tests › digger: Digs");
+    page.wait_for("#path :: scripted › explorer (Looks for tests) › digger (Digs)");
     page.wait_for("#state :: at work");
     assert_eq!(page.count("#composer"), 0, "it listens to its own agent");
     assert_eq!(page.count("[data-question]"), 0);
     // What is asked elsewhere is told.
-    page.wait_for("#trouble :: A question waits for you in the session writer: Writes notes.");
+    page.wait_for("#trouble :: A question waits for you in the session writer (Writes notes).");
     page.screenshot("subagent-by-itself");
     // The address is its own.
     let address = page.eval("location.href").as_str().unwrap().to_owned();
@@ -221,10 +221,10 @@ fn a_sub_agent_has_a_view_of_its_own_with_ways_back() {
     page.reload();
     page.wait_for("#transcript > article.e-agent :: I dig.");
     let other = talk.visitor.open(&address);
-    other.wait_for("#path :: explorer: Looks for tests");
+    other.wait_for("#path :: explorer (Looks for tests)");
     // Up, and the question is there too; it is answered once.
     other.click("#path a :: explorer");
-    other.wait_for("#title :: explorer: Looks for tests");
+    other.wait_for("#title :: explorer (Looks for tests)");
     other.wait_for("[data-question] .whose :: scripted › explorer");
     assert_eq!(other.count("[data-question]"), 1);
     page.click("#path a :: scripted");
@@ -238,14 +238,14 @@ fn a_sub_agent_has_a_view_of_its_own_with_ways_back() {
     assert_eq!(answers_to(&talk, 11), ["yes-11"]);
     // Back is back.
     page.eval("history.back()");
-    page.wait_for("#title :: digger: Digs");
+    page.wait_for("#title :: digger (Digs)");
     // All of them, from wherever.
     page.click("#path a :: scripted");
     page.click("#state .family");
-    page.wait_for("dialog a :: writer: Writes notes");
+    page.wait_for("dialog a :: writer (Writes notes)");
     page.screenshot("subagents-list");
-    page.click("dialog a :: writer: Writes notes");
-    page.wait_for("#title :: writer: Writes notes");
+    page.click("dialog a :: writer (Writes notes)");
+    page.wait_for("#title :: writer (Writes notes)");
     page.wait_gone("dialog");
     talk.all_is_well();
     assert_eq!(other.complaints(), [""; 0]);
@@ -271,7 +271,7 @@ fn a_recording_shows_them_as_they_were() {
     // Without its session in the address it is the root that is shown, not the last sub-agent.
     let recording = path.rsplit_once('/').unwrap().0;
     page.visit(&format!("http://{}{recording}", talk.opened.host()));
-    page.wait_for("#transcript > article.e-tool .nest-head :: explorer: Looks for tests");
+    page.wait_for("#transcript > article.e-tool .nest-head :: explorer (Looks for tests)");
     assert_eq!(page.eval("location.pathname"), path);
     assert_eq!(page.count(".nest-body"), 0);
     page.click(".nest-fold :: writer");
