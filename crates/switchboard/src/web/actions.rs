@@ -18,8 +18,8 @@ pub(crate) async fn act(app: &App, request: Request) -> Result<Value, Failure> {
     if let Request::Start = request {
         return app.start_agent().await.map(|()| Value::Null);
     }
-    if let Request::Sessions { query } = request {
-        return lists::sessions(app, &query).await.map(|markup| json!(markup.into_string()));
+    if let Request::Sessions { query, archived } = request {
+        return lists::sessions(app, &query, archived).await.map(|markup| json!(markup.into_string()));
     }
     let live = app.live().ok_or("no agent runs")?;
     if let Some(reason) = live.ended() {
@@ -30,6 +30,19 @@ pub(crate) async fn act(app: &App, request: Request) -> Result<Value, Failure> {
             let content = prompt_content(&live, text, files)?;
             live.prompt(&session, content).await.map(|()| Value::Null)
         }
+        Request::Steer { session, text, files } => {
+            let content = prompt_content(&live, text, files)?;
+            live.steer(&session, content).await.map(|()| Value::Null)
+        }
+        Request::Fork { session } => {
+            let copy = live.fork(&session).await?;
+            Ok(json!({"recording": live.room.id, "session": copy}))
+        }
+        Request::Rename { session, title } => {
+            reply(live.agent.set_title(&session, title.trim()).await.map(|reply| reply.map(drop)))
+        }
+        Request::Archive { session, away: true } => reply(live.agent.archive_session(&session).await),
+        Request::Archive { session, away: false } => reply(live.agent.unarchive_session(&session).await),
         Request::Cancel { session } => {
             live.agent.cancel(&session).await.map_err(|error| error.to_string())?;
             Ok(Value::Null)
@@ -55,8 +68,11 @@ pub(crate) async fn act(app: &App, request: Request) -> Result<Value, Failure> {
             Ok(json!({"recording": live.room.id, "session": session}))
         }
         Request::Login { method } => {
-            let logged_in = live.agent.login(&method).await;
-            reply(logged_in)?;
+            live.login(&method).await?;
+            // Where a session is open already, it goes on.
+            if !live.room.session_ids().is_empty() {
+                return Ok(Value::Null);
+            }
             let session = live.new_session(&app.folder).await?;
             Ok(json!({"recording": live.room.id, "session": session}))
         }

@@ -20,13 +20,13 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_SESSIONS: usize = 100;
 
 /// Sessions: those of the agent that runs, those that were recorded, and what a search finds in them.
-pub(crate) async fn sessions(app: &App, query: &str) -> Result<Markup, Failure> {
+pub(crate) async fn sessions(app: &App, query: &str, archived: bool) -> Result<Markup, Failure> {
     if !query.trim().is_empty() {
         return search(app, query);
     }
     let live = app.live().filter(|live| live.ended().is_none());
     let known = match &live {
-        Some(live) => agent_sessions(live).await,
+        Some(live) => agent_sessions(live, archived).await,
         None => Ok(Vec::new()),
     };
     let filter = Filter { limit: Some(MAX_SESSIONS), ..Filter::default() };
@@ -40,23 +40,20 @@ pub(crate) async fn sessions(app: &App, query: &str) -> Result<Markup, Failure> 
         }
         @match &known {
             Ok(sessions) => {
-                @let earlier: Vec<_> =
-                    sessions.iter().filter(|info| !open.contains(&*info.session_id)).collect();
-                @if !earlier.is_empty() {
+                @let is_listed = |info: &&v2::SessionInfo<'_>| archived || !open.contains(&*info.session_id);
+                @let earlier: Vec<_> = sessions.iter().filter(is_listed).collect();
+                @let can_archive = live.as_ref().is_some_and(|live| live.offers(|can| can.archive.is_some()));
+                @if !earlier.is_empty() || can_archive {
                     h3 { "The agent remembers" }
-                    ul class="sessions" {
-                        @for info in earlier {
-                            li {
-                                button type="button" data-action="resume" data-session=(info.session_id)
-                                    data-folder=(info.cwd.as_str()) {
-                                    span class="name" {
-                                        (render::visible_line(info.title.as_deref().unwrap_or(&info.session_id)))
-                                    }
-                                    span class="meta" { (render::visible_line(info.cwd.as_str())) }
-                                }
-                            }
+                    @if can_archive {
+                        label class="meta" {
+                            input type="checkbox" id="archived" checked[archived]; " archived ones"
                         }
                     }
+                    ul class="sessions" {
+                        @for info in earlier { (agent_session(info, archived)) }
+                    }
+                    @if sessions.is_empty() { p class="meta" { "None." } }
                 }
             }
             Err(reason) => p class="meta" { "The agent does not list its sessions: " (render::visible(reason)) },
@@ -90,8 +87,27 @@ fn open_sessions(live: &Live) -> Markup {
     }
 }
 
-async fn agent_sessions(live: &Live) -> Result<Vec<v2::SessionInfo<'static>>, Failure> {
-    let request = v2::ListSessionsRequest::new();
+fn agent_session(info: &v2::SessionInfo<'_>, archived: bool) -> Markup {
+    html! {
+        li {
+            button type="button" data-action="resume" data-session=(info.session_id) data-folder=(info.cwd.as_str()) {
+                span class="name" {
+                    (render::visible_line(info.title.as_deref().unwrap_or(&info.session_id)))
+                }
+                span class="meta" { (render::visible_line(info.cwd.as_str())) }
+            }
+            @if archived {
+                button type="button" class="small" data-action="unarchive" data-session=(info.session_id) {
+                    "Take out of the archive"
+                }
+            }
+        }
+    }
+}
+
+async fn agent_sessions(live: &Live, archived: bool) -> Result<Vec<v2::SessionInfo<'static>>, Failure> {
+    let mut request = v2::ListSessionsRequest::new();
+    request.archived = archived.then_some(v2::unstable::SessionArchiveFilter::Only);
     let reply =
         timeout(PATIENCE, live.agent.list_sessions(&request)).await.map_err(|_| "it does not answer")?;
     let response = reply.map_err(|error| error.to_string())?.map_err(|error| error.message.into_owned())?;

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use switchboard_peer::{
-    AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, PermissionQuestion,
+    AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, PermissionQuestion, Steered,
 };
-use switchboard_protocol::rpc::{RequestId, RpcError};
+use switchboard_protocol::rpc::{RequestId, RpcError, codes};
+use switchboard_protocol::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_protocol::{AbsolutePath, Side, Wire, WireFormat, v2};
 use switchboard_session::{Conversation, Decider, Snapshot};
 use switchboard_store::{About, Channel, Store};
@@ -79,6 +81,10 @@ pub(crate) struct Live {
     /// The folder of each session that was opened here.
     folders: Mutex<HashMap<String, PathBuf>>,
     pub(crate) remembered: Remembered,
+    /// The sessions that are copies, and what they are copies of.
+    copies: Mutex<HashMap<String, String>>,
+    /// Whether the agent has refused something because nobody is logged in, and nobody has logged in since.
+    wants_login: AtomicBool,
     /// Why the last session that was asked for was not opened.
     refusal: Mutex<Option<Failure>>,
     ended: OnceLock<String>,
@@ -165,6 +171,8 @@ impl Live {
             recording,
             questions: Mutex::default(),
             folders: Mutex::default(),
+            copies: Mutex::default(),
+            wants_login: AtomicBool::new(false),
             remembered: Remembered::default(),
             refusal: Mutex::default(),
             ended: OnceLock::new(),
@@ -270,7 +278,7 @@ impl Live {
         let response = self.agent.new_session(&request).await;
         let opened = response
             .map_err(|error| error.to_string())
-            .and_then(|reply| reply.map_err(|error| refused(&error)))
+            .and_then(|reply| reply.map_err(|error| self.refused(&error)))
             .map(|response| response.session_id.into_owned());
         *locked(&self.refusal) = opened.as_ref().err().cloned();
         if let Ok(id) = &opened {
@@ -294,7 +302,7 @@ impl Live {
         let response = self.agent.resume_session(&request).await;
         let outcome = response
             .map_err(|error| error.to_string())
-            .and_then(|reply| reply.map_err(|error| refused(&error)));
+            .and_then(|reply| reply.map_err(|error| self.refused(&error)));
         if outcome.is_err() {
             locked(&self.folders).remove(session);
         }
@@ -309,7 +317,68 @@ impl Live {
         content: Vec<v2::ContentBlock<'_>>,
     ) -> Result<(), Failure> {
         let reply = self.agent.prompt(session, content).await.map_err(|error| error.to_string())?;
-        reply.map(drop).map_err(|error| refused(&error))
+        reply.map(drop).map_err(|error| self.refused(&error))
+    }
+
+    /// An answer of the agent that is an error. Where it wants a login, the page will offer one.
+    fn refused(&self, error: &RpcError<'_>) -> Failure {
+        if error.code == codes::AUTHENTICATION_REQUIRED {
+            self.wants_login.store(true, Ordering::Relaxed);
+            self.room.touch();
+        }
+        refused(error)
+    }
+
+    /// Whether the agent says that it can do something in sessions.
+    pub(crate) fn offers(&self, what: impl FnOnce(&v2::SessionCapabilities<'_>) -> bool) -> bool {
+        self.agent.description().capabilities.session.as_ref().is_some_and(what)
+    }
+
+    /// Whether the agent has lost its login: it says so, or refuses because of it.
+    pub(crate) fn has_lost_login(&self) -> bool {
+        let says = |it: &Conversation| {
+            it.auth_status().is_some_and(|status| status.state == AuthState::Unauthenticated)
+        };
+        self.wants_login.load(Ordering::Relaxed) || self.room.look(says).unwrap_or(false)
+    }
+
+    /// Logs in by a way that the agent offers.
+    pub(crate) async fn login(&self, method: &str) -> Result<(), Failure> {
+        let reply = self.agent.login(method).await.map_err(|error| error.to_string())?;
+        reply.map_err(|error| refused(&error))?;
+        self.wants_login.store(false, Ordering::Relaxed);
+        self.room.touch();
+        Ok(())
+    }
+
+    /// Gives the turn at work a message; where none is, it begins one.
+    pub(crate) async fn steer(
+        &self,
+        session: &str,
+        content: Vec<v2::ContentBlock<'_>>,
+    ) -> Result<(), Failure> {
+        let reply = self.agent.steer(session, content.clone()).await.map_err(|error| error.to_string())?;
+        match reply.map_err(|error| self.refused(&error))? {
+            Steered::NoTurn => self.prompt(session, content).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a copy of a session that goes on by itself, and gives its id.
+    pub(crate) async fn fork(&self, session: &str) -> Result<String, Failure> {
+        let folder = self.folder(session);
+        let request = ForkSessionRequest::new(session, absolute(&folder)?);
+        let reply = self.agent.fork_session(&request).await.map_err(|error| error.to_string())?;
+        let copy = reply.map_err(|error| self.refused(&error))?.session_id.into_owned();
+        locked(&self.folders).insert(copy.clone(), folder);
+        locked(&self.copies).insert(copy.clone(), session.to_owned());
+        self.room.touch();
+        Ok(copy)
+    }
+
+    /// What a session is a copy of, if it was made here.
+    pub(crate) fn original(&self, session: &str) -> Option<String> {
+        locked(&self.copies).get(session).cloned()
     }
 
     /// What a permission asks, with what could not be read of it.

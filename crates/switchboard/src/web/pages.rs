@@ -136,6 +136,10 @@ fn bar() -> Markup {
                 h1 id="title" { "Switchboard" }
                 p class="meta" { span id="agent" {} " " span id="state" {} }
             }
+            details id="menu" hidden {
+                summary title="What else can be done with the session" aria-label="More" { "⋯" }
+                div id="offers" {}
+            }
             span id="link-state" role="status" {}
             button type="button" data-action="new" title="New session (Alt+N)" { "+" span class="label" { " New" } }
             button type="button" id="show-inspector" aria-controls="inspector" aria-expanded="false"
@@ -172,7 +176,7 @@ fn talk() -> Markup {
             }
             nav id="path" aria-label="Where this sub-agent belongs" hidden {}
             div id="scroller" tabindex="0" aria-label="Transcript" {
-                p id="hint" hidden { "A new session. Tell the agent below what to do." }
+                p id="hint" hidden {}
                 div id="before" {}
                 div id="transcript" role="feed" aria-label="Entries" {}
                 div id="after" {}

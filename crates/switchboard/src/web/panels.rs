@@ -58,6 +58,8 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
         ("takes", takes(live)),
         ("folder", app.folder.display().to_string()),
         ("activity", activity(live, snapshot, waiting).to_owned()),
+        ("offers", offers(subject, line.last()).into_string()),
+        ("hint", hint(subject).into_string()),
         ("speech", speech(subject, snapshot).to_owned()),
     ];
     if let Some(snapshot) = snapshot {
@@ -177,6 +179,42 @@ fn at_work(subject: &Subject<'_>, below: &Below) -> Markup {
     }
 }
 
+/// What the agent can do with the session as a whole. Nothing with that of a sub-agent.
+fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
+    let is_root = subject.shown.is_some_and(|shown| shown.parent.is_none());
+    let (Some(live), Some(session), true) = (subject.asker(), session, is_root) else { return html! {} };
+    let can = |what: fn(&v2::SessionCapabilities<'_>) -> bool| live.offers(what);
+    html! {
+        @if can(|can| can.fork.is_some()) {
+            button type="button" data-action="fork" title="A copy that goes on by itself" { "Fork" }
+        }
+        @if can(|can| can.title.is_some()) {
+            button type="button" data-action="rename" data-title=(session.name) { "Rename" }
+        }
+        @if can(|can| can.archive.is_some()) {
+            button type="button" data-action="archive" { "Archive" }
+        }
+    }
+}
+
+/// What stands in a session in which nothing was said yet.
+fn hint(subject: &Subject<'_>) -> Markup {
+    let original = subject.live.and_then(|live| live.original(subject.session));
+    let original = original.and_then(|id| {
+        let sight = subject.sight?;
+        let name = sight.look(|it| family::name(it, &id))?;
+        Some((sight.room, [Named { id: id.into(), name }]))
+    });
+    html! {
+        @match &original {
+            Some((room, original)) => {
+                "A copy of " (render::line(&room.id, original)) ". The agent knows what was said there."
+            },
+            None => "A new session. Tell the agent below what to do.",
+        }
+    }
+}
+
 /// What a message does now: it begins a turn (`prompt`), it goes to the turn that is at work (`steer`), or it cannot be
 /// said: sub-agents listen to their own agent.
 fn speech(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
@@ -221,6 +259,8 @@ fn trouble(subject: &Subject<'_>) -> Markup {
             (None, AgentState::Running(running)) => {
                 @if live.is_some() && running.room.session_ids().is_empty() {
                     (logins(&running))
+                } @else if live.is_some() && running.has_lost_login() {
+                    (lost_login(&running))
                 } @else if let (None, Some(room), Some(folder)) = (live, room, room.and_then(project)) {
                     @if !session.is_empty() && room.about.agent.as_deref() == Some(&*app.agent_name) {
                         p class="meta" { "This is a recording." }
@@ -267,6 +307,16 @@ fn logins(live: &Live) -> Markup {
         } @else {
             p { "It may want a login first." }
         }
+        @for method in methods { (login(live, method)) }
+    }
+}
+
+/// What can be done about a login that was lost while sessions are open.
+fn lost_login(live: &Live) -> Markup {
+    let methods = &live.agent.description().auth_methods;
+    html! {
+        p { "The agent says that nobody is logged in." }
+        @if methods.is_empty() { p class="meta" { "It offers no way to log in." } }
         @for method in methods { (login(live, method)) }
     }
 }

@@ -68,12 +68,35 @@ pub(crate) enum Request {
     Sessions {
         #[serde(default)]
         query: String,
+        /// Those of the agent that are put away, instead of the others.
+        #[serde(default)]
+        archived: bool,
     },
     Prompt {
         session: String,
         text: String,
         #[serde(default)]
         files: Vec<File>,
+    },
+    /// A message for the turn that is at work.
+    Steer {
+        session: String,
+        text: String,
+        #[serde(default)]
+        files: Vec<File>,
+    },
+    /// Makes a copy of a session.
+    Fork {
+        session: String,
+    },
+    Rename {
+        session: String,
+        title: String,
+    },
+    /// Puts a session away, or takes it back.
+    Archive {
+        session: String,
+        away: bool,
     },
     Cancel {
         session: String,

@@ -11,6 +11,7 @@ mod inspector;
 mod login;
 mod looks;
 mod messages;
+mod offers;
 pub(crate) mod opened;
 mod permissions;
 mod readme;

@@ -115,6 +115,9 @@ function panel(name, html) {
     case "speech":
       composer.speech = html;
       return;
+    case "offers":
+      at("menu").hidden = html === "";
+      break;
     case "path":
       at("path").hidden = html === "";
       break;
@@ -217,8 +220,12 @@ function dialog(html) {
 }
 
 async function listSessions() {
-  const html = await attempt({ type: "sessions", query: at("query").value });
-  if (html !== undefined) at("session-list").innerHTML = html;
+  const archived = document.getElementById("archived")?.checked ?? false;
+  const html = await attempt({ type: "sessions", query: at("query").value, archived });
+  if (html === undefined) return;
+  const hadFocus = document.activeElement?.id === "archived";
+  at("session-list").innerHTML = html;
+  if (hadFocus) document.getElementById("archived")?.focus();
 }
 
 function toggleSessions(force) {
@@ -248,6 +255,7 @@ const actions = {
     button.disabled = true;
     const opened = await attempt({ type: "login", method });
     button.disabled = false;
+    if (opened === null) at("prompt").focus();
     if (!opened) return;
     look(opened.recording, opened.session);
     at("prompt").focus();
@@ -261,6 +269,26 @@ const actions = {
   resume: async ({ session, folder }) => {
     const opened = await attempt({ type: "resume", session, folder });
     if (opened) look(opened.recording, opened.session);
+  },
+  fork: async () => {
+    const opened = await attempt({ type: "fork", session: now.session });
+    if (!opened) return;
+    look(opened.recording, opened.session);
+    at("prompt").focus();
+  },
+  rename: ({ title }) => {
+    dialog(`<h2 id="dialog-title">Rename the session</h2>
+      <form id="rename"><label class="sr" for="new-title">Title</label><input id="new-title" type="text" required maxlength="500" autocomplete="off"> <button type="submit">Rename</button></form>`);
+    at("new-title").value = title;
+    at("new-title").select();
+  },
+  archive: async () => {
+    if ((await attempt({ type: "archive", session: now.session, away: true })) === undefined) return;
+    toast("The session is in the archive. It stays open here; Sessions lists what is archived.");
+    if (!at("sessions").hidden) listSessions();
+  },
+  unarchive: async ({ session }) => {
+    if ((await attempt({ type: "archive", session, away: false })) !== undefined) listSessions();
   },
   choices: async () => {
     const html = await attempt({ type: "choices" });
@@ -333,6 +361,8 @@ document.addEventListener("click", (event) => {
     return;
   }
   const button = event.target.closest("button");
+  // The menu closes with what is chosen from it, and with a click elsewhere.
+  if (!event.target.closest("#menu > summary")) at("menu").open = false;
   if (!button) return;
   if (button.dataset.action && actions[button.dataset.action]) {
     actions[button.dataset.action](button.dataset, button);
@@ -347,6 +377,11 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("submit", (event) => {
   if (event.target.id === "search" || event.target.id === "filters") event.preventDefault();
+  if (event.target.id === "rename") {
+    event.preventDefault();
+    const title = at("new-title").value;
+    attempt({ type: "rename", session: now.session, title }).then((done) => done !== undefined && at("dialog").close());
+  }
   if (event.target.id === "new-session") {
     event.preventDefault();
     newSession(at("folder").value);
@@ -358,6 +393,7 @@ document.addEventListener("submit", (event) => {
 });
 
 document.addEventListener("change", (event) => {
+  if (event.target.id === "archived") listSessions();
   const control = event.target.closest("[data-config]");
   if (!control) return;
   const value = control.type === "checkbox" ? control.checked : control.value;
@@ -365,6 +401,11 @@ document.addEventListener("change", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && at("menu").open) {
+    at("menu").open = false;
+    at("menu").querySelector("summary").focus();
+    return;
+  }
   if (event.key === "Escape" && !at("dialog").open) {
     const { activity } = document.body.dataset;
     const isBusy = activity === "running" || activity === "requires-action";
@@ -410,10 +451,15 @@ const composer = new Composer((text, files) => {
     return false;
   }
   transcript.goToEnd();
-  ask({ type: "prompt", session: now.session, text, files }).catch((reason) => {
-    toast(reason);
-    composer.giveBack(text, files);
-  });
+  const { steers } = composer;
+  ask({ type: steers ? "steer" : "prompt", session: now.session, text, files }).then(
+    // Not all agents repeat it in the transcript.
+    () => steers && toast("The turn at work has your message."),
+    (reason) => {
+      toast(reason);
+      composer.giveBack(text, files);
+    },
+  );
   return true;
 }, toast);
 const inspector = new Inspector({ send, ask, attempt, transcript, setHash, copy, elementOf, look, lookAt });

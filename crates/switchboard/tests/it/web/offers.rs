@@ -1,0 +1,225 @@
+//! What only some agents can do: copies, titles, the archive, messages to a turn at work, and logins that are lost.
+
+use serde_json::{Value, json};
+
+use super::scripted_agent::scripted_agent;
+use super::talk::Talk;
+use crate::agent_program::Place;
+
+/// Takes prompts that never end by themselves, and messages to the turn at work unless none is.
+const SCRIPT: &str = r#"
+say() { printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":%s}}\n' "$1"; }
+told() { say '{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"'"$1"', "}}'; }
+while IFS= read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),"method".*/\1/p')
+    text=$(printf '%s' "$line" | sed -n 's/.*"text":"\([^"]*\)".*/\1/p')
+    answer='"error":{"code":-32601,"message":"no such method"}'
+    case $line in
+    *'"method":"initialize"'*) answer=$INITIALIZED ;;
+    *'"method":"session/new"'*) answer='"result":{"sessionId":"s"}' ;;
+    *'"method":"auth/login"'*) answer='"result":{}'; lost= ;;
+    *'"method":"session/prompt"'*)
+        answer='"result":{"messageId":"u"}'
+        [ -n "$lost" ] && answer='"error":{"code":-32000,"message":"Authentication required"}'
+        ;;
+    *'"method":"_session/steering"'*)
+        answer='"result":{"outcome":"injected"}'
+        [ -n "$busy" ] || answer='"result":{"outcome":"promptRequired"}'
+        ;;
+    esac
+    [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$answer"
+    case $line$lost in
+    *'"method":"session/prompt"'*lost) ;;
+    *'"method":"session/prompt"'*'"lose'*) lost=lost
+        printf '{"jsonrpc":"2.0","method":"auth/status_update","params":{"state":"unauthenticated"}}\n'
+        ;;
+    *'"method":"session/prompt"'*'"forget'*) lost=lost ;;
+    *'"method":"session/prompt"'*'"idle'*)
+        told "prompted $text"
+        busy=
+        say '{"sessionUpdate":"state_update","state":"idle"}'
+        ;;
+    *'"method":"session/prompt"'*)
+        told "prompted $text"
+        busy=yes
+        say '{"sessionUpdate":"state_update","state":"running"}'
+        ;;
+    *'"method":"_session/steering"'*)
+        case $answer in *injected*) told "steered $text" ;; esac
+        ;;
+    esac
+done
+"#;
+
+fn before_agent(meta: &Value) -> Talk {
+    let place = Place::new();
+    let initialized = json!({
+        "protocolVersion": 2, "info": { "name": "some", "version": "1" },
+        "capabilities": { "session": {}, "auth": {} },
+        "authMethods": [{ "type": "agent", "methodId": "good", "name": "By account" }],
+        "_meta": meta,
+    });
+    let program = place.work().join("some-agent");
+    std::fs::write(&program, format!("INITIALIZED='\"result\":{initialized}'\n{SCRIPT}")).unwrap();
+    Talk::with(place, &["--", "sh", program.to_str().unwrap()])
+}
+
+fn say(talk: &Talk, text: &str) {
+    talk.page.type_into("#prompt", text);
+    talk.page.press("Enter");
+}
+
+#[test]
+fn a_copy_opens_and_goes_on_by_itself() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.ask("hello");
+    let original = page.eval("location.pathname");
+    page.click("#menu > summary");
+    page.screenshot("menu");
+    page.click("#offers button :: Fork");
+    page.wait_until(&format!("location.pathname !== {original}"));
+    page.wait_until("!document.querySelector('#menu').open");
+    page.wait_until("document.activeElement.id === 'prompt'");
+    talk.ask("second");
+    page.wait_for("article.e-agent :: You said: second");
+    page.eval("history.back()");
+    page.wait_for("article.e-agent :: Hello!");
+    assert_eq!(page.count("article :: You said: second"), 0);
+    talk.all_is_well();
+}
+
+#[test]
+fn a_session_gets_the_title_that_the_user_gives_it() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.ask("hello");
+    page.click("#menu > summary");
+    page.press("Escape");
+    page.wait_until(
+        "!document.querySelector('#menu').open && document.activeElement.matches('#menu > summary')",
+    );
+    page.press("Enter");
+    page.click("#offers button :: Rename");
+    page.wait_for("dialog #new-title");
+    page.eval("document.querySelector('#new-title').select()");
+    page.type_text("A <b>better</b> name");
+    page.press("Enter");
+    page.wait_gone("dialog");
+    page.wait_for("#title :: A <b>better</b> name");
+    page.wait_until("document.title.startsWith('A <b>better</b> name')");
+    page.click("#show-sessions");
+    page.wait_for("#session-list .name :: A <b>better</b> name");
+    talk.all_is_well();
+}
+
+#[test]
+fn sessions_are_put_away_and_taken_back() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.ask("hello");
+    page.click("#menu > summary");
+    page.click("#offers button :: Archive");
+    page.wait_for("#toasts :: The session is in the archive.");
+    page.click("#show-sessions");
+    page.click("#archived");
+    page.wait_for("#session-list [data-action=resume] :: demo-1");
+    page.screenshot("archive");
+    page.click("#session-list button :: Take out of the archive");
+    page.wait_gone("#session-list [data-action=resume]");
+    page.wait_for("#session-list :: None.");
+    page.click("#archived");
+    page.wait_until("!document.querySelector('#archived').checked");
+    talk.all_is_well();
+}
+
+#[test]
+fn what_an_agent_does_not_offer_is_not_shown() {
+    let place = Place::new();
+    let agent = scripted_agent(&place.work(), &json!({}), &json!({}), &[]);
+    let talk = Talk::with(place, &["--", "sh", agent.to_str().unwrap()]);
+    let page = &talk.page;
+    page.wait_until("document.body.classList.contains('is-live')");
+    assert_eq!(page.count("#menu"), 0);
+    page.click("#show-sessions");
+    page.wait_for("#session-list h3 :: Open");
+    assert_eq!(page.count("#archived"), 0);
+    talk.all_is_well();
+}
+
+#[test]
+fn a_message_goes_to_the_turn_at_work_where_the_agent_takes_it() {
+    let talk = before_agent(&json!({ "steering": { "supported": true } }));
+    let page = &talk.page;
+    say(&talk, "one");
+    page.wait_for("article.e-agent :: prompted one,");
+    page.wait_for("#send :: Steer");
+    page.screenshot("steer");
+    say(&talk, "two");
+    page.wait_for("article.e-agent :: prompted one, steered two,");
+    page.wait_for("#toasts :: The turn at work has your message.");
+    talk.all_is_well();
+}
+
+#[test]
+fn a_message_for_which_no_turn_is_at_work_begins_one() {
+    let talk = before_agent(&json!({ "steering": { "supported": true } }));
+    let page = &talk.page;
+    say(&talk, "idle");
+    page.wait_for("article.e-agent :: prompted idle,");
+    page.wait_for("#send :: Send");
+    // As from a page that does not know yet that the turn is over.
+    page.eval(
+        "new Promise(resolve => {
+            const socket = new WebSocket(`ws://${location.host}/in/socket`, ['switchboard', `key-${localStorage.getItem('switchboard-key')}`]);
+            socket.onopen = () => socket.send(JSON.stringify({ type: 'steer', session: 's', text: 'late', number: 1 }));
+            socket.onmessage = event => { if (JSON.parse(event.data).number === 1) resolve(0); };
+        })",
+    );
+    page.wait_for("article.e-agent :: prompted idle, prompted late,");
+    talk.all_is_well();
+}
+
+#[test]
+fn an_agent_that_cannot_be_steered_is_prompted() {
+    let talk = before_agent(&json!({}));
+    let page = &talk.page;
+    say(&talk, "one");
+    page.wait_until("document.body.dataset.activity === 'running'");
+    assert_eq!(page.text("#send"), "Send");
+    say(&talk, "two");
+    page.wait_for("article.e-agent :: prompted one, prompted two,");
+    talk.all_is_well();
+}
+
+#[test]
+fn a_login_that_is_lost_can_be_made_again() {
+    for (told, words) in [("lose", "told"), ("forget", "refused")] {
+        let talk = before_agent(&json!({}));
+        let page = &talk.page;
+        say(&talk, told);
+        if words == "refused" {
+            say(&talk, "again");
+            page.wait_for("#toasts :: Authentication required");
+            // What was typed is not lost.
+            page.wait_until("document.querySelector('#prompt').value === 'again'");
+        }
+        page.wait_for("#trouble :: The agent says that nobody is logged in.");
+        let place = page.eval("location.pathname");
+        page.screenshot("login-lost");
+        page.click("#trouble button :: By account");
+        page.wait_gone("#trouble button");
+        assert_eq!(page.eval("location.pathname"), place, "the session goes on");
+        if words == "told" {
+            page.type_into("#prompt", "again");
+        }
+        go_on(page);
+        page.wait_for("article.e-agent :: prompted again,");
+        talk.all_is_well();
+    }
+}
+
+fn go_on(page: &switchboard_browser::Page) {
+    page.eval("document.querySelector('#prompt').focus()");
+    page.press("Enter");
+}
