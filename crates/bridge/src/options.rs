@@ -79,6 +79,9 @@ pub struct BridgeOptions {
     pub acceptance: u64,
     /// Milliseconds between two reports of growing tool output to a version 1 client. 50.
     pub coalescing: u64,
+    /// Milliseconds after which the prompt of a version 1 client is answered although sub-agents are still said to be at
+    /// work, if nothing was heard of them and the user is asked nothing. 600,000.
+    pub background: u64,
     /// What is remembered.
     pub limits: Limits,
 }
@@ -98,6 +101,7 @@ impl Default for BridgeOptions {
             keep_ids: false,
             acceptance: 200,
             coalescing: 50,
+            background: 600_000,
             limits: Limits::default(),
         }
     }

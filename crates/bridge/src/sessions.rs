@@ -132,6 +132,11 @@ impl<S: Remember> Sessions<S> {
         Some(&mut slot.session)
     }
 
+    /// The session, if all is remembered of it. That does not count as a use.
+    pub(crate) fn peek_mut(&mut self, id: &str) -> Option<&mut S> {
+        self.full.get_mut(id).map(|slot| &mut slot.session)
+    }
+
     /// The session, made if need be.
     pub(crate) fn open(&mut self, id: &str) -> &mut S {
         if let Some(slot) = self.little.remove(id) {

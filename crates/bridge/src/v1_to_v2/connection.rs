@@ -11,6 +11,7 @@ use crate::{Error, Side};
 impl V1ToV2 {
     pub(super) fn initialize(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let params: v1::InitializeRequest<'_> = self.context.params(Side::Client, request)?;
+        self.family.begin();
         self.learn(&params);
         let wire = initialize::request_to_v2(params);
         self.to_agent.ask(request, "initialize", &wire, ToAgent::Initialize, &mut self.context);
@@ -39,6 +40,7 @@ impl V1ToV2 {
         if let Ok((params, _)) = v1::InitializeRequest::decode_tolerant(params, WireFormat::V1) {
             self.learn(&params);
         }
+        self.family.begin();
         let id = response.id.clone().into_owned();
         self.initialized(&id, response);
     }
@@ -72,6 +74,7 @@ impl V1ToV2 {
             ));
         }
         elicitation::rename_scope(&mut params, |id| self.to_agent.original(id).cloned());
+        self.adopt_elicitation(request, &mut params)?;
         let session = session_of(request.params.as_ref());
         let wire =
             self.context.convert(session.as_deref(), &request.method, "/params", Side::Client, |cx| {

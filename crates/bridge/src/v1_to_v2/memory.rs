@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use switchboard_protocol::rpc::Request;
 
 use super::{Active, Session, ToClient, V1ToV2};
+use crate::Side;
 use crate::loss::Severity;
 use crate::machine::Memory;
 use crate::options::Limits;
@@ -49,7 +50,9 @@ impl Remember for Session {
 
 impl Memory for V1ToV2 {
     fn size(&self) -> Size {
-        self.sessions.size()
+        let mut size = self.sessions.size();
+        size += self.family.size();
+        size
     }
 
     fn limits(&self) -> &Limits {
@@ -61,27 +64,36 @@ impl Memory for V1ToV2 {
     }
 
     fn forget_oldest(&mut self, reason: &str) -> Option<usize> {
-        let to_client = &self.to_client;
+        let (to_client, family) = (&self.to_client, &self.family);
         let asks = |id: &str| {
             let is_in =
                 |asked: &ToClient| matches!(asked, ToClient::Permission(asked) if asked.session == id);
-            to_client.find(is_in).is_some()
+            to_client.find(is_in).is_some() || family.is_at_work(id, None)
         };
         let (id, session) = self.sessions.take_oldest(asks)?;
         let before = session.bytes();
-        let mut active = Active { id: &id, session, support: &self.support, context: &mut self.context };
+        let (support, family) = (&self.support, &self.family);
+        let mut active = Active { id: &id, session, support, family, context: &mut self.context };
         active.flush_all();
         active.report_hidden_terminals();
         active.session.forget_said();
         let freed = before.saturating_sub(active.session.bytes());
+        let freed = freed + self.family.forget(Some(&id), usize::MAX);
         let reason =
             format!("{reason}: what was said is forgotten; messages and calls that change are shown anew");
         self.context.lose_from_memory(&id, reason, Severity::Minor);
         Some(freed)
     }
 
-    /// Content of tool calls goes.
+    /// Content of tool calls goes, and what sub-agents said.
     fn forget_in_work(&mut self, mut bytes: usize, reason: &str) {
+        let freed = self.family.forget(None, bytes);
+        bytes -= freed.min(bytes);
+        if freed > 0 {
+            let reason =
+                format!("{reason}: what sub-agents said is forgotten, and not shown with what follows");
+            self.context.lose(None, "session/update", "", reason, Severity::Major, Side::Client);
+        }
         self.each(|mut active| {
             if bytes == 0 {
                 return;

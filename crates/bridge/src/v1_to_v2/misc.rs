@@ -25,11 +25,6 @@ impl Active<'_> {
             }
             Update::PlanUpdate(update) => self.plan(*update),
             Update::PlanRemoved(removed) if !self.support.plans => self.plan_removed(&removed),
-            Update::SubagentUpdate(_) | Update::SessionMessage(_) | Update::SessionMessageChunk(_)
-                if !self.support.subagents =>
-            {
-                self.lose_kind(&tag, &update);
-            }
             Update::ConfigOptionUpdate(update) => self.options_update(update),
             Update::Notice(notice) if !self.support.notices => self.notice(*notice),
             Update::CompactionUpdate(_) | Update::CompactionSummaryChunk(_) if !self.support.compaction => {

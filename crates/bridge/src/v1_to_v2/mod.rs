@@ -1,10 +1,13 @@
 //! A client of version 1 with an agent of version 2.
 
+mod children;
 mod connection;
+mod family;
 mod memory;
 mod messages;
 mod misc;
 mod permissions;
+mod render;
 mod sessions;
 mod terminals;
 mod tool_calls;
@@ -15,6 +18,7 @@ use std::collections::VecDeque;
 use switchboard_protocol::rpc::{Expected, Message, Notification, Request, Response};
 use switchboard_protocol::{Diagnostic, Extra, Meta, v1, v2};
 
+use self::family::{Family, Held, Standing};
 use self::messages::Messages;
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
@@ -102,6 +106,7 @@ pub(crate) struct V1ToV2 {
     to_agent: Calls<ToAgent>,
     to_client: Calls<ToClient>,
     support: Support,
+    family: Family,
     synthetic: u64,
     /// Whether prompts may wait for the end of a turn.
     waits: bool,
@@ -117,37 +122,71 @@ impl V1ToV2 {
             to_client: Calls::new(Side::Client, limits.requests),
             context,
             support: Support::default(),
+            family: Family::default(),
             synthetic: 0,
             waits: false,
         }
     }
 
+    /// Takes an update that came in so many bytes, and what had to wait for it.
     fn update(
+        &mut self,
+        params: v2::UpdateSessionNotification<'_>,
+        left_out: (&str, &[Diagnostic]),
+        envelope: &Extra<'_>,
+        size: usize,
+    ) {
+        self.take_one(params, left_out, envelope, size);
+        self.take_ready();
+    }
+
+    /// Takes what was said in sessions of which it has been told by now whose they are.
+    fn take_ready(&mut self) {
+        while let Some(Held { params, left_out, envelope, size }) = self.family.next_ready() {
+            let (root, left_out) = &left_out;
+            self.take_one(params, (root, left_out), &envelope, size);
+        }
+    }
+
+    fn take_one(
         &mut self,
         params: v2::UpdateSessionNotification<'_>,
         (root, left_out): (&str, &[Diagnostic]),
         envelope: &Extra<'_>,
+        size: usize,
     ) {
+        match self.standing(&params.session_id) {
+            Standing::Opened => {}
+            Standing::Child => return self.child_update(params, (root, left_out), envelope, size),
+            Standing::Stranger => {
+                return self.hold_strange(Held::new(params, (root, left_out), envelope, size));
+            }
+        }
         let v2::UpdateSessionNotification { session_id: id, update, meta, extra } = params;
         self.context.report_left_out(Some(&id), "session/update", root, left_out, Side::Client);
         self.context.begin_update(&id, meta, extra, envelope);
-        let session = self.sessions.open(&id);
-        let mut active = Active { id: &id, session, support: &self.support, context: &mut self.context };
-        active.apply(update);
-        active.report_forgotten();
+        if let v2::SessionUpdate::StateUpdate(state) = &update {
+            self.hear_state(&id, state);
+        }
+        if !self.hear(&id, &update, size) {
+            let mut active = self.active(&id);
+            active.apply(update);
+            active.report_forgotten();
+        }
         self.context.end_update();
     }
 
     /// A session at work, made if need be.
     fn active<'m>(&'m mut self, id: &'m str) -> Active<'m> {
         let session = self.sessions.open(id);
-        Active { id, session, support: &self.support, context: &mut self.context }
+        Active { id, session, support: &self.support, family: &self.family, context: &mut self.context }
     }
 
     /// All sessions of which more than a little is remembered.
     fn each(&mut self, mut work: impl FnMut(Active<'_>)) {
         for (id, session) in self.sessions.iter_mut() {
-            work(Active { id, session, support: &self.support, context: &mut self.context });
+            let (support, family) = (&self.support, &self.family);
+            work(Active { id, session, support, family, context: &mut self.context });
         }
     }
 }
@@ -167,7 +206,9 @@ impl Machine for V1ToV2 {
 
     fn take_update<'l>(&mut self, line: &'l str) -> Option<Message<'l>> {
         match self.context.expect_update(line)? {
-            (Expected::Params(params), left_out) => self.update(params, ("", &left_out), &Extra::new()),
+            (Expected::Params(params), left_out) => {
+                self.update(params, ("", &left_out), &Extra::new(), line.len());
+            }
             (Expected::Other(message), _) => return Some(message),
         }
         None
@@ -175,7 +216,8 @@ impl Machine for V1ToV2 {
 
     fn update_notification(&mut self, notification: &Notification<'_>) {
         if let Some((params, left_out)) = self.context.update_params(notification) {
-            self.update(params, ("/params", &left_out), &notification.extra);
+            let size = notification.params_text().len();
+            self.update(params, ("/params", &left_out), &notification.extra, size);
         }
     }
 
@@ -241,6 +283,7 @@ impl Machine for V1ToV2 {
                 if response.outcome.is_ok() {
                     self.active(&session).close();
                     self.sessions.forget(&session);
+                    self.family.close(&session);
                 }
                 self.context.pass_answer(Side::Client, &id, response);
             }
@@ -249,16 +292,26 @@ impl Machine for V1ToV2 {
     }
 
     fn tick(&mut self) {
+        self.show_waiting();
         self.each(|mut active| active.flush_due());
+        self.end_held_turns();
     }
 
     fn next_deadline(&self) -> Option<Moment> {
-        self.sessions.iter().filter_map(|(_, session)| session.calls.next_due(&self.context.options)).min()
+        let due = |session: &Session| {
+            let held = session.turn.as_ref().and_then(Turn::held_until);
+            held.into_iter().chain(session.calls.next_due(&self.context.options)).min()
+        };
+        let sessions = self.sessions.iter().filter_map(|(_, session)| due(session));
+        sessions.chain(self.next_shown()).min()
     }
 
     fn finish(&mut self) {
+        self.show_all_uncalled();
+        self.lose_strangers();
         self.each(|mut active| {
             active.flush_all();
+            active.end_held();
             active.report_hidden_terminals();
             for _ in active.session.waiting.drain(..) {
                 active.context.lose_waiting_prompt(active.id);
@@ -273,6 +326,8 @@ struct Active<'m> {
     id: &'m str,
     session: &'m mut Session,
     support: &'m Support,
+    /// Its sub-agents, and those of others.
+    family: &'m Family,
     context: &'m mut Context,
 }
 

@@ -4,6 +4,7 @@
 use switchboard_protocol::rpc::{Request, RequestId, Response};
 use switchboard_protocol::{Extra, Raw, Text, WireFormat, v1, v2};
 
+use super::family::Standing;
 use super::tool_calls::Place;
 use super::{Active, ToClient, V1ToV2};
 use crate::Side;
@@ -39,15 +40,23 @@ impl V1ToV2 {
         if self.to_client.is_full() {
             return self.context.refuse_full(Side::Agent, &request.id);
         }
-        let session_id = session_of(request.params.as_ref()).unwrap_or_default();
+        let asker = session_of(request.params.as_ref()).unwrap_or_default();
+        let standing = self.standing(&asker);
+        if standing == Standing::Stranger {
+            return self.refuse_strange(&request.id, &asker, METHOD);
+        }
         let question = self.context.params(Side::Agent, request).and_then(|params| {
-            self.context.convert(Some(&session_id), METHOD, "/params", Side::Client, |cx| {
+            self.context.convert(Some(&asker), METHOD, "/params", Side::Client, |cx| {
                 permission::question_to_v1(params, cx)
             })
         });
         let question = match question {
             Ok(question) => question,
             Err(error) => return self.context.fail(Side::Agent, &request.id, error.to_rpc()),
+        };
+        let (session_id, question, of_child) = match standing {
+            Standing::Child => self.child_question(&asker, question),
+            _ => (asker.clone(), question, None),
         };
         let Question { session_id: told_id, title, description, subject, options, rest } = question;
         if options.is_empty() {
@@ -58,12 +67,18 @@ impl V1ToV2 {
             return self.active(&session_id).say(&words, Rest::default());
         }
         let offered = options.iter().map(|option| option.option_id.clone().into_owned()).collect();
-        let (tool_call, about) = match subject {
+        let (mut tool_call, about) = match subject {
             Subject::ToolCall(call) => {
                 self.active(&session_id).embed_prompt(*call, &title, description.as_ref())
             }
             other => self.synthesize(&session_id, &title, description, other),
         };
+        if standing == Standing::Child {
+            match of_child {
+                Some(call) => self.show_subject(&asker, *call, &mut tool_call),
+                None => self.show(&asker, 0),
+            }
+        }
         let asked =
             Asked { session: session_id, call: tool_call.tool_call_id.clone().into_owned(), about, offered };
         let Rest { meta, extra } = rest;

@@ -45,6 +45,7 @@ impl V1ToV2 {
             return self.context.refuse_full(Side::Client, &request.id);
         }
         let id = wire.session_id.clone().into_owned();
+        self.family.open(&id);
         let mut active = self.active(&id);
         active.session.roots = roots(&wire.cwd, wire.additional_directories.as_deref());
         if wire.replay_from.is_some() {
@@ -70,6 +71,7 @@ impl V1ToV2 {
             return;
         };
         let session_id = answer.session_id.clone().into_owned();
+        self.family.open(&session_id);
         let mut active = self.active(&session_id);
         active.session.roots = roots;
         let Opened { session_id: told_id, modes: _, options, commands, rest } = OpenedV2::from(answer);
@@ -79,6 +81,7 @@ impl V1ToV2 {
         let wire = v1::NewSessionResponse { session_id: told_id, modes, config_options, meta, extra };
         active.context.respond(Side::Client, id, &wire, &response.extra);
         active.commands("session/new", commands);
+        self.take_ready();
     }
 
     pub(super) fn session_back(

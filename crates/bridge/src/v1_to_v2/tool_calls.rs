@@ -7,7 +7,8 @@ use crate::map::HashMap;
 
 use switchboard_protocol::{Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
-use super::Active;
+use super::family::Family;
+use super::{Active, render};
 use crate::convert::content::plain_text;
 use crate::convert::meta;
 use crate::convert::paths::Places;
@@ -62,6 +63,15 @@ enum Item {
     Written(Raw<'static>),
     /// The output of a terminal, as it is when it is told.
     Terminal(v2::Terminal<'static>),
+    /// The work of a sub-agent, as it is when it is told.
+    Child(v2::unstable::SessionReference<'static>),
+}
+
+/// What calls show that is not theirs.
+#[derive(Debug, Clone, Copy)]
+struct Shown<'s> {
+    terminals: &'s Terminals,
+    family: &'s Family,
 }
 
 impl ToolCalls {
@@ -93,10 +103,11 @@ impl ToolCalls {
         self.forgets = true;
     }
 
-    /// Forgets the content of all calls.
+    /// Forgets the content of all calls, but not which sub-agents they show.
     pub(super) fn forget_content(&mut self) {
         for call in self.known.values_mut() {
-            call.items = VecDeque::new();
+            call.items.retain(|item| matches!(item, Item::Child(_)));
+            call.items.shrink_to_fit();
             call.size = 0;
         }
     }
@@ -152,9 +163,11 @@ impl Call {
     }
 
     /// All content, behind what a question says.
-    fn content(&mut self, leading: Option<Raw<'_>>, terminals: &Terminals, now: Moment) -> Raw<'static> {
-        let items = self.items.iter().map(|item| match item {
-            Item::Written(item) => item.borrowed(),
+    fn content(&mut self, leading: Option<Raw<'_>>, shown: Shown<'_>, now: Moment) -> Raw<'static> {
+        let Shown { terminals, family } = shown;
+        let items = self.items.iter().flat_map(|item| match item {
+            Item::Written(item) => vec![item.borrowed()],
+            Item::Child(reference) => render::work_in(family, reference),
             Item::Terminal(shown) => {
                 let terminal = terminals.get(&*shown.terminal_id);
                 let item = if terminal.is_some_and(|terminal| terminal.introduced) {
@@ -162,7 +175,7 @@ impl Call {
                 } else {
                     terminal_as_text(shown.clone(), terminal.map(Terminal::text).unwrap_or_default())
                 };
-                Raw::of(&item, WireFormat::V1)
+                vec![Raw::of(&item, WireFormat::V1)]
             }
         });
         let content = Raw::array(leading.into_iter().chain(items));
@@ -172,6 +185,20 @@ impl Call {
         self.dirty_since = None;
         self.untold = false;
         content
+    }
+
+    /// Goes on to show the sub-agents that it showed before.
+    fn keep_children(&mut self, earlier: VecDeque<Item>) {
+        for item in earlier {
+            if let Item::Child(child) = &item
+                && !self
+                    .items
+                    .iter()
+                    .any(|known| matches!(known, Item::Child(known) if known.session_id == child.session_id))
+            {
+                self.items.push_back(item);
+            }
+        }
     }
 
     fn push(&mut self, item: Item, size: usize) {
@@ -244,15 +271,18 @@ impl Active<'_> {
                 self.flush_call(&call_id);
             }
             let call = self.session.calls.open(&call_id, self.context.options.limits.entries);
-            call.items.clear();
+            let earlier = std::mem::take(&mut call.items);
             call.size = 0;
             call.untold = false;
-        }
-        if let Field::Set(items) = content {
-            for (index, item) in items.into_iter().enumerate() {
-                let root = format!("{}/content/{index}", place.root);
-                self.add_item(&call_id, item, Place { root: &root, ..place });
+            if let Field::Set(items) = content {
+                for (index, item) in items.into_iter().enumerate() {
+                    let root = format!("{}/content/{index}", place.root);
+                    self.add_item(&call_id, item, Place { root: &root, ..place });
+                }
             }
+            // No other call shows these sub-agents.
+            let call = self.session.calls.open(&call_id, self.context.options.limits.entries);
+            call.keep_children(earlier);
         }
         (wire, replaced)
     }
@@ -265,6 +295,16 @@ impl Active<'_> {
             let call = self.session.calls.open(call_id, self.context.options.limits.entries);
             call.untold |= terminal.meta.is_some() || !terminal.extra.is_empty();
             call.push(Item::Terminal(terminal), size);
+            return;
+        }
+        if let v2::ToolCallContent::Session(reference) = &item
+            && self.family.is_shown_by(&reference.session_id, self.id, call_id)
+        {
+            let reason = "the work of the sub-agent stands in the place of its session";
+            let rest = (reference.meta.as_ref(), &reference.extra);
+            self.context.lose_rest(Some(self.id), place.message, place.root, rest, reason, Side::Client);
+            let call = self.session.calls.open(call_id, self.context.options.limits.entries);
+            call.push(Item::Child(reference.clone().into_owned()), 0);
             return;
         }
         let (at, roots) = ((place.message, place.root), &self.session.roots);
@@ -281,8 +321,11 @@ impl Active<'_> {
         }
         let mut dropped = false;
         while call.size > most && call.items.len() > 1 {
-            if let Some(Item::Written(item)) = call.items.pop_front() {
-                call.size -= item.as_str().len() + 1;
+            // What sub-agents did has a limit of its own.
+            let oldest = call.items.iter().position(|item| !matches!(item, Item::Child(_)));
+            let Some(oldest) = oldest.and_then(|oldest| call.items.remove(oldest)) else { break };
+            if let Item::Written(item) = oldest {
+                call.size = call.size.saturating_sub(item.as_str().len() + 1);
             }
             dropped = true;
         }
@@ -309,7 +352,8 @@ impl Active<'_> {
             self.introduce_terminals(call_id);
         }
         let Some(call) = self.session.calls.known.get_mut(call_id) else { return };
-        let content = with_content.then(|| call.content(None, &self.session.terminals, now));
+        let shown = Shown { terminals: &self.session.terminals, family: self.family };
+        let content = with_content.then(|| call.content(None, shown, now));
         if content.is_some() {
             self.session.calls.dirty.retain(|dirty| dirty != call_id);
         }
@@ -327,7 +371,8 @@ impl Active<'_> {
         let mut announced = announcement(wire, Text::Owned(title));
         let introduces = !call.introductions.is_empty();
         let with_content = !call.items.is_empty() && !introduces;
-        let content = with_content.then(|| call.content(None, &self.session.terminals, now));
+        let shown = Shown { terminals: &self.session.terminals, family: self.family };
+        let content = with_content.then(|| call.content(None, shown, now));
         self.session.calls.dirty.retain(|dirty| dirty != call_id);
         put(content, &mut announced.extra);
         self.update(v1::SessionUpdate::ToolCall(Box::new(announced)));
@@ -362,8 +407,8 @@ impl Active<'_> {
     /// The content of a call as the client is to show it.
     pub(super) fn content_of(&mut self, call_id: &str, leading: Option<Raw<'_>>) -> Option<Raw<'static>> {
         let now = self.context.now;
-        let content =
-            self.session.calls.known.get_mut(call_id)?.content(leading, &self.session.terminals, now);
+        let shown = Shown { terminals: &self.session.terminals, family: self.family };
+        let content = self.session.calls.known.get_mut(call_id)?.content(leading, shown, now);
         self.session.calls.dirty.retain(|dirty| dirty != call_id);
         Some(content)
     }
@@ -379,7 +424,8 @@ impl Active<'_> {
         let mut wire = v1::ToolCallUpdate::new(call_id);
         let title = call.title.clone().unwrap_or_else(|| placeholder(call.kind.as_ref()));
         wire.title = Some(Text::Owned(title));
-        let content = with_content.then(|| call.content(None, &self.session.terminals, now));
+        let shown = Shown { terminals: &self.session.terminals, family: self.family };
+        let content = with_content.then(|| call.content(None, shown, now));
         if content.is_some() {
             self.session.calls.dirty.retain(|dirty| dirty != call_id);
         }

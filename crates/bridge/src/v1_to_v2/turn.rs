@@ -12,7 +12,7 @@ use crate::convert::session;
 use crate::echo::Echo;
 use crate::loss::Severity;
 use crate::machine::Turns;
-use crate::{Error, Side};
+use crate::{Error, Moment, Side};
 
 /// A turn as the client sees it: one open request.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(super) struct Turn {
     cancelled: bool,
     /// The end, where it came before the acceptance.
     ended: Option<v2::IdleState<'static>>,
+    /// The end, where sub-agents are still at work.
+    held: Option<HeldEnd>,
     /// What the agent said beside when it took the prompt, in its answer and around that.
     said: (Rest<'static>, Extra<'static>),
     /// The prompt, to recognize the agent's echo of it.
@@ -37,7 +39,27 @@ pub(super) struct Turn {
     differs: bool,
 }
 
+/// The end of a turn whose sub-agents go on.
+#[derive(Debug)]
+struct HeldEnd {
+    idle: v2::IdleState<'static>,
+    /// When the client is told whatever they do.
+    until: Moment,
+    /// Whether it is only waited for what the agent has to say when they are done.
+    are_done: bool,
+}
+
+/// Milliseconds for which an agent may take up work again when its sub-agents are done.
+const FOLLOW_UP: u64 = 1000;
+/// Milliseconds for which sub-agents may end when the client has cancelled.
+const CANCELLED: u64 = 2000;
+
 impl Turn {
+    /// When the client is told of an end that is held back.
+    pub(super) fn held_until(&self) -> Option<Moment> {
+        self.held.as_ref().map(|held| held.until)
+    }
+
     /// Takes notice of an update, which may show that the agent is at work.
     pub(super) fn saw(&mut self, update: &v2::SessionUpdate<'_>) {
         use v2::SessionUpdate as Update;
@@ -72,9 +94,10 @@ impl Turns for V1ToV2 {
     fn cancel(&mut self, notification: &Notification<'_>) {
         match v1::CancelNotification::decode_tolerant(notification.params_text(), WireFormat::V1) {
             Ok((params, _)) => {
+                let latest = self.context.now.after(CANCELLED);
                 if let Some(session) = self.sessions.get_mut(&params.session_id) {
                     if let Some(turn) = &mut session.turn {
-                        turn.cancelled = true;
+                        turn.cancel(latest);
                     }
                     for request in session.waiting.drain(..) {
                         let cancelled = v1::PromptResponse::new(v1::StopReason::Cancelled);
@@ -83,6 +106,7 @@ impl Turns for V1ToV2 {
                     }
                 }
                 self.context.pass_notification(Side::Agent, notification);
+                self.cancel_children(&params.session_id);
             }
             Err(error) => {
                 let (method, reason) = (&notification.method, error.to_string());
@@ -134,9 +158,12 @@ impl Turns for V1ToV2 {
     }
 
     fn agent_ended(&mut self, error: &RpcError<'static>) {
+        self.show_all_uncalled();
+        self.lose_strangers();
         self.each(|mut active| {
             active.flush_all();
             active.report_hidden_terminals();
+            active.end_held();
             active.lose_turn();
             // A prompt that the agent has not taken is among the requests below.
             let open = active.session.turn.take().filter(|turn| turn.accepted).map(|turn| turn.id);
@@ -150,6 +177,7 @@ impl Turns for V1ToV2 {
     }
 
     fn fail_turn(&mut self, session_id: &str, reason: &str) {
+        let session_id = &*self.family.root_of(session_id).to_owned();
         let mut active = self.active(session_id);
         active.lose_turn();
         let Some(turn) = active.session.turn.take() else { return };
@@ -171,6 +199,11 @@ impl V1ToV2 {
     pub(super) fn prompt(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let params: v1::PromptRequest<'_> = self.context.params(Side::Client, request)?;
         let session_id = params.session_id.clone().into_owned();
+        self.family.open(&session_id);
+        // The user goes on: what sub-agents of the turn before still do is shown all the same.
+        if self.sessions.peek_mut(&session_id).is_some() {
+            self.active(&session_id).end_held();
+        }
         if !self.context.admits(request, &session_id, &mut self.sessions, &self.to_agent) {
             self.waits = true;
             return Ok(());
@@ -185,6 +218,7 @@ impl V1ToV2 {
             active: false,
             cancelled: false,
             ended: None,
+            held: None,
             said: Default::default(),
             blocks: wire.prompt.clone().into_owned(),
             echoed: Echo::of(&wire.prompt),
@@ -238,7 +272,7 @@ impl V1ToV2 {
                     }
                 }
                 if let Some(idle) = ended {
-                    active.end_turn(idle);
+                    active.end_or_hold(idle);
                 }
             }
         }
@@ -280,7 +314,7 @@ impl V1ToV2 {
                 !is_it
             });
             if let Some(turn) = session.turn.as_mut().filter(|turn| turn.id == *id) {
-                turn.cancelled = true;
+                turn.cancel(self.context.now.after(CANCELLED));
                 found = Some(session_id.clone());
             }
         }
@@ -288,8 +322,78 @@ impl V1ToV2 {
             return self.context.lose_cancellation(Side::Client, &params, envelope);
         };
         let CancelRequestNotification { request_id: _, meta, extra } = params;
-        let params = v2::CancelSessionNotification { session_id: session_id.into(), meta, extra };
+        let params = v2::CancelSessionNotification { session_id: session_id.clone().into(), meta, extra };
         self.context.notify(Side::Agent, "session/cancel", &params, envelope);
+        self.cancel_children(&session_id);
+    }
+
+    /// The client cancels a session: that is meant for its sub-agents, too, of which it has no other means to cancel one.
+    fn cancel_children(&mut self, root: &str) {
+        for id in self.family.to_cancel(root) {
+            let params = v2::CancelSessionNotification::new(id);
+            self.context.notify(Side::Agent, "session/cancel", &params, &Extra::new());
+        }
+    }
+
+    /// Something happened in a session or with a sub-agent of it: a turn whose end is held back waits on, or not.
+    pub(super) fn keep_hold(&mut self, root: &str) {
+        let now = self.context.now;
+        let patience = self.context.options.background;
+        let family = &self.family;
+        let Some(turn) = self.sessions.peek_mut(root).and_then(|session| session.turn.as_mut()) else {
+            return;
+        };
+        let Some(held) = turn.held.as_mut().filter(|_| !turn.cancelled) else { return };
+        if family.is_at_work(root, held.idle.background.as_deref()) {
+            held.until = now.after(patience);
+            held.are_done = false;
+        } else if !std::mem::replace(&mut held.are_done, true) {
+            held.until = now.after(FOLLOW_UP);
+        }
+    }
+
+    /// Ends turns that have been held back for as long as they may.
+    pub(super) fn end_held_turns(&mut self) {
+        let now = self.context.now;
+        let is_due = |session: &super::Session| {
+            session.turn.as_ref().and_then(Turn::held_until).is_some_and(|until| until <= now)
+        };
+        let due: Vec<String> =
+            self.sessions.iter().filter(|(_, session)| is_due(session)).map(|(id, _)| id.clone()).collect();
+        for id in due {
+            let is_asked =
+                |asked: &ToClient| matches!(asked, ToClient::Permission(asked) if asked.session == id);
+            if self.to_client.find(is_asked).is_some() && !self.is_cancelled(&id) {
+                // The user has not answered yet.
+                self.keep_asking(&id);
+                continue;
+            }
+            self.active(&id).end_held();
+            self.next_prompt(&id);
+        }
+    }
+
+    fn is_cancelled(&self, id: &str) -> bool {
+        let turn = self.sessions.get(id).and_then(|session| session.turn.as_ref());
+        turn.is_some_and(|turn| turn.cancelled)
+    }
+
+    fn keep_asking(&mut self, id: &str) {
+        let until = self.context.now.after(self.context.options.background);
+        let turn = self.sessions.get_mut(id).and_then(|session| session.turn.as_mut());
+        if let Some(held) = turn.and_then(|turn| turn.held.as_mut()) {
+            held.until = until;
+        }
+    }
+}
+
+impl Turn {
+    /// The client cancels it. An end that is held back is told at the latest then.
+    fn cancel(&mut self, latest: Moment) {
+        self.cancelled = true;
+        if let Some(held) = &mut self.held {
+            held.until = held.until.min(latest);
+        }
     }
 }
 
@@ -308,6 +412,7 @@ impl Active<'_> {
     /// The session is closed: what is held back is told, and what waits for its turn is refused.
     pub(super) fn close(&mut self) {
         self.flush_all();
+        self.end_held();
         self.lose_turn();
         for waiting in self.session.waiting.drain(..) {
             self.context.refuse(
@@ -338,7 +443,7 @@ impl Active<'_> {
                 match &mut self.session.turn {
                     Some(turn) if turn.active || idle.stop_reason.is_some() => {
                         if turn.accepted {
-                            self.end_turn(idle.into_owned());
+                            self.end_or_hold(idle.into_owned());
                         } else {
                             let earlier = turn.ended.replace(idle.into_owned());
                             self.lose_end(earlier);
@@ -348,9 +453,42 @@ impl Active<'_> {
                     _ => v2::StateUpdate::Idle(idle),
                 }
             }
-            other => other,
+            other => {
+                // The agent has taken up work again.
+                let held = self.session.turn.as_mut().and_then(|turn| turn.held.take());
+                self.lose_end(held.map(|held| held.idle));
+                other
+            }
         };
         self.lose_state(&state);
+    }
+
+    /// The agent is done with the prompt. While sub-agents are at work, the client's request stays open: many clients take
+    /// nothing and answer nothing when they have no request open.
+    fn end_or_hold(&mut self, idle: v2::IdleState<'static>) {
+        let waits = self.has_children_at_work(&idle);
+        let now = self.context.now;
+        let patience = self.context.options.background;
+        let Some(turn) = &mut self.session.turn else { return };
+        let was_held = turn.held.take().map(|held| held.idle);
+        if waits {
+            let until = now.after(if turn.cancelled { CANCELLED } else { patience });
+            turn.held = Some(HeldEnd { idle, until, are_done: false });
+            return self.lose_end(was_held);
+        }
+        self.lose_end(was_held);
+        self.end_turn(idle);
+    }
+
+    /// Tells of an end that was held back.
+    pub(super) fn end_held(&mut self) {
+        let Some(turn) = &mut self.session.turn else { return };
+        let Some(HeldEnd { mut idle, .. }) = turn.held.take() else { return };
+        if turn.cancelled {
+            idle.stop_reason = Some(v2::StopReason::Cancelled);
+        }
+        self.flush_all();
+        self.end_turn(idle);
     }
 
     fn end_turn(&mut self, idle: v2::IdleState<'static>) {

@@ -203,6 +203,7 @@ fn v1_client(capabilities: Value) -> Bench {
     let id = bench.take_agent()[0]["id"].clone();
     bench.agent(answer_v2(&id));
     bench.take_client();
+    bench.open();
     bench
 }
 

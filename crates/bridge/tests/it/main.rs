@@ -3,6 +3,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "values are written in place")]
 
 mod agent_end;
+mod children;
 mod conversations;
 mod dialects;
 mod hostile;

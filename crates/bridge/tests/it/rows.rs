@@ -499,6 +499,7 @@ fn the_rest_of_a_session_for_a_version_1_client() {
         json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities":
         {"session": {"notices": {}, "compaction": {}}}}}),
     );
+    bench.open();
     let notice = json!({"sessionUpdate": "notice", "severity": "info", "title": "T"});
     for update in [compaction, notice] {
         bench.update(update.clone());

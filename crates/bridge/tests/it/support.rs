@@ -30,6 +30,16 @@ impl Bench {
         Bench::new(BridgeOptions::between(Version::V2, Version::V1))
     }
 
+    /// The client of a version opens the session `s`.
+    pub(crate) fn open(&mut self) {
+        self.client(
+            json!({"id": "open", "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}}),
+        );
+        let id = self.take_agent().pop().expect("a request")["id"].clone();
+        self.agent(json!({"id": id, "result": {"sessionId": "s", "configOptions": []}}));
+        self.take_client();
+    }
+
     /// One side says something, and some time passes.
     pub(crate) fn say(&mut self, from: Side, mut message: Value) {
         message["jsonrpc"] = json!("2.0");

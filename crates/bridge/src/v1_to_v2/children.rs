@@ -1,0 +1,573 @@
+//! What sub-agents say and ask, for a client that does not know of them: shown in a tool call of the session that it opened,
+//! asked in that session under their names.
+
+use switchboard_protocol::rpc::{Request, RequestId, codes};
+use switchboard_protocol::{Diagnostic, Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
+
+use super::family::{Held, ShownBy, Standing, Unlinked};
+use super::{Active, V1ToV2, render};
+use crate::convert::message::Rest;
+use crate::convert::permission::{Question, Subject};
+use crate::convert::tool_call::item_to_v1;
+use crate::loss::Severity;
+use crate::{Error, Moment, Side};
+
+/// Milliseconds for which a sub-agent waits for a tool call of its parent that refers to it, unless it has something to say.
+const REFERENCE: u64 = 1000;
+
+/// Why something of a sub-agent is not told.
+const NOT_SHOWN: &str =
+    "of a sub-agent, which the client is shown in a tool call only: text, titles, states and diffs";
+
+impl V1ToV2 {
+    /// Whether sub-agents are shown in tool calls, because the client does not know of any.
+    fn folds(&self) -> bool {
+        !self.support.subagents
+    }
+
+    /// What a session of the agent is to the client.
+    pub(super) fn standing(&self, id: &str) -> Standing {
+        match self.family.standing(id) {
+            // A client that knows of sub-agents has been told of it.
+            Standing::Child if !self.folds() => Standing::Opened,
+            standing => standing,
+        }
+    }
+
+    /// Keeps an update of a session of which nobody has told whose it is.
+    pub(super) fn hold_strange(&mut self, held: Held) {
+        for lost in self.family.hold(held) {
+            self.lose_strange(&lost);
+        }
+    }
+
+    /// No more is to come that could tell whose those sessions are.
+    pub(super) fn lose_strangers(&mut self) {
+        for held in self.family.take_strangers() {
+            self.lose_strange(&held);
+        }
+    }
+
+    fn lose_strange(&mut self, held: &Held) {
+        let (session, tag) = (&*held.params.session_id, held.params.update.tag());
+        let shown: String = held.params.update.encode(WireFormat::Any).chars().take(400).collect();
+        let reason = format!(
+            "of a session that the client did not open and that no other names as its sub-agent: {shown}"
+        );
+        self.context.lose(Some(session), tag, "", reason, Severity::Major, Side::Client);
+    }
+
+    /// Takes what a session says of sub-agents. Whether that is all there is to be done with it.
+    pub(super) fn hear(&mut self, parent: &str, update: &v2::SessionUpdate<'_>, size: usize) -> bool {
+        use v2::SessionUpdate as Update;
+        let is_root = self.family.get(parent).is_none();
+        match update {
+            Update::SubagentUpdate(update) => {
+                if !self.link(&update.session_id, parent, None, ("subagent_update", "/params/update")) {
+                    return true;
+                }
+                let id = &*update.session_id;
+                if let Some(child) = self.family.get_mut(id) {
+                    child.told_of(update, size);
+                }
+                if self.folds() {
+                    self.lose_details_of(parent, update);
+                    self.show(id, 0);
+                }
+                self.folds()
+            }
+            Update::ToolCallUpdate(call) => {
+                let content = call.content.value().map_or(&[][..], Vec::as_slice);
+                for (index, item) in content.iter().enumerate() {
+                    if let v2::ToolCallContent::Session(session) = item {
+                        let pointer = format!("/params/update/content/{index}");
+                        let at = ("tool_call_update", &*pointer);
+                        self.link(&session.session_id, parent, Some(&call.tool_call_id), at);
+                    }
+                }
+                false
+            }
+            Update::ToolCallContentChunk(chunk) => {
+                if let v2::ToolCallContent::Session(session) = &chunk.content {
+                    let at = ("tool_call_content_chunk", "/params/update/content");
+                    self.link(&session.session_id, parent, Some(&chunk.tool_call_id), at);
+                }
+                false
+            }
+            Update::SessionMessage(message) if is_root && self.folds() => {
+                self.session_message(parent, message, size);
+                true
+            }
+            Update::SessionMessageChunk(chunk) if is_root && self.folds() => {
+                match self.family.with_message(parent, &chunk.message_id) {
+                    Some(id) => self.child_says(&id, update, size),
+                    None => {
+                        let words =
+                            chunk.content.as_text().unwrap_or("[something that is not text]").to_owned();
+                        self.say_message(parent, "session_message_chunk", "a session", &words);
+                    }
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A session that the client knows of says what it is at.
+    pub(super) fn hear_state(&mut self, id: &str, state: &v2::StateUpdate<'_>) {
+        if self.family.is_empty() {
+            return;
+        }
+        if let Some(child) = self.family.get_mut(id) {
+            child.state(state);
+            let root = child.root.clone();
+            self.keep_hold(&root);
+        } else if matches!(state, v2::StateUpdate::Idle(_)) {
+            self.show_uncalled(id);
+        }
+    }
+
+    /// Notes whose sub-agent a session is. Whether it is.
+    fn link(&mut self, id: &str, parent: &str, call: Option<&str>, (tag, pointer): (&str, &str)) -> bool {
+        let now = self.context.now;
+        if let Err(fault) = self.family.link(id, parent, now) {
+            let severity = if fault == Unlinked::Full { Severity::Major } else { Severity::Minor };
+            let reason = format!("{}: {id:?}", fault.reason());
+            self.context.lose(Some(parent), tag, pointer, reason, severity, Side::Client);
+            return false;
+        }
+        let folds = self.folds();
+        let Some(child) = self.family.get_mut(id) else { return false };
+        child.heard += 1;
+        if let Some(call) = call.filter(|_| child.referred.is_none()) {
+            child.referred = Some(call.to_owned());
+            if folds && child.top == id && child.shown_by.is_none() {
+                let call = match self.sessions.get(parent) {
+                    Some(session) => session.own_calls.set_apart(call.into()).into_owned(),
+                    None => call.to_owned(),
+                };
+                child.shown_by = Some(ShownBy { call, is_own: false });
+                self.family.uncalled.retain(|uncalled| uncalled != id);
+            }
+        }
+        true
+    }
+
+    /// Reports what a parent tells of a sub-agent and the client is not shown.
+    fn lose_details_of(&mut self, parent: &str, update: &v2::unstable::SubagentUpdate<'_>) {
+        let v2::unstable::SubagentUpdate {
+            session_id: _,
+            title: _,
+            description: _,
+            capabilities,
+            state,
+            cwd,
+            additional_directories,
+            meta,
+            extra,
+        } = update;
+        let tag = "subagent_update";
+        let mut lose = |pointer: &str| {
+            self.context.lose(Some(parent), tag, pointer, NOT_SHOWN, Severity::Minor, Side::Client);
+        };
+        for (pointer, is_said) in [
+            ("/params/update/capabilities", !capabilities.is_keep()),
+            ("/params/update/state", state.value().is_some_and(|state| !is_bare_state(state))),
+            ("/params/update/cwd", !cwd.is_keep()),
+            ("/params/update/additionalDirectories", !additional_directories.is_keep()),
+        ] {
+            if is_said {
+                lose(pointer);
+            }
+        }
+        let rest = (meta.value(), extra);
+        self.context.lose_rest(Some(parent), tag, "/params/update", rest, NOT_SHOWN, Side::Client);
+    }
+
+    /// A message between the client's session and another: shown with the sub-agent that it is to or from.
+    fn session_message(&mut self, root: &str, message: &v2::unstable::SessionMessage<'_>, size: usize) {
+        let tag = "session_message";
+        if let Some((id, own)) = self.family.other_end(root, message) {
+            let mut shown = message.clone();
+            shown.message_id = own.into();
+            let v2::unstable::SessionMessage { meta, extra, .. } = message;
+            let rest = (meta.value(), extra);
+            self.context.lose_rest(Some(root), tag, "/params/update", rest, NOT_SHOWN, Side::Client);
+            return self.child_says(&id, &v2::SessionUpdate::SessionMessage(Box::new(shown)), size);
+        }
+        if let Some(id) = self.family.with_message(root, &message.message_id) {
+            return self.child_says(&id, &v2::SessionUpdate::SessionMessage(Box::new(message.clone())), size);
+        }
+        let blocks = message.content.value().map_or(&[][..], Vec::as_slice);
+        let words: String = blocks.iter().filter_map(|block| block.as_text()).collect();
+        let from = message.sender_session_id.value().map_or("a session", |sender| &**sender);
+        self.say_message(root, tag, from, &words);
+    }
+
+    /// A message of a session that is not known.
+    fn say_message(&mut self, root: &str, tag: &str, from: &str, words: &str) {
+        let reason =
+            "version 1 has no messages between sessions; its text is shown as a message of the agent";
+        self.context.lose(Some(root), tag, "/params/update", reason, Severity::Minor, Side::Client);
+        self.active(root).say(&format!("[message from {from}]\n\n{words}"), Rest::default());
+    }
+
+    /// Takes an update of a sub-agent's session.
+    pub(super) fn child_update(
+        &mut self,
+        params: v2::UpdateSessionNotification<'_>,
+        (root, left_out): (&str, &[Diagnostic]),
+        envelope: &Extra<'_>,
+        size: usize,
+    ) {
+        let v2::UpdateSessionNotification { session_id, update, meta, extra } = params;
+        let id = &*session_id;
+        self.context.report_left_out(Some(id), "session/update", root, left_out, Side::Client);
+        for (pointer, rest) in [("/params", (meta.as_ref(), &extra)), ("", (None, envelope))] {
+            self.context.lose_rest(Some(id), "session/update", pointer, rest, NOT_SHOWN, Side::Client);
+        }
+        self.hear(id, &update, size);
+        if let Some(child) = self.family.get_mut(id) {
+            child.heard += 1;
+        }
+        if !is_plain(&update) {
+            let tag = update.tag();
+            self.context.lose(Some(id), tag, "/params/update", NOT_SHOWN, Severity::Minor, Side::Client);
+        }
+        self.child_says(id, &update, size);
+    }
+
+    /// Takes in what a sub-agent says, and shows it.
+    fn child_says(&mut self, id: &str, update: &v2::SessionUpdate<'_>, size: usize) {
+        use v2::SessionUpdate as Update;
+        let Some(child) = self.family.get_mut(id) else { return };
+        let grown = match update {
+            Update::StateUpdate(state) => {
+                child.state(state);
+                0
+            }
+            // Its title is the only one of these that is shown.
+            Update::SessionInfoUpdate(_) => {
+                child.take(update, size);
+                0
+            }
+            Update::ConfigOptionUpdate(_)
+            | Update::AvailableCommandsUpdate(_)
+            | Update::UsageUpdate(_)
+            | Update::Unknown(_) => 0,
+            update => {
+                if child.take(update, size) {
+                    self.keep_items(id, update);
+                } else {
+                    self.report_limit(id);
+                }
+                size
+            }
+        };
+        self.show(id, grown);
+    }
+
+    /// Converts diffs and the like of an update once, when they come.
+    fn keep_items(&mut self, id: &str, update: &v2::SessionUpdate<'_>) {
+        let (call, anew, items) = match update {
+            v2::SessionUpdate::ToolCallUpdate(update) => match &update.content {
+                Field::Keep => return,
+                Field::Clear => (&update.tool_call_id, true, &[][..]),
+                Field::Set(items) => (&update.tool_call_id, true, &**items),
+            },
+            v2::SessionUpdate::ToolCallContentChunk(chunk) => {
+                (&chunk.tool_call_id, false, std::slice::from_ref(&chunk.content))
+            }
+            _ => return,
+        };
+        let root = self.family.root_of(id).to_owned();
+        let roots = self.sessions.get(&root).map_or(&[][..], |session| &session.roots);
+        let mut written = Vec::new();
+        for item in items {
+            if is_written(item) {
+                let at = (update.tag(), "/params/update/content");
+                let converted = self
+                    .context
+                    .convert_with_files(id, at, roots, |file, cx| item_to_v1(item.clone(), file, cx));
+                let converted = converted.unwrap_or_default();
+                written.push(converted.iter().map(|item| Raw::of(item, WireFormat::V1)).collect());
+            }
+        }
+        if let Some(child) = self.family.get_mut(id) {
+            child.keep_items(call, anew, written);
+        }
+    }
+
+    /// Reports, once, that not all that a sub-agent does is shown.
+    fn report_limit(&mut self, id: &str) {
+        let Some(child) = self.family.get_mut(id) else { return };
+        if !std::mem::replace(&mut child.is_reported, true) {
+            let reason = format!(
+                "a sub-agent did more than the {} bytes that a tool call shows of it; how much is left out stands there",
+                super::family::SHOWN
+            );
+            self.context.lose(Some(id), "session/update", "", reason, Severity::Major, Side::Client);
+        }
+    }
+
+    /// Shows a sub-agent as it is now, in the call that is there for that; so many bytes came.
+    pub(super) fn show(&mut self, id: &str, grown: usize) {
+        let Some(child) = self.family.get(id) else { return };
+        let (root, top) = (child.root.clone(), child.top.clone());
+        self.keep_hold(&root);
+        if !self.folds() {
+            return;
+        }
+        let now = self.context.now;
+        let Some(child) = self.family.get(&top) else { return };
+        if child.shown_by.is_none() && child.heard < 2 && top == id && now < child.since.after(REFERENCE) {
+            return;
+        }
+        self.show_top(&root, &top, grown);
+    }
+
+    fn show_top(&mut self, root: &str, top: &str, grown: usize) {
+        self.make_call(root, top);
+        let Some(child) = self.family.get(top) else { return };
+        let Some(ShownBy { call, is_own }) = child.shown_by.clone() else { return };
+        let name = self.family.name(top);
+        let now_told = (format!("Sub-agent: {name}"), child.status());
+        let mut update = v2::ToolCallUpdate::new(call.clone());
+        let is_known = self.sessions.get(root).is_some_and(|session| session.calls.get(&call).is_some());
+        if !is_known {
+            let reference = v2::unstable::SessionReference::new(top.to_owned());
+            update.content = Field::Set(vec![v2::ToolCallContent::Session(reference)]);
+        }
+        if is_own {
+            let told = child.told.as_ref().filter(|_| is_known);
+            if told.is_none() {
+                update.kind = Field::Set(v2::ToolKind::Other);
+            }
+            if told.is_none_or(|(title, _)| *title != now_told.0) {
+                update.title = Field::Set(Text::Owned(now_told.0.clone()));
+            }
+            if told.is_none_or(|(_, status)| *status != now_told.1) {
+                update.status = Field::Set(now_told.1.clone());
+            }
+        }
+        if let Some(child) = self.family.get_mut(top).filter(|_| is_own) {
+            child.told = Some(now_told);
+        }
+        let mut active = self.active(root);
+        if grown > 0 && is_known {
+            active.grow(&call, grown);
+            active.touch(&call);
+        }
+        if update != v2::ToolCallUpdate::new(call) {
+            active.tool_call(update);
+        }
+        active.report_forgotten();
+    }
+
+    /// Makes a call for a sub-agent to which no call refers.
+    fn make_call(&mut self, root: &str, top: &str) {
+        let Some(child) = self.family.get_mut(top).filter(|child| child.shown_by.is_none()) else { return };
+        let session = self.sessions.open(root);
+        let (calls, synthetic) = (&session.calls, &mut self.synthetic);
+        let next = || {
+            *synthetic += 1;
+            format!("bridge-subagent-{synthetic}")
+        };
+        let call = session.own_calls.make(next, |id| calls.get(id).is_some());
+        child.shown_by = Some(ShownBy { call, is_own: true });
+        self.family.uncalled.retain(|uncalled| uncalled != top);
+    }
+
+    /// Shows those sub-agents of a session that wait for a call of their parent to refer to them.
+    fn show_uncalled(&mut self, root: &str) {
+        if !self.folds() {
+            return;
+        }
+        for id in self.family.uncalled_of(root) {
+            self.show_top(root, &id, 0);
+        }
+    }
+
+    pub(super) fn show_all_uncalled(&mut self) {
+        for id in std::mem::take(&mut self.family.uncalled) {
+            let root = self.family.root_of(&id).to_owned();
+            if self.folds() {
+                self.show_top(&root, &id, 0);
+            }
+        }
+    }
+
+    /// Shows those that have waited long enough.
+    pub(super) fn show_waiting(&mut self) {
+        let now = self.context.now;
+        let is_due =
+            |id: &&String| self.family.get(id).is_some_and(|child| child.since.after(REFERENCE) <= now);
+        let due: Vec<String> = self.family.uncalled.iter().filter(is_due).cloned().collect();
+        for id in due {
+            self.show(&id, 0);
+        }
+    }
+
+    /// When the first of them has.
+    pub(super) fn next_shown(&self) -> Option<Moment> {
+        let since = |id: &String| self.family.get(id).map(|child| child.since.after(REFERENCE));
+        self.family.uncalled.iter().filter(|_| self.folds()).filter_map(since).min()
+    }
+
+    // ----- questions
+
+    /// Refuses a question of a session that nobody knows.
+    pub(super) fn refuse_strange(&mut self, id: &RequestId<'_>, session: &str, method: &str) {
+        let reason = format!(
+            "session {session:?} is neither one that the client opened nor told of as a sub-agent of one: \
+             send subagent_update in its parent first"
+        );
+        self.context.lose(Some(session), method, "", reason.clone(), Severity::Major, Side::Client);
+        self.context.refuse(Side::Agent, id, codes::INVALID_PARAMS, reason);
+    }
+
+    /// Who asks, for a question of a sub-agent.
+    fn asks(&self, id: &str, words: &str) -> String {
+        format!("Sub-agent '{}' asks: {words}", self.family.full_name(id))
+    }
+
+    /// The call that carries a question of a sub-agent in the client's session: the calls of the sub-agent are not there.
+    pub(super) fn child_question<'q>(
+        &mut self,
+        id: &str,
+        question: Question<'q>,
+    ) -> (String, Question<'q>, Option<Box<v2::ToolCallUpdate<'q>>>) {
+        let root = self.family.root_of(id).to_owned();
+        let Question { session_id: _, title, description, subject, options, rest } = question;
+        let title = Text::Owned(self.asks(id, &title));
+        let (subject, call) = match subject {
+            Subject::ToolCall(call) => (Subject::Other, Some(call)),
+            other => (other, None),
+        };
+        let session_id = Text::Owned(root.clone());
+        (root, Question { session_id, title, description, subject, options, rest }, call)
+    }
+
+    /// Puts what a sub-agent's call shows into the call that carries a question about it.
+    pub(super) fn show_subject(
+        &mut self,
+        id: &str,
+        patch: v2::ToolCallUpdate<'_>,
+        carrier: &mut v1::ToolCallUpdate<'static>,
+    ) {
+        let reason = "a call of a sub-agent, of which the question shows text, diffs, places and input";
+        let at = "/params/subject/toolCall";
+        self.context.lose(Some(id), "session/request_permission", at, reason, Severity::Minor, Side::Client);
+        let call_id = patch.tool_call_id.clone().into_owned();
+        let size = patch.encode(WireFormat::Any).len();
+        self.child_says(id, &v2::SessionUpdate::ToolCallUpdate(Box::new(patch)), size);
+        let Some(call) = self.family.get(id).and_then(|child| child.fold.tool_call(&call_id)) else { return };
+        let known = |kind: &v2::ToolKind| !matches!(kind, v2::ToolKind::Unknown(_));
+        if known(call.kind()) {
+            carrier.kind = Some(call.kind().clone());
+        }
+        carrier.raw_input = call.raw_input().cloned();
+        carrier.locations = Some(call.locations().to_vec()).filter(|locations| !locations.is_empty());
+        let shown = render::content_of_call(&self.family, id, &call_id);
+        if !shown.is_empty() {
+            let leading = carrier.content.take().unwrap_or_default();
+            let leading: Vec<Raw<'_>> = leading.iter().map(|item| Raw::of(item, WireFormat::V1)).collect();
+            let content = Raw::array(leading.iter().map(Raw::borrowed).chain(shown));
+            super::tool_calls::put(Some(content), &mut carrier.extra);
+        }
+    }
+
+    /// Puts a question of a sub-agent to the user of the client's session, under its name.
+    pub(super) fn adopt_elicitation(
+        &mut self,
+        request: &Request<'_>,
+        params: &mut v2::CreateElicitationRequest<'_>,
+    ) -> Result<(), Error> {
+        let (session, call, message) = match params {
+            v2::CreateElicitationRequest::Form(form) => {
+                (&mut form.session_id, &mut form.tool_call_id, &mut form.message)
+            }
+            v2::CreateElicitationRequest::Url(url) => {
+                (&mut url.session_id, &mut url.tool_call_id, &mut url.message)
+            }
+            v2::CreateElicitationRequest::Unknown(_) => return Ok(()),
+        };
+        let Some(id) = session.clone().map(Text::into_owned) else { return Ok(()) };
+        match self.standing(&id) {
+            Standing::Opened => {}
+            Standing::Child => {
+                *message = Text::Owned(self.asks(&id, message));
+                *session = Some(Text::Owned(self.family.root_of(&id).to_owned()));
+                if call.take().is_some() {
+                    let reason = "a call of a sub-agent, which the client does not know";
+                    let (method, at) = (&request.method, "/params/toolCallId");
+                    self.context.lose(Some(&id), method, at, reason, Severity::Minor, Side::Client);
+                }
+                self.show(&id, 0);
+            }
+            Standing::Stranger => {
+                let reason = format!(
+                    "session {id:?} is neither one that the client opened nor told of as a sub-agent of one"
+                );
+                self.context.lose(
+                    Some(&id),
+                    &request.method,
+                    "",
+                    reason.clone(),
+                    Severity::Major,
+                    Side::Client,
+                );
+                return Err(Error::unrepresentable("sessionId", reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Active<'_> {
+    /// Whether sub-agents of the session are at work, of those that a state lists where it lists any.
+    pub(super) fn has_children_at_work(&self, idle: &v2::IdleState<'_>) -> bool {
+        !self.family.is_empty() && self.family.is_at_work(self.id, idle.background.as_deref())
+    }
+}
+
+/// Whether an item is converted when it comes. The others are shown as they are when they are told.
+fn is_written(item: &v2::ToolCallContent<'_>) -> bool {
+    match item {
+        v2::ToolCallContent::Content(item) => item.content.as_text().is_none(),
+        v2::ToolCallContent::Diff(_) | v2::ToolCallContent::Unknown(_) => true,
+        v2::ToolCallContent::Terminal(_) | v2::ToolCallContent::Session(_) => false,
+    }
+}
+
+/// Whether a state says nothing but what it is.
+fn is_bare_state(state: &v2::StateUpdate<'_>) -> bool {
+    match state {
+        v2::StateUpdate::Running(active) | v2::StateUpdate::RequiresAction(active) => {
+            *active == v2::ActiveState::new()
+        }
+        v2::StateUpdate::Idle(idle) => {
+            let mut bare = v2::IdleState::new();
+            bare.stop_reason = idle.stop_reason.clone();
+            *idle == bare
+        }
+        v2::StateUpdate::Unobservable(_) | v2::StateUpdate::Unknown(_) => false,
+    }
+}
+
+/// Whether a sub-agent's update is shown as a whole.
+fn is_plain(update: &v2::SessionUpdate<'_>) -> bool {
+    use v2::SessionUpdate as Update;
+    match update {
+        Update::UserMessageChunk(chunk)
+        | Update::AgentMessageChunk(chunk)
+        | Update::AgentThoughtChunk(chunk) => {
+            let bare = v2::ContentBlock::text(chunk.content.as_text().unwrap_or_default().to_owned());
+            chunk.meta.is_none() && chunk.extra.is_empty() && chunk.content == bare
+        }
+        Update::StateUpdate(state) => is_bare_state(state),
+        // What it says that is not shown is reported where it is linked.
+        Update::SubagentUpdate(_) => true,
+        _ => false,
+    }
+}

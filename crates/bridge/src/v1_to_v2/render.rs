@@ -1,0 +1,277 @@
+//! The work of a sub-agent as the content of one tool call: its text as text, its calls as lines of text, its diffs as diffs.
+
+use std::collections::HashSet;
+
+use switchboard_protocol::{Raw, WireFormat, v1, v2};
+use switchboard_session::{Content, Entry, EntryKind, Snapshot};
+
+use super::family::{Child, Family, SHOWN};
+use crate::convert::tool_call::placeholder;
+use crate::convert::{Losses, content, lists};
+use crate::plain::OutputText;
+
+/// What a sub-agent and all below it did, in the place of a reference to its session. A call that is not the bridge's own
+/// has a title of its own, so that the sub-agent's stands in the content.
+pub(super) fn work_in(
+    family: &Family,
+    reference: &v2::unstable::SessionReference<'static>,
+) -> Vec<Raw<'static>> {
+    let id = &*reference.session_id;
+    let shown_by = family.get(id).and_then(|child| child.shown_by.as_ref());
+    let is_labelled = shown_by.is_none_or(|shown_by| !shown_by.is_own);
+    let mut writer = Writer::new(family);
+    writer.child(id, is_labelled);
+    if writer.left_out > 0 {
+        let note = format!("[about {} bytes of what it did are left out here]", writer.left_out);
+        writer.room = usize::MAX;
+        writer.paragraph(&note);
+    }
+    writer.end_text();
+    writer.items
+}
+
+/// What a call of a sub-agent shows, for a question about it.
+pub(super) fn content_of_call(family: &Family, id: &str, call: &str) -> Vec<Raw<'static>> {
+    let mut writer = Writer::new(family);
+    if let Some(child) = family.get(id) {
+        writer.call_content(child, call);
+    }
+    writer.end_text();
+    writer.items
+}
+
+struct Writer<'f> {
+    family: &'f Family,
+    /// The sub-agents that have been shown.
+    shown: HashSet<&'f str>,
+    items: Vec<Raw<'static>>,
+    /// What follows the items.
+    text: String,
+    room: usize,
+    left_out: usize,
+}
+
+impl<'f> Writer<'f> {
+    fn new(family: &'f Family) -> Self {
+        let (items, shown) = (Vec::new(), HashSet::new());
+        Writer { family, shown, items, text: String::new(), room: SHOWN, left_out: 0 }
+    }
+
+    /// Adds text as it is, as far as there is room.
+    fn text(&mut self, text: &str) {
+        let fits = text.floor_char_boundary(self.room);
+        self.text.push_str(&text[..fits]);
+        self.room -= fits;
+        self.left_out += text.len() - fits;
+    }
+
+    /// Begins something new.
+    fn begin(&mut self) {
+        if !self.text.is_empty() {
+            self.text.push_str(if self.text.ends_with('\n') { "\n" } else { "\n\n" });
+        }
+    }
+
+    fn paragraph(&mut self, text: &str) {
+        self.begin();
+        self.text(text);
+    }
+
+    fn end_text(&mut self) {
+        if self.text.is_empty() {
+            return;
+        }
+        let text = v1::ContentBlock::text(std::mem::take(&mut self.text));
+        self.items.push(Raw::of(&v1::ToolCallContent::Content(v1::Content::new(text)), WireFormat::V1));
+    }
+
+    fn item(&mut self, item: Raw<'static>) {
+        let size = item.as_str().len();
+        if size > self.room {
+            self.left_out += size;
+            return;
+        }
+        self.room -= size;
+        self.end_text();
+        self.items.push(item);
+    }
+
+    /// What a sub-agent did, once.
+    fn child(&mut self, id: &'f str, is_labelled: bool) {
+        if !self.shown.insert(id) {
+            return;
+        }
+        if is_labelled {
+            self.paragraph(&format!("Sub-agent '{}':", self.family.name(id)));
+        }
+        let Some(child) = self.family.get(id) else { return };
+        let before = self.room;
+        let in_calls: HashSet<&str> = child
+            .fold
+            .entries()
+            .filter_map(Entry::as_tool_call)
+            .flat_map(|call| call.terminal_ids())
+            .collect();
+        for entry in child.fold.entries() {
+            if self.room == 0 {
+                // No more is walked over only to count it.
+                self.left_out += child.taken().saturating_sub(before);
+                break;
+            }
+            match entry {
+                Entry::Message(message) => {
+                    let label = match message.kind() {
+                        EntryKind::UserMessage => "[prompt]",
+                        EntryKind::AgentThought => "[thought]",
+                        _ => "",
+                    };
+                    self.begin();
+                    self.labelled(label, message.content());
+                }
+                Entry::SessionMessage(message) => {
+                    let label = match (message.sender(), message.recipient()) {
+                        (Some(sender), _) if sender != id => {
+                            format!("[message from {}]", self.party(sender, child))
+                        }
+                        (_, Some(recipient)) => format!("[message to {}]", self.party(recipient, child)),
+                        _ => "[message]".to_owned(),
+                    };
+                    self.begin();
+                    self.labelled(&label, message.content());
+                }
+                Entry::ToolCall(call) => {
+                    let placeholder = placeholder(Some(call.kind()));
+                    let title = call.title().unwrap_or(&placeholder);
+                    self.paragraph(&format!("[{}] {title}", call.status()));
+                    self.call_content(child, call.id());
+                }
+                Entry::Terminal(terminal) if !in_calls.contains(terminal.id()) => {
+                    self.paragraph(&format!("[terminal] {}", terminal.command().unwrap_or_default()));
+                    self.terminal(&child.fold, terminal.id());
+                }
+                Entry::Compaction(compaction) => {
+                    self.begin();
+                    self.labelled(&format!("[compaction {}]", compaction.status()), compaction.summary());
+                    if let Some(error) = compaction.error() {
+                        self.paragraph(error);
+                    }
+                }
+                Entry::Subagent(nested) if nested.session_id() != id => {
+                    let below = self.family.get(nested.session_id());
+                    if below.is_some_and(|below| below.parent == id && below.referred.is_none()) {
+                        self.child(nested.session_id(), true);
+                    }
+                }
+                Entry::Terminal(_) | Entry::Subagent(_) => {}
+            }
+        }
+        // Those whose place is gone, because the call that referred to them shows something else now.
+        for below in &child.below {
+            self.child(below, true);
+        }
+        for plan in child.fold.plans() {
+            self.plan(plan.content());
+        }
+        for notice in child.fold.notices() {
+            self.paragraph(&format!("[{}] {}", notice.severity, notice.title));
+            if let Some(description) = &notice.description {
+                self.paragraph(description);
+            }
+        }
+        if let Some(error) = &child.failed {
+            self.paragraph(&format!("[it failed: {error}]"));
+        }
+        self.left_out += child.left_out;
+    }
+
+    /// Who is at the other end of a message.
+    fn party(&self, session: &str, child: &Child) -> String {
+        match self.family.get(session) {
+            Some(_) => format!("'{}'", self.family.name(session)),
+            None if session == child.root => "the session".to_owned(),
+            None => format!("session {session}"),
+        }
+    }
+
+    /// Blocks of a message behind a label.
+    fn labelled(&mut self, label: &str, content: &Content<v2::ContentBlock<'static>>) {
+        if !label.is_empty() {
+            self.text(label);
+            self.text("\n");
+        }
+        for item in content.items() {
+            match item.text() {
+                Some(text) => self.text(text),
+                None => self.block(item.block()),
+            }
+        }
+    }
+
+    /// A block that is more than text.
+    fn block(&mut self, block: v2::ContentBlock<'_>) {
+        // What it says that version 1 cannot is reported with the update that brought it.
+        if let Ok(block) = content::to_v1(block, &mut Losses::noted().at("content", "")) {
+            let item = v1::ToolCallContent::Content(v1::Content::new(block));
+            self.item(Raw::of(&item, WireFormat::V1));
+        }
+    }
+
+    fn call_content(&mut self, child: &'f Child, call: &str) {
+        let Some(content) = child.fold.tool_call(call).map(|call| call.content()) else { return };
+        let mut written = child.items.get(call).into_iter().flatten();
+        let mut goes_on = false;
+        for item in content.items() {
+            if let Some(text) = item.text() {
+                if !std::mem::replace(&mut goes_on, true) {
+                    self.begin();
+                }
+                self.text(text);
+                continue;
+            }
+            goes_on = false;
+            match item.block() {
+                v2::ToolCallContent::Terminal(terminal) => self.terminal(&child.fold, &terminal.terminal_id),
+                v2::ToolCallContent::Session(reference) => {
+                    match child.below.iter().find(|below| **below == *reference.session_id) {
+                        Some(below) => self.child(below, true),
+                        None => self.paragraph(&format!("[session {}]", reference.session_id)),
+                    }
+                }
+                _ => {
+                    for item in written.next().into_iter().flatten() {
+                        self.item(item.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    fn terminal(&mut self, fold: &Snapshot, terminal: &str) {
+        let Some(terminal) = fold.terminal(terminal) else { return };
+        let mut output = OutputText::plain();
+        for piece in terminal.output().pieces() {
+            output.push(piece);
+        }
+        if !output.as_str().is_empty() {
+            self.paragraph(output.as_str());
+        }
+        self.left_out += terminal.output().dropped();
+    }
+
+    fn plan(&mut self, plan: &v2::PlanUpdateContent<'_>) {
+        self.paragraph("[plan]");
+        match plan {
+            v2::PlanUpdateContent::Items(items) => {
+                for entry in &items.entries {
+                    self.text(&format!("\n[{}] {}", entry.status, &*entry.content));
+                }
+            }
+            other => {
+                if let Some(words) = lists::plan_in_words(other) {
+                    self.text("\n");
+                    self.text(&words);
+                }
+            }
+        }
+    }
+}

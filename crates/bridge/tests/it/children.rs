@@ -1,0 +1,592 @@
+//! Sub-agents before clients of version 1 that do not know of any.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use switchboard_bridge::{Bridge, BridgeOptions, Moment, Output, Severity, Side, Version};
+
+use crate::support::Bench;
+
+/// A client of version 1 that has opened the session `s` and prompted there.
+fn at_work(capabilities: Value) -> Bench {
+    let mut bench = introduced(capabilities);
+    bench.open();
+    bench.client(json!({"id": "p", "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "go"}]}}));
+    let id = bench.take_agent().pop().unwrap()["id"].clone();
+    bench.agent(json!({"id": id, "result": {}}));
+    bench.update(json!({"sessionUpdate": "state_update", "state": "running"}));
+    bench.take_client();
+    bench.losses.clear();
+    bench
+}
+
+fn introduced(capabilities: Value) -> Bench {
+    let mut bench = Bench::v1_client();
+    bench.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": capabilities}}));
+    let id = bench.take_agent()[0]["id"].clone();
+    let info = json!({"name": "a", "version": "1"});
+    bench.agent(
+        json!({"id": id, "result": {"protocolVersion": 2, "info": info, "capabilities": {"session": {}}}}),
+    );
+    bench.take_client();
+    bench
+}
+
+fn of(session: &str, update: Value) -> Value {
+    json!({"method": "session/update", "params": {"sessionId": session, "update": update}})
+}
+
+fn text(message: &str, text: &str) -> Value {
+    json!({"sessionUpdate": "agent_message_chunk", "messageId": message, "content": {"type": "text", "text": text}})
+}
+
+fn state(word: &str) -> Value {
+    match word {
+        "idle" => json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"}),
+        word => json!({"sessionUpdate": "state_update", "state": word}),
+    }
+}
+
+/// A session tells of a sub-agent at work.
+fn announced(child: &str, title: &str) -> Value {
+    json!({"sessionUpdate": "subagent_update", "sessionId": child, "title": title, "state": {"state": "running"}})
+}
+
+/// What the client has of each tool call of `s`: title, status and content.
+#[derive(Debug, Default, Clone)]
+struct Call {
+    title: String,
+    status: String,
+    content: Vec<Value>,
+}
+
+impl Call {
+    fn text(&self) -> String {
+        self.content.iter().filter_map(|item| item["content"]["text"].as_str()).collect()
+    }
+}
+
+/// The calls that the client has been told of, in order. All that it is told is of the session that it opened.
+fn calls(told: &[Value]) -> Vec<(String, Call)> {
+    let mut calls: Vec<(String, Call)> = Vec::new();
+    for message in told {
+        if let Some(session) = message["params"].get("sessionId") {
+            assert_eq!(session, "s", "{message}");
+        }
+        let update = &message["params"]["update"];
+        let Some(id) = update["toolCallId"].as_str() else { continue };
+        let is_new = update["sessionUpdate"] == "tool_call";
+        let place = calls.iter().position(|(known, _)| known == id);
+        assert_eq!(is_new, place.is_none(), "a call is announced once: {message}");
+        let place = place.unwrap_or_else(|| {
+            calls.push((id.to_owned(), Call::default()));
+            calls.len() - 1
+        });
+        let call = &mut calls[place].1;
+        for (key, field) in [("title", &mut call.title), ("status", &mut call.status)] {
+            if let Some(value) = update[key].as_str() {
+                *field = value.to_owned();
+            }
+        }
+        if let Some(content) = update["content"].as_array() {
+            call.content = content.clone();
+        }
+    }
+    calls
+}
+
+#[test]
+fn a_child_is_shown_in_a_call_of_its_own_where_none_refers_to_it() {
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.agent(of("c", state("running")));
+    bench.agent(of("c", text("m", "I will ")));
+    bench.agent(of("c", text("m", "look.")));
+    bench.agent(of("c", json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "Edit a.txt", "status": "completed",
+        "content": [{"type": "content", "content": {"type": "text", "text": "changed"}},
+            {"type": "diff", "changes": [{"operation": "add", "path": "/w/a.txt", "fileType": "text"}],
+             "patch": {"format": "git_patch", "text": "--- /dev/null\n+++ b/w/a.txt\n@@ -0,0 +1 @@\n+new\n"}}]})));
+    bench.agent(of("c", state("idle")));
+    bench.update(text("r", "All done."));
+    bench.update(state("idle"));
+    let told = bench.take_client();
+    let calls = calls(&told);
+    let [(_, call)] = &*calls else { panic!("one call: {calls:?}") };
+    assert_eq!((&*call.title, &*call.status), ("Sub-agent: helper", "completed"));
+    assert_eq!(call.text(), "I will look.\n\n[completed] Edit a.txt\n\nchanged");
+    let diff = call.content.iter().find(|item| item["type"] == "diff").expect("a diff");
+    assert_eq!((&diff["path"], &diff["newText"]), (&json!("/w/a.txt"), &json!("new\n")));
+    let answer = told.last().unwrap();
+    assert_eq!((&answer["id"], &answer["result"]["stopReason"]), (&json!("p"), &json!("end_turn")));
+}
+
+#[test]
+fn a_child_is_shown_in_the_call_that_refers_to_it() {
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "task", "title": "Task", "status": "in_progress",
+        "content": [{"type": "session", "sessionId": "c"}]}));
+    bench.agent(of("c", text("m", "working")));
+    // What else the call comes to show does not push the sub-agent out.
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "task", "status": "completed",
+        "content": [{"type": "content", "content": {"type": "text", "text": "result"}}]}));
+    // It outlives its call.
+    bench.agent(of("c", text("m", " still")));
+    let calls = calls(&bench.take_client());
+    let [(id, call)] = &*calls else { panic!("one call: {calls:?}") };
+    assert_eq!((&**id, &*call.title, &*call.status), ("task", "Task", "completed"));
+    assert_eq!(call.text(), "resultSub-agent 'helper':\n\nworking still");
+}
+
+#[test]
+fn what_is_below_a_child_is_shown_in_its_call() {
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.agent(of("c", text("m", "above")));
+    bench.agent(of("c", announced("g", "below")));
+    bench.agent(of("g", text("m", "deep")));
+    bench.agent(of("g", announced("gg", "deepest")));
+    bench.agent(json!({"id": 5, "method": "session/request_permission", "params": {"sessionId": "gg", "title": "Run it",
+        "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}}));
+    let told = bench.take_client();
+    let asked =
+        told.iter().find(|message| message["method"] == "session/request_permission").expect("a question");
+    assert_eq!(asked["params"]["toolCall"]["title"], "Sub-agent 'helper › below › deepest' asks: Run it");
+    let text = calls(&told).iter().find(|(_, call)| call.title.contains("helper")).expect("a call").1.text();
+    assert_eq!(text, "above\n\nSub-agent 'below':\n\ndeep\n\nSub-agent 'deepest':");
+}
+
+#[test]
+fn a_question_of_a_child_is_asked_in_the_root_and_answered_to_the_child() {
+    let mut bench = at_work(json!({"elicitation": {"form": {}}}));
+    bench.update(announced("c", "helper"));
+    bench.agent(json!({"id": 7, "method": "session/request_permission", "params": {"sessionId": "c", "title": "Run ls",
+        "description": "to see", "subject": {"type": "tool_call", "toolCall": {"toolCallId": "t", "title": "ls", "kind": "execute",
+            "rawInput": {"command": "ls"}, "content": [{"type": "content", "content": {"type": "text", "text": "$ ls"}}]}},
+        "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}}));
+    let told = bench.take_client();
+    let asked =
+        told.iter().find(|message| message["method"] == "session/request_permission").expect("a question");
+    let call = &asked["params"]["toolCall"];
+    assert_eq!(asked["params"]["sessionId"], "s");
+    assert_eq!(call["title"], "Sub-agent 'helper' asks: Run ls");
+    assert_eq!((&call["kind"], &call["rawInput"]), (&json!("execute"), &json!({"command": "ls"})));
+    let shown: Vec<&str> = call["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["content"]["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(shown, ["to see", "$ ls"]);
+    assert_ne!(call["toolCallId"], "t", "the child's ids are not the root's");
+    bench.client(
+        json!({"id": asked["id"], "result": {"outcome": {"outcome": "selected", "optionId": "yes"}}}),
+    );
+    assert_eq!(
+        bench.take_agent(),
+        [
+            json!({"jsonrpc": "2.0", "id": 7, "result": {"outcome": {"outcome": "selected", "optionId": "yes"}}})
+        ]
+    );
+
+    bench.take_client();
+    bench.agent(json!({"id": 8, "method": "elicitation/create", "params": {"mode": "form", "sessionId": "c", "toolCallId": "t",
+        "message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}}));
+    let asked = bench.take_client().remove(0);
+    assert_eq!(asked["params"]["sessionId"], "s");
+    assert_eq!(asked["params"]["message"], "Sub-agent 'helper' asks: Which?");
+    assert_eq!(asked["params"].get("toolCallId"), None);
+    bench.client(json!({"id": asked["id"], "result": {"action": "decline"}}));
+    assert_eq!(bench.take_agent(), [json!({"jsonrpc": "2.0", "id": 8, "result": {"action": "decline"}})]);
+
+    // One that is asked after its end, and after that of the turn.
+    bench.agent(of("c", state("idle")));
+    bench.update(state("idle"));
+    bench.take_client();
+    bench.agent(
+        json!({"id": 9, "method": "session/request_permission", "params": {"sessionId": "c", "title": "Late",
+        "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}}),
+    );
+    let asked = bench
+        .take_client()
+        .into_iter()
+        .find(|message| message["method"] == "session/request_permission")
+        .unwrap();
+    assert_eq!(
+        (&asked["params"]["sessionId"], &asked["params"]["toolCall"]["title"]),
+        (&json!("s"), &json!("Sub-agent 'helper' asks: Late"))
+    );
+    bench.client(json!({"id": asked["id"], "result": {"outcome": {"outcome": "cancelled"}}}));
+    assert_eq!(bench.take_agent()[0]["id"], 9);
+}
+
+#[test]
+fn a_prompt_is_answered_when_the_children_are_done() {
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.update(state("idle"));
+    let is_answer = |message: &Value| message["id"] == "p";
+    assert!(!bench.take_client().iter().any(is_answer), "the child is at work");
+    bench.pass(100_000);
+    bench.agent(of("c", text("m", "result")));
+    bench.agent(of("c", state("idle")));
+    assert!(!bench.take_client().iter().any(is_answer), "the agent may go on");
+    bench.update(state("running"));
+    bench.pass(5_000);
+    bench.update(text("r", "The helper said: result"));
+    assert!(!bench.take_client().iter().any(is_answer));
+    bench.update(state("idle"));
+    assert_eq!(bench.take_client().last().unwrap()["result"]["stopReason"], "end_turn");
+
+    // One that has nothing to add.
+    bench.client(json!({"id": "p", "method": "session/prompt", "params": {"sessionId": "s", "prompt": []}}));
+    let id = bench.take_agent().pop().unwrap()["id"].clone();
+    bench.agent(json!({"id": id, "result": {}}));
+    bench.update(state("running"));
+    bench.agent(of("c", state("running")));
+    bench.update(state("idle"));
+    bench.agent(of("c", state("idle")));
+    assert!(!bench.take_client().iter().any(is_answer));
+    bench.pass(1_000);
+    assert!(bench.take_client().iter().any(is_answer));
+}
+
+#[test]
+fn a_prompt_does_not_wait_for_ever() {
+    // For children that say nothing.
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.update(state("idle"));
+    bench.take_client();
+    bench.pass(600_000);
+    assert_eq!(bench.take_client().last().unwrap()["result"]["stopReason"], "end_turn");
+    // What the child does then is still shown.
+    bench.agent(of("c", text("m", "late")));
+    let told = bench.take_client();
+    assert!(
+        told.iter().any(|message| message["params"]["update"]["content"].to_string().contains("late")),
+        "{told:?}"
+    );
+
+    // While it asks, the user is given the time.
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.update(state("idle"));
+    bench.agent(
+        json!({"id": 7, "method": "session/request_permission", "params": {"sessionId": "c", "title": "Run",
+        "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}}),
+    );
+    bench.take_client();
+    bench.pass(3_000_000);
+    assert_eq!(bench.take_client(), Vec::<Value>::new());
+
+    // The user cancels: so are the children that can be, and the client is told soon.
+    let mut bench = at_work(json!({}));
+    bench.update(json!({"sessionUpdate": "subagent_update", "sessionId": "c", "capabilities": {"cancel": {}}, "state": {"state": "running"}}));
+    bench.update(announced("d", "cannot be cancelled"));
+    bench.update(state("idle"));
+    bench.client(json!({"method": "session/cancel", "params": {"sessionId": "s"}}));
+    let cancelled: Vec<Value> =
+        bench.take_agent().iter().map(|message| message["params"]["sessionId"].clone()).collect();
+    assert_eq!(cancelled, ["s", "c"]);
+    bench.take_client();
+    bench.pass(2_000);
+    assert_eq!(bench.take_client().last().unwrap()["result"]["stopReason"], "cancelled");
+
+    // The user goes on.
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.update(state("idle"));
+    bench.take_client();
+    bench.client(json!({"id": "q", "method": "session/prompt", "params": {"sessionId": "s", "prompt": []}}));
+    assert_eq!(bench.take_client().last().unwrap()["id"], "p");
+    assert_eq!(bench.take_agent()[0]["method"], "session/prompt");
+
+    // The agent says what goes on in the background, and it is not there.
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.update(
+        json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn", "background": []}),
+    );
+    assert_eq!(bench.take_client().last().unwrap()["id"], "p");
+
+    // The agent is gone.
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.update(state("idle"));
+    bench.take_client();
+    bench.bridge.agent_ended("gone", &[]);
+    bench.collect();
+    assert_eq!(bench.take_client().last().unwrap()["result"]["stopReason"], "end_turn");
+}
+
+#[test]
+fn a_client_that_knows_sub_agents_gets_them_as_they_are() {
+    let mut bench = at_work(json!({"subagents": {}}));
+    let told = announced("c", "helper");
+    bench.update(told.clone());
+    bench.agent(of("c", text("m", "hello")));
+    bench.agent(
+        json!({"id": 7, "method": "session/request_permission", "params": {"sessionId": "c", "title": "Run",
+        "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}}),
+    );
+    let client = bench.take_client();
+    assert_eq!(client[0]["params"], json!({"sessionId": "s", "update": told}));
+    assert_eq!(
+        (&client[1]["params"]["sessionId"], &client[1]["params"]["update"]["content"]["text"]),
+        (&json!("c"), &json!("hello"))
+    );
+    assert_eq!(
+        (&client[2]["params"]["sessionId"], &client[2]["params"]["toolCall"]["title"]),
+        (&json!("c"), &json!("Run"))
+    );
+    // Its prompt waits for them as well.
+    bench.update(state("idle"));
+    assert_eq!(bench.take_client(), Vec::<Value>::new());
+    bench.agent(of("c", state("idle")));
+    bench.pass(1_000);
+    assert_eq!(bench.take_client().last().unwrap()["id"], "p");
+}
+
+#[test]
+fn messages_between_sessions_are_shown_with_the_child() {
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    let message = |own: &str, other: &str| {
+        json!({"sessionUpdate": "session_message", "messageId": "m1", own: "m1", other: "m1",
+        "senderSessionId": "s", "recipientSessionId": "c", "content": [{"type": "text", "text": "Look at a.txt"}]})
+    };
+    bench.update(message("senderMessageId", "recipientMessageId"));
+    bench.agent(of("c", message("recipientMessageId", "senderMessageId")));
+    bench.update(json!({"sessionUpdate": "session_message", "messageId": "m2", "senderSessionId": "c", "recipientSessionId": "s",
+        "content": [{"type": "text", "text": "It is"}]}));
+    bench.update(json!({"sessionUpdate": "session_message_chunk", "messageId": "m2", "content": {"type": "text", "text": " empty"}}));
+    // Of somebody whom nobody knows.
+    bench.update(json!({"sessionUpdate": "session_message", "messageId": "m3", "senderSessionId": "x", "recipientSessionId": "s",
+        "content": [{"type": "text", "text": "Hello"}]}));
+    let told = bench.take_client();
+    let calls = calls(&told);
+    assert_eq!(
+        calls[0].1.text(),
+        "[message from the session]\nLook at a.txt\n\n[message to the session]\nIt is empty"
+    );
+    let said = told
+        .iter()
+        .find(|message| message["params"]["update"]["sessionUpdate"] == "agent_message_chunk")
+        .expect("a message");
+    assert_eq!(said["params"]["update"]["content"]["text"], "[message from x]\n\nHello");
+}
+
+#[test]
+fn nobody_knows_whose_a_session_is_until_it_is_told() {
+    let mut bench = at_work(json!({}));
+    // A child of a child of which nobody has told.
+    bench.agent(of("g", text("m", "first")));
+    bench.agent(of("c", announced("g", "below")));
+    bench.agent(of("x", text("m", "never told of")));
+    bench.agent(
+        json!({"id": 4, "method": "session/request_permission", "params": {"sessionId": "x", "title": "Run",
+        "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}}),
+    );
+    assert_eq!(bench.take_client(), Vec::<Value>::new());
+    let refused = bench.take_agent().remove(0);
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(4), &json!(-32602)));
+    bench.update(announced("c", "helper"));
+    bench.bridge.finish();
+    bench.collect();
+    let calls = calls(&bench.take_client());
+    assert_eq!(calls[0].1.text(), "Sub-agent 'below':\n\nfirst");
+    let lost: Vec<&str> = bench
+        .losses
+        .iter()
+        .filter(|loss| loss.session.as_deref() == Some("x"))
+        .map(|loss| &*loss.message)
+        .collect();
+    assert_eq!(lost, ["session/request_permission", "agent_message_chunk"]);
+
+    // What comes before the answer that names the session.
+    let mut bench = introduced(json!({}));
+    bench.client(json!({"id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}}));
+    let id = bench.take_agent()[0]["id"].clone();
+    bench.update(text("m", "early"));
+    assert_eq!(bench.take_client(), Vec::<Value>::new());
+    bench.agent(json!({"id": id, "result": {"sessionId": "s"}}));
+    let told = bench.take_client();
+    assert_eq!(told[0]["result"]["sessionId"], "s");
+    assert_eq!(told[1]["params"]["update"]["content"]["text"], "early");
+}
+
+#[test]
+fn circles_and_second_parents_are_reported() {
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.agent(of("c", announced("s", "the root")));
+    bench.agent(of("c", announced("c", "itself")));
+    bench.agent(of("c", announced("d", "below")));
+    bench.agent(of("d", announced("c", "its parent")));
+    bench.update(announced("d", "of another"));
+    let severe: Vec<&str> = bench
+        .losses
+        .iter()
+        .filter(|loss| loss.message == "subagent_update")
+        .map(|loss| &*loss.reason)
+        .collect();
+    assert_eq!(severe.len(), 4, "{severe:?}");
+    assert!(severe[0].contains("the client opened") && severe[1].contains("its own"), "{severe:?}");
+    assert!(
+        severe[2].contains("another session already") && severe[3].contains("another session already"),
+        "{severe:?}"
+    );
+    // Nothing of it stops the rest.
+    bench.agent(of("d", text("m", "fine")));
+    bench.bridge.finish();
+    bench.collect();
+    assert!(calls(&bench.take_client())[0].1.text().ends_with("Sub-agent 'below':\n\nfine"));
+}
+
+#[test]
+fn a_thousand_children_are_shown_and_of_more_so_many_are_remembered() {
+    let mut bench = at_work(json!({}));
+    for number in 0..1000 {
+        let id = format!("c{number}");
+        bench.update(announced(&id, &id));
+        bench.agent(of(&id, text("m", &format!("said by {id}."))));
+    }
+    let shown = calls(&bench.take_client());
+    assert_eq!(shown.len(), 1000);
+    for (number, (_, call)) in shown.iter().enumerate() {
+        assert_eq!(call.text(), format!("said by c{number}."));
+    }
+    assert_eq!(bench.losses.iter().filter(|loss| loss.severity == Severity::Major).count(), 0);
+    for number in 1000..5_000 {
+        let id = format!("c{number}");
+        bench.update(announced(&id, &id));
+        bench.take_client();
+    }
+    let remembered = bench.bridge.remembered();
+    assert!(remembered.entries < 30_000, "{remembered:?}");
+    assert!(
+        bench
+            .losses
+            .iter()
+            .any(|loss| loss.severity == Severity::Major && loss.reason.contains("more sub-agents"))
+    );
+}
+
+#[test]
+fn a_child_that_says_very_much_costs_little() {
+    let mut bridge = Bridge::new(BridgeOptions::between(Version::V1, Version::V2));
+    let (mut sent, mut last, mut now) = (0, String::new(), 0);
+    let line = |session: &str, update: Value| {
+        json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}}).to_string()
+    };
+    let mut take = |bridge: &mut Bridge, line: &str| {
+        now += 1;
+        let _ = bridge.handle(Side::Agent, line, Moment(now));
+        bridge.tick(Moment(now));
+        for output in bridge.drain() {
+            if let Output::Line { line, .. } = output {
+                sent += line.len();
+                last = line;
+            }
+        }
+    };
+    take(&mut bridge, &line("s", announced("c", "helper")));
+    let piece = "x".repeat(500);
+    for _ in 0..20_000 {
+        take(&mut bridge, &line("c", text("m", &piece)));
+    }
+    assert!(bridge.remembered().bytes < 4 * 1024 * 1024, "{:?}", bridge.remembered());
+    take(&mut bridge, &line("c", state("idle")));
+    bridge.finish();
+    drop(take);
+    let received = 20_000 * 600;
+    assert!(sent < 10 * received, "{sent} bytes for {received}");
+    assert!(
+        last.contains(r#""status":"completed""#) && last.contains("bytes of what it did are left out here]"),
+        "{}",
+        &last[last.len() - 300..]
+    );
+    assert_eq!(bridge.losses().entries().iter().filter(|loss| loss.severity == Severity::Major).count(), 1);
+}
+
+#[test]
+fn extensions_pass_both_ways_while_a_child_is_at_work() {
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.pass(1_000);
+    bench.take_client();
+    bench.client(json!({"id": 5, "method": "_session/steering", "params": {"sessionId": "s", "x": 1}}));
+    let asked = bench.take_agent().remove(0);
+    assert_eq!(
+        (&asked["method"], &asked["params"]),
+        (&json!("_session/steering"), &json!({"sessionId": "s", "x": 1}))
+    );
+    bench.agent(json!({"id": asked["id"], "result": {"y": 2}}));
+    assert_eq!(bench.take_client(), [json!({"jsonrpc": "2.0", "id": 5, "result": {"y": 2}})]);
+    bench.agent(json!({"id": 6, "method": "_a/ask", "params": {"sessionId": "c"}}));
+    let asked = bench.take_client().remove(0);
+    assert_eq!((&asked["method"], &asked["params"]), (&json!("_a/ask"), &json!({"sessionId": "c"})));
+    bench.client(json!({"id": asked["id"], "error": {"code": 1, "message": "no"}}));
+    assert_eq!(
+        bench.take_agent(),
+        [json!({"jsonrpc": "2.0", "id": 6, "error": {"code": 1, "message": "no"}})]
+    );
+    for side in [Side::Client, Side::Agent] {
+        bench.say(side, json!({"method": "_a/news", "params": {"sessionId": "c", "k": [1]}}));
+    }
+    let news = json!({"jsonrpc": "2.0", "method": "_a/news", "params": {"sessionId": "c", "k": [1]}});
+    assert_eq!((bench.take_agent(), bench.take_client()), (vec![news.clone()], vec![news]));
+}
+
+/// Something that an agent may do, in the session or with one of three sub-agents.
+fn step() -> impl Strategy<Value = Value> {
+    let session = prop::sample::select(vec!["s", "c0", "c1", "c2", "c3"]);
+    let word = "[a-z]{1,6}";
+    (session, 0..10u8, 0..4usize, word).prop_map(|(session, kind, child, word)| {
+        let child = format!("c{child}");
+        match kind {
+            0 | 1 => of(session, announced(&child, &format!("title {word}"))),
+            2 => of(session, state("idle")),
+            3 => of(session, state("running")),
+            4 => of(session, json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": word,
+                "content": [{"type": "session", "sessionId": child}]})),
+            5 => of(session, json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"})),
+            6 => json!({"id": word, "method": "session/request_permission", "params": {"sessionId": session, "title": "Q",
+                "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}}),
+            7 => of(session, json!({"sessionUpdate": "config_option_update", "configOptions": []})),
+            _ => of(session, text("m", &format!("<{word}>"))),
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_children_do_the_client_hears_of_its_session_only_and_all_of_the_text(
+        steps in prop::collection::vec(step(), 1..60)
+    ) {
+        let mut bench = at_work(json!({}));
+        let mut said = Vec::new();
+        for step in &steps {
+            if let Some(text) = step["params"]["update"]["content"]["text"].as_str() {
+                said.push((step["params"]["sessionId"].as_str().unwrap().to_owned(), text.to_owned()));
+            }
+            bench.agent(step.clone());
+        }
+        bench.bridge.finish();
+        bench.collect();
+        let told = bench.take_client();
+        // This looks at the session of everything that was told.
+        let calls = calls(&told);
+        let shown: String = calls.iter().map(|(_, call)| call.text()).collect();
+        let lost: Vec<_> = bench.losses.iter().filter(|loss| loss.message == "agent_message_chunk").collect();
+        for (session, text) in said.iter().filter(|(session, _)| session != "s") {
+            let is_lost = lost.iter().any(|loss| loss.session.as_deref() == Some(session) && loss.reason.contains(&**text));
+            prop_assert!(shown.contains(&**text) || is_lost, "{} of {} is neither shown nor reported: {}", text, session, shown);
+        }
+        // Every question was asked or refused.
+        let asked = told.iter().filter(|message| message["method"] == "session/request_permission").count();
+        let refused = bench.take_agent().iter().filter(|message| message.get("error").is_some()).count();
+        let questions = steps.iter().filter(|step| step["method"] == "session/request_permission").count();
+        prop_assert_eq!(asked + refused, questions);
+    }
+}
