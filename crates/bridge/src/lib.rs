@@ -46,6 +46,7 @@ mod loss;
 mod machine;
 mod map;
 mod metadata;
+mod offered;
 mod open_work;
 mod options;
 mod own_ids;

@@ -360,6 +360,10 @@ fn call_in_v2(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<Cal
             let request = v1::ResumeSessionRequest::decode(params, IN)?;
             named("session/resume", &session::resume_to_v2(request, cx)?, OUT)
         }
+        "session/fork" => {
+            let request = v1::unstable::ForkSessionRequest::decode(params, IN)?;
+            named("session/fork", &session::fork_to_v2(request, cx)?, OUT)
+        }
         "session/set_mode" => Err(cx.error(NO_MODES)),
         "session/set_config_option" => {
             let request = v1::SetSessionConfigOptionRequest::decode(params, IN)?;
@@ -415,6 +419,10 @@ fn call_in_v1(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<Cal
             } else {
                 named("session/resume", &session::resume_to_v1(request, cx)?, OUT)
             }
+        }
+        "session/fork" => {
+            let request = v2::unstable::ForkSessionRequest::decode(params, IN)?;
+            named("session/fork", &session::fork_to_v1(request, cx)?, OUT)
         }
         "session/set_config_option" => {
             let request = v2::SetSessionConfigOptionRequest::decode(params, IN)?;
@@ -478,7 +486,10 @@ fn result_in_v2(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<O
             let convert = |cx: &mut Conversion<'_>| initialize::response_to_v2(response, "unknown-agent", cx);
             Raw::of(&cx.leaving_out(convert)?, OUT)
         }
-        "session/new" => {
+        "session/status" => {
+            Raw::of(&session::status_to_v2(v1::unstable::SessionStatusResponse::decode(result, IN)?), OUT)
+        }
+        "session/new" | "session/fork" => {
             let answer = OpenedV1::from(v1::NewSessionResponse::decode(result, IN)?);
             let Opened { session_id, modes, options, commands: _, rest: Rest { meta, extra } } = answer;
             let config_options = options_to_v2(modes, options, cx)?;
@@ -535,7 +546,11 @@ fn result_in_v1(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<O
         "initialize" => {
             Raw::of(&initialize::response_to_v1(v2::InitializeResponse::decode(result, IN)?, cx)?, OUT)
         }
-        "session/new" => {
+        "session/status" => {
+            let answer = v2::unstable::SessionStatusResponse::decode(result, IN)?;
+            Raw::of(&session::status_to_v1(answer, cx)?, OUT)
+        }
+        "session/new" | "session/fork" => {
             let answer = OpenedV2::from(v2::NewSessionResponse::decode(result, IN)?);
             let Opened { session_id, modes: _, options, commands, rest: Rest { meta, extra } } = answer;
             let config_options = options_to_v1(options, commands.is_some(), cx)?;

@@ -107,9 +107,8 @@ fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::Clie
         session: Some(session),
         auth,
         elicitation,
-        // An agent that shows the work of its sub-agents in a tool call is better read there by clients that do not
-        // show sessions inside others.
-        subagents: None,
+        // Every client of version 2 is told of sub-agents.
+        subagents: Some(EmptyObject::new()),
         plan: Some(EmptyObject::new()),
         meta,
         extra,

@@ -31,6 +31,79 @@ pub(crate) fn new_to_v1<'a>(
     Ok(v1::NewSessionRequest { cwd, additional_directories, mcp_servers, system_prompt, meta, extra })
 }
 
+/// A copy of a session is a new one with the id of the old.
+pub(crate) fn fork_to_v2<'a>(
+    request: v1::unstable::ForkSessionRequest<'a>,
+    cx: &mut Conversion<'_>,
+) -> Result<v2::unstable::ForkSessionRequest<'a>, Error> {
+    let v1::unstable::ForkSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        meta,
+        extra,
+    } = request;
+    let system_prompt = prompt_words(system_prompt, content::to_v2, cx)?;
+    let mcp_servers = mcp_servers.map(|list| cx.key("mcpServers").each(list, servers::to_v2)).transpose()?;
+    Ok(v2::unstable::ForkSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        meta,
+        extra,
+    })
+}
+
+pub(crate) fn fork_to_v1<'a>(
+    request: v2::unstable::ForkSessionRequest<'a>,
+    cx: &mut Conversion<'_>,
+) -> Result<v1::unstable::ForkSessionRequest<'a>, Error> {
+    let v2::unstable::ForkSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        meta,
+        extra,
+    } = request;
+    let system_prompt = prompt_words(system_prompt, content::to_v1, cx)?;
+    let mcp_servers = mcp_servers.map(|list| cx.key("mcpServers").each(list, servers::to_v1)).transpose()?;
+    Ok(v1::unstable::ForkSessionRequest {
+        session_id,
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        meta,
+        extra,
+    })
+}
+
+/// Whether a session is open. Whether it is at work, version 1 does not say.
+pub(crate) fn status_to_v1<'a>(
+    answer: v2::unstable::SessionStatusResponse<'a>,
+    cx: &mut Conversion<'_>,
+) -> Result<v1::unstable::SessionStatusResponse<'a>, Error> {
+    let v2::unstable::SessionStatusResponse { status, state, meta, extra } = answer;
+    if state.is_some() {
+        cx.key("state").lose(Severity::Minor, "version 1 does not say whether a session is at work")?;
+    }
+    Ok(v1::unstable::SessionStatusResponse { status, meta, extra })
+}
+
+pub(crate) fn status_to_v2(
+    answer: v1::unstable::SessionStatusResponse<'_>,
+) -> v2::unstable::SessionStatusResponse<'_> {
+    let v1::unstable::SessionStatusResponse { status, mut meta, mut extra } = answer;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["state"]);
+    v2::unstable::SessionStatusResponse { status, state: None, meta, extra }
+}
+
 /// What the model is told before the conversation. It must arrive whole.
 fn prompt_words<'a>(
     prompt: Option<SystemPrompt<'a>>,

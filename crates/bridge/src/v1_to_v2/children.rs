@@ -60,6 +60,7 @@ impl V1ToV2 {
     /// Takes what a session says of sub-agents. Whether that is all there is to be done with it.
     pub(super) fn hear(&mut self, parent: &str, update: &v2::SessionUpdate<'_>, size: usize) -> bool {
         use v2::SessionUpdate as Update;
+        let now = self.context.now;
         let is_root = self.family.get(parent).is_none();
         match update {
             Update::SubagentUpdate(update) => {
@@ -68,7 +69,7 @@ impl V1ToV2 {
                 }
                 let id = &*update.session_id;
                 if let Some(child) = self.family.get_mut(id) {
-                    child.told_of(update, size);
+                    child.told_of(update, size, now);
                 }
                 if self.folds() {
                     self.lose_details_of(parent, update);
@@ -118,8 +119,9 @@ impl V1ToV2 {
         if self.family.is_empty() {
             return;
         }
+        let now = self.context.now;
         if let Some(child) = self.family.get_mut(id) {
-            child.state(state);
+            child.state(state, now);
             let root = child.root.clone();
             self.keep_hold(&root);
         } else if matches!(state, v2::StateUpdate::Idle(_)) {
@@ -240,10 +242,11 @@ impl V1ToV2 {
     /// Takes in what a sub-agent says, and shows it.
     fn child_says(&mut self, id: &str, update: &v2::SessionUpdate<'_>, size: usize) {
         use v2::SessionUpdate as Update;
+        let now = self.context.now;
         let Some(child) = self.family.get_mut(id) else { return };
         let grown = match update {
             Update::StateUpdate(state) => {
-                child.state(state);
+                child.state(state, now);
                 0
             }
             // Its title is the only one of these that is shown.
@@ -528,6 +531,11 @@ impl Active<'_> {
     /// Whether sub-agents of the session are at work, of those that a state lists where it lists any.
     pub(super) fn has_children_at_work(&self, idle: &v2::IdleState<'_>) -> bool {
         !self.family.is_empty() && self.family.is_at_work(self.id, idle.background.as_deref())
+    }
+
+    /// When the last of its sub-agents was done.
+    pub(super) fn last_end_of_children(&self) -> Option<Moment> {
+        if self.family.is_empty() { None } else { self.family.last_end(self.id) }
     }
 }
 

@@ -6,6 +6,7 @@ use switchboard_protocol::{Wire, WireFormat, v1, v2};
 use super::{ToAgent, ToClient, V1ToV2};
 use crate::context::session_of;
 use crate::convert::{elicitation, initialize};
+use crate::offered::Offered;
 use crate::{Error, Side};
 
 impl V1ToV2 {
@@ -51,6 +52,8 @@ impl V1ToV2 {
         else {
             return;
         };
+        let session = answer.capabilities.as_ref().and_then(|offered| offered.session.as_ref());
+        self.offered = session.map(Offered::in_v2).unwrap_or_default();
         match self
             .context
             .convert(None, "initialize", "/result", Side::Client, |cx| initialize::response_to_v1(answer, cx))

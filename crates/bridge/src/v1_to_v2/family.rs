@@ -133,6 +133,8 @@ pub(super) struct Child {
     /// What the client was told of a call that the bridge has made: title and status.
     pub(super) told: Option<(String, ToolCallStatus)>,
     pub(super) work: Work,
+    /// When its work was last over.
+    ended: Option<Moment>,
     pub(super) failed: Option<String>,
     name: Option<String>,
     /// Bytes that the fold has taken in, and that it has not.
@@ -147,7 +149,7 @@ pub(super) struct Child {
 
 impl Child {
     /// What its parent tells of it.
-    pub(super) fn told_of(&mut self, update: &v2::unstable::SubagentUpdate<'_>, size: usize) {
+    pub(super) fn told_of(&mut self, update: &v2::unstable::SubagentUpdate<'_>, size: usize, now: Moment) {
         if self.has_room(size) {
             self.taken += size;
             self.fold.apply(&v2::SessionUpdate::SubagentUpdate(Box::new(update.clone())));
@@ -163,12 +165,12 @@ impl Child {
             self.left_out += size;
         }
         if let Field::Set(state) = &update.state {
-            self.state(state);
+            self.state(state, now);
         }
     }
 
     /// What it is at, as its parent tells or itself.
-    pub(super) fn state(&mut self, state: &v2::StateUpdate<'_>) {
+    pub(super) fn state(&mut self, state: &v2::StateUpdate<'_>, now: Moment) {
         let v2::StateUpdate::Idle(idle) = state else {
             self.work = Work::Going;
             self.failed = None;
@@ -184,6 +186,9 @@ impl Child {
             Some(v2::StopReason::Error | v2::StopReason::Refusal) => ToolCallStatus::Failed,
             _ => ToolCallStatus::Completed,
         };
+        if !matches!(self.work, Work::Over(_)) {
+            self.ended = Some(now);
+        }
         self.work = Work::Over(status);
     }
 
@@ -376,6 +381,7 @@ impl Family {
             shown_by: None,
             told: None,
             work: Work::default(),
+            ended: None,
             failed: None,
             name: None,
             taken: 0,
@@ -459,6 +465,11 @@ impl Family {
         };
         let is_going = |child: &Child| child.root == root && child.work == Work::Going;
         self.children.iter().any(|(id, child)| is_going(child) && (is_listed(id) || is_listed(&child.top)))
+    }
+
+    /// When the last of a session's sub-agents was done.
+    pub(super) fn last_end(&self, root: &str) -> Option<Moment> {
+        self.children.values().filter(|child| child.root == root).filter_map(|child| child.ended).max()
     }
 
     /// The sub-agents of a session that are at work and may be cancelled.

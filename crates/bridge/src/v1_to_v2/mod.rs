@@ -27,6 +27,7 @@ use crate::context::Context;
 use crate::convert::Conversion;
 use crate::loss::Severity;
 use crate::machine::Machine;
+use crate::offered::Offered;
 use crate::own_ids::OwnIds;
 use crate::role::Role;
 use crate::sessions::{KnownOptions, Sessions};
@@ -37,7 +38,9 @@ use crate::{Error, Moment, Side, Version};
 #[derive(Debug)]
 enum ToAgent {
     Initialize,
+    /// `session/new` and `session/fork`.
     NewSession {
+        method: &'static str,
         roots: Vec<String>,
     },
     /// `session/load` and `session/resume`.
@@ -56,6 +59,7 @@ enum ToAgent {
     Close {
         session: String,
     },
+    Status,
     /// Its answer passes as it comes.
     Other,
 }
@@ -107,6 +111,7 @@ pub(crate) struct V1ToV2 {
     to_client: Calls<ToClient>,
     support: Support,
     family: Family,
+    offered: Offered,
     synthetic: u64,
     /// Whether prompts may wait for the end of a turn.
     waits: bool,
@@ -123,6 +128,7 @@ impl V1ToV2 {
             context,
             support: Support::default(),
             family: Family::default(),
+            offered: Offered::default(),
             synthetic: 0,
             waits: false,
         }
@@ -225,6 +231,8 @@ impl Machine for V1ToV2 {
         let outcome = match &*request.method {
             "initialize" => self.initialize(request),
             "session/new" => self.new_session(request),
+            "session/fork" => self.fork_session(request),
+            "session/status" => self.session_status(request),
             "session/load" => self.load_session(request),
             "session/resume" => self.resume_session(request),
             "session/close" => self.close_session(request),
@@ -237,8 +245,9 @@ impl Machine for V1ToV2 {
                     "logout" => "auth/logout",
                     other => other,
                 };
-                self.to_agent.pass(request, method, ToAgent::Other, &mut self.context);
-                Ok(())
+                self.offered.check(method).map(|()| {
+                    self.to_agent.pass(request, method, ToAgent::Other, &mut self.context);
+                })
             }
         };
         if let Err(error) = outcome {
@@ -274,7 +283,8 @@ impl Machine for V1ToV2 {
         };
         match purpose {
             ToAgent::Initialize => self.initialized(&id, &response),
-            ToAgent::NewSession { roots } => self.session_made(&id, roots, &response),
+            ToAgent::NewSession { method, roots } => self.session_made(&id, method, roots, &response),
+            ToAgent::Status => self.status_told(&id, &response),
             ToAgent::OldSession { session } => self.session_back(&id, &session, &response),
             ToAgent::SetMode { session } => self.option_set(&id, &session, &response, true),
             ToAgent::SetOption { session } => self.option_set(&id, &session, &response, false),

@@ -1,7 +1,7 @@
 //! Opening sessions, and their configuration.
 
 use switchboard_protocol::rpc::{Request, RequestId, Response};
-use switchboard_protocol::{Text, Wire, v1, v2};
+use switchboard_protocol::{Extra, Text, Wire, v1, v2};
 
 use super::{Active, ToAgent, V1ToV2};
 use crate::context::session_of;
@@ -17,9 +17,53 @@ impl V1ToV2 {
         let wire = self
             .context
             .convert(None, "session/new", "/params", Side::Agent, |cx| session::new_to_v2(params, cx))?;
-        let purpose = ToAgent::NewSession { roots };
+        let purpose = ToAgent::NewSession { method: "session/new", roots };
         self.to_agent.ask(request, "session/new", &wire, purpose, &mut self.context);
         Ok(())
+    }
+
+    pub(super) fn fork_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let method = "session/fork";
+        self.offered.check(method)?;
+        let params: v1::unstable::ForkSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        let roots = roots(&params.cwd, params.additional_directories.as_deref());
+        let wire = self
+            .context
+            .convert(None, method, "/params", Side::Agent, |cx| session::fork_to_v2(params, cx))?;
+        let purpose = ToAgent::NewSession { method, roots };
+        self.to_agent.ask(request, method, &wire, purpose, &mut self.context);
+        Ok(())
+    }
+
+    /// Whether a session is open: where the agent does not say, it is known of those that the client has opened.
+    pub(super) fn session_status(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let method = "session/status";
+        let Err(missing) = self.offered.check(method) else {
+            self.to_agent.pass(request, method, ToAgent::Status, &mut self.context);
+            return Ok(());
+        };
+        let params: v1::unstable::SessionStatusRequest<'_> = self.context.params(Side::Client, request)?;
+        if self.sessions.get(&params.session_id).is_none() {
+            return Err(missing);
+        }
+        let rest = (params.meta.as_ref(), &params.extra);
+        self.context.lose_rest(None, method, "/params", rest, "answered by the bridge", Side::Agent);
+        let answer = v1::unstable::SessionStatusResponse::new(v1::unstable::SessionStatus::Open);
+        self.context.respond(Side::Client, &request.id, &answer, &Extra::new());
+        Ok(())
+    }
+
+    pub(super) fn status_told(&mut self, id: &RequestId<'static>, response: &Response<'_>) {
+        let method = "session/status";
+        let answer = self.context.result::<v2::unstable::SessionStatusResponse<'_>>(id, method, response);
+        let Some(answer) = answer else { return };
+        let converted = self
+            .context
+            .convert(None, method, "/result", Side::Client, |cx| session::status_to_v1(answer, cx));
+        match converted {
+            Ok(answer) => self.context.respond(Side::Client, id, &answer, &response.extra),
+            Err(error) => self.context.fail(Side::Client, id, error.to_rpc()),
+        }
     }
 
     pub(super) fn load_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
@@ -63,11 +107,11 @@ impl V1ToV2 {
     pub(super) fn session_made(
         &mut self,
         id: &RequestId<'static>,
+        method: &str,
         roots: Vec<String>,
         response: &Response<'_>,
     ) {
-        let Some(answer) = self.context.result::<v2::NewSessionResponse<'_>>(id, "session/new", response)
-        else {
+        let Some(answer) = self.context.result::<v2::NewSessionResponse<'_>>(id, method, response) else {
             return;
         };
         let session_id = answer.session_id.clone().into_owned();
@@ -75,12 +119,12 @@ impl V1ToV2 {
         let mut active = self.active(&session_id);
         active.session.roots = roots;
         let Opened { session_id: told_id, modes: _, options, commands, rest } = OpenedV2::from(answer);
-        let (modes, config_options) = active.take_options("session/new", options);
+        let (modes, config_options) = active.take_options(method, options);
         let Rest { meta, extra } = rest;
         let told_id = told_id.unwrap_or_default();
         let wire = v1::NewSessionResponse { session_id: told_id, modes, config_options, meta, extra };
         active.context.respond(Side::Client, id, &wire, &response.extra);
-        active.commands("session/new", commands);
+        active.commands(method, commands);
         self.take_ready();
     }
 

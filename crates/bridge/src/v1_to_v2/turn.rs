@@ -467,13 +467,18 @@ impl Active<'_> {
     /// nothing and answer nothing when they have no request open.
     fn end_or_hold(&mut self, idle: v2::IdleState<'static>) {
         let waits = self.has_children_at_work(&idle);
+        // The agent may take up work once for each of them.
+        let follows = self.last_end_of_children().map(|end| end.after(FOLLOW_UP));
         let now = self.context.now;
         let patience = self.context.options.background;
         let Some(turn) = &mut self.session.turn else { return };
         let was_held = turn.held.take().map(|held| held.idle);
-        if waits {
-            let until = now.after(if turn.cancelled { CANCELLED } else { patience });
-            turn.held = Some(HeldEnd { idle, until, are_done: false });
+        let until = match follows {
+            _ if waits => Some(now.after(if turn.cancelled { CANCELLED } else { patience })),
+            follows => follows.filter(|until| *until > now && !turn.cancelled),
+        };
+        if let Some(until) = until {
+            turn.held = Some(HeldEnd { idle, until, are_done: !waits });
             return self.lose_end(was_held);
         }
         self.lose_end(was_held);

@@ -7,6 +7,7 @@ use super::{ToAgent, ToClient, V2ToV1};
 use crate::convert::elicitation;
 use crate::convert::initialize::{self, Served};
 use crate::loss::Severity;
+use crate::offered::Offered;
 use crate::{Error, Side};
 
 impl V2ToV1 {
@@ -52,8 +53,10 @@ impl V2ToV1 {
             self.context.lose(None, "initialize", "", message.clone(), Severity::Major, Side::Client);
             return self.context.refuse(Side::Client, id, codes::UNSUPPORTED_PROTOCOL_VERSION, message);
         }
+        let methods =
+            answer.agent_capabilities.as_ref().and_then(|offered| offered.session_capabilities.as_ref());
+        self.support.offered = Offered::in_v1(methods);
         if let Some(capabilities) = &answer.agent_capabilities {
-            let methods = capabilities.session_capabilities.as_ref();
             self.support.load = capabilities.load_session == Some(true);
             self.support.list = methods.is_some_and(|methods| methods.list.is_some());
             self.support.resume = methods.is_some_and(|methods| methods.resume.is_some());

@@ -1,5 +1,6 @@
 //! A client of version 2 with an agent of version 1.
 
+mod children;
 mod connection;
 mod memory;
 mod messages;
@@ -25,6 +26,7 @@ use crate::calls::Calls;
 use crate::context::{Context, Output, session_of};
 use crate::loss::Severity;
 use crate::machine::Machine;
+use crate::offered::Offered;
 use crate::own_ids::OwnIds;
 use crate::role::Role;
 use crate::sessions::{KnownOptions, Sessions};
@@ -34,7 +36,9 @@ use crate::{Moment, Side, Version};
 #[derive(Debug)]
 enum ToAgent {
     Initialize,
+    /// `session/new` and `session/fork`.
     NewSession {
+        method: &'static str,
         roots: Vec<String>,
     },
     OldSession {
@@ -50,6 +54,9 @@ enum ToAgent {
         session: String,
     },
     Close {
+        session: String,
+    },
+    Status {
         session: String,
     },
     Other,
@@ -72,6 +79,8 @@ struct Support {
     close: bool,
     delete: bool,
     logout: bool,
+    /// What else can be done with sessions.
+    offered: Offered,
 }
 
 /// What is remembered of a session.
@@ -103,6 +112,10 @@ struct Session {
     closing: Option<RequestId<'static>>,
     warned_of_files: bool,
     journal: Journal,
+    /// The session that it is a sub-agent of.
+    parent: Option<String>,
+    /// Of a sub-agent: whether it is said to be at work.
+    is_child_at_work: bool,
 }
 
 /// What the client has been told, for agents that cannot replay it.
@@ -206,13 +219,17 @@ impl V2ToV1 {
                 | Update::CompactionUpdate(_)
                 | Update::CompactionSummaryChunk(_)
         );
-        if is_history && self.sessions.get(id).is_some_and(|session| session.swallows) {
+        if is_history && self.swallows(id) {
             return;
         }
         if is_work {
             self.sign_of_life(id);
         }
         self.context.begin_update(id, meta, extra, envelope);
+        let child = match &update {
+            Update::SubagentUpdate(update) => self.child_told(id, update),
+            _ => None,
+        };
         let mut active = self.active(id);
         match update {
             Update::UserMessageChunk(chunk) => active.chunk(Role::User, chunk),
@@ -221,6 +238,9 @@ impl V2ToV1 {
             Update::ToolCall(call) => active.tool_call(*call),
             Update::ToolCallUpdate(update) => active.tool_call_update(*update, false),
             other => active.other_update(other),
+        }
+        if let Some((child, state)) = child {
+            self.active(&child).tell_state(state);
         }
         self.context.end_update();
     }
@@ -267,6 +287,8 @@ impl Machine for V2ToV1 {
             }
             "auth/logout" => Err(missing(request, "the agent cannot log out")),
             "session/new" => self.new_session(request),
+            "session/fork" => self.fork_session(request),
+            "session/status" => self.session_status(request),
             "session/resume" => self.resume_session(request),
             "session/list" => self.list_sessions(request),
             "session/close" => self.close_session(request),
@@ -280,10 +302,7 @@ impl Machine for V2ToV1 {
                 "a version 1 agent can cancel a whole turn only",
             )),
             "terminal/cancel" => self.cancel_terminal(request),
-            method => {
-                self.pass(request, method);
-                Ok(())
-            }
+            method => self.support.offered.check(method).map(|()| self.pass(request, method)),
         };
         if let Err(error) = outcome {
             self.context.fail(Side::Client, &request.id, error.to_rpc());
@@ -330,7 +349,8 @@ impl Machine for V2ToV1 {
         };
         match purpose {
             ToAgent::Initialize => self.initialized(&id, response),
-            ToAgent::NewSession { roots } => self.session_made(&id, roots, &response),
+            ToAgent::NewSession { method, roots } => self.session_made(&id, method, roots, &response),
+            ToAgent::Status { session } => self.status_told(&id, &session, &response),
             ToAgent::OldSession { session, replays } => {
                 self.session_back(&id, &session, replays, &response);
             }

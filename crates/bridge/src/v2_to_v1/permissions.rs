@@ -75,7 +75,7 @@ impl V2ToV1 {
             .is_some();
         let mut active = self.active(session_id);
         if !still_asks && std::mem::take(&mut active.session.asks) {
-            let is_working = active.session.turn.is_some();
+            let is_working = active.session.turn.is_some() || active.session.is_child_at_work;
             active.tell_state(if is_working {
                 v2::StateUpdate::Running(v2::ActiveState::new())
             } else {

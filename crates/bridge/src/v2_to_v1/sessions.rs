@@ -22,19 +22,74 @@ impl V2ToV1 {
         let wire = self
             .context
             .convert(None, "session/new", "/params", Side::Agent, |cx| session::new_to_v1(params, cx))?;
-        let purpose = ToAgent::NewSession { roots };
+        let purpose = ToAgent::NewSession { method: "session/new", roots };
         self.to_agent.ask(request, "session/new", &wire, purpose, &mut self.context);
         Ok(())
+    }
+
+    pub(super) fn fork_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let method = "session/fork";
+        self.support.offered.check(method)?;
+        let params: v2::unstable::ForkSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        let roots = roots(&params.cwd, params.additional_directories.as_deref());
+        let wire = self
+            .context
+            .convert(None, method, "/params", Side::Agent, |cx| session::fork_to_v1(params, cx))?;
+        let purpose = ToAgent::NewSession { method, roots };
+        self.to_agent.ask(request, method, &wire, purpose, &mut self.context);
+        Ok(())
+    }
+
+    /// Whether a session is open: where the agent does not say, it is known of those that the client has opened.
+    pub(super) fn session_status(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        let method = "session/status";
+        let params: v2::unstable::SessionStatusRequest<'_> = self.context.params(Side::Client, request)?;
+        let session_id = params.session_id.clone().into_owned();
+        let Err(missing) = self.support.offered.check(method) else {
+            let purpose = ToAgent::Status { session: session_id };
+            self.to_agent.pass(request, method, purpose, &mut self.context);
+            return Ok(());
+        };
+        if self.sessions.get(&session_id).is_none() {
+            return Err(missing);
+        }
+        let rest = (params.meta.as_ref(), &params.extra);
+        self.context.lose_rest(None, method, "/params", rest, "answered by the bridge", Side::Agent);
+        let mut answer = v2::unstable::SessionStatusResponse::new(v2::unstable::SessionStatus::Open);
+        answer.state = self.state_of(&session_id);
+        self.context.respond(Side::Client, &request.id, &answer, &Extra::new());
+        Ok(())
+    }
+
+    pub(super) fn status_told(&mut self, id: &RequestId<'static>, session_id: &str, response: &Response<'_>) {
+        let method = "session/status";
+        let answer = self.context.result::<v1::unstable::SessionStatusResponse<'_>>(id, method, response);
+        let Some(answer) = answer else { return };
+        let mut wire = session::status_to_v2(answer);
+        wire.state = self.state_of(session_id);
+        self.context.respond(Side::Client, id, &wire, &response.extra);
+    }
+
+    /// What a session is at, where it is open here.
+    fn state_of(&self, session_id: &str) -> Option<v2::StateUpdate<'static>> {
+        let session = self.sessions.get(session_id)?;
+        Some(match session {
+            Session { asks: true, .. } => v2::StateUpdate::RequiresAction(v2::ActiveState::new()),
+            Session { turn: Some(_), .. } | Session { is_child_at_work: true, .. } => {
+                v2::StateUpdate::Running(v2::ActiveState::new())
+            }
+            _ => v2::StateUpdate::Idle(v2::IdleState::new()),
+        })
     }
 
     pub(super) fn session_made(
         &mut self,
         id: &RequestId<'static>,
+        method: &str,
         roots: Vec<String>,
         response: &Response<'_>,
     ) {
-        let Some(answer) = self.context.result::<v1::NewSessionResponse<'_>>(id, "session/new", response)
-        else {
+        let Some(answer) = self.context.result::<v1::NewSessionResponse<'_>>(id, method, response) else {
             return;
         };
         let session_id = answer.session_id.clone().into_owned();
@@ -42,7 +97,7 @@ impl V2ToV1 {
         active.session.roots = roots;
         active.session.journal = Journal::default();
         let Opened { session_id: told_id, modes, options, commands: _, rest } = OpenedV1::from(answer);
-        let config_options = active.take_options("session/new", modes, options);
+        let config_options = active.take_options(method, modes, options);
         let Rest { meta, extra } = rest;
         let wire = v2::NewSessionResponse {
             session_id: told_id.unwrap_or_default(),
@@ -116,6 +171,7 @@ impl V2ToV1 {
         response: &Response<'_>,
     ) {
         let loads = self.support.load;
+        let below = if replays && !loads { self.told_of_children(session_id) } else { Vec::new() };
         let mut active = self.active(session_id);
         active.session.swallows = false;
         active.session.run = None;
@@ -127,6 +183,9 @@ impl V2ToV1 {
         if replays && !loads {
             for line in &active.session.journal.lines {
                 active.context.send(Side::Client, line.clone());
+            }
+            for line in below {
+                active.context.send(Side::Client, line);
             }
         }
         if active.session.turn.is_none() {

@@ -102,6 +102,10 @@ impl Turns for V2ToV1 {
             for held in std::mem::take(&mut session.waiting) {
                 self.context.fail(Side::Client, &held.id, error.clone());
             }
+            if std::mem::take(&mut session.is_child_at_work) {
+                self.context.rest_with_error(&session_id, error);
+                continue;
+            }
             let Some(turn) = &session.turn else { continue };
             if turn.accepted {
                 self.fail_work(&session_id, error);

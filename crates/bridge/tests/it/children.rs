@@ -538,6 +538,202 @@ fn extensions_pass_both_ways_while_a_child_is_at_work() {
     assert_eq!((bench.take_agent(), bench.take_client()), (vec![news.clone()], vec![news]));
 }
 
+#[test]
+fn children_of_a_version_1_agent_are_sessions_of_version_2() {
+    let mut bench = Bench::v2_client();
+    bench.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 2, "info": {"name": "c", "version": "1"}}}));
+    let hello = bench.take_agent().remove(0);
+    assert_eq!(hello["params"]["clientCapabilities"]["subagents"], json!({}), "{hello}");
+    bench.agent(json!({"id": hello["id"], "result": {"protocolVersion": 1, "agentCapabilities": {}}}));
+    bench.open();
+    bench.client(json!({"id": "p", "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "go"}]}}));
+    let prompt = bench.take_agent().remove(0)["id"].clone();
+    bench.take_client();
+    let chunk = |text: &str| json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
+
+    bench.update(announced("c", "helper"));
+    let told = bench.take_client();
+    let news: Vec<&Value> = told.iter().map(|message| &message["params"]).collect();
+    assert_eq!(news[0], &json!({"sessionId": "s", "update": announced("c", "helper")}));
+    assert_eq!(news[1], &json!({"sessionId": "c", "update": state("running")}));
+    // Their messages and the parent's have ids of their own.
+    for (session, text) in [("s", "a"), ("c", "b"), ("s", "c"), ("c", "d")] {
+        bench.agent(of(session, chunk(text)));
+    }
+    let told = bench.take_client();
+    let ids: Vec<(&Value, &Value)> = told
+        .iter()
+        .map(|message| (&message["params"]["sessionId"], &message["params"]["update"]["messageId"]))
+        .collect();
+    assert_eq!((ids[0], ids[1]), (ids[2], ids[3]), "{told:?}");
+    // A question is that of the child, and so is the state.
+    bench.agent(json!({"id": 9, "method": "session/request_permission", "params": {"sessionId": "c", "toolCall": {"toolCallId": "t", "title": "Run"},
+        "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}}));
+    let told = bench.take_client();
+    assert_eq!(
+        (&told[0]["method"], &told[0]["params"]["sessionId"]),
+        (&json!("session/request_permission"), &json!("c"))
+    );
+    assert_eq!(told[1]["params"], json!({"sessionId": "c", "update": state("requires_action")}));
+    bench.client(
+        json!({"id": told[0]["id"], "result": {"outcome": {"outcome": "selected", "optionId": "yes"}}}),
+    );
+    assert_eq!(bench.take_client()[0]["params"], json!({"sessionId": "c", "update": state("running")}));
+    assert_eq!(bench.take_agent()[0]["id"], 9);
+    // The client may cancel one alone.
+    bench.client(json!({"method": "session/cancel", "params": {"sessionId": "c"}}));
+    assert_eq!(bench.take_agent()[0]["params"]["sessionId"], "c");
+    let over = json!({"state": "idle", "stopReason": "cancelled"});
+    bench.update(json!({"sessionUpdate": "subagent_update", "sessionId": "c", "state": over}));
+    let told = bench.take_client();
+    assert_eq!(
+        told[1]["params"],
+        json!({"sessionId": "c", "update": {"sessionUpdate": "state_update", "state": "idle", "stopReason": "cancelled"}})
+    );
+    // Circles are passed on as they come, and are nobody's state.
+    bench.update(announced("s", "itself"));
+    bench.agent(of("c", announced("s", "its parent")));
+    let sessions: Vec<Value> =
+        bench.take_client().iter().map(|message| message["params"]["sessionId"].clone()).collect();
+    assert_eq!(sessions, ["s", "c"]);
+    // Where the agent ends, so does what its children do.
+    bench.update(announced("d", "other"));
+    bench.take_client();
+    bench.bridge.agent_ended("gone", &[]);
+    bench.collect();
+    let ended: Vec<Value> =
+        bench.take_client().iter().map(|message| message["params"]["sessionId"].clone()).collect();
+    assert_eq!(ended, ["s", "d"]);
+    assert_ne!(prompt, Value::Null);
+}
+
+#[test]
+fn what_a_version_1_agent_cannot_replay_is_replayed_with_its_children() {
+    let mut bench = Bench::v2_client();
+    bench.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 2, "info": {"name": "c", "version": "1"}}}));
+    let id = bench.take_agent()[0]["id"].clone();
+    bench.agent(json!({"id": id, "result": {"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"resume": {}}}}}));
+    bench.open();
+    bench.update(announced("c", "helper"));
+    bench.agent(of(
+        "c",
+        json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "said by it"}}),
+    ));
+    bench.take_client();
+    bench.client(json!({"id": 1, "method": "session/resume", "params": {"sessionId": "s", "cwd": "/w", "replayFrom": {"type": "start"}}}));
+    let id = bench.take_agent()[0]["id"].clone();
+    bench.agent(json!({"id": id, "result": {}}));
+    let told = bench.take_client();
+    let kinds: Vec<(&Value, &Value)> = told
+        .iter()
+        .map(|message| (&message["params"]["sessionId"], &message["params"]["update"]["sessionUpdate"]))
+        .collect();
+    assert_eq!(kinds[0], (&json!("s"), &json!("subagent_update")), "{told:?}");
+    assert_eq!(kinds[1], (&json!("c"), &json!("agent_message_chunk")), "{told:?}");
+}
+
+#[test]
+fn sub_agents_pass_where_both_speak_version_2() {
+    let mut bench = Bench::new(BridgeOptions::between(Version::V2, Version::V2));
+    for message in [of("s", announced("c", "helper")), of("c", text("m", "hello"))] {
+        bench.agent(message.clone());
+        assert_eq!(bench.take_client()[0]["params"], message["params"]);
+    }
+}
+
+/// What the far side is asked and what the client is answered, where the agent offers what it says here.
+fn asked_of(
+    client: Version,
+    offered: &Value,
+    method: &str,
+    params: &Value,
+    result: &Value,
+) -> (Option<Value>, Value) {
+    let mut bench = Bench::new(BridgeOptions::between(client, client.other()));
+    let hello = match client {
+        Version::V1 => json!({"protocolVersion": 1, "clientCapabilities": {}}),
+        Version::V2 => json!({"protocolVersion": 2, "info": {"name": "c", "version": "1"}}),
+    };
+    bench.client(json!({"id": 0, "method": "initialize", "params": hello}));
+    let id = bench.take_agent()[0]["id"].clone();
+    let answer = match client {
+        Version::V1 => {
+            json!({"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {"session": offered}})
+        }
+        Version::V2 => json!({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": offered}}),
+    };
+    bench.agent(json!({"id": id, "result": answer}));
+    bench.open();
+    bench.client(json!({"id": 5, "method": method, "params": params}));
+    let asked = bench.take_agent().pop();
+    if let Some(asked) = &asked {
+        assert_eq!(asked["method"], method);
+        bench.agent(json!({"id": asked["id"], "result": result}));
+    }
+    let answer = bench.take_client().into_iter().find(|message| message["id"] == 5).expect("an answer");
+    if method == "session/fork" && asked.is_some() {
+        // The client has opened it thereby.
+        bench.agent(of("new", json!({"sessionUpdate": "session_info_update", "title": "T"})));
+        assert_eq!(bench.take_client()[0]["params"]["sessionId"], "new");
+    }
+    (asked.map(|asked| asked["params"].clone()), answer)
+}
+
+#[test]
+fn sessions_are_forked_renamed_archived_and_asked_for_where_the_agent_can() {
+    let all = json!({"fork": {}, "title": {}, "archive": {}, "status": {}});
+    for client in [Version::V1, Version::V2] {
+        let (server, theirs) = (
+            json!({"name": "m", "command": "/bin/m", "args": [], "env": []}),
+            json!({"type": "stdio", "name": "m", "command": "/bin/m", "args": [], "env": []}),
+        );
+        let (ours, theirs) = if client == Version::V1 { (server, theirs) } else { (theirs, server) };
+        let fork = |server: &Value| json!({"sessionId": "s", "cwd": "/w", "mcpServers": [server]});
+        let (asked, answer) =
+            asked_of(client, &all, "session/fork", &fork(&ours), &json!({"sessionId": "new"}));
+        assert_eq!(asked.unwrap(), fork(&theirs), "{client:?}");
+        assert_eq!(answer["result"]["sessionId"], "new");
+
+        let about = json!({"sessionId": "s"});
+        let named = json!({"sessionId": "s", "title": "T"});
+        let (asked, answer) = asked_of(client, &all, "session/set_title", &named, &json!({"title": "T"}));
+        assert_eq!((asked.unwrap(), &answer["result"]), (named.clone(), &json!({"title": "T"})));
+        for method in ["session/archive", "session/unarchive"] {
+            let (asked, answer) = asked_of(client, &all, method, &about, &json!({}));
+            assert_eq!((asked.unwrap(), &answer["result"]), (about.clone(), &json!({})));
+        }
+        let state = json!({"state": "idle"});
+        let told = if client == Version::V1 {
+            json!({"status": "open", "state": state})
+        } else {
+            json!({"status": "open"})
+        };
+        let (_, answer) = asked_of(client, &all, "session/status", &about, &told);
+        let expected = if client == Version::V1 {
+            json!({"status": "open"})
+        } else {
+            json!({"status": "open", "state": state})
+        };
+        assert_eq!(answer["result"], expected, "{client:?}");
+
+        // Where it cannot, the client is told why, and the agent is not asked.
+        for (method, params) in [
+            ("session/fork", &fork(&ours)),
+            ("session/set_title", &named),
+            ("session/archive", &about),
+            ("session/unarchive", &about),
+            ("session/status", &json!({"sessionId": "x"})),
+        ] {
+            let (asked, answer) = asked_of(client, &json!({}), method, params, &Value::Null);
+            assert_eq!(asked, None, "{client:?} {method}");
+            assert_eq!(answer["error"]["code"], -32601, "{client:?} {method}");
+            assert!(answer["error"]["message"].as_str().unwrap().contains("the agent"), "{answer}");
+        }
+        let (asked, answer) = asked_of(client, &json!({}), "session/status", &about, &Value::Null);
+        assert_eq!((asked, &answer["result"]), (None, &expected), "{client:?}");
+    }
+}
+
 /// Something that an agent may do, in the session or with one of three sub-agents.
 fn step() -> impl Strategy<Value = Value> {
     let session = prop::sample::select(vec!["s", "c0", "c1", "c2", "c3"]);

@@ -47,7 +47,7 @@ fn handshake_of_a_version_2_client() {
         params,
         json!({"protocolVersion": 1, "clientInfo": {"name": "c", "version": "1"}, "clientCapabilities": {
             "fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false,
-            "auth": {"terminal": true}, "elicitation": {"form": {}}, "plan": {},
+            "auth": {"terminal": true}, "elicitation": {"form": {}}, "plan": {}, "subagents": {},
             "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
             "_meta": {"mine": 1, "terminal_output": true}}})
     );

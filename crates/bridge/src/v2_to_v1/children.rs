@@ -1,0 +1,53 @@
+//! Sub-agents. Version 1 tells of their states in the session that they belong to only, version 2 also in their own.
+
+use switchboard_protocol::{Field, Wire, v1, v2};
+
+use super::V2ToV1;
+use crate::convert::subagent;
+
+/// How far up it is looked for the session that another belongs to.
+const DEPTH: usize = 32;
+
+impl V2ToV1 {
+    /// A session tells of a sub-agent. Gives what that is at, to be told in its own session.
+    pub(super) fn child_told(
+        &mut self,
+        parent: &str,
+        update: &v1::unstable::SubagentUpdate<'_>,
+    ) -> Option<(String, v2::StateUpdate<'static>)> {
+        let id = &*update.session_id;
+        let is_new = self.sessions.get(id).is_none_or(|child| child.parent.is_none());
+        // A circle would have a session say that it is at work in itself.
+        if id == parent || (is_new && self.lineage(parent).iter().any(|above| above == id)) {
+            return None;
+        }
+        let child = self.sessions.open(id);
+        child.parent.get_or_insert_with(|| parent.to_owned());
+        let Field::Set(state) = subagent::to_v2(update.clone()).state else { return None };
+        child.is_child_at_work = !matches!(state, v2::StateUpdate::Idle(_));
+        Some((id.to_owned(), state.into_owned()))
+    }
+
+    /// The sessions that one belongs to.
+    fn lineage(&self, id: &str) -> Vec<String> {
+        let above = |id: &String| self.sessions.get(id)?.parent.clone();
+        std::iter::successors(above(&id.to_owned()), above).take(DEPTH).collect()
+    }
+
+    /// Whether what was said in a session is not to be told again: it comes because that of another was asked for.
+    pub(super) fn swallows(&self, id: &str) -> bool {
+        let Some(session) = self.sessions.get(id) else { return false };
+        let swallows = |id: &String| self.sessions.get(id).is_some_and(|session| session.swallows);
+        session.swallows || (session.parent.is_some() && self.lineage(id).iter().any(swallows))
+    }
+
+    /// What the client was told of the sub-agents of a session, for agents that cannot replay it.
+    pub(super) fn told_of_children(&self, id: &str) -> Vec<String> {
+        let is_below = |child: &String| self.lineage(child).iter().any(|above| above == id);
+        let children = self.sessions.ids().into_iter().filter(is_below);
+        children
+            .filter_map(|child| self.sessions.get(&child))
+            .flat_map(|child| child.journal.lines.clone())
+            .collect()
+    }
+}
