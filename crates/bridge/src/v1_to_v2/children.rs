@@ -68,12 +68,16 @@ impl V1ToV2 {
                     return true;
                 }
                 let id = &*update.session_id;
+                let before = self.family.name(id);
                 if let Some(child) = self.family.get_mut(id) {
                     child.told_of(update, size, now);
                 }
                 if self.folds() {
                     self.lose_details_of(parent, update);
-                    self.show(id, 0);
+                    // A call of the bridge's own has the name for a title, others have it in their content.
+                    let has_title = self.family.get(id).is_some_and(|child| child.told.is_some());
+                    let is_renamed = !has_title && before != self.family.name(id);
+                    self.show(id, if is_renamed { size } else { 0 });
                 }
                 self.folds()
             }
@@ -101,7 +105,21 @@ impl V1ToV2 {
             }
             Update::SessionMessageChunk(chunk) if is_root && self.folds() => {
                 match self.family.with_message(parent, &chunk.message_id) {
-                    Some(id) => self.child_says(&id, update, size),
+                    Some(id) => {
+                        if !is_plain(update) {
+                            let tag = update.tag();
+                            let at = "/params/update";
+                            self.context.lose(
+                                Some(parent),
+                                tag,
+                                at,
+                                NOT_SHOWN,
+                                Severity::Minor,
+                                Side::Client,
+                            );
+                        }
+                        self.child_says(&id, update, size);
+                    }
                     None => {
                         let words =
                             chunk.content.as_text().unwrap_or("[something that is not text]").to_owned();
@@ -192,12 +210,11 @@ impl V1ToV2 {
         if let Some((id, own)) = self.family.other_end(root, message) {
             let mut shown = message.clone();
             shown.message_id = own.into();
-            let v2::unstable::SessionMessage { meta, extra, .. } = message;
-            let rest = (meta.value(), extra);
-            self.context.lose_rest(Some(root), tag, "/params/update", rest, NOT_SHOWN, Side::Client);
+            self.context.lose(Some(root), tag, "/params/update", NOT_SHOWN, Severity::Minor, Side::Client);
             return self.child_says(&id, &v2::SessionUpdate::SessionMessage(Box::new(shown)), size);
         }
         if let Some(id) = self.family.with_message(root, &message.message_id) {
+            self.context.lose(Some(root), tag, "/params/update", NOT_SHOWN, Severity::Minor, Side::Client);
             return self.child_says(&id, &v2::SessionUpdate::SessionMessage(Box::new(message.clone())), size);
         }
         let blocks = message.content.value().map_or(&[][..], Vec::as_slice);
@@ -382,7 +399,7 @@ impl V1ToV2 {
     }
 
     /// Shows those sub-agents of a session that wait for a call of their parent to refer to them.
-    fn show_uncalled(&mut self, root: &str) {
+    pub(super) fn show_uncalled(&mut self, root: &str) {
         if !self.folds() {
             return;
         }
@@ -570,6 +587,10 @@ fn is_plain(update: &v2::SessionUpdate<'_>) -> bool {
         Update::UserMessageChunk(chunk)
         | Update::AgentMessageChunk(chunk)
         | Update::AgentThoughtChunk(chunk) => {
+            let bare = v2::ContentBlock::text(chunk.content.as_text().unwrap_or_default().to_owned());
+            chunk.meta.is_none() && chunk.extra.is_empty() && chunk.content == bare
+        }
+        Update::SessionMessageChunk(chunk) => {
             let bare = v2::ContentBlock::text(chunk.content.as_text().unwrap_or_default().to_owned());
             chunk.meta.is_none() && chunk.extra.is_empty() && chunk.content == bare
         }

@@ -291,6 +291,7 @@ impl Machine for V1ToV2 {
             ToAgent::Prompt { session } => self.prompt_answered(&id, &session, response),
             ToAgent::Close { session } => {
                 if response.outcome.is_ok() {
+                    self.show_uncalled(&session);
                     self.active(&session).close();
                     self.sessions.forget(&session);
                     self.family.close(&session);

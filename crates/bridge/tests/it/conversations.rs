@@ -15,6 +15,47 @@ pub(crate) fn update(update: Value) -> Value {
     json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "session-s", "update": update}})
 }
 
+/// What both versions say of sub-agents alike.
+fn of_children() -> [Value; 5] {
+    let usage = json!({"totalTokens": 4006, "inputTokens": 4007, "outputTokens": 4008});
+    [
+        json!({"sessionUpdate": "subagent_update", "sessionId": "child-c", "title": "child-title", "description": "child-words",
+            "capabilities": {"cancel": {}}, "state": {"state": "running"}, "cwd": "/w/child", "additionalDirectories": ["/w/child-more"]}),
+        json!({"sessionUpdate": "subagent_update", "sessionId": "child-c",
+            "state": {"state": "idle", "stopReason": "error", "error": {"code": 4009, "message": "child-error"}, "usage": usage}}),
+        json!({"sessionUpdate": "session_message", "messageId": "between-b", "senderSessionId": "session-s", "recipientSessionId": "child-c",
+            "senderMessageId": "sender-m", "recipientMessageId": "recipient-m", "content": blocks()}),
+        json!({"sessionUpdate": "session_message", "messageId": "between-c", "senderSessionId": "stranger-x",
+            "content": [{"type": "text", "text": "stranger-words"}]}),
+        json!({"sessionUpdate": "session_message_chunk", "messageId": "between-b", "content": blocks()[0]}),
+    ]
+}
+
+/// The same conversation in which a sub-agent does all that can be done, when the session is at work.
+pub(crate) fn with_child(
+    mut talk: Vec<(Side, Value)>,
+    updates: &[Value],
+    question: Value,
+) -> Vec<(Side, Value)> {
+    let is_update =
+        |(from, message): &(Side, Value)| *from == Side::Agent && message["method"] == "session/update";
+    let begin = talk.iter().position(is_update).expect("an update");
+    let mut child = Talk(vec![(Side::Agent, update(of_children()[0].clone()))]);
+    for of_child in updates {
+        let mut message = update(of_child.clone());
+        message["params"]["sessionId"] = json!("child-c");
+        child.agent(message);
+    }
+    child.question(
+        901,
+        "session/request_permission",
+        question,
+        json!({"outcome": {"outcome": "selected", "optionId": "option-yes"}}),
+    );
+    talk.splice(begin..begin, child.0);
+    talk
+}
+
 /// A block of every kind.
 pub(crate) fn blocks() -> Value {
     let annotations = || json!({"audience": ["user"], "priority": 0.5});
@@ -89,6 +130,7 @@ pub(crate) fn updates_v1() -> Vec<Value> {
         json!({"sessionUpdate": "compaction_summary_chunk", "compactionId": "compaction-k", "content": blocks()[0]}),
         json!({"sessionUpdate": "_mine", "x": {"y": [{}]}}),
     ];
+    updates.extend(of_children());
     for block in blocks().as_array().unwrap() {
         for role in ["user_message", "agent_message", "agent_thought"] {
             updates.push(json!({"sessionUpdate": format!("{role}_chunk"), "content": block}));
@@ -175,6 +217,8 @@ pub(crate) fn updates_v2() -> Vec<Value> {
         json!({"sessionUpdate": "agent_message_chunk", "messageId": "message-n", "content": icons}),
         json!({"sessionUpdate": "agent_message_chunk", "messageId": "message-n", "content": {"type": "_video", "of": {}}}),
     ];
+    updates.extend(of_children());
+    updates.push(json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": "call-c", "content": {"type": "session", "sessionId": "child-c"}}));
     for role in ["user_message", "agent_message", "agent_thought"] {
         for block in blocks().as_array().unwrap() {
             updates.push(
