@@ -45,6 +45,10 @@ pub(crate) fn session<'c>(conversation: &'c Conversation, id: &str) -> Option<&'
     conversation.session((!id.is_empty()).then_some(id))
 }
 
+fn nothing_yet() -> Snapshot {
+    Session::new(WireFormat::Any).snapshot()
+}
+
 /// A session at one moment, and where its children stand in it.
 pub(crate) struct Relative {
     pub(crate) id: Arc<str>,
@@ -62,7 +66,12 @@ pub(crate) struct Relative {
 
 impl Relative {
     fn of(conversation: &Conversation, id: &str) -> Option<Self> {
-        let snapshot = session(conversation, id)?.snapshot();
+        let snapshot = match session(conversation, id) {
+            Some(session) => session.snapshot(),
+            // Others tell of it, and it has not said anything itself yet.
+            None if conversation.parent(id).is_some() => nothing_yet(),
+            None => return None,
+        };
         let mut by_call: HashMap<Arc<str>, Vec<Arc<str>>> = HashMap::new();
         let mut children = HashMap::new();
         for (child, parent) in conversation.children(id) {
@@ -90,7 +99,7 @@ impl Relative {
     pub(crate) fn empty(id: &str) -> Self {
         Relative {
             id: id.into(),
-            snapshot: Session::new(WireFormat::Any).snapshot(),
+            snapshot: nothing_yet(),
             parent: None,
             name: id.to_owned(),
             state: None,

@@ -315,8 +315,10 @@ fn logins(live: &Live) -> Markup {
 fn lost_login(live: &Live) -> Markup {
     let methods = &live.agent.description().auth_methods;
     html! {
-        p { "The agent says that nobody is logged in." }
-        @if methods.is_empty() { p class="meta" { "It offers no way to log in." } }
+        p {
+            "The agent says that nobody is logged in. "
+            @if methods.is_empty() { "It offers no way to log in." } @else { "Log in:" }
+        }
         @for method in methods { (login(live, method)) }
     }
 }

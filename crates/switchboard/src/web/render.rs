@@ -49,7 +49,7 @@ pub(crate) use json::block as json_block;
 pub(crate) use message::earlier;
 pub(crate) use panel::{commands, config_options, notices, plans, state, usage};
 pub(crate) use permission::{always, left_out, permission};
-pub(crate) use subagent::{Nest, Place, Work, line, nest, whose, work};
+pub(crate) use subagent::{Nest, Place, Work, line, more, nest, whose, work};
 pub(crate) use text::{visible, visible_line};
 
 /// A piece of an entry that is replaced as a whole in the page. An entry's parts have stable keys in a stable order.

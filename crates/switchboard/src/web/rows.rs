@@ -210,6 +210,7 @@ impl Rows {
                 for question in &settled {
                     parts.extend(question.parts(snapshot, scene.app));
                 }
+                parts.extend(render::more(session.inside(entry).len().saturating_sub(MOST_CHILDREN)));
                 changed(&mut known.parts, parts)
             });
             known.stamp = stamp;

@@ -18,6 +18,7 @@ mod readme;
 mod scripted_agent;
 mod sessions;
 mod subagents;
+mod subagents_odd;
 mod talk;
 mod trust;
 mod work;

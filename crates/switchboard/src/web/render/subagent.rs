@@ -168,6 +168,19 @@ pub(crate) fn nest(nest: &Nest<'_>, inside: &Snapshot, cache: &RenderCache) -> V
     parts
 }
 
+/// Says how many sub-agents of an entry are not shown in it, and where they are.
+pub(crate) fn more(count: usize) -> Option<Part> {
+    (count > 0).then(|| {
+        let html = html! {
+            p.p.note data-part="more" {
+                (count) " earlier sub-agents are not shown here. "
+                button type="button" data-action="family" { "List all" }
+            }
+        };
+        Part::new("more", html)
+    })
+}
+
 /// What a sub-agent is for, where its name does not say all of it.
 fn long_description<'s>(subagent: &'s Subagent, name: &str) -> Option<&'s str> {
     let description = subagent.description().map(str::trim).filter(|words| !words.is_empty())?;
@@ -180,8 +193,7 @@ fn head(nest: &Nest<'_>, inside: &Snapshot) -> Markup {
     let can_cancel = nest.can_cancel
         && nest.subagent.and_then(Subagent::capabilities).is_some_and(|can| can.cancel.is_some());
     let title = html! { span.sr { "Sub-agent: " } (visible_line(name)) };
-    let by_itself =
-        html! { span aria-hidden="true" { "↗" } span.sr { "Open by itself: " (visible_line(name)) } };
+    let by_itself = html! { span aria-hidden="true" { "↗" } span.sr { "Open by itself" } };
     html! {
         header.p.head.nest-head data-part="head" {
             @if nest.can_unfold && is_safe {
@@ -251,17 +263,21 @@ pub(super) fn session_message(
 }
 
 /// How much of a message its heading has.
-const BEGINNING_BYTES: usize = 200;
+const BEGINNING_BYTES: usize = 120;
 
-/// The first line of a message.
+/// The first line of a message, or as much of it as has room.
 fn beginning(message: &SessionMessage) -> String {
-    let texts = message.content().items().filter_map(|item| item.text());
     let mut beginning = String::new();
-    for text in texts {
-        beginning.push_str(cut(text.trim_start_matches(['\n', ' ']), BEGINNING_BYTES));
-        if beginning.len() >= BEGINNING_BYTES || beginning.contains('\n') {
+    for text in message.content().items().filter_map(|item| item.text()) {
+        let text = if beginning.is_empty() { text.trim_start() } else { text };
+        let (line, is_over) = text.split_once('\n').map_or((text, false), |(line, _)| (line, true));
+        beginning.push_str(cut(line, BEGINNING_BYTES));
+        if is_over || beginning.len() >= BEGINNING_BYTES {
             break;
         }
     }
-    beginning.lines().next().map(|line| cut(line, BEGINNING_BYTES)).unwrap_or_default().to_owned()
+    match beginning.len() {
+        0..BEGINNING_BYTES => beginning,
+        _ => format!("{}…", cut(&beginning, BEGINNING_BYTES)),
+    }
 }

@@ -5,7 +5,7 @@ use switchboard_browser::{ColorScheme, Named, Page};
 use super::talk::{Talk, done};
 
 /// Fails where something is wider than the page, or is cut off at its edge.
-fn nothing_is_clipped(page: &Page, width: u32) {
+pub(crate) fn nothing_is_clipped(page: &Page, width: u32) {
     let wide = page.eval(
         "[...document.querySelectorAll('body *')].filter(element => {
             if (!element.checkVisibility({ visibilityProperty: true, opacityProperty: true })) return false;

@@ -5,7 +5,7 @@ use switchboard_browser::{ColorScheme, Page};
 
 use super::opened::Opened;
 use super::scripted_agent::{SESSION, heard};
-use super::talk::Talk;
+use super::talk::{Talk, done};
 use super::trust::{before, go};
 
 /// An update of any session.
@@ -13,12 +13,12 @@ pub(crate) fn update_of(session: &str, update: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": session, "update": update } })
 }
 
-fn state(session: &str, state: &str) -> Value {
+pub(crate) fn state(session: &str, state: &str) -> Value {
     update_of(session, &json!({ "sessionUpdate": "state_update", "state": state }))
 }
 
 /// What a session tells of a sub-agent that it has started.
-fn told(parent: &str, child: &str, more: &Value) -> Value {
+pub(crate) fn told(parent: &str, child: &str, more: &Value) -> Value {
     let mut update = json!({ "sessionUpdate": "subagent_update", "sessionId": child });
     for (key, value) in more.as_object().unwrap() {
         update[key] = value.clone();
@@ -26,16 +26,16 @@ fn told(parent: &str, child: &str, more: &Value) -> Value {
     update_of(parent, &update)
 }
 
-fn started(parent: &str, child: &str, title: &str, about: &str) -> Value {
+pub(crate) fn started(parent: &str, child: &str, title: &str, about: &str) -> Value {
     let more = json!({ "title": title, "description": about, "state": { "state": "running" } });
     told(parent, child, &more)
 }
 
-fn finished(parent: &str, child: &str) -> Value {
+pub(crate) fn finished(parent: &str, child: &str) -> Value {
     told(parent, child, &json!({ "state": { "state": "idle", "stopReason": "end_turn" } }))
 }
 
-fn says(session: &str, id: &str, text: &str) -> Value {
+pub(crate) fn says(session: &str, id: &str, text: &str) -> Value {
     let content = json!({ "type": "text", "text": text });
     update_of(
         session,
@@ -44,7 +44,7 @@ fn says(session: &str, id: &str, text: &str) -> Value {
 }
 
 /// A tool call of a session.
-fn works(session: &str, id: &str, more: &Value) -> Value {
+pub(crate) fn works(session: &str, id: &str, more: &Value) -> Value {
     let mut update = json!({
         "sessionUpdate": "tool_call_update", "toolCallId": id, "title": format!("Read {id}"), "kind": "read",
         "status": "in_progress", "rawInput": { "path": format!("/w/{id}") },
@@ -56,7 +56,7 @@ fn works(session: &str, id: &str, more: &Value) -> Value {
 }
 
 /// A question of a session about a call of its own. Its options are `yes-NUMBER` and `no-NUMBER`.
-fn asks(session: &str, number: u64, call: &str) -> Value {
+pub(crate) fn asks(session: &str, number: u64, call: &str) -> Value {
     let option = |name: &str, kind: &str| json!({ "optionId": format!("{name}-{number}"), "name": name, "kind": kind });
     json!({
         "jsonrpc": "2.0", "id": number, "method": "session/request_permission",
@@ -119,14 +119,14 @@ fn both_done() -> Vec<Value> {
 }
 
 /// The answers to a question, as the agent has got them.
-fn answers_to(talk: &Talk, id: u64) -> Vec<Value> {
+pub(crate) fn answers_to(talk: &Talk, id: u64) -> Vec<Value> {
     let heard = std::fs::read_to_string(heard(&talk.place.work())).unwrap();
     let messages = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let answers = messages.filter(|message| message["id"] == id && message["method"].is_null());
     answers.map(|message| message["result"]["outcome"]["optionId"].clone()).collect()
 }
 
-fn enabled(page: &Page, option: &str) {
+pub(crate) fn enabled(page: &Page, option: &str) {
     page.wait_until(&format!("find('[data-option={option}]:not(:disabled)').length === 1"));
 }
 
@@ -179,6 +179,58 @@ fn two_at_work_are_shown_in_their_calls_and_folded_when_they_are_done() {
     page.press("Space");
     page.wait_gone(".nest-body");
     page.wait_until("document.activeElement.matches('.nest-fold')");
+    talk.all_is_well();
+}
+
+#[test]
+fn the_demo_agents_two_work_ask_and_end() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.say("subagents");
+    page.wait_for("article.e-tool .nest .nest-fold :: Explorer (Looks for the tests)");
+    page.wait_for("#transcript > article.e-sub > .nest .nest-fold :: Writer");
+    page.wait_for("article.e-tool .nest-body article.e-agent :: I look in every folder.");
+    page.wait_for("article.e-sub .nest-body article.e-agent :: I sharpen my pencil.");
+    page.wait_for("[data-question] .whose :: demo-1 › Explorer (Looks for the tests)");
+    page.wait_for("[data-question] .whose :: demo-1 › Writer");
+    page.wait_for("#state :: 2 questions wait for you");
+    page.screenshot("subagents-demo");
+    page.wait_until("find('[data-option]:not(:disabled)').length === find('[data-option]').length");
+    page.click("[data-question] button :: allow once");
+    page.wait_until("find('[data-question]').length === 1");
+    page.click("[data-question] button :: allow once");
+    page.wait_for("article.e-agent :: Both are done.");
+    done(page);
+    page.wait_gone(".nest-body");
+    page.wait_for("#transcript > article.e-between :: From sub-agent Explorer (Looks for the tests)");
+    page.screenshot("subagents-demo-done");
+    // The sub-agent of the sub-agent, too.
+    page.click(".nest-fold :: Writer");
+    page.wait_for(".nest-body .nest .nest-fold :: Checker");
+    page.click(".nest-fold :: Checker");
+    page.wait_for(".nest-body .nest-body article :: Both lines are there.");
+    page.reload();
+    page.wait_for("article.e-agent :: Both are done.");
+    assert_eq!(page.count(".nest-fold"), 2);
+    talk.all_is_well();
+}
+
+#[test]
+fn work_in_the_background_goes_on_and_is_asked_about_when_the_turn_is_over() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.say("subagents background");
+    page.wait_for("article.e-agent :: Both are at work");
+    page.wait_for("#state .family :: 2 sub-agents at work");
+    page.wait_until("find('[data-question]').length === 2");
+    for _ in 0..2 {
+        page.wait_until("find('[data-option]:not(:disabled)').length > 0");
+        let count = page.count("[data-question]");
+        page.click("[data-question] button :: reject once");
+        page.wait_until(&format!("find('[data-question]').length < {count}"));
+    }
+    page.wait_gone(".nest-body");
+    page.wait_for("#state .family :: 2 sub-agents");
     talk.all_is_well();
 }
 
