@@ -36,7 +36,8 @@ pub struct ClientOptions {
     pub capabilities: v2::ClientCapabilities<'static>,
     /// How long the agent may take to introduce itself, in all. 30 seconds.
     pub patience: Duration,
-    /// How many sessions the agent may talk of at once; updates for more are dropped and reported. 1024.
+    /// How many sessions the agent may talk of at once; updates for more are dropped and reported. 10240, sub-agents
+    /// among them.
     pub session_limit: usize,
     /// Who is shown everything that is said. `None`: nobody.
     pub observer: Option<Observer>,
@@ -49,7 +50,7 @@ impl ClientOptions {
             info: v2::Implementation::new(name.to_owned(), version.to_owned()),
             capabilities: v2::ClientCapabilities::new(),
             patience: Duration::from_secs(30),
-            session_limit: 1024,
+            session_limit: 10_240,
             observer: None,
         }
     }

@@ -1,6 +1,7 @@
 //! Odd things that a peer sends are told, but not without end.
 
 use switchboard_peer::Event;
+use switchboard_protocol::Diagnostic;
 
 use crate::terminal::text::visible_line;
 
@@ -60,6 +61,12 @@ pub(crate) fn of_event(event: &Event) -> Option<String> {
         Event::Anomaly(anomaly) if anomaly.is_worth_telling() => Some(anomaly.to_string()),
         Event::TooManySessions => {
             Some("the agent talks of too many sessions; the update was dropped".to_owned())
+        }
+        Event::Update(update) => {
+            // A session that cannot be the child of the one that tells so.
+            let unlinked = |odd: &&Diagnostic| odd.kept && odd.pointer.ends_with("/sessionId");
+            let odd = update.diagnostics().iter().find(unlinked)?;
+            Some(format!("a sub-agent that does not fit: {odd}"))
         }
         _ => None,
     }

@@ -58,12 +58,13 @@ impl SubagentStart {
             state: Field::Set(running()),
             ..SubagentUpdate::new(core.id.to_string())
         };
-        parent.say(v2::SessionUpdate::SubagentUpdate(Box::new(announcement))).await?;
         if let Some(call) = call {
             let place = v2::ToolCallContent::Session(SessionReference::new(core.id.to_string()));
             let chunk = v2::ToolCallContentChunk::new(&*call, place);
+            // First, so that whoever reads of the sub-agent knows where it stands.
             parent.say(v2::SessionUpdate::ToolCallContentChunk(chunk)).await?;
         }
+        parent.say(v2::SessionUpdate::SubagentUpdate(Box::new(announcement))).await?;
         let line = core.begin_turn();
         // The announcement has told the state to the parent's transcript.
         line.say(v2::SessionUpdate::StateUpdate(Box::new(running()))).await?;

@@ -88,16 +88,16 @@ impl Update {
         &self.line
     }
 
-    /// The update itself, read once more from the message.
-    pub fn read(&self) -> Option<v2::SessionUpdate<'_>> {
+    /// The parameters of the message, read once more from it: the update, its session and metadata.
+    pub fn read(&self) -> Option<v2::UpdateSessionNotification<'_>> {
         match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(&self.line, WireFormat::Any) {
-            Ok((Expected::Params(notification), _)) => Some(notification.update),
+            Ok((Expected::Params(notification), _)) => Some(notification),
             Ok((Expected::Other(Message::Notification(other)), _)) => {
                 let params = other.params?;
                 let text = params.as_source()?;
                 let (notification, _) =
                     v2::UpdateSessionNotification::decode_tolerant(text, WireFormat::Any).ok()?;
-                Some(notification.update)
+                Some(notification)
             }
             _ => None,
         }

@@ -4,6 +4,8 @@ pub(crate) mod conversation;
 mod entry_text;
 mod form;
 mod halt;
+mod login;
+mod pane;
 mod permissions;
 mod questions;
 mod screen;
@@ -51,7 +53,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
 
-    /// What to print: text for people, json for every update on a line, quiet for the last message alone
+    /// What to print: text for people, json for every update of every session on a line, quiet for the last message alone
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 
@@ -77,6 +79,14 @@ pub(crate) struct Arguments {
     /// Go on with a session instead of opening one
     #[arg(long, value_name = "ID")]
     session: Option<String>,
+
+    /// Go on in a copy of a session, which stays as it is
+    #[arg(long, value_name = "ID", conflicts_with = "session")]
+    fork: Option<String>,
+
+    /// Log in first, by one of the agent's methods; where a login is missing, they are listed
+    #[arg(long, value_name = "METHOD")]
+    login: Option<String>,
 
     /// Set an option of the session before the prompt; may be repeated
     #[arg(long, value_name = "ID=VALUE", value_parser = parse_setting)]
@@ -142,6 +152,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
         timeout: arguments.timeout,
         handshake_timeout: arguments.handshake.handshake_timeout,
         session: arguments.session,
+        fork: arguments.fork,
+        login: arguments.login,
         settings: arguments.set,
     };
     conversation::run_to_end(task)

@@ -11,7 +11,7 @@ use crate::program::switchboard;
 fn updates(place: &Place, prompt: &str) -> Vec<Value> {
     let run = place.demo(prompt, &["--format", "json", "--approve-all"]);
     assert_eq!(run.code, 0, "{prompt}: {}", run.stderr);
-    run.json_lines()
+    run.updates()
 }
 
 /// The scenarios, from the list that the agent gives.
@@ -37,7 +37,7 @@ fn every_scenario_sends_what_the_protocol_allows_and_always_the_same() {
         assert_eq!(first.code, 0, "{name}: {}", first.stderr);
         assert_eq!(first.stdout, run().stdout, "{name}");
         let check = switchboard(
-            &["check", "--type", "SessionUpdate", "--dialect", "newest"],
+            &["check", "--type", "UpdateSessionNotification", "--dialect", "newest"],
             first.stdout.as_bytes(),
         );
         assert_eq!(check.code, 0, "{name}: {}", check.stdout);

@@ -151,7 +151,7 @@ fn serve_client(client: &[String]) {
         let run = run_client(&place, client, "2", scenario);
         assert_eq!(run.code, 0, "{scenario}: {}", run.stderr);
         // What a lenient reader drops without a word would be missing here.
-        let (ours, theirs) = (ours.json_lines(), run.json_lines());
+        let (ours, theirs) = (ours.updates(), run.json_lines());
         assert_eq!(kinds(&theirs), kinds(&ours), "{scenario}");
         assert_eq!(theirs.last().unwrap()["stopReason"], "end_turn", "{scenario}");
         let run = run_client(&place, client, "1", scenario);
@@ -188,7 +188,7 @@ fn the_rust_sdk_as_client_of_a_recording() {
         let replay = [SWITCHBOARD, "sessions", "--store", &store, "replay", id, "--instant"];
         let run = run_with_agent(&place, &client, &["2", scenario], &replay);
         assert_eq!(run.code, 0, "{scenario}: {}", run.stderr);
-        assert_eq!(kinds(&run.json_lines()), kinds(&ours.json_lines()), "{scenario}");
+        assert_eq!(kinds(&run.json_lines()), kinds(&ours.updates()), "{scenario}");
         let run = run_with_agent(&place, &client, &["1", scenario], &replay);
         assert_eq!(run.code, 0, "version 1, {scenario}: {}", run.stderr);
         assert_eq!(run.json_lines().last().unwrap()["stopReason"], "end_turn", "version 1, {scenario}");

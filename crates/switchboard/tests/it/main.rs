@@ -19,6 +19,7 @@ mod readers;
 mod replay;
 mod run;
 mod run_ends;
+mod run_subagents;
 mod schema;
 mod sessions;
 mod terminal;

@@ -15,6 +15,11 @@ impl Run {
     pub(crate) fn json_lines(&self) -> Vec<serde_json::Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
+
+    /// The updates that `run --format json` printed.
+    pub(crate) fn updates(&self) -> Vec<serde_json::Value> {
+        self.json_lines().into_iter().map(|mut line| line["update"].take()).collect()
+    }
 }
 
 /// Runs `switchboard` with arguments and standard input.

@@ -22,11 +22,13 @@ fn json_is_one_canonical_update_a_line() {
     let place = Place::new();
     let run = place.demo("replace", &["--format", "json"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    let kinds: Vec<_> = run.json_lines().iter().map(|line| line["sessionUpdate"].clone()).collect();
+    assert!(run.json_lines().iter().all(|line| line["sessionId"] == "demo-1"), "{}", run.stdout);
+    let kinds: Vec<_> = run.updates().iter().map(|update| update["sessionUpdate"].clone()).collect();
     assert_eq!(kinds.first().unwrap(), "state_update");
     assert!(kinds.contains(&"agent_message".into()), "{kinds:?}");
-    assert_eq!(run.json_lines().last().unwrap()["stopReason"], "end_turn");
-    let check = crate::program::switchboard(&["check", "--type", "SessionUpdate"], run.stdout.as_bytes());
+    assert_eq!(run.updates().last().unwrap()["stopReason"], "end_turn");
+    let check =
+        crate::program::switchboard(&["check", "--type", "UpdateSessionNotification"], run.stdout.as_bytes());
     assert_eq!(check.code, 0, "{}", check.stdout);
 }
 

@@ -146,6 +146,8 @@ fn replay(app: &App, store: &Store, lines: &str, ids: &[Option<String>], live: b
             timeout: None,
             handshake_timeout: options.patience,
             session: None,
+            fork: None,
+            login: None,
             settings: Vec::new(),
             recording: None,
         };

@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, TurnEnd, Update};
+use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, TurnEnd};
 use switchboard_protocol::rpc::{RpcError, codes};
+use switchboard_protocol::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_protocol::v2::{self, StopReason};
 use switchboard_protocol::{AbsolutePath, DecodeError};
+use switchboard_session::{Change, EntryKind};
 use switchboard_transport::{Child, Connection, Program};
 use tokio::time::{Instant, timeout};
 
@@ -18,7 +21,7 @@ use super::permissions::Keyboard;
 use super::questions::Question;
 use super::screen::Screen;
 use super::view::{JsonView, QuietView, View};
-use super::{Format, Policy};
+use super::{Format, Policy, login};
 use crate::ending::{self, Phase, Stop, Stops};
 use crate::oddities::Oddities;
 use crate::outcome::{CommandError, Outcome};
@@ -44,6 +47,10 @@ pub(crate) struct Task {
     pub(crate) handshake_timeout: Duration,
     /// A session to go on with instead of opening the first one.
     pub(crate) session: Option<String>,
+    /// A session to make a copy of, and go on with that.
+    pub(crate) fork: Option<String>,
+    /// A method to log in by, before anything else.
+    pub(crate) login: Option<String>,
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) recording: Option<Recording>,
 }
@@ -51,8 +58,11 @@ pub(crate) struct Task {
 /// How long the agent may take to stop after it was told to.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many updates are kept of a session that is not open yet.
-const MOST_EARLY: usize = 1000;
+/// How long an agent may take to go on with what sub-agents in the background have found, once all of them are done.
+const TAKE_UP: Duration = Duration::from_secs(1);
+
+/// How many sub-agents are named of those that are waited for.
+const MOST_NAMED: usize = 5;
 
 /// Whether there is a terminal to ask on.
 fn can_ask() -> bool {
@@ -175,11 +185,13 @@ pub(super) struct Runner {
     pub(super) can_ask: bool,
     pub(super) keyboard: Option<Keyboard>,
     pub(super) questions: VecDeque<Question>,
-    session: Option<String>,
-    /// What the agent has told of sessions before it answered that one is open.
-    early: Vec<Update>,
+    pub(super) session: Option<String>,
     /// Whether a prompt is worked on, which can be cancelled.
     prompted: bool,
+    /// Whether the agent is gone.
+    is_closed: bool,
+    /// Whether something has changed since it was looked whether work goes on.
+    may_rest: bool,
     pub(super) stopping: Option<Stop>,
     pub(super) denied: bool,
     oddities: Oddities,
@@ -208,7 +220,8 @@ impl Runner {
             keyboard: None,
             questions: VecDeque::new(),
             session: None,
-            early: Vec::new(),
+            is_closed: false,
+            may_rest: false,
             prompted: false,
             stopping: None,
             denied: false,
@@ -218,20 +231,20 @@ impl Runner {
 
     async fn work(&mut self, mut task: Task) -> Result<Outcome, Halt> {
         let mut outcome = Outcome::Fine;
+        if let Some(method) = task.login.take() {
+            self.log_in(&method).await?;
+        }
         for prompts in std::mem::take(&mut task.sessions) {
             if self.session.is_some() {
                 self.end_session()?;
                 self.session = None;
             }
             let session = self.open(&task).await?;
-            task.session = None;
+            (task.session, task.fork) = (None, None);
             self.session = Some(session.clone());
             self.view.note(&format!("session {session} of {}", self.agent.description().name()))?;
-            let Runner { feed, view, early, .. } = self;
-            early.retain(|update| **update.session() == *session);
-            let begun = feed.sessions().get(&session, |session| view.begin(session, early));
-            begun.unwrap_or(Ok(()))?;
-            early.clear();
+            let Runner { feed, view, .. } = self;
+            feed.sessions().conversation(|all| view.begin(all, &Arc::from(&*session)))?;
             for (id, value) in &task.settings {
                 self.set(&session, id, value).await?;
             }
@@ -255,27 +268,118 @@ impl Runner {
         let mut turn = match inserted {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) if self.stopping.is_some() => return Ok(self.outcome(None)),
-            Ok(Err(error)) => return Err(CommandError::failed(refusal("the prompt", &error)).into()),
+            Ok(Err(error)) => {
+                let failed = CommandError::failed(refusal("the prompt", &error));
+                return Err(self.hint_at_login(failed, error.code).into());
+            }
             Err(error) => return Err(lost(&error).into()),
         };
         let ended = self.drive(async move { turn.ended().await }).await?;
         match ended {
             Ok(end) => {
                 self.tell_end(&end)?;
+                self.until_rest(session).await?;
+                self.tell_usage(session)?;
                 Ok(self.outcome(Some(&end)))
             }
             Err(error) => Err(lost(&error).into()),
         }
     }
 
+    /// Waits for sub-agents that go on in the background, as long as they tell that they do.
+    async fn until_rest(&mut self, session: &str) -> Result<(), Halt> {
+        let at_work = |runner: &Runner| {
+            let sessions = runner.feed.sessions();
+            !runner.is_closed && sessions.conversation(|all| all.is_at_work(session))
+        };
+        if !at_work(self) {
+            return Ok(());
+        }
+        let names = self.feed.sessions().conversation(|all| {
+            let children = all.children(session).filter(|(child, _)| all.is_at_work(child));
+            children.take(MOST_NAMED).filter_map(|(child, _)| all.name(child)).collect::<Vec<_>>()
+        });
+        if self.stopping.is_none() && !names.is_empty() {
+            self.view.note(&format!("the turn is over; waiting for {}", names.join(", ")))?;
+        }
+        loop {
+            self.may_rest = true;
+            let rests = |runner: &mut Runner| {
+                let looks = std::mem::take(&mut runner.may_rest) || runner.is_closed;
+                (looks && !at_work(runner)).then_some(())
+            };
+            self.drive_until(std::future::pending(), rests).await?;
+            if self.is_closed || self.stopping.is_some() {
+                return Ok(());
+            }
+            // Agents take up what has come of work in the background, and no message tells that they are about to.
+            let quiet = async {
+                tokio::time::sleep(TAKE_UP).await;
+                false
+            };
+            let goes_on = |runner: &mut Runner| {
+                (std::mem::take(&mut runner.may_rest) && at_work(runner)).then_some(true)
+            };
+            if !self.drive_until(quiet, goes_on).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How many tokens it took, where the agent told.
+    fn tell_usage(&mut self, session: &str) -> io::Result<()> {
+        let words = self.feed.sessions().get(session, |session| {
+            let mut words = Vec::new();
+            if let Some(v2::StateUpdate::Idle(v2::IdleState { usage: Some(usage), .. })) = session.state() {
+                let (all, sent, got) = (usage.total_tokens, usage.input_tokens, usage.output_tokens);
+                words.push(format!("{all} tokens used ({sent} in, {got} out)"));
+            }
+            if let Some(usage) = session.usage() {
+                words.push(format!("context {} of {} tokens", usage.used, usage.size));
+                if let Some(cost) = &usage.cost {
+                    words.push(format!("cost {} {}", cost.amount, cost.currency));
+                }
+            }
+            words.join(", ")
+        });
+        match words.filter(|words| !words.is_empty()) {
+            Some(words) => self.view.note(&words),
+            None => Ok(()),
+        }
+    }
+
+    /// The agent told whether somebody is logged in. Only that nobody is matters here.
+    fn tell_login(&mut self) -> io::Result<()> {
+        let status = self.feed.sessions().conversation(|all| all.auth_status().cloned());
+        if status.is_some_and(|status| status.state == AuthState::Unauthenticated) {
+            self.view.note("the agent says that nobody is logged in")?;
+            for way in login::ways(self.agent.description()) {
+                self.view.note(&way)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The session to work in: a new one, or the one that was asked for.
     async fn open(&mut self, task: &Task) -> Result<String, Halt> {
         let agent = self.agent.clone();
         let (cwd, session) = (task.cwd.clone(), task.session.clone());
+        let capabilities = self.agent.description().capabilities.session.as_ref();
+        if task.fork.is_some() && capabilities.is_none_or(|session| session.fork.is_none()) {
+            let name = visible_line(self.agent.description().name());
+            let failed = CommandError::no_session(format!("{name} cannot make copies of sessions"));
+            return Err(failed.hint("--session ID goes on with the session itself").into());
+        }
+        let fork = task.fork.clone();
         let opened = self
             .drive(async move {
                 let broken = |error: DecodeError| Error::BrokenRule(error.to_string());
                 let cwd = AbsolutePath::parse(cwd).map_err(broken)?;
+                if let Some(original) = fork {
+                    let request = ForkSessionRequest::new(original, cwd);
+                    let reply = agent.fork_session(&request).await?;
+                    return Ok(reply.map(|response| response.session_id.into_owned()));
+                }
                 match session {
                     None => {
                         let request = v2::NewSessionRequest::new(cwd);
@@ -292,24 +396,32 @@ impl Runner {
         match opened {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(error)) => {
-                let mut failed = CommandError::no_session(refusal("a session", &error));
-                if error.code == codes::AUTHENTICATION_REQUIRED {
-                    for method in &self.agent.description().auth_methods {
-                        let name = match method {
-                            v2::AuthMethod::Agent(method) => method.name.clone(),
-                            v2::AuthMethod::Terminal(method) => method.name.clone(),
-                            v2::AuthMethod::Unknown(method) => method.text("name").unwrap_or_default(),
-                        };
-                        failed = failed.hint(format!("a way to log in: {}", visible_line(&name)));
-                    }
-                }
-                Err(failed.into())
+                let what = if task.fork.is_some() { "a copy of the session" } else { "a session" };
+                let failed = CommandError::no_session(refusal(what, &error));
+                Err(self.hint_at_login(failed, error.code).into())
             }
             Err(error @ Error::Transport(_)) => {
                 let failed = CommandError::no_session(visible(&error.to_string()));
                 Err(failed.into())
             }
             Err(error) => Err(CommandError::no_session(visible(&Error::to_string(&error))).into()),
+        }
+    }
+
+    /// Says how to log in where that is what is missing.
+    fn hint_at_login(&self, failed: CommandError, code: i32) -> CommandError {
+        let ways = login::ways(self.agent.description()).filter(|_| code == codes::AUTHENTICATION_REQUIRED);
+        ways.fold(failed, CommandError::hint)
+    }
+
+    /// Logs in, by a method of the agent's.
+    async fn log_in(&mut self, method: &str) -> Result<(), Halt> {
+        login::check(self.agent.description(), method)?;
+        let (agent, method) = (self.agent.clone(), method.to_owned());
+        match self.drive(async move { agent.login(&method).await }).await? {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(CommandError::no_session(refusal("the login", &error)).into()),
+            Err(error) => Err(lost(&error).into()),
         }
     }
 
@@ -354,8 +466,20 @@ impl Runner {
 
     /// Drives the connection until a future is done. The first interruption cancels the work, the second ends it.
     async fn drive<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Halt> {
+        self.drive_until(future, |_| None).await
+    }
+
+    /// The same, which also ends when something of its own is seen to be so.
+    async fn drive_until<T>(
+        &mut self,
+        future: impl Future<Output = T>,
+        mut look: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Result<T, Halt> {
         tokio::pin!(future);
         loop {
+            if let Some(seen) = look(self) {
+                return Ok(seen);
+            }
             let asking = !self.questions.is_empty();
             let patience = self.patience;
             tokio::select! {
@@ -392,8 +516,25 @@ impl Runner {
         self.questions.clear();
         let patience = ending::at_most(CANCEL_PATIENCE, Phase::Work);
         self.patience = Some(Instant::now() + patience);
-        // An agent that does not read any more is ended when the patience is over.
-        let _ = timeout(patience / 2, self.agent.cancel(&session)).await;
+        let at_work = self.feed.sessions().conversation(|all| {
+            let mut family = vec![session];
+            let mut place = 0;
+            while let Some(parent) = family.get(place) {
+                let children = all.children(parent).map(|(child, _)| child.to_owned());
+                family.extend(children.collect::<Vec<_>>());
+                place += 1;
+            }
+            family
+        });
+        // Agents differ in whether sub-agents end with the session that started them. One that does not read any more is
+        // ended when the patience is over.
+        let cancelling = async {
+            for session in &at_work {
+                let _ = self.agent.cancel(session).await;
+            }
+        };
+        let _ = timeout(patience / 2, cancelling).await;
+        self.may_rest = true;
         Ok(())
     }
 
@@ -403,22 +544,16 @@ impl Runner {
         }
         match event {
             Event::Update(update) => {
-                let Runner { feed, view, session, early, .. } = self;
-                if session.as_deref() == Some(&**update.session()) {
-                    let shown =
-                        feed.sessions().get(update.session(), |session| view.update(session, &update));
-                    shown.unwrap_or(Ok(()))?;
-                } else if session.is_none() && early.len() < MOST_EARLY {
-                    early.push(update);
-                }
+                let Runner { feed, view, may_rest, .. } = self;
+                *may_rest |= update.changes().iter().any(is_about_states);
+                feed.sessions().conversation(|all| view.update(all, &update))?;
             }
-            Event::Changed { session: changed, changes } => {
-                let Runner { feed, view, session, .. } = self;
-                if session.as_deref() == Some(&*changed) {
-                    let shown = feed.sessions().get(&changed, |session| view.changed(session, &changes));
-                    shown.unwrap_or(Ok(()))?;
-                }
+            Event::Changed { session, changes } => {
+                let Runner { feed, view, .. } = self;
+                feed.sessions().conversation(|all| view.changed(all, &session, &changes))?;
             }
+            Event::AuthStatus => self.tell_login()?,
+            Event::Closed(_) => self.is_closed = true,
             Event::Permission(question) => self.take_question(question).await?,
             Event::Elicitation(question) => match Form::of(question.request()) {
                 Some(form) if self.can_ask && self.stopping.is_none() => {
@@ -426,7 +561,9 @@ impl Runner {
                     self.ask_next(self.questions.len() == 1)?;
                 }
                 _ => {
-                    self.view.note("the agent asks for data, which cannot be given here")?;
+                    let asker = self.asker(question.session());
+                    let asker = asker.as_deref().unwrap_or("the agent");
+                    self.view.note(&format!("{asker} asks for data, which cannot be given here"))?;
                     let _ = question.dismiss();
                 }
             },
@@ -483,9 +620,16 @@ impl Runner {
     /// Shows what is left to show of the session.
     fn end_session(&mut self) -> io::Result<()> {
         let Runner { feed, view, session, .. } = self;
-        let shown =
-            session.as_ref().and_then(|id| feed.sessions().get(id, |session| view.end(Some(session))));
-        shown.unwrap_or_else(|| view.end(None))
+        feed.sessions().conversation(|all| view.end(all, session.as_deref()))
+    }
+}
+
+/// Whether a change may be that work has begun or ended.
+fn is_about_states(change: &Change) -> bool {
+    match change {
+        Change::State => true,
+        Change::Entry(change) => matches!(change.kind, EntryKind::Subagent | EntryKind::ToolCall),
+        _ => false,
     }
 }
 

@@ -7,9 +7,7 @@ use switchboard_protocol::v2::{self, PermissionOptionKind as Kind};
 use switchboard_session::Session;
 use tokio::sync::mpsc;
 
-use super::{Policy, entry_text};
-use crate::standard_error;
-use crate::terminal::style::Style;
+use super::Policy;
 
 /// What becomes of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,13 +77,6 @@ pub(super) fn chosen<'q>(
     let first = fitting.next()?;
     // Of two that begin alike, neither is meant.
     fitting.next().is_none().then_some(first)
-}
-
-/// Shows a question on standard error, for formats that keep standard output to themselves.
-pub(super) fn ask_on_error(question: &PermissionQuestion) -> io::Result<()> {
-    let session = Session::new(switchboard_protocol::WireFormat::Any);
-    standard_error::tell(&format!("{}> ", entry_text::question(&session, question.request(), Style::PLAIN)));
-    Ok(())
 }
 
 /// The lines that the user types. A thread reads them, because reading a terminal cannot be given up.

@@ -1,6 +1,7 @@
 //! What the agent asks, and what becomes of it: an answer by the policy, by a recording or by the user.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_peer::{ElicitationQuestion, PermissionQuestion};
@@ -21,6 +22,13 @@ pub(super) enum Question {
 }
 
 impl Question {
+    fn session(&self) -> Option<&Arc<str>> {
+        match self {
+            Question::Permission(question) => Some(question.session()),
+            Question::Data(question, _) => question.session(),
+        }
+    }
+
     pub(super) fn id(&self) -> &RequestId<'static> {
         match self {
             Question::Permission(question) => question.id(),
@@ -35,7 +43,11 @@ impl Runner {
             let _ = question.dismiss();
             return Ok(());
         }
-        let title = visible_line(&question.request().title);
+        let asker = self.asker(Some(question.session()));
+        let title = match &asker {
+            Some(asker) => format!("{} (asked by {asker})", visible_line(&question.request().title)),
+            None => visible_line(&question.request().title),
+        };
         if let Some(answers) = &mut self.answers {
             let chosen = answers.pop_front().flatten();
             let option = question
@@ -90,15 +102,29 @@ impl Runner {
     pub(super) fn ask_next(&mut self, is_new: bool) -> io::Result<()> {
         let Some(question) = self.questions.front().filter(|_| is_new) else { return Ok(()) };
         self.keyboard.get_or_insert_with(Keyboard::listen);
-        let view = &mut self.view;
-        match question {
-            Question::Permission(question) => {
-                let shown =
-                    self.feed.sessions().get(question.session(), |session| view.ask(session, question));
-                shown.unwrap_or(Ok(()))
+        let asker = self.asker(question.session());
+        let Runner { view, feed, .. } = self;
+        let Some(question) = self.questions.front() else { return Ok(()) };
+        feed.sessions().conversation(|all| match question {
+            Question::Permission(question) => view.ask(all, question, asker.as_deref()),
+            Question::Data(question, form) => {
+                view.ask_for_data(all, question.session(), form, asker.as_deref())
             }
-            Question::Data(_, form) => view.ask_for_data(form),
-        }
+        })
+    }
+
+    /// Who asks in a session, where that is not the agent in the session that this is about: down to the root.
+    pub(super) fn asker(&self, session: Option<&Arc<str>>) -> Option<String> {
+        let id = session.filter(|id| self.session.as_deref() != Some(&***id))?;
+        let asker = self.feed.sessions().conversation(|all| {
+            let (speaker, root) = (all.speaker(id), all.root(id));
+            match speaker {
+                Some(speaker) if self.session.as_deref() == Some(root) => speaker,
+                Some(speaker) => format!("{speaker} of session {root}"),
+                None => format!("session {id}"),
+            }
+        });
+        Some(visible_line(&asker))
     }
 
     /// The user typed something, or left.

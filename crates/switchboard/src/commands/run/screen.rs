@@ -1,28 +1,37 @@
 //! Text for people: on a terminal with colours, Markdown and a spinner, elsewhere plain.
+//!
+//! What sub-agents do stands moved in below the line that tells of them. Where several speak in turns, a line says who
+//! does; their text is shown by whole lines, so that it stays readable.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use switchboard_peer::{PermissionQuestion, Update};
 use switchboard_protocol::v2;
 use switchboard_session::{
-    Activity, Change, Changes, ContentChange, EntryChange, EntryField, EntryKind, FieldChanges, Message,
-    Plan, Session, Subagent, ToolCall,
+    Activity, Change, Changes, Content, ContentChange, Conversation, EntryChange, EntryField, EntryKind,
+    FieldChanges, Plan, Session, SessionMessage, ToolCall,
 };
 
 use super::entry_text::{self, Amount};
 use super::form::Form;
-use super::view::View;
+use super::pane::{self, Pane, Running, Written, moved_in};
+use super::view::{View, asked_by};
 use crate::standard_error;
-use crate::terminal::markdown::{self, MarkdownStream};
+use crate::terminal::markdown;
 use crate::terminal::style::{Role, Style};
 use crate::terminal::text::{visible, visible_line};
 
 /// How long the end of a line may be that the spinner shows.
 const TAIL_WIDTH: usize = 60;
+
+/// How many messages between sessions are remembered, so that they are not shown in both.
+const MOST_MESSAGES: usize = 10_000;
 
 pub(super) struct Screen {
     style: Style,
@@ -32,24 +41,29 @@ pub(super) struct Screen {
     /// Where notes go that nobody watches for.
     tell: fn(&str),
     spinner: ProgressBar,
-    messages: HashMap<usize, Written>,
-    calls: HashMap<usize, Running>,
-    /// The entry that was written to last, and whether its last line is open.
+    /// The session that `run` is about, once it is open.
+    root: Option<Arc<str>>,
+    panes: HashMap<Arc<str>, Pane>,
+    /// The session whose words were written last.
+    speaker: Option<Arc<str>>,
+    /// The entry of the root that was written to last, where its last line is open.
     open_line: Option<usize>,
+    /// Messages between sessions that have been shown: the session, and the id there.
+    sent: HashSet<(Arc<str>, Arc<str>)>,
 }
 
-/// What has been shown of a message.
-#[derive(Default)]
-struct Written {
-    stream: MarkdownStream,
-    shown: bool,
+/// A session with all others.
+#[derive(Clone, Copy)]
+struct Seen<'c> {
+    all: &'c Conversation,
+    id: &'c Arc<str>,
+    session: &'c Session,
 }
 
-/// What has been shown of a tool call.
-struct Running {
-    since: Instant,
-    /// What was told of it once it was over, as a hash. It may change after that.
-    told: Option<u64>,
+impl<'c> Seen<'c> {
+    fn of(all: &'c Conversation, id: &'c Arc<str>) -> Option<Self> {
+        Some(Seen { all, id, session: all.session(Some(id))? })
+    }
 }
 
 impl Screen {
@@ -77,9 +91,11 @@ impl Screen {
             output,
             tell,
             spinner: ProgressBar::hidden(),
-            messages: HashMap::new(),
-            calls: HashMap::new(),
+            root: None,
+            panes: HashMap::new(),
+            speaker: None,
             open_line: None,
+            sent: HashSet::new(),
         }
     }
 
@@ -88,9 +104,19 @@ impl Screen {
         self.spinner.enable_steady_tick(Duration::from_millis(100));
     }
 
-    fn width() -> usize {
-        usize::from(termimad::terminal_size().0)
+    fn width(indent: usize) -> usize {
+        usize::from(termimad::terminal_size().0).saturating_sub(indent).max(20)
     }
+
+    fn pane(&mut self, id: &Arc<str>) -> &mut Pane {
+        self.panes.entry(Arc::clone(id)).or_default()
+    }
+
+    fn is_root(&self, id: &Arc<str>) -> bool {
+        self.root.as_ref() == Some(id)
+    }
+
+    // ----- lines
 
     /// Prints whole lines.
     fn print(&mut self, text: &str) -> io::Result<()> {
@@ -105,62 +131,181 @@ impl Screen {
         })
     }
 
-    fn entry(&mut self, session: &Session, change: EntryChange) -> io::Result<()> {
-        let Some(entry) = session.entry(change.position) else { return Ok(()) };
+    /// Prints whole lines of a session where its words stand, and says whose they are when another one spoke before.
+    fn print_of(&mut self, seen: Seen<'_>, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let place = pane::place(seen.all, self.root.as_deref(), seen.id);
+        let mut lines = String::new();
+        if self.speaker.as_ref() != Some(seen.id) {
+            self.introduce(seen)?;
+            if let Some(who) = &place.who {
+                let who = self.style.paint(Role::Place, format!("⤷ {who}"));
+                let _ = writeln!(lines, "{:width$}{who}", "", width = place.heading);
+            }
+            self.speaker = Some(Arc::clone(seen.id));
+        }
+        lines.push_str(&moved_in(text, place.indent));
+        self.print(&lines)
+    }
+
+    /// Tells the tool call that a sub-agent works for, before the first word of that.
+    fn introduce(&mut self, seen: Seen<'_>) -> io::Result<()> {
+        let Some(parent) = seen.all.parent(seen.id) else { return Ok(()) };
+        let Some(above) = Seen::of(seen.all, &parent.session) else { return Ok(()) };
+        let Some(id) = &parent.tool_call else { return Ok(()) };
+        let Some(position) = above.session.position(EntryKind::ToolCall, id) else { return Ok(()) };
+        let Some(call) = above.session.tool_call(id) else { return Ok(()) };
+        let running = self.pane(above.id).calls.entry(position).or_insert_with(Running::now);
+        if running.begun || running.told.is_some() {
+            return Ok(());
+        }
+        running.begun = true;
+        let headline = entry_text::headline(call, None, self.style);
+        self.finish_messages(above)?;
+        self.print_of(above, &headline)
+    }
+
+    // ----- entries
+
+    fn entry(&mut self, seen: Seen<'_>, change: EntryChange) -> io::Result<()> {
+        let Some(entry) = seen.session.entry(change.position) else { return Ok(()) };
         match change.kind {
             EntryKind::AgentMessage | EntryKind::AgentThought => match entry.as_message() {
-                Some(message) => self.message(message, change),
+                Some(message) => self.message(seen, message.content(), change),
                 None => Ok(()),
             },
             EntryKind::ToolCall => match entry.as_tool_call() {
-                Some(call) => self.tool_call(session, call, change),
+                Some(call) => self.tool_call(seen, call, change),
                 None => Ok(()),
             },
-            EntryKind::Subagent => match entry.as_subagent() {
-                Some(subagent) => self.subagent(subagent, change),
+            EntryKind::Subagent => {
+                let told = change.created || change.fields.get(EntryField::State).is_some();
+                let child: Arc<str> = entry.id().into();
+                // Another session may have told of it first: then it is that one's.
+                let is_child = seen.all.parent(&child).is_some_and(|parent| parent.session == *seen.id);
+                match told && is_child {
+                    true => self.subagent(seen.all, &child),
+                    false => Ok(()),
+                }
+            }
+            EntryKind::SessionMessage => match entry.as_session_message() {
+                Some(message) => self.session_message(seen, message, change),
                 None => Ok(()),
             },
-            EntryKind::UserMessage
-            | EntryKind::Terminal
-            | EntryKind::Compaction
-            | EntryKind::SessionMessage => Ok(()),
+            EntryKind::UserMessage | EntryKind::Terminal | EntryKind::Compaction => Ok(()),
         }
     }
 
-    /// Says that there is a sub-agent, and how far it is.
-    fn subagent(&mut self, subagent: &Subagent, change: EntryChange) -> io::Result<()> {
-        if !change.created && change.fields.get(EntryField::State).is_none() {
+    /// Says that there is a sub-agent, and how it ended. In between, what it does tells how far it is.
+    fn subagent(&mut self, all: &Conversation, child: &Arc<str>) -> io::Result<()> {
+        let words = all.state_in_words(child);
+        let is_over = matches!(all.state(child), Some(v2::StateUpdate::Idle(_)));
+        let known = self.pane(child).state;
+        if known == Some(words) || (known.is_some() && !is_over) {
             return Ok(());
         }
-        self.finish_messages()?;
-        let title = subagent.title().unwrap_or(subagent.session_id());
-        self.note(&format!("sub-agent {}: {}", visible_line(title), subagent.state_in_words()))
+        // There need not be a session yet where it only was told of.
+        let none = Session::new(switchboard_protocol::WireFormat::Any);
+        let session = all.session(Some(child)).unwrap_or(&none);
+        let seen = Seen { all, id: child, session };
+        self.finish_messages(seen)?;
+        self.introduce(seen)?;
+        self.pane(child).state = Some(words);
+        let place = pane::place(all, self.root.as_deref(), child);
+        let who = place.who.unwrap_or_default();
+        let words = all.state(child).map(|_| format!(": {words}")).unwrap_or_default();
+        let line = self.style.paint(Role::Place, format!("⤷ {who}{words}"));
+        self.speaker = Some(Arc::clone(child));
+        self.print(&format!("{:width$}{line}\n", "", width = place.heading))
     }
 
-    fn message(&mut self, message: &Message, change: EntryChange) -> io::Result<()> {
+    /// A message from one session to another, shown once: in the first transcript that has it, or with the sub-agent where
+    /// one of the two has started the other.
+    fn session_message(
+        &mut self,
+        seen: Seen<'_>,
+        message: &SessionMessage,
+        change: EntryChange,
+    ) -> io::Result<()> {
+        let own = (Arc::clone(seen.id), Arc::from(message.id()));
+        if self.sent.contains(&own) {
+            return Ok(());
+        }
+        let is_sent = message.sender() == Some(&**seen.id);
+        let (other, there) = if is_sent {
+            (message.recipient(), message.recipient_message())
+        } else {
+            (message.sender(), message.sender_message())
+        };
+        if let Some((session, id)) = other.zip(there).filter(|_| self.sent.len() < MOST_MESSAGES) {
+            self.sent.insert((session.into(), id.into()));
+        }
+        if !change.created {
+            return self.message(seen, message.content(), change);
+        }
+        let child =
+            other.filter(|other| seen.all.parent(other).is_some_and(|parent| parent.session == *seen.id));
+        let child: Option<Arc<str>> = child.map(Into::into);
+        let here = child.as_ref().and_then(|child| Seen::of(seen.all, child)).unwrap_or(seen);
+        // Towards the one that has started it nobody has to be named.
+        let is_upwards = seen
+            .all
+            .parent(here.id)
+            .is_some_and(|parent| here.id != seen.id || other.is_some_and(|other| *parent.session == *other));
+        let name = match other {
+            _ if is_upwards => String::new(),
+            Some(id) if self.root.as_deref() == Some(id) => "the agent: ".to_owned(),
+            Some(id) => format!("{}: ", seen.all.name(id).unwrap_or_else(|| format!("session {id}"))),
+            None => "unknown session: ".to_owned(),
+        };
+        let arrow = if is_sent == (here.id == seen.id) { "→" } else { "←" };
+        self.finish_messages(here)?;
+        let mut text = format!("{arrow} {}", visible_line(&name));
+        for item in message.content().items() {
+            match item.text() {
+                Some(piece) => text.push_str(&visible(piece)),
+                None => text.push_str(&entry_text::block(&item.block())),
+            }
+        }
+        self.print_of(here, &text)
+    }
+
+    fn message(
+        &mut self,
+        seen: Seen<'_>,
+        content: &Content<v2::ContentBlock<'static>>,
+        change: EntryChange,
+    ) -> io::Result<()> {
         let thought = change.kind == EntryKind::AgentThought;
         if thought && !self.live {
             return Ok(());
         }
         if change.created {
-            self.finish_messages()?;
+            self.finish_messages(seen)?;
         }
-        let written = self.messages.entry(change.position).or_default();
+        let written = self.pane(seen.id).messages.entry(change.position).or_default();
+        written.thought = thought;
         let start = match change.content {
             ContentChange::Kept => return Ok(()),
-            ContentChange::Appended(count) => message.content().len().saturating_sub(count),
+            ContentChange::Appended(count) => content.len().saturating_sub(count),
             ContentChange::Replaced(_) => {
-                let shown = written.shown || !written.stream.tail().is_empty();
-                *written = Written::default();
-                if shown {
-                    let what = if message.content().is_empty() { "took back" } else { "replaced" };
-                    self.note(&format!("the agent {what} the message above"))?;
+                let had_something = written.has_something();
+                *written = Written { thought, ..Written::default() };
+                if had_something {
+                    let what = if content.is_empty() { "took back" } else { "replaced" };
+                    let who = match pane::place(seen.all, self.root.as_deref(), seen.id).who {
+                        Some(who) => who,
+                        None => "the agent".to_owned(),
+                    };
+                    self.note(&format!("{who} {what} the message above"))?;
                 }
                 0
             }
         };
         let mut piece = String::new();
-        for item in message.content().items_from(start) {
+        for item in content.items_from(start) {
             match item.text() {
                 Some(text) => piece.push_str(text),
                 None => piece.push_str(&entry_text::block(&item.block())),
@@ -170,86 +315,106 @@ impl Screen {
             return Ok(());
         }
         if !self.live {
-            return self.pass_on(change.position, &piece);
+            return match self.is_root(seen.id) {
+                true => self.pass_on(seen, change.position, &piece),
+                false => self.pass_on_lines(seen, change.position, &piece),
+            };
         }
-        let written = self.messages.entry(change.position).or_default();
+        let written = self.pane(seen.id).messages.entry(change.position).or_default();
         let complete = written.stream.push(&piece);
         written.shown |= complete.is_some();
         let tail: String = written.stream.tail().chars().rev().take(TAIL_WIDTH).collect();
         let tail: String = tail.chars().rev().collect();
         if let Some(complete) = complete {
-            self.show_markdown(&complete, thought)?;
+            self.show_markdown(seen, &complete, thought)?;
         }
         self.spinner.set_message(if tail.trim().is_empty() { "working".into() } else { visible_line(&tail) });
         Ok(())
     }
 
     /// Writes text as it comes, each message on lines of its own.
-    fn pass_on(&mut self, position: usize, piece: &str) -> io::Result<()> {
+    fn pass_on(&mut self, seen: Seen<'_>, position: usize, piece: &str) -> io::Result<()> {
         if self.open_line.is_some_and(|open| open != position) {
             self.output.write_all(b"\n")?;
         }
         let shown = visible(piece);
         self.output.write_all(shown.as_bytes())?;
         self.open_line = (!shown.ends_with('\n')).then_some(position);
-        self.messages.entry(position).or_default().shown = true;
+        self.speaker = Some(Arc::clone(seen.id));
+        self.pane(seen.id).messages.entry(position).or_default().shown = true;
         self.output.flush()
     }
 
-    fn show_markdown(&mut self, text: &str, thought: bool) -> io::Result<()> {
-        let rendered = markdown::render(text, self.style.is_coloured() && !thought, Self::width());
+    /// Writes text of one who is not alone: the last line waits until it is complete.
+    fn pass_on_lines(&mut self, seen: Seen<'_>, position: usize, piece: &str) -> io::Result<()> {
+        let written = self.pane(seen.id).messages.entry(position).or_default();
+        written.line.push_str(&visible(piece));
+        let Some(end) = written.line.rfind('\n') else { return Ok(()) };
+        let rest = written.line.split_off(end + 1);
+        let lines = std::mem::replace(&mut written.line, rest);
+        written.shown = true;
+        self.print_of(seen, &lines)
+    }
+
+    fn show_markdown(&mut self, seen: Seen<'_>, text: &str, thought: bool) -> io::Result<()> {
+        let indent = pane::place(seen.all, self.root.as_deref(), seen.id).indent;
+        let rendered = markdown::render(text, self.style.is_coloured() && !thought, Self::width(indent));
         if thought {
             let faint: String =
                 rendered.lines().map(|line| self.style.paint(Role::Faint, line) + "\n").collect();
-            return self.print(&faint);
+            return self.print_of(seen, &faint);
         }
-        self.print(&rendered)
+        self.print_of(seen, &rendered)
     }
 
-    /// Shows what has been held back of messages, since something else begins.
-    fn finish_messages(&mut self) -> io::Result<()> {
-        let mut waiting: Vec<(usize, String)> = Vec::new();
-        for (position, written) in &mut self.messages {
-            if let Some(rest) = written.stream.finish() {
+    /// Shows what has been held back of a session's messages, since something else begins there.
+    fn finish_messages(&mut self, seen: Seen<'_>) -> io::Result<()> {
+        let live = self.live;
+        let mut waiting: Vec<(usize, bool, String)> = Vec::new();
+        for (position, written) in &mut self.pane(seen.id).messages {
+            if let Some(rest) = written.finish(live) {
                 written.shown = true;
-                waiting.push((*position, rest));
+                waiting.push((*position, written.thought, rest));
             }
         }
         waiting.sort_unstable();
-        for (_, rest) in waiting {
-            self.show_markdown(&rest, false)?;
+        for (_, thought, rest) in waiting {
+            match live {
+                true => self.show_markdown(seen, &rest, thought)?,
+                false => self.print_of(seen, &rest)?,
+            }
         }
         Ok(())
     }
 
-    fn tool_call(&mut self, session: &Session, call: &ToolCall, change: EntryChange) -> io::Result<()> {
+    fn tool_call(&mut self, seen: Seen<'_>, call: &ToolCall, change: EntryChange) -> io::Result<()> {
         if change.created {
-            self.finish_messages()?;
+            self.finish_messages(seen)?;
         }
-        let begun = Running { since: Instant::now(), told: None };
-        let running = self.calls.entry(change.position).or_insert(begun);
+        let running = self.pane(seen.id).calls.entry(change.position).or_insert_with(Running::now);
+        let is_told = running.told.is_some();
         if !call.status().is_final() {
             self.spinner.set_message(entry_text::title(call));
             return Ok(());
         }
-        if running.told.is_none() {
-            self.tell(session, call, change.position)?;
+        if !is_told {
+            self.tell(seen, call, change.position)?;
             self.spinner.set_message("working");
         }
         Ok(())
     }
 
-    fn plan(&mut self, plan: &Plan) -> io::Result<()> {
+    fn plan(&mut self, seen: Seen<'_>, plan: &Plan) -> io::Result<()> {
         let Some(line) = entry_text::plan(plan.content()) else { return Ok(()) };
         let line = self.style.paint(Role::Faint, line);
-        self.print(&format!("{line}\n"))
+        self.print_of(seen, &line)
     }
 
     /// Shows how a call stands, unless that has been told.
-    fn tell(&mut self, session: &Session, call: &ToolCall, position: usize) -> io::Result<()> {
-        let content = entry_text::content(session, call, Amount::Tail, self.style);
-        let text: String = content.lines().map(|line| format!("  {line}\n")).collect();
-        let Some(running) = self.calls.get_mut(&position) else { return Ok(()) };
+    fn tell(&mut self, seen: Seen<'_>, call: &ToolCall, position: usize) -> io::Result<()> {
+        let content = entry_text::content(seen.session, call, Amount::Tail, self.style);
+        let text = moved_in(&content, 2);
+        let Some(running) = self.pane(seen.id).calls.get_mut(&position) else { return Ok(()) };
         let mut hasher = DefaultHasher::new();
         (entry_text::headline(call, None, Style::PLAIN), &text).hash(&mut hasher);
         if running.told.replace(hasher.finish()) == Some(hasher.finish()) {
@@ -257,39 +422,39 @@ impl Screen {
         }
         let took = running.since.elapsed();
         let headline = entry_text::headline(call, Some(took), self.style);
-        self.print(&format!("{headline}\n{text}"))
+        self.print_of(seen, &format!("{headline}\n{text}"))
     }
-}
 
-impl View for Screen {
-    fn begin(&mut self, session: &Session, _early: &[Update]) -> io::Result<()> {
-        for (position, entry) in session.entries().enumerate() {
-            let items = entry.as_message().map_or(0, |message| message.content().len());
+    /// Shows what there is of a session already.
+    fn catch_up(&mut self, seen: Seen<'_>) -> io::Result<()> {
+        for (position, entry) in seen.session.entries().enumerate() {
+            let items = match entry {
+                switchboard_session::Entry::Message(message) => message.content().len(),
+                switchboard_session::Entry::SessionMessage(message) => message.content().len(),
+                _ => 0,
+            };
             let content = ContentChange::Appended(items);
             let (kind, fields) = (entry.kind(), FieldChanges::default());
-            self.entry(session, EntryChange { position, kind, created: true, content, fields })?;
+            self.entry(seen, EntryChange { position, kind, created: true, content, fields })?;
         }
-        session.plans().try_for_each(|plan| self.plan(plan))
+        seen.session.plans().try_for_each(|plan| self.plan(seen, plan))
     }
 
-    fn update(&mut self, session: &Session, update: &Update) -> io::Result<()> {
-        self.changed(session, update.changes())
-    }
-
-    fn changed(&mut self, session: &Session, changes: &Changes) -> io::Result<()> {
+    fn change(&mut self, seen: Seen<'_>, changes: &Changes) -> io::Result<()> {
         for change in changes.iter() {
             match change {
-                Change::Entry(change) => self.entry(session, *change)?,
-                Change::State => match session.activity() {
+                Change::Entry(change) => self.entry(seen, *change)?,
+                Change::State if seen.all.parent(seen.id).is_some() => self.subagent(seen.all, seen.id)?,
+                Change::State => match seen.session.activity() {
                     Activity::Idle => {}
                     Activity::RequiresAction => self.spinner.set_message("waiting for an answer"),
                     Activity::Running | Activity::Unknown => self.spinner.set_message("working"),
                 },
                 Change::Plan { index, .. } => {
-                    session.plans().nth(*index).map_or(Ok(()), |plan| self.plan(plan))?;
+                    seen.session.plans().nth(*index).map_or(Ok(()), |plan| self.plan(seen, plan))?;
                 }
                 Change::Notice => {
-                    if let Some(notice) = session.notices().last() {
+                    if let Some(notice) = seen.session.notices().last() {
                         let role = match notice.severity {
                             v2::NoticeSeverity::Error => Role::Bad,
                             v2::NoticeSeverity::Warning => Role::Doubtful,
@@ -297,7 +462,7 @@ impl View for Screen {
                         };
                         let line = format!("{}: {}", notice.severity, notice.title.as_str());
                         let line = self.style.paint(role, visible_line(&line));
-                        self.print(&format!("{line}\n"))?;
+                        self.print_of(seen, &line)?;
                     }
                 }
                 _ => {}
@@ -305,19 +470,60 @@ impl View for Screen {
         }
         Ok(())
     }
+}
 
-    fn ask(&mut self, session: &Session, question: &PermissionQuestion) -> io::Result<()> {
-        self.finish_messages()?;
-        let text = entry_text::question(session, question.request(), self.style);
-        self.spinner.finish_and_clear();
-        self.print(&format!("{text}> "))
+impl View for Screen {
+    fn begin(&mut self, all: &Conversation, root: &Arc<str>) -> io::Result<()> {
+        self.root = Some(Arc::clone(root));
+        // The agent may have told of it, and of others, before it answered that it is open.
+        let others = all.sessions().filter_map(|(id, _)| id.map(Arc::<str>::from));
+        let others = others.filter(|id| id != root && !self.panes.contains_key(id));
+        let early: Vec<Arc<str>> = std::iter::once(Arc::clone(root)).chain(others).collect();
+        early.iter().filter_map(|id| Seen::of(all, id)).try_for_each(|seen| self.catch_up(seen))
     }
 
-    fn ask_for_data(&mut self, form: &Form) -> io::Result<()> {
-        self.finish_messages()?;
+    fn update(&mut self, all: &Conversation, update: &Update) -> io::Result<()> {
+        self.changed(all, update.session(), update.changes())
+    }
+
+    fn changed(&mut self, all: &Conversation, session: &Arc<str>, changes: &Changes) -> io::Result<()> {
+        // What comes before the session is open is shown when it is.
+        let is_shown = self.root.is_some() || self.panes.contains_key(session);
+        match Seen::of(all, session).filter(|_| is_shown) {
+            Some(seen) => self.change(seen, changes),
+            None => Ok(()),
+        }
+    }
+
+    fn ask(
+        &mut self,
+        all: &Conversation,
+        question: &PermissionQuestion,
+        asker: Option<&str>,
+    ) -> io::Result<()> {
+        let Some(seen) = Seen::of(all, question.session()) else { return Ok(()) };
+        self.finish_messages(seen)?;
+        let text = entry_text::question(seen.session, question.request(), self.style);
+        self.spinner.finish_and_clear();
+        self.speaker = None;
+        self.print(&format!("{}{text}> ", asked_by(asker, self.style)))
+    }
+
+    fn ask_for_data(
+        &mut self,
+        all: &Conversation,
+        session: Option<&Arc<str>>,
+        form: &Form,
+        asker: Option<&str>,
+    ) -> io::Result<()> {
+        if let Some(seen) = session.and_then(|session| Seen::of(all, session)) {
+            self.finish_messages(seen)?;
+        }
         self.spinner.finish_and_clear();
         let text = form.prompt(self.style);
-        self.print(&format!("{text}> "))
+        self.speaker = None;
+        let asked_by = if form.is_new() { asked_by(asker, self.style) } else { String::new() };
+        self.print(&format!("{asked_by}{text}> "))
     }
 
     fn answered(&mut self, words: &str) -> io::Result<()> {
@@ -330,27 +536,33 @@ impl View for Screen {
         let style = self.style;
         if self.live {
             let line = style.paint(Role::Faint, visible_line(words));
+            self.speaker = None;
             return self.print(&format!("{line}\n"));
         }
         (self.tell)(&format!("switchboard: {}\n", visible_line(words)));
         Ok(())
     }
 
-    fn end(&mut self, session: Option<&Session>) -> io::Result<()> {
-        self.finish_messages()?;
-        if let Some(session) = session {
+    fn end(&mut self, all: &Conversation, _root: Option<&str>) -> io::Result<()> {
+        let mut ids: Vec<Arc<str>> = self.panes.keys().cloned().collect();
+        ids.sort_unstable();
+        for seen in ids.iter().filter_map(|id| Seen::of(all, id)) {
+            self.finish_messages(seen)?;
             // Those that did not come to an end, and those that went on after it.
-            let mut calls: Vec<usize> = self.calls.keys().copied().collect();
+            let mut calls: Vec<usize> = self.pane(seen.id).calls.keys().copied().collect();
             calls.sort_unstable();
             for position in calls {
-                if let Some(call) = session.entry(position).and_then(|entry| entry.as_tool_call()) {
-                    self.tell(session, call, position)?;
+                if let Some(call) = seen.session.entry(position).and_then(|entry| entry.as_tool_call()) {
+                    self.tell(seen, call, position)?;
                 }
             }
         }
-        // What comes after this is about another session.
-        self.messages.clear();
-        self.calls.clear();
+        // What comes after this is about another session; what was shown is not shown again.
+        for pane in self.panes.values_mut() {
+            pane.messages.clear();
+            pane.calls.clear();
+        }
+        self.root = None;
         self.spinner.finish_and_clear();
         self.print("")
     }

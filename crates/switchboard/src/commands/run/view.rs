@@ -1,36 +1,57 @@
 //! What is printed while the agent works.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use switchboard_peer::{PermissionQuestion, Update};
 use switchboard_protocol::{Wire, WireFormat};
-use switchboard_session::{Changes, EntryKind, Session};
+use switchboard_session::{Changes, Conversation, EntryKind};
 
+use super::entry_text;
 use super::form::Form;
 use crate::standard_error;
-use crate::terminal::style::Style;
+use crate::terminal::style::{Role, Style};
+use crate::terminal::text::visible_line;
 
-/// Shows a session as it goes on.
+/// Shows sessions as they go on: the one that `run` is about, its sub-agents, and whatever else the agent tells of.
 pub(super) trait View {
-    /// A session is open. The agent may have told of it before that, by these updates.
-    fn begin(&mut self, _session: &Session, _early: &[Update]) -> io::Result<()> {
+    /// A session is open. The agent may have told of it before that.
+    fn begin(&mut self, _all: &Conversation, _root: &Arc<str>) -> io::Result<()> {
         Ok(())
     }
 
-    /// An update has been applied.
-    fn update(&mut self, session: &Session, update: &Update) -> io::Result<()>;
+    /// An update has been applied, of any session.
+    fn update(&mut self, all: &Conversation, update: &Update) -> io::Result<()>;
 
-    /// The session changed without an update, as by a question that tells more of its tool call.
-    fn changed(&mut self, _session: &Session, _changes: &Changes) -> io::Result<()> {
+    /// A session changed without an update, as by a question that tells more of its tool call.
+    fn changed(&mut self, _all: &Conversation, _session: &Arc<str>, _changes: &Changes) -> io::Result<()> {
         Ok(())
     }
 
-    /// Somebody is to be asked. All that matters for the answer must be shown.
-    fn ask(&mut self, session: &Session, question: &PermissionQuestion) -> io::Result<()>;
+    /// Somebody is to be asked. All that matters for the answer must be shown; also who asks, where that is not the
+    /// agent itself.
+    fn ask(
+        &mut self,
+        all: &Conversation,
+        question: &PermissionQuestion,
+        asker: Option<&str>,
+    ) -> io::Result<()> {
+        let Some(session) = all.session(Some(question.session())) else { return Ok(()) };
+        let text = entry_text::question(session, question.request(), Style::PLAIN);
+        standard_error::tell(&format!("{}{text}> ", asked_by(asker, Style::PLAIN)));
+        Ok(())
+    }
 
     /// Somebody is to be asked for data: the next field of a form.
-    fn ask_for_data(&mut self, form: &Form) -> io::Result<()> {
-        standard_error::tell(&format!("{}> ", form.prompt(Style::PLAIN)));
+    fn ask_for_data(
+        &mut self,
+        _all: &Conversation,
+        _session: Option<&Arc<str>>,
+        form: &Form,
+        asker: Option<&str>,
+    ) -> io::Result<()> {
+        let asked_by = if form.is_new() { asked_by(asker, Style::PLAIN) } else { String::new() };
+        standard_error::tell(&format!("{asked_by}{}> ", form.prompt(Style::PLAIN)));
         Ok(())
     }
 
@@ -41,30 +62,28 @@ pub(super) trait View {
     fn note(&mut self, words: &str) -> io::Result<()>;
 
     /// The work is over, or given up.
-    fn end(&mut self, session: Option<&Session>) -> io::Result<()>;
+    fn end(&mut self, all: &Conversation, root: Option<&str>) -> io::Result<()>;
 }
 
-/// Every update on a line.
+/// The line above a question that says who asks.
+pub(super) fn asked_by(asker: Option<&str>, style: Style) -> String {
+    let line = |asker| format!("{}\n", style.paint(Role::Place, format!("{} asks:", visible_line(asker))));
+    asker.map(line).unwrap_or_default()
+}
+
+/// Every update of every session on a line, as the parameters of `session/update`.
 pub(super) struct JsonView;
 
 impl View for JsonView {
-    fn begin(&mut self, session: &Session, early: &[Update]) -> io::Result<()> {
-        early.iter().try_for_each(|update| self.update(session, update))
-    }
-
-    fn update(&mut self, _session: &Session, update: &Update) -> io::Result<()> {
-        let Some(update) = update.read() else { return Ok(()) };
-        let mut line = update.encode(WireFormat::Any);
+    fn update(&mut self, _all: &Conversation, update: &Update) -> io::Result<()> {
+        let Some(params) = update.read() else { return Ok(()) };
+        let mut line = params.encode(WireFormat::Any);
         // A raw line break can only be white space between tokens.
         if line.contains(['\n', '\r']) {
             line = line.replace(['\n', '\r'], " ");
         }
         line.push('\n');
         io::stdout().write_all(line.as_bytes())
-    }
-
-    fn ask(&mut self, _session: &Session, question: &PermissionQuestion) -> io::Result<()> {
-        super::permissions::ask_on_error(question)
     }
 
     fn answered(&mut self, words: &str) -> io::Result<()> {
@@ -76,7 +95,7 @@ impl View for JsonView {
         Ok(())
     }
 
-    fn end(&mut self, _session: Option<&Session>) -> io::Result<()> {
+    fn end(&mut self, _all: &Conversation, _root: Option<&str>) -> io::Result<()> {
         io::stdout().flush()
     }
 }
@@ -85,12 +104,8 @@ impl View for JsonView {
 pub(super) struct QuietView;
 
 impl View for QuietView {
-    fn update(&mut self, _session: &Session, _update: &Update) -> io::Result<()> {
+    fn update(&mut self, _all: &Conversation, _update: &Update) -> io::Result<()> {
         Ok(())
-    }
-
-    fn ask(&mut self, _session: &Session, question: &PermissionQuestion) -> io::Result<()> {
-        super::permissions::ask_on_error(question)
     }
 
     fn answered(&mut self, _words: &str) -> io::Result<()> {
@@ -101,8 +116,8 @@ impl View for QuietView {
         Ok(())
     }
 
-    fn end(&mut self, session: Option<&Session>) -> io::Result<()> {
-        let Some(session) = session else { return Ok(()) };
+    fn end(&mut self, all: &Conversation, root: Option<&str>) -> io::Result<()> {
+        let Some(session) = root.and_then(|root| all.session(Some(root))) else { return Ok(()) };
         let messages = session.entries().filter(|entry| entry.kind() == EntryKind::AgentMessage);
         let texts = messages.filter_map(|entry| Some(entry.as_message()?.content().text()));
         if let Some(text) = texts.filter(|text| !text.trim().is_empty()).last() {

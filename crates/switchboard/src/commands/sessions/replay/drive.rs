@@ -34,6 +34,8 @@ pub(super) fn run(script: &Script, agent: &Agent<'_>, format: Format) -> Result<
         handshake_timeout: Duration::from_secs(30),
         timeout: None,
         session: None,
+        fork: None,
+        login: None,
         settings: Vec::new(),
         recording: None,
     })

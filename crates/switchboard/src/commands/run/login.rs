@@ -1,0 +1,37 @@
+//! What to do where nobody is logged in with the agent.
+
+use switchboard_peer::AgentDescription;
+use switchboard_protocol::v2;
+
+use crate::outcome::CommandError;
+use crate::terminal::text::visible_line;
+
+/// The ways to log in, in words.
+pub(super) fn ways(agent: &AgentDescription) -> impl Iterator<Item = String> {
+    agent.auth_methods.iter().map(|method| match method {
+        v2::AuthMethod::Agent(method) => {
+            let (id, name) = (visible_line(&method.method_id), visible_line(&method.name));
+            format!("a way to log in: {name} (--login {id})")
+        }
+        v2::AuthMethod::Terminal(method) => {
+            let (name, arguments) = (visible_line(&method.name), method.args.iter().flatten());
+            let arguments: String =
+                arguments.map(|argument| format!(" {}", visible_line(argument))).collect();
+            format!("a way to log in: {name} (in a terminal, the agent's program with:{arguments})")
+        }
+        v2::AuthMethod::Unknown(method) => {
+            format!("a way to log in: {}", visible_line(&method.text("name").unwrap_or_default()))
+        }
+    })
+}
+
+/// Whether the agent has a method that it can be told to log in by.
+pub(super) fn check(agent: &AgentDescription, id: &str) -> Result<(), CommandError> {
+    let is_it = |method: &v2::AuthMethod<'_>| matches!(method, v2::AuthMethod::Agent(method) if method.method_id == id);
+    if agent.auth_methods.iter().any(is_it) {
+        return Ok(());
+    }
+    let name = visible_line(agent.name());
+    let failed = CommandError::usage(format!("{name} has no login \"{id}\" that it does by itself"));
+    Err(ways(agent).fold(failed, CommandError::hint))
+}
