@@ -38,6 +38,7 @@ mod recorded;
 mod schema;
 mod shared;
 mod side;
+mod type_names;
 mod values;
 mod wire;
 mod wire_format;

@@ -69,36 +69,6 @@ impl WireType {
     }
 }
 
-/// A table of wire types.
-macro_rules! wire_type_table {
-    ($(#[doc = $doc:expr])* $table:ident: $($name:literal $type:ty,)*) => {
-        $(#[doc = $doc])*
-        pub(crate) static $table: &[$crate::registry::WireType] = &[
-            $( $crate::registry::WireType {
-                name: $name,
-                judge: {
-                    #[allow(clippy::needless_lifetimes)]
-                    fn judge<'a>(
-                        text: &'a str,
-                        judging: $crate::registry::Judging,
-                    ) -> $crate::registry::Judgement {
-                        $crate::registry::judge::<$type>(text, judging)
-                    }
-                    judge
-                },
-                schema: {
-                    #[allow(clippy::extra_unused_lifetimes)]
-                    fn schema<'a>(schemas: &mut $crate::schema::Schemas) -> serde_json::Value {
-                        <$type as $crate::wire::Wire<'a>>::schema(schemas)
-                    }
-                    schema
-                },
-            }, )*
-        ];
-    };
-}
-pub(crate) use wire_type_table;
-
 /// A method: who calls it, with what, and what comes back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Method {

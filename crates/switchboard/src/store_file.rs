@@ -15,6 +15,11 @@ const STORE: &str = "SWITCHBOARD_STORE";
 pub(crate) fn place(named: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = named.cloned().or_else(|| variable(STORE)) {
+        if path.is_dir() {
+            let problem = format!("the store {} is a folder", path.display());
+            let hint = format!("name a file in it, such as {}", path.join("sessions.sqlite3").display());
+            return Err(CommandError::usage(problem).hint(hint));
+        }
         return Ok(path);
     }
     let folder = variable("XDG_DATA_HOME")
