@@ -1,9 +1,9 @@
-// An agent made with the official TypeScript SDK: `node agent.mjs 1|2`. It asks for a permission and says what it got.
+// An agent made with the official TypeScript SDK: `node agent.mjs 1|2 [serve]`. It asks for a permission and says what
+// it got. `serve`: over HTTP and WebSocket; the address is the first line on standard output.
 import { Readable, Writable } from "node:stream";
 
 const version = process.argv[2];
 const acp = await import(version === "1" ? "@agentclientprotocol/sdk" : "@agentclientprotocol/sdk/experimental/v2");
-const stream = acp.ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin));
 const { agent, client } = acp.methods;
 const options = [
   { optionId: "yes", name: "Yes", kind: "allow_once" },
@@ -57,4 +57,16 @@ if (version === "1") {
       return { messageId: "user-1" };
     });
 }
-app.connect(stream);
+
+if (process.argv[3] === "serve") {
+  const { AcpServer } = await import("@agentclientprotocol/sdk/experimental/server");
+  const node = await import("@agentclientprotocol/sdk/experimental/node");
+  const { createServer } = await import("node:http");
+  const { WebSocketServer } = await import("ws");
+  const server = new AcpServer({ agent: app });
+  const http = createServer(node.createNodeHttpHandler(server));
+  http.on("upgrade", node.createNodeWebSocketUpgradeHandler(server, new WebSocketServer({ noServer: true })));
+  http.listen(0, "127.0.0.1", () => console.log(`127.0.0.1:${http.address().port}`));
+} else {
+  app.connect(acp.ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)));
+}

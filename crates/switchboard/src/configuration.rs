@@ -7,8 +7,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::outcome::CommandError;
+use crate::remote_agent;
 use serde_json::Value;
-use switchboard_transport::Program;
+use switchboard_transport::{Program, Remote};
 
 /// The agents that were found, and what could not be read.
 #[derive(Debug, Default)]
@@ -22,6 +23,7 @@ pub(crate) struct Configuration {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfiguredAgent {
     pub(crate) name: String,
+    /// A program, or the address of a server.
     pub(crate) command: String,
     pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
@@ -53,12 +55,16 @@ impl Source {
 
 impl ConfiguredAgent {
     /// How to start it.
-    pub(crate) fn program(&self) -> Program {
-        let mut program = Program::new(&self.command).args(&self.args);
+    pub(crate) fn program(&self) -> Result<Program, CommandError> {
+        let mut program = if Remote::is_address(&self.command) {
+            remote_agent::program(&self.command)?
+        } else {
+            Program::new(&self.command).args(&self.args)
+        };
         for (name, value) in &self.env {
             program = program.env(name, value);
         }
-        program
+        Ok(program)
     }
 }
 
@@ -72,6 +78,9 @@ pub(crate) fn chosen_program(
     command: &[impl AsRef<OsStr>],
 ) -> Result<Program, CommandError> {
     match (name, command) {
+        (None, [url]) if url.as_ref().to_str().is_some_and(Remote::is_address) => {
+            remote_agent::program(&url.as_ref().to_string_lossy())
+        }
         (None, [program, rest @ ..]) => {
             // A relative path is meant from where the user is, not from the session's folder.
             let program = program.as_ref();
@@ -103,16 +112,13 @@ impl Configuration {
         self.agents.iter().find(|agent| agent.name == name)
     }
 
-    /// All names, each once.
     /// The program of the agent of a name: a configured one, or the demo agent.
     pub(crate) fn named_program(&self, name: &str) -> Result<Program, CommandError> {
         if let Some(agent) = self.find(name) {
-            return Ok(agent.program());
+            return agent.program();
         }
         if name == "demo" {
-            let ourselves = std::env::current_exe()
-                .map_err(|error| CommandError::failed(format!("cannot find this program: {error}")))?;
-            return Ok(Program::new(ourselves).args(["demo-agent"]));
+            return remote_agent::ourselves(["demo-agent"]);
         }
         let mut error = CommandError::usage(format!("no agent is called \"{name}\""));
         error = match self.names()[..] {
@@ -125,6 +131,7 @@ impl Configuration {
         Err(error)
     }
 
+    /// All names, each once.
     pub(crate) fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.agents.iter().map(|agent| &*agent.name).collect();
         names.sort_unstable();
@@ -176,6 +183,13 @@ fn agent(
     file: &Path,
 ) -> Result<Option<ConfiguredAgent>, &'static str> {
     let server = server.as_object().ok_or("is no object")?;
+    if let Some(url) = server.get("url") {
+        let command = url.as_str().filter(|url| Remote::new(url).is_ok());
+        let command = command.ok_or("has a url that is no address of a server")?.to_owned();
+        let env = remote_agent::environment(&texts(server.get("headers"), "has a header that is no text")?);
+        let (name, file) = (name.to_owned(), file.to_owned());
+        return Ok(Some(ConfiguredAgent { name, command, args: Vec::new(), env, source, file }));
+    }
     // Older settings have an object with a path here.
     let (command, nested) = match server.get("command") {
         Some(Value::String(command)) => (command.as_str(), None),
@@ -195,13 +209,7 @@ fn agent(
         }
         Some(_) => return Err("has arguments that are no list"),
     };
-    let mut env = BTreeMap::new();
-    if let Some(variables) = server.get("env").or_else(|| nested?.get("env")).and_then(Value::as_object) {
-        for (variable, value) in variables {
-            let value = value.as_str().ok_or("has a variable that is no text")?;
-            env.insert(variable.clone(), value.to_owned());
-        }
-    }
+    let env = texts(server.get("env").or_else(|| nested?.get("env")), "has a variable that is no text")?;
     let mut words = if source == Source::Acpx && args.is_empty() {
         // There the command is a whole command line.
         split_words(command).ok_or("has a command with an open quote")?
@@ -222,6 +230,12 @@ fn agent(
     words.extend(args);
     let (name, file) = (name.to_owned(), file.to_owned());
     Ok(Some(ConfiguredAgent { name, command, args: words, env, source, file }))
+}
+
+/// An object of texts.
+fn texts(object: Option<&Value>, problem: &'static str) -> Result<BTreeMap<String, String>, &'static str> {
+    let entries = object.and_then(Value::as_object).into_iter().flatten();
+    entries.map(|(name, value)| Ok((name.clone(), value.as_str().ok_or(problem)?.to_owned()))).collect()
 }
 
 /// The words of a command line, as a shell would cut it, without anything else that a shell does.

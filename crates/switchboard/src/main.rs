@@ -10,6 +10,7 @@ mod lines;
 mod oddities;
 mod outcome;
 mod recording;
+mod remote_agent;
 mod script;
 mod standard_error;
 mod stdio;

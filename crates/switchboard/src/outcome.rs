@@ -70,6 +70,11 @@ impl CommandError {
         CommandError { exit_code: 4, message: message.into(), hints: Vec::new() }
     }
 
+    /// Somebody else does not allow it: exit code 5.
+    pub(crate) fn denied(message: impl Into<String>) -> Self {
+        CommandError { exit_code: 5, message: message.into(), hints: Vec::new() }
+    }
+
     /// Adds a line that says what the user can do about it.
     pub(crate) fn hint(mut self, hint: impl Display) -> Self {
         self.hints.push(hint.to_string());

@@ -11,7 +11,7 @@ use std::time::Duration;
 use switchboard_peer::Observer;
 use switchboard_protocol::Side;
 use switchboard_store::{About, Channel, Record, Recorder, Store};
-use switchboard_transport::{Child, Exit};
+use switchboard_transport::{Child, Exit, Remote};
 
 use self::file::RecordedFile;
 use self::observed::Sides;
@@ -338,7 +338,11 @@ pub(crate) fn started<T>(
 
 /// What to call an agent: as it is configured, or by the file of its program.
 pub(crate) fn agent_name(configured: Option<&str>, program: Option<&OsStr>) -> String {
+    let remote = || {
+        let address = program?.to_str().filter(|address| Remote::is_address(address))?;
+        Some(url::Url::parse(address).ok()?.host_str()?.to_owned())
+    };
     let file =
         || program.map(Path::new).and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    configured.map(str::to_owned).or_else(file).unwrap_or_else(|| "agent".to_owned())
+    configured.map(str::to_owned).or_else(remote).or_else(file).unwrap_or_else(|| "agent".to_owned())
 }

@@ -51,6 +51,8 @@ mod incoming;
 mod outbox;
 mod process;
 mod reader;
+#[cfg(feature = "remote")]
+mod remote;
 mod requests;
 mod tap;
 mod text;
@@ -66,6 +68,8 @@ pub use process::{
     Child, ChildInput, ChildOutput, Exit, Grace, Program, Spawned, StandardErrorLine, StandardErrorLines,
 };
 pub use reader::LineReader;
+#[cfg(feature = "remote")]
+pub use remote::{Remote, RemoteError, RemoteStream};
 pub use requests::{IncomingRequests, Match, OutgoingRequests, Refusal, RequestTable};
 pub use tap::{Direction, Seen, Tap};
 pub use text::{Json, SharedText};

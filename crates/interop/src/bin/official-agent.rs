@@ -1,18 +1,33 @@
-//! An agent made with the official SDK: `official-agent 1|2`. It asks for a permission and says what it got.
+//! An agent made with the official SDK: `official-agent 1|2 [serve]`. It asks for a permission and says what it got.
+//! `serve`: over HTTP and WebSocket; the address is the first line on standard output.
 
-use agent_client_protocol::{Agent, Client, Result, Stdio, on_receive_notification, on_receive_request};
+use agent_client_protocol::{
+    Agent, Client, ConnectTo, Result, Stdio, on_receive_notification, on_receive_request,
+};
+use agent_client_protocol_http::AcpHttpServer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    match std::env::args().nth(1).as_deref() {
-        Some("1") => version_one().await,
-        _ => version_two().await,
+    let mut arguments = std::env::args().skip(1);
+    let (version, serves) = (arguments.next(), arguments.next().is_some());
+    match (version.as_deref(), serves) {
+        (Some("1"), false) => version_one().connect_to(Stdio::new()).await,
+        (_, false) => version_two().connect_to(Stdio::new()).await,
+        (Some("1"), true) => serve(AcpHttpServer::new(version_one)).await,
+        (_, true) => serve(AcpHttpServer::new(version_two)).await,
     }
 }
 
-async fn version_two() -> Result<()> {
+async fn serve(server: AcpHttpServer) -> Result<()> {
+    let failed = |error: std::io::Error| agent_client_protocol::Error::internal_error().data(error.to_string());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+    println!("{}", listener.local_addr().map_err(failed)?);
+    axum::serve(listener, server.into_router()).await.map_err(failed)
+}
+
+fn version_two() -> impl ConnectTo<Client> {
     use agent_client_protocol::v2::{ConnectionTo, Responder, schema};
 
     fn send(
@@ -110,11 +125,9 @@ async fn version_two() -> Result<()> {
             },
             on_receive_notification!(),
         )
-        .connect_to(Stdio::new())
-        .await
 }
 
-async fn version_one() -> Result<()> {
+fn version_one() -> impl ConnectTo<Client> {
     use agent_client_protocol::v1::{ConnectionTo, Responder, schema};
 
     Agent
@@ -185,6 +198,4 @@ async fn version_one() -> Result<()> {
             },
             on_receive_request!(),
         )
-        .connect_to(Stdio::new())
-        .await
 }

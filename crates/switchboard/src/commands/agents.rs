@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use serde_json::json;
+use switchboard_transport::Program;
 
 use crate::configuration::{Configuration, ConfiguredAgent};
 use crate::outcome::{CommandError, Outcome, write_error};
@@ -51,9 +52,10 @@ struct Row<'c> {
 
 impl<'c> Row<'c> {
     fn new(configuration: &'c Configuration, agent: &'c ConfiguredAgent) -> Self {
-        let program = agent.program().locate().map(|path| path.display().to_string());
+        let located = |program: Program| program.locate().map_err(|error| error.to_string());
+        let program = agent.program().map_err(|error| error.to_string()).and_then(located);
         let shadowed = configuration.find(&agent.name) != Some(agent);
-        Row { agent, program: program.map_err(|error| error.to_string()), shadowed }
+        Row { agent, program: program.map(|path| path.display().to_string()), shadowed }
     }
 
     fn command_line(&self) -> String {

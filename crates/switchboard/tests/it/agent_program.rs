@@ -77,6 +77,7 @@ impl Place {
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_DATA_HOME")
             .env_remove("SWITCHBOARD_STORE")
+            .env_remove("SWITCHBOARD_TOKEN")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

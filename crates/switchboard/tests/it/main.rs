@@ -16,6 +16,7 @@ mod history;
 mod interop;
 mod program;
 mod readers;
+mod remote;
 mod replay;
 mod run;
 mod run_ends;

@@ -48,9 +48,19 @@ pub(crate) fn switchboard(arguments: &[&str], input: &[u8]) -> Run {
 fn help_names_every_command() {
     let run = switchboard(&["--help"], b"");
     assert_eq!(run.code, 0);
-    for command in
-        ["agents", "bridge", "check", "convert", "demo-agent", "diff", "fold", "run", "schema", "sessions"]
-    {
+    for command in [
+        "agents",
+        "bridge",
+        "check",
+        "connect",
+        "convert",
+        "demo-agent",
+        "diff",
+        "fold",
+        "run",
+        "schema",
+        "sessions",
+    ] {
         assert!(run.stdout.contains(&format!("\n  {command}")), "{}", run.stdout);
     }
 }

@@ -1,0 +1,132 @@
+//! WebSocket: a message a frame.
+
+use futures_util::{SinkExt, StreamExt};
+use http::Request;
+use http::header::{CONNECTION, HOST, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use switchboard_protocol::rpc::Outline;
+use tokio::io::{DuplexStream, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream};
+
+use crate::SharedText;
+
+use super::{KEEP_ALIVE, Lines, Remote, RemoteError, SILENCE, tls, write_lines};
+
+pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// Asks the server for a WebSocket.
+pub(super) async fn open(remote: &Remote) -> Result<Socket, RemoteError> {
+    let connector =
+        if remote.is_encrypted() { Connector::Rustls(tls::config(remote)?) } else { Connector::Plain };
+    let authority = remote.url.authority().map_or("", http::uri::Authority::as_str);
+    let mut request = Request::get(remote.url.clone())
+        .header(HOST, authority)
+        .header(CONNECTION, "Upgrade")
+        .header(UPGRADE, "websocket")
+        .header(SEC_WEBSOCKET_VERSION, "13")
+        .header(SEC_WEBSOCKET_KEY, generate_key())
+        .body(())
+        .map_err(|error| remote.unreachable(error))?;
+    request.headers_mut().extend(remote.headers.clone());
+    let config =
+        WebSocketConfig::default().max_message_size(Some(remote.limit)).max_frame_size(Some(remote.limit));
+    let opened =
+        tokio_tungstenite::connect_async_tls_with_config(request, Some(config), true, Some(connector)).await;
+    match opened {
+        Ok((socket, _)) => Ok(socket),
+        Err(Error::Http(response)) => {
+            Err(remote.refused(response.status(), response.body().as_deref().unwrap_or_default()))
+        }
+        Err(error) => Err(remote.unreachable(error)),
+    }
+}
+
+/// Passes messages on in both directions until one side ends.
+pub(super) async fn pass_on(
+    remote: Remote,
+    mut socket: Socket,
+    local: DuplexStream,
+) -> Result<(), RemoteError> {
+    let (reader, mut writer) = tokio::io::split(local);
+    let mut lines = Lines::new(reader, &remote);
+    let mut first = None;
+    while let Some(again) = pass_on_by(&remote, socket, first, &mut lines, &mut writer).await? {
+        socket = open(&remote).await?;
+        first = Some(again);
+    }
+    Ok(())
+}
+
+/// Passes messages on over one socket. A second `initialize`, by a client whose first was refused, is given back: servers
+/// want a new socket for it.
+async fn pass_on_by(
+    remote: &Remote,
+    socket: Socket,
+    first: Option<SharedText>,
+    lines: &mut Lines<ReadHalf<DuplexStream>>,
+    writer: &mut WriteHalf<DuplexStream>,
+) -> Result<Option<SharedText>, RemoteError> {
+    let (mut sink, mut frames) = socket.split();
+    let sending = async {
+        let mut ticks = tokio::time::interval(KEEP_ALIVE);
+        ticks.tick().await;
+        let (mut first, mut is_open) = (first, false);
+        loop {
+            let next = async {
+                match first.take() {
+                    Some(line) => Some(line),
+                    None => lines.next(remote).await,
+                }
+            };
+            let message = tokio::select! {
+                line = next => match line {
+                    Some(line) if is_open && is_initialize(&line) => return Ok(Some(line)),
+                    Some(line) => {
+                        is_open |= is_initialize(&line);
+                        Message::text(line.as_str())
+                    }
+                    None => {
+                        // A server that is gone already need not hear of it.
+                        let _ = sink.close().await;
+                        return Ok(None);
+                    }
+                },
+                _ = ticks.tick() => Message::Ping(Default::default()),
+            };
+            sink.send(message).await.map_err(|error| remote.ended(error.to_string()))?;
+        }
+    };
+    let receiving = async {
+        loop {
+            let Ok(frame) = tokio::time::timeout(SILENCE, frames.next()).await else {
+                return Err(RemoteError::Silent { url: remote.shown() });
+            };
+            match frame {
+                Some(Ok(Message::Text(text))) => {
+                    if write_lines(writer, &text).await.is_err() {
+                        return Ok(None);
+                    }
+                }
+                Some(Ok(Message::Close(frame))) => {
+                    let reason = frame.map(|frame| format!("{} {}", u16::from(frame.code), frame.reason));
+                    return Err(remote.ended(reason.unwrap_or_default()));
+                }
+                // Pings are answered by the library, and nobody says what frames of bytes would mean.
+                Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+                Some(Err(error)) => return Err(remote.ended(error.to_string())),
+                None => return Err(remote.ended("")),
+            }
+        }
+    };
+    tokio::select! {
+        end = sending => end,
+        end = receiving => end,
+    }
+}
+
+fn is_initialize(line: &str) -> bool {
+    matches!(Outline::of(line), Some(Outline::Request { method, .. }) if method == "initialize")
+}
