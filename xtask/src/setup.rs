@@ -50,17 +50,17 @@ pub(crate) fn target() -> PathBuf {
 }
 
 /// The official SDKs and `acpx`, which tests talk to: what is made with Rust is built, the rest installed where there is
-/// npm. The tests do the same where something is missing; this keeps the time out of them.
+/// npm. The tests do the same where something is missing; this keeps the time out of them. What Python needs takes
+/// seconds: the tests install that.
 fn install_official_sdks() -> Result<(), String> {
-    if !exists("npm", &["--version"]) && exists("apt-get", &["--version"]) {
-        // Without it, the tests that need it say that they were skipped.
-        let _ = run(Command::new("apt-get").args([
-            "install",
-            "--quiet",
-            "--yes",
-            "--no-install-recommends",
-            "npm",
-        ]));
+    let wanted =
+        [("npm", &["--version"][..], "npm"), ("python3", &["-m", "ensurepip", "--version"], "python3-venv")];
+    for (program, arguments, package) in wanted {
+        if !exists(program, arguments) && exists("apt-get", &["--version"]) {
+            // Without it, the tests that need it say that they were skipped.
+            let install = ["install", "--quiet", "--yes", "--no-install-recommends", package];
+            let _ = run(Command::new("apt-get").args(install));
+        }
     }
     let folder = target().join("interop");
     run(Command::new("cargo")

@@ -71,6 +71,35 @@ pub(crate) fn typescript(name: &str) -> Option<Vec<String>> {
     Some(vec!["node".to_owned(), script.display().to_string()])
 }
 
+/// The programs that are made with the Python SDK; `None` where there is no Python that can install it.
+pub(crate) fn python(name: &str) -> Option<Vec<String>> {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    let (folder, sources) = (folder().join("python"), sources().join("python"));
+    let installed = *INSTALLED.get_or_init(|| {
+        if !Command::new("python3")
+            .args(["-m", "ensurepip", "--version"])
+            .output()
+            .is_ok_and(|output| output.status.success())
+        {
+            println!("skipped: Python's venv is not here, so its packages cannot be tried");
+            return false;
+        }
+        let (wanted, present) = (sources.join("requirements.txt"), folder.join("requirements.txt"));
+        if std::fs::read(&present).ok() != Some(std::fs::read(&wanted).unwrap()) {
+            succeed(Command::new("python3").args(["-m", "venv"]).arg(&folder));
+            succeed(
+                Command::new(folder.join("bin/pip"))
+                    .args(["install", "--quiet", "--requirement"])
+                    .arg(&wanted),
+            );
+            std::fs::copy(&wanted, &present).unwrap();
+        }
+        true
+    });
+    let program = |path: PathBuf| path.display().to_string();
+    installed.then(|| vec![program(folder.join("bin/python")), program(sources.join(format!("{name}.py")))])
+}
+
 /// `acpx`, which wants a newer Node.js than many systems have; one comes with it where npm has it.
 pub(crate) fn acpx() -> Option<Vec<String>> {
     let programs = npm()?.join("node_modules/.bin");

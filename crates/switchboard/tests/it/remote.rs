@@ -5,12 +5,12 @@ mod servers;
 use serde_json::json;
 
 use crate::agent_program::Place;
-use crate::interop::{rust, typescript};
+use crate::interop::{python, rust, typescript};
 use servers::{Official, Served};
 
 /// A whole conversation with a question, by WebSocket and by HTTP, with agents of both versions.
-fn drive_server(program: &[String]) {
-    for version in ["1", "2"] {
+fn drive_server(program: &[String], versions: &[&str]) {
+    for version in versions {
         let server = Official::start(program, version);
         for scheme in ["ws", "http"] {
             let place = Place::new();
@@ -24,13 +24,20 @@ fn drive_server(program: &[String]) {
 
 #[test]
 fn the_rust_sdk_as_server() {
-    drive_server(&rust("agent"));
+    drive_server(&rust("agent"), &["1", "2"]);
 }
 
 #[test]
 fn the_typescript_sdk_as_server() {
     if let Some(agent) = typescript("agent") {
-        drive_server(&agent);
+        drive_server(&agent, &["1", "2"]);
+    }
+}
+
+#[test]
+fn the_python_sdk_as_server() {
+    if let Some(agent) = python("agent") {
+        drive_server(&agent, &["1"]);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -19,7 +19,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::server_events::EventDecoder;
+use super::server_events::{EventDecoder, EventTooLong};
 use super::{EXCERPT, Lines, Remote, RemoteError, SILENCE, tls, write_lines};
 use crate::connection::{error_line, failure};
 
@@ -132,11 +132,11 @@ impl Client {
         }
         let named = session.map(|session| (SESSION_ID, session));
         for (name, value) in more.iter().copied().chain(named) {
-            let value = HeaderValue::from_str(value).map_err(|error| self.remote.unreachable(error))?;
+            let value = HeaderValue::from_str(value).map_err(|error| self.remote.unreachable(&error))?;
             headers.insert(name, value);
         }
         let response =
-            self.http.request(request).await.map_err(|error| self.remote.unreachable(innermost(&error)))?;
+            self.http.request(request).await.map_err(|error| self.remote.unreachable(&innermost(&error)))?;
         self.keep_cookies(response.headers());
         Ok(response)
     }
@@ -166,7 +166,7 @@ impl Client {
     async fn refusal(&self, response: Response<Incoming>) -> RemoteError {
         let status = response.status();
         let body = Limited::new(response.into_body(), EXCERPT).collect().await;
-        self.remote.refused(status, &body.map(|body| body.to_bytes()).unwrap_or_default())
+        self.remote.refused(status, &body.map(Collected::to_bytes).unwrap_or_default())
     }
 
     /// Posts a message of ours. Gives what is to be said to whoever sent it.
@@ -261,6 +261,7 @@ impl Client {
             client: Arc::clone(self),
             session: session.map(str::to_owned),
             last: None,
+            pause: Duration::ZERO,
             tell: streams.tell.clone(),
         };
         let mut running = streams.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -311,18 +312,30 @@ struct EventStream {
     session: Option<String>,
     /// The last event that came, where events have names.
     last: Option<String>,
+    /// How long to wait before it is taken up again: not at all after one that brought something.
+    pause: Duration,
     tell: mpsc::Sender<Told>,
+}
+
+/// How the reading of a stream ended.
+enum Broken {
+    /// It broke, and may be taken up again.
+    Stream(String),
+    /// It cannot be read.
+    Unreadable(RemoteError),
+    /// Nobody listens.
+    Unheard,
 }
 
 impl EventStream {
     async fn read(mut self, mut body: Incoming) {
         loop {
-            let reason = match self.read_events(&mut body).await {
-                Ok(reason) => reason,
-                // Nobody listens.
-                Err(()) => return,
+            let next = match self.read_events(&mut body).await {
+                Broken::Stream(reason) => self.take_up(&reason).await,
+                Broken::Unreadable(error) => Err(error),
+                Broken::Unheard => return,
             };
-            match self.take_up(&reason).await {
+            match next {
                 Ok(Some(next)) => body = next,
                 Ok(None) => return,
                 Err(error) => {
@@ -334,11 +347,12 @@ impl EventStream {
     }
 
     /// Reads until the stream breaks, and says why.
-    async fn read_events(&mut self, body: &mut Incoming) -> Result<String, ()> {
-        let mut decoder = EventDecoder::new(self.client.remote.limit);
+    async fn read_events(&mut self, body: &mut Incoming) -> Broken {
+        let limit = self.client.remote.limit;
+        let mut decoder = EventDecoder::new(limit);
         loop {
             let Ok(frame) = tokio::time::timeout(SILENCE, body.frame()).await else {
-                return Ok(format!("nothing came for {} seconds", SILENCE.as_secs()));
+                return Broken::Stream(format!("nothing came for {} seconds", SILENCE.as_secs()));
             };
             match frame {
                 Some(Ok(frame)) => {
@@ -346,19 +360,23 @@ impl EventStream {
                         decoder.push(bytes);
                     }
                 }
-                Some(Err(error)) => return Ok(error.to_string()),
-                None => return Ok("it ended".to_owned()),
+                Some(Err(error)) => return Broken::Stream(innermost(&error)),
+                None => return Broken::Stream("it ended".to_owned()),
             }
             loop {
                 match decoder.next() {
                     Ok(Some(event)) => {
+                        self.pause = Duration::ZERO;
                         self.last = event.id.or(self.last.take());
                         let told = Told::Message { session: self.session.clone(), text: event.data };
-                        self.tell.send(told).await.map_err(drop)?;
+                        if self.tell.send(told).await.is_err() {
+                            return Broken::Unheard;
+                        }
                     }
                     Ok(None) => break,
-                    Err(_) => {
-                        return Ok(format!("a message is longer than {} bytes", self.client.remote.limit));
+                    Err(EventTooLong) => {
+                        let reason = format!("a message of more than {limit} bytes");
+                        return Broken::Unreadable(self.client.remote.ended(reason));
                     }
                 }
             }
@@ -366,13 +384,14 @@ impl EventStream {
     }
 
     /// Opens the stream once more, behind what has come. `None` where the session is over.
-    async fn take_up(&self, reason: &str) -> Result<Option<Incoming>, RemoteError> {
+    async fn take_up(&mut self, reason: &str) -> Result<Option<Incoming>, RemoteError> {
         let (client, session) = (&self.client, self.session.as_deref());
         let what =
             session.map_or_else(|| "the connection".to_owned(), |session| format!("session {session}"));
         let begin = tokio::time::Instant::now();
-        let mut pause = Duration::from_millis(100);
         loop {
+            tokio::time::sleep(self.pause).await;
+            self.pause = (self.pause * 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
             match client.open_stream(session, self.last.as_deref()).await {
                 Ok(body) => {
                     let gap =
@@ -390,10 +409,7 @@ impl EventStream {
                 }
                 Err(error @ RemoteError::Refused { .. }) => return Err(error),
                 Err(error) if begin.elapsed() > PATIENCE => return Err(error),
-                Err(_) => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(5));
-                }
+                Err(_) => {}
             }
         }
     }

@@ -122,7 +122,7 @@ fn with_colon(text: &str) -> String {
 impl fmt::Debug for Remote {
     // Headers may be secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Remote").field("url", &self.url).finish_non_exhaustive()
+        formatter.debug_struct("Remote").field("url", &self.shown()).finish_non_exhaustive()
     }
 }
 
@@ -203,7 +203,7 @@ impl Remote {
         matches!(self.url.scheme_str(), Some("wss" | "https"))
     }
 
-    fn unreachable(&self, reason: impl ToString) -> RemoteError {
+    fn unreachable(&self, reason: &impl ToString) -> RemoteError {
         RemoteError::Unreachable { url: self.shown(), reason: reason.to_string() }
     }
 
@@ -265,6 +265,45 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 Ok(Some(crate::Frame::TooLong(line))) => (remote.tell)(&format!("not sent: {line}")),
                 Ok(None) | Err(_) => return None,
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_message_is_one_line_however_it_was_laid_out() {
+        let laid_out = [
+            ("{\"id\":1}", "{\"id\":1}\n"),
+            ("{\"id\":1}\n", "{\"id\":1}\n"),
+            ("{\"id\":1}\r\n\n{\"id\":2}\n", "{\"id\":1}\n{\"id\":2}\n"),
+            ("{\n  \"id\": 1\n}", "{   \"id\": 1 }\n"),
+        ];
+        for (sent, expected) in laid_out {
+            let mut lines = Vec::new();
+            write_lines(&mut lines, sent).await.unwrap_or_default();
+            assert_eq!(String::from_utf8_lossy(&lines), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_and_secrets_are_not_shown() {
+        for bad in ["", "agent", "ftp://a/b", "ws://", "http:///acp", "ws://a b/", "wss://me:word@host/acp"] {
+            assert!(Remote::new(bad).is_err(), "{bad}");
+        }
+        let remote = Remote::new("ws://example.com/acp?key=secret")
+            .and_then(|remote| remote.header("x-key", "secret"));
+        let remote = remote.unwrap_or_else(|error| panic!("{error}"));
+        let shown = format!("{remote:?} {}", remote.unreachable(&"gone"));
+        assert!(!shown.contains("secret"), "{shown}");
+        assert_eq!(remote.exposes_secrets_to(), Some("example.com"));
+        for safe in ["ws://localhost:1/", "http://127.0.0.1/", "ws://[::1]:9/", "wss://example.com/"] {
+            assert_eq!(
+                Remote::new(safe).ok().and_then(|remote| remote.exposes_secrets_to().map(str::to_owned)),
+                None
+            );
         }
     }
 }

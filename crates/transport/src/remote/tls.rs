@@ -14,14 +14,14 @@ pub(super) fn config(remote: &Remote) -> Result<Arc<ClientConfig>, RemoteError> 
     let (good, _) = roots.add_parsable_certificates(found.certs);
     if good == 0 && remote.is_encrypted() {
         let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
-        return Err(remote.unreachable(format!(
+        return Err(remote.unreachable(&format!(
             "this machine has no certificates to check it by{why}; install ca-certificates, or name a file in SSL_CERT_FILE"
         )));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| remote.unreachable(error))?
+        .map_err(|error| remote.unreachable(&error))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(Arc::new(config))

@@ -29,7 +29,7 @@ pub(super) async fn open(remote: &Remote) -> Result<Socket, RemoteError> {
         .header(SEC_WEBSOCKET_VERSION, "13")
         .header(SEC_WEBSOCKET_KEY, generate_key())
         .body(())
-        .map_err(|error| remote.unreachable(error))?;
+        .map_err(|error| remote.unreachable(&error))?;
     request.headers_mut().extend(remote.headers.clone());
     let config =
         WebSocketConfig::default().max_message_size(Some(remote.limit)).max_frame_size(Some(remote.limit));
@@ -40,7 +40,7 @@ pub(super) async fn open(remote: &Remote) -> Result<Socket, RemoteError> {
         Err(Error::Http(response)) => {
             Err(remote.refused(response.status(), response.body().as_deref().unwrap_or_default()))
         }
-        Err(error) => Err(remote.unreachable(error)),
+        Err(error) => Err(remote.unreachable(&error)),
     }
 }
 
