@@ -299,6 +299,15 @@ impl Family {
         self.uncalled.retain(|id| self.children.contains_key(id));
     }
 
+    /// All that was said in a session comes again, also what its sub-agents said.
+    pub(super) fn begin_replay(&mut self, root: &str) {
+        for child in self.children.values_mut().filter(|child| child.root == root) {
+            child.forget();
+            child.left_out = 0;
+            child.told = None;
+        }
+    }
+
     fn remove(&mut self, id: &str) {
         if let Some(child) = self.children.remove(id) {
             if let Some(above) = self.children.get_mut(&child.parent) {

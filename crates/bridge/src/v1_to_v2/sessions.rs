@@ -92,13 +92,17 @@ impl V1ToV2 {
         self.family.open(&id);
         let mut active = self.active(&id);
         active.session.roots = roots(&wire.cwd, wire.additional_directories.as_deref());
-        if wire.replay_from.is_some() {
+        let replays = wire.replay_from.is_some();
+        if replays {
             // The client forgets what it has seen, so that all of it counts as new.
             active.flush_all();
             active.session.messages.forget();
             active.session.calls.forget();
             active.session.plans.clear();
             active.session.replays += 1;
+        }
+        if replays {
+            self.family.begin_replay(&id);
         }
         let purpose = ToAgent::OldSession { session: id };
         self.to_agent.ask(request, "session/resume", wire, purpose, &mut self.context);

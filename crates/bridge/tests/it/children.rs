@@ -416,6 +416,84 @@ fn nobody_knows_whose_a_session_is_until_it_is_told() {
 }
 
 #[test]
+fn a_session_that_is_loaded_again_shows_its_children_once() {
+    let mut bench = at_work(json!({}));
+    let all = [
+        of("s", announced("c", "helper")),
+        of("c", text("m", "said")),
+        of("c", state("idle")),
+        of("s", state("idle")),
+    ];
+    for message in &all {
+        bench.agent(message.clone());
+    }
+    bench.pass(1_000);
+    bench.take_client();
+    bench.client(json!({"id": 9, "method": "session/load", "params": {"sessionId": "s", "cwd": "/w", "mcpServers": []}}));
+    let id = bench.take_agent()[0]["id"].clone();
+    for message in &all {
+        bench.agent(message.clone());
+    }
+    bench.agent(json!({"id": id, "result": {}}));
+    let told = bench.take_client();
+    let calls = calls(&told);
+    let [(_, call)] = &*calls else { panic!("one call: {calls:?}") };
+    assert_eq!((&*call.title, &*call.status, &*call.text()), ("Sub-agent: helper", "completed", "said"));
+}
+
+#[test]
+fn under_the_strict_policy_what_a_child_loses_ends_the_turn_of_its_root() {
+    let options = BridgeOptions {
+        policy: switchboard_bridge::Policy::Strict,
+        ..BridgeOptions::between(Version::V1, Version::V2)
+    };
+    let mut bench = Bench::new(options);
+    bench.client(json!({"id": "p", "method": "session/prompt", "params": {"sessionId": "s", "prompt": []}}));
+    let id = bench.take_agent().pop().unwrap()["id"].clone();
+    bench.agent(json!({"id": id, "result": {}}));
+    bench.update(announced("c", "helper"));
+    bench.agent(of("c", text("m", "plain text loses nothing")));
+    assert!(!bench.take_client().iter().any(|message| message["id"] == "p"));
+    bench.agent(of("c", json!({"sessionUpdate": "config_option_update", "configOptions": []})));
+    let failed = bench.take_client().into_iter().find(|message| message["id"] == "p").expect("an answer");
+    assert!(failed["error"]["message"].as_str().unwrap().contains("sub-agent"), "{failed}");
+    assert_eq!(bench.take_agent()[0]["params"]["sessionId"], "s");
+}
+
+#[test]
+fn an_id_that_is_used_twice_is_two_things() {
+    let mut bench = at_work(json!({}));
+    // The agent has a call of the name that the bridge would give, and its child one of the name of the root's.
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "bridge-subagent-1", "title": "the agent's"}));
+    bench.update(announced("c", "helper"));
+    bench.agent(of("c", json!({"sessionUpdate": "tool_call_update", "toolCallId": "bridge-subagent-1", "title": "the child's"})));
+    bench.update(
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "bridge-subagent-2", "title": "too late"}),
+    );
+    let calls = calls(&bench.take_client());
+    let titles: Vec<&str> = calls.iter().map(|(_, call)| &*call.title).collect();
+    assert_eq!(titles, ["the agent's", "Sub-agent: helper", "too late"]);
+    assert_eq!(calls[1].1.text(), "[pending] the child's");
+    // Two questions under one id, while the first waits: the agent is told.
+    let question = |title: &str| {
+        json!({"id": 7, "method": "session/request_permission", "params": {"sessionId": "c", "title": title,
+        "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}})
+    };
+    bench.agent(question("one"));
+    bench.agent(question("two"));
+    let asked: Vec<Value> = bench
+        .take_client()
+        .into_iter()
+        .filter(|message| message["method"] == "session/request_permission")
+        .collect();
+    assert_eq!(asked.len(), 2);
+    for question in asked {
+        bench.client(json!({"id": question["id"], "result": {"outcome": {"outcome": "cancelled"}}}));
+    }
+    assert_eq!(bench.take_agent().len(), 2, "each has its answer");
+}
+
+#[test]
 fn circles_and_second_parents_are_reported() {
     let mut bench = at_work(json!({}));
     bench.update(announced("c", "helper"));
