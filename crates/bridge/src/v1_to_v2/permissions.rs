@@ -21,6 +21,8 @@ pub(super) struct Asked {
     pub(super) session: String,
     call: String,
     about: About,
+    /// What a sub-agent asked: it is told again with the answer, for clients that show calls by what they are told last.
+    asked_by_child: Option<String>,
     offered: Vec<String>,
 }
 
@@ -79,8 +81,9 @@ impl V1ToV2 {
                 None => self.show(&asker, 0),
             }
         }
-        let asked =
-            Asked { session: session_id, call: tool_call.tool_call_id.clone().into_owned(), about, offered };
+        let asked_by_child = (standing == Standing::Child).then(|| title.into_owned());
+        let call = tool_call.tool_call_id.clone().into_owned();
+        let asked = Asked { session: session_id, call, about, asked_by_child, offered };
         let Rest { meta, extra } = rest;
         let wire = v1::RequestPermissionRequest { session_id: told_id, tool_call, options, meta, extra };
         self.to_client.ask(request, METHOD, &wire, ToClient::Permission(asked), &mut self.context);
@@ -147,6 +150,7 @@ impl V1ToV2 {
                 let status =
                     if selected { v1::ToolCallStatus::Completed } else { v1::ToolCallStatus::Failed };
                 let mut wire = v1::ToolCallUpdate::new(&*asked.call);
+                wire.title = asked.asked_by_child.as_deref().map(Text::Borrowed);
                 wire.status = Some(status);
                 self.context.update_v1(&asked.session, v1::SessionUpdate::ToolCallUpdate(Box::new(wire)));
             }

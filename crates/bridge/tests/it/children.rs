@@ -188,7 +188,9 @@ fn a_question_of_a_child_is_asked_in_the_root_and_answered_to_the_child() {
         ]
     );
 
-    bench.take_client();
+    let told = bench.take_client();
+    let answered = json!({"sessionUpdate": "tool_call_update", "toolCallId": call["toolCallId"], "title": call["title"], "status": "completed"});
+    assert_eq!(told[0]["params"], json!({"sessionId": "s", "update": answered}));
     bench.agent(json!({"id": 8, "method": "elicitation/create", "params": {"mode": "form", "sessionId": "c", "toolCallId": "t",
         "message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}}));
     let asked = bench.take_client().remove(0);

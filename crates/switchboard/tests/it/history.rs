@@ -244,3 +244,25 @@ fn an_agent_of_version_1_that_can_resume_but_not_load_remembers_and_keeps_its_id
     assert_eq!(client.prompt(&session, "second"), format!("heard in {session}"));
     client.end();
 }
+
+#[test]
+fn the_history_of_a_session_has_what_its_sub_agents_did_and_they_are_not_listed() {
+    let child = r#"update '{"sessionUpdate":"subagent_update","sessionId":"child","title":"helper","state":{"state":"idle","stopReason":"end_turn"}}'
+      say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"child","update":{"sessionUpdate":"agent_message_chunk","messageId":"c","content":{"type":"text","text":"said by it"}}}}'
+      update '{"sessionUpdate":"state_update","state":"idle"#;
+    let agent = VERSION_2.replace(r#"update '{"sessionUpdate":"state_update","state":"idle"#, child);
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.sqlite3");
+    let store = store.to_str().unwrap();
+    let (mut client, _) = Client::start(store, &agent, 1);
+    let session = client.new_session();
+    client.prompt(&session, "question");
+    client.end();
+    let (mut client, _) = Client::start(store, &agent, 1);
+    let ids: Vec<Value> = client.listed().iter().map(|listed| listed["sessionId"].clone()).collect();
+    assert_eq!(ids, [json!(session)]);
+    // All of it is of that session: `load` looks at that.
+    let history = serde_json::to_string(&client.load(&session)).unwrap();
+    assert!(history.contains("Sub-agent: helper") && history.contains("said by it"), "{history}");
+    client.end();
+}

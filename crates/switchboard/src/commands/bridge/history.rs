@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use memchr::memmem;
 use serde_json::{Value, json};
 use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes};
+use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes, messages};
 use switchboard_protocol::{Correlator, Raw, Side, Version, Wire, WireFormat};
 use switchboard_store::{Channel, Filter, Item, Store, Summary};
 
 use crate::recording::Recording;
-use crate::script::{MOMENTARY, Reader, SessionScript, update_line, wants_history};
+use crate::script::{MOMENTARY, Reader, update_line, wants_history};
 
 /// The most requests whose answers are waited for.
 const MAX_ASKED: usize = 1024;
@@ -37,6 +37,8 @@ pub(super) struct History {
     /// The agent's name in the store, where it has one in the configuration.
     name: Option<String>,
     agent: Agent,
+    /// Whether the agent was told that sub-agents have sessions of their own.
+    knows_children: bool,
     asked: Correlator<Asked>,
     /// Sessions that the agent has under another id: the client's, and the agent's.
     renamed: Vec<(String, String)>,
@@ -91,6 +93,19 @@ fn changed(object: &Raw<'_>, without: &[&str], with: Option<(&str, &Value)>) -> 
     Raw::parse(text).unwrap_or_else(|_| json!({}).into())
 }
 
+/// The sub-agents that an update tells of.
+fn children_of(line: &str) -> Vec<String> {
+    if memmem::find(line.as_bytes(), b"\"subagent_update\"").is_none() {
+        return Vec::new();
+    }
+    let update = |line: &str| {
+        let update = Raw::parse(line).ok()?.get("params")?.get("update")?.into_owned();
+        let is_it = text(Some(&update), "sessionUpdate").as_deref() == Some("subagent_update");
+        is_it.then(|| text(Some(&update), "sessionId")).flatten()
+    };
+    messages(line).into_iter().filter_map(update).collect()
+}
+
 fn answer(id: RequestId<'static>, result: Raw<'static>) -> Step {
     Step::FromAgent(Message::response(id, Ok(result)).encode(WireFormat::Any))
 }
@@ -100,7 +115,7 @@ impl History {
     pub(super) fn new(recording: Recording, name: Option<String>) -> Option<Self> {
         let store = recording.store()?.clone();
         let (agent, asked, renamed) = (Agent::default(), Correlator::new(MAX_ASKED), Vec::new());
-        Some(History { store, recording, name, agent, asked, renamed })
+        Some(History { store, recording, name, agent, knows_children: false, asked, renamed })
     }
 
     /// A line on its way to the agent; `None`: it goes as it is.
@@ -158,6 +173,8 @@ impl History {
         let params = request.params.as_ref();
         match &*request.method {
             "initialize" => {
+                let offered = params.and_then(|params| params.get("clientCapabilities"));
+                self.knows_children = offered.is_some_and(|offered| offered.get("subagents").is_some());
                 self.ask(&request.id, Asked::Introduction);
                 None
             }
@@ -208,11 +225,7 @@ impl History {
         let params = request.params.as_ref()?;
         let session = text(Some(params), "sessionId")?;
         let recorded = self.recorded(&session)?;
-        let lines = if wants_history(request) {
-            recorded.history(if self.agent.is_version_1 { 1 } else { 2 })
-        } else {
-            Vec::new()
-        };
+        let lines = if wants_history(request) { recorded } else { Vec::new() };
         // Again in this conversation: the agent has it already.
         if self.renamed.iter().any(|(client, _)| *client == session) {
             return Some(self.opened(&session, false, lines, answer(request.id.clone(), json!({}).into())));
@@ -315,7 +328,9 @@ impl History {
         for session in self.sessions() {
             let project = session.about.project.filter(|project| cwd.is_none_or(|cwd| cwd == project));
             let Some(project) = project else { continue };
-            for wire_id in session.wire_ids {
+            let children =
+                if session.wire_ids.len() > 1 { self.children_in(&session.id) } else { Vec::new() };
+            for wire_id in session.wire_ids.into_iter().filter(|id| !children.contains(id)) {
                 let place = *places.entry(wire_id.clone()).or_insert(listed.len());
                 if place == listed.len() && place < MAX_LISTED {
                     let updated = format!("{}Z", session.changed.to_string().replace(' ', "T"));
@@ -330,8 +345,24 @@ impl History {
         answer(id, json!({ "sessions": listed }).into())
     }
 
-    /// What was recorded last of a session.
-    fn recorded(&self, id: &str) -> Option<SessionScript> {
+    /// The sessions of sub-agents in a recording: nobody opened them, so that nobody opens them again.
+    fn children_in(&self, recording: &str) -> Vec<String> {
+        let Ok(items) = self.store.read(recording, 0) else { return Vec::new() };
+        let records = items.filter_map(|item| match item {
+            Ok(Item::Record(record)) => Some(record),
+            _ => None,
+        });
+        let mut children: Vec<String> = records
+            .filter_map(|record| std::str::from_utf8(&record.bytes).map(children_of).ok())
+            .flatten()
+            .collect();
+        children.sort_unstable();
+        children.dedup();
+        children
+    }
+
+    /// What was recorded last of a session, and of its sub-agents behind it.
+    fn recorded(&self, id: &str) -> Option<Vec<String>> {
         // The session may be of this conversation.
         self.recording.settle();
         let version = if self.agent.is_version_1 { 1 } else { 2 };
@@ -350,8 +381,20 @@ impl History {
                 };
                 reader.take(&record);
             }
-            let script = reader.finish().sessions.into_iter().find(|session| session.id == id)?;
-            (!script.history(version).is_empty()).then_some(script)
+            let all = reader.finish().sessions;
+            let mut lines = all.iter().find(|session| session.id == id)?.history(version);
+            let (mut known, mut place) = (vec![id.to_owned()], 0);
+            while let Some(line) = lines.get(place).filter(|_| self.knows_children || version == 2) {
+                place += 1;
+                for child in children_of(line) {
+                    if !known.contains(&child) {
+                        let script = all.iter().find(|session| session.id == child);
+                        lines.extend(script.map(|script| script.history(version)).unwrap_or_default());
+                        known.push(child);
+                    }
+                }
+            }
+            (!lines.is_empty()).then_some(lines)
         })
     }
 }
