@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use switchboard_protocol::{Raw, WireFormat, v1, v2};
-use switchboard_session::{Content, Entry, EntryKind, Snapshot};
+use switchboard_session::{Content, Entry, EntryKind, Snapshot, ToolCall};
 
 use super::family::{Child, Family, SHOWN};
 use crate::convert::tool_call::placeholder;
@@ -106,12 +106,8 @@ impl<'f> Writer<'f> {
         }
         let Some(child) = self.family.get(id) else { return };
         let before = self.room;
-        let in_calls: HashSet<&str> = child
-            .fold
-            .entries()
-            .filter_map(Entry::as_tool_call)
-            .flat_map(|call| call.terminal_ids())
-            .collect();
+        let in_calls: HashSet<&str> =
+            child.fold.entries().filter_map(Entry::as_tool_call).flat_map(ToolCall::terminal_ids).collect();
         for entry in child.fold.entries() {
             if self.room == 0 {
                 // No more is walked over only to count it.
@@ -217,7 +213,7 @@ impl<'f> Writer<'f> {
     }
 
     fn call_content(&mut self, child: &'f Child, call: &str) {
-        let Some(content) = child.fold.tool_call(call).map(|call| call.content()) else { return };
+        let Some(content) = child.fold.tool_call(call).map(ToolCall::content) else { return };
         let mut written = child.items.get(call).into_iter().flatten();
         let mut goes_on = false;
         for item in content.items() {

@@ -349,6 +349,53 @@ fn a_client_that_knows_sub_agents_gets_them_as_they_are() {
     assert_eq!(bench.take_client().last().unwrap()["id"], "p");
 }
 
+/// All that can be said of a sub-agent, but for what one of the versions does not have.
+fn told_whole() -> Value {
+    json!({"sessionUpdate": "subagent_update", "sessionId": "c", "title": "helper", "description": "reads", "capabilities": {"cancel": {}},
+        "cwd": "/w/own", "additionalDirectories": ["/w/other"], "_meta": {"a": 1}, "key": 2,
+        "state": {"state": "idle", "stopReason": "max_tokens", "error": {"code": 1, "message": "no"},
+            "usage": {"totalTokens": 10, "inputTokens": 6, "outputTokens": 4}, "_meta": {"b": 1}, "other": 3}})
+}
+
+#[test]
+fn all_that_is_said_of_a_sub_agent_goes_over_to_who_knows_them() {
+    let mut bench = at_work(json!({"subagents": {}}));
+    bench.update(told_whole());
+    assert_eq!(bench.take_updates(), [told_whole()]);
+    assert_eq!(bench.lost(), Vec::<String>::new());
+    for word in ["running", "requires_action", "unknown", "idle"] {
+        let mut told = json!({"sessionUpdate": "subagent_update", "sessionId": "c", "state": {"state": word, "_meta": {"b": 1}, "k": 1}});
+        bench.update(told.clone());
+        assert_eq!(bench.take_updates(), [told.clone()]);
+        // What goes on in the background is not told, and that is.
+        told["state"]["background"] = json!([{"type": "terminal", "terminalId": "t"}]);
+        bench.update(told);
+        bench.take_client();
+        assert_eq!(
+            std::mem::take(&mut bench.losses).iter().map(|loss| &*loss.pointer).collect::<Vec<_>>(),
+            ["/params/update/state/background"],
+            "{word}"
+        );
+    }
+
+    let mut bench = Bench::v2_client();
+    bench.update(told_whole());
+    assert_eq!(bench.take_client()[0]["params"]["update"], told_whole());
+    assert_eq!(bench.lost(), Vec::<String>::new());
+}
+
+#[test]
+fn a_second_call_that_refers_to_a_child_says_so_in_words() {
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    bench.agent(of("c", text("m", "hello")));
+    bench.take_client();
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "Wait for it",
+        "content": [{"type": "session", "sessionId": "c", "_meta": {"a": 1}, "key": 2}]}));
+    let words = json!({"type": "content", "content": {"type": "text", "text": "[session c]"}, "_meta": {"a": 1}, "key": 2});
+    assert_eq!(bench.take_updates()[0]["content"], json!([words]));
+}
+
 #[test]
 fn messages_between_sessions_are_shown_with_the_child() {
     let mut bench = at_work(json!({}));

@@ -20,7 +20,7 @@ fn of_children() -> [Value; 5] {
     let usage = json!({"totalTokens": 4006, "inputTokens": 4007, "outputTokens": 4008});
     [
         json!({"sessionUpdate": "subagent_update", "sessionId": "child-c", "title": "child-title", "description": "child-words",
-            "capabilities": {"cancel": {}}, "state": {"state": "running"}, "cwd": "/w/child", "additionalDirectories": ["/w/child-more"]}),
+            "capabilities": {"cancel": {}}, "state": {"state": "running"}, "cwd": "/w/child", "additionalDirectories": ["/w/more-of-it"]}),
         json!({"sessionUpdate": "subagent_update", "sessionId": "child-c",
             "state": {"state": "idle", "stopReason": "error", "error": {"code": 4009, "message": "child-error"}, "usage": usage}}),
         json!({"sessionUpdate": "session_message", "messageId": "between-b", "senderSessionId": "session-s", "recipientSessionId": "child-c",
