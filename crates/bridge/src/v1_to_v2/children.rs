@@ -417,8 +417,22 @@ impl V1ToV2 {
         }
     }
 
+    /// The agent is gone: what its sub-agents were at has failed.
+    pub(super) fn end_children(&mut self, reason: &str) {
+        for (root, id) in self.family.end(reason) {
+            let is_told = |(_, status): &(String, v2::ToolCallStatus)| status.is_final();
+            let is_over = self.family.get(&id).is_some_and(|child| child.told.as_ref().is_some_and(is_told));
+            if self.folds() && !is_over {
+                self.show_top(&root, &id, reason.len());
+            }
+        }
+    }
+
     /// Shows those that have waited long enough.
     pub(super) fn show_waiting(&mut self) {
+        if !self.folds() {
+            return self.family.uncalled.clear();
+        }
         let now = self.context.now;
         let is_due =
             |id: &&String| self.family.get(id).is_some_and(|child| child.since.after(REFERENCE) <= now);

@@ -83,7 +83,9 @@ impl V1ToV2 {
             self.context.convert(session.as_deref(), &request.method, "/params", Side::Client, |cx| {
                 elicitation::to_v1(params, cx)
             })?;
-        self.to_client.ask(request, "elicitation/create", &wire, ToClient::Other, &mut self.context);
+        let session = session.map(|session| self.family.root_of(&session).to_owned());
+        let purpose = ToClient::Elicitation { session };
+        self.to_client.ask(request, "elicitation/create", &wire, purpose, &mut self.context);
         Ok(())
     }
 }

@@ -1,14 +1,14 @@
 //! Sub-agents: sessions that the agent opens in the course of others. A client that does not know of them is told of none of
 //! their sessions. Each is folded here, and shown in one tool call of the session that the client did open.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use switchboard_protocol::v2::ToolCallStatus;
 use switchboard_protocol::{Diagnostic, Extra, Field, Raw, Wire, WireFormat, v2};
 use switchboard_session::Session as Fold;
 
 use crate::Moment;
-use crate::map::HashMap;
+use crate::map::{HashMap, HashSet};
 use crate::sessions::Size;
 
 /// How many sub-agents are remembered on a connection.
@@ -339,6 +339,17 @@ impl Family {
 
     pub(super) fn get_mut(&mut self, id: &str) -> Option<&mut Child> {
         self.children.get_mut(id)
+    }
+
+    /// The agent is gone, and with it all that was at work. Gives those below the client's sessions.
+    pub(super) fn end(&mut self, reason: &str) -> Vec<(String, String)> {
+        for child in self.children.values_mut().filter(|child| child.work == Work::Going) {
+            child.work = Work::Over(ToolCallStatus::Failed);
+            child.failed = Some(clipped(reason));
+        }
+        let tops =
+            self.order.iter().filter(|id| self.children.get(*id).is_some_and(|child| child.top == **id));
+        tops.map(|id| (self.root_of(id).to_owned(), id.clone())).collect()
     }
 
     /// The session that the client opened of which a session is part: itself, where it is no sub-agent's.

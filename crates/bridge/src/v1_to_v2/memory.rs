@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use switchboard_protocol::rpc::Request;
 
-use super::{Active, Session, ToClient, V1ToV2};
+use super::{Active, Session, V1ToV2};
 use crate::Side;
 use crate::loss::Severity;
 use crate::machine::Memory;
@@ -66,9 +66,7 @@ impl Memory for V1ToV2 {
     fn forget_oldest(&mut self, reason: &str) -> Option<usize> {
         let (to_client, family) = (&self.to_client, &self.family);
         let asks = |id: &str| {
-            let is_in =
-                |asked: &ToClient| matches!(asked, ToClient::Permission(asked) if asked.session == id);
-            to_client.find(is_in).is_some() || family.is_at_work(id, None)
+            to_client.find(|asked| asked.session() == Some(id)).is_some() || family.is_at_work(id, None)
         };
         let (id, session) = self.sessions.take_oldest(asks)?;
         let before = session.bytes();

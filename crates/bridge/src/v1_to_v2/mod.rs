@@ -68,7 +68,19 @@ enum ToAgent {
 #[derive(Debug)]
 enum ToClient {
     Permission(permissions::Asked),
+    Elicitation { session: Option<String> },
     Other,
+}
+
+impl ToClient {
+    /// The session in which the user is asked.
+    fn session(&self) -> Option<&str> {
+        match self {
+            ToClient::Permission(asked) => Some(&asked.session),
+            ToClient::Elicitation { session } => session.as_deref(),
+            ToClient::Other => None,
+        }
+    }
 }
 
 /// What the client said it can do.
@@ -258,7 +270,9 @@ impl Machine for V1ToV2 {
     fn client_response(&mut self, response: Response<'_>) {
         match self.to_client.take(&response.id) {
             Some((id, ToClient::Permission(asked))) => self.permission_answered(&id, &asked, response),
-            Some((id, ToClient::Other)) => self.context.pass_answer(Side::Agent, &id, response),
+            Some((id, ToClient::Elicitation { .. } | ToClient::Other)) => {
+                self.context.pass_answer(Side::Agent, &id, response);
+            }
             None => self.context.lose_late_answer(Side::Client),
         }
     }

@@ -159,6 +159,7 @@ impl Turns for V1ToV2 {
 
     fn agent_ended(&mut self, error: &RpcError<'static>) {
         self.show_all_uncalled();
+        self.end_children(&error.message);
         self.lose_strangers();
         self.each(|mut active| {
             active.flush_all();
@@ -343,8 +344,14 @@ impl V1ToV2 {
         let Some(turn) = self.sessions.peek_mut(root).and_then(|session| session.turn.as_mut()) else {
             return;
         };
-        let Some(held) = turn.held.as_mut().filter(|_| !turn.cancelled) else { return };
-        if family.is_at_work(root, held.idle.background.as_deref()) {
+        let is_cancelled = turn.cancelled;
+        let Some(held) = &mut turn.held else { return };
+        let works = family.is_at_work(root, held.idle.background.as_deref());
+        if is_cancelled {
+            if !works {
+                held.until = now;
+            }
+        } else if works {
             held.until = now.after(patience);
             held.are_done = false;
         } else if !std::mem::replace(&mut held.are_done, true) {
@@ -361,8 +368,7 @@ impl V1ToV2 {
         let due: Vec<String> =
             self.sessions.iter().filter(|(_, session)| is_due(session)).map(|(id, _)| id.clone()).collect();
         for id in due {
-            let is_asked =
-                |asked: &ToClient| matches!(asked, ToClient::Permission(asked) if asked.session == id);
+            let is_asked = |asked: &ToClient| asked.session() == Some(&*id);
             if self.to_client.find(is_asked).is_some() && !self.is_cancelled(&id) {
                 // The user has not answered yet.
                 self.keep_asking(&id);

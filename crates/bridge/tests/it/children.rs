@@ -280,6 +280,15 @@ fn a_prompt_does_not_wait_for_ever() {
     bench.take_client();
     bench.pass(3_000_000);
     assert_eq!(bench.take_client(), Vec::<Value>::new());
+    // Also for a form.
+    let mut bench = at_work(json!({"elicitation": {"form": {}}}));
+    bench.update(announced("c", "helper"));
+    bench.update(state("idle"));
+    bench.agent(json!({"id": 7, "method": "elicitation/create", "params": {"mode": "form", "sessionId": "c", "message": "Which?",
+        "requestedSchema": {"type": "object", "properties": {}}}}));
+    bench.take_client();
+    bench.pass(3_000_000);
+    assert_eq!(bench.take_client(), Vec::<Value>::new());
 
     // The user cancels: so are the children that can be, and the client is told soon.
     let mut bench = at_work(json!({}));
@@ -293,6 +302,17 @@ fn a_prompt_does_not_wait_for_ever() {
     bench.take_client();
     bench.pass(2_000);
     assert_eq!(bench.take_client().last().unwrap()["result"]["stopReason"], "cancelled");
+    // Sooner, where they end sooner.
+    let mut bench = at_work(json!({}));
+    bench.update(json!({"sessionUpdate": "subagent_update", "sessionId": "c", "capabilities": {"cancel": {}}, "state": {"state": "running"}}));
+    bench.client(json!({"method": "session/cancel", "params": {"sessionId": "s"}}));
+    bench.update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "cancelled"}));
+    bench.take_client();
+    bench
+        .agent(of("c", json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "cancelled"})));
+    let told = bench.take_client();
+    assert_eq!(told.last().unwrap()["result"]["stopReason"], "cancelled", "{told:?}");
+    assert!(told.iter().any(|message| message["params"]["update"]["status"] == "failed"), "{told:?}");
 
     // The user goes on.
     let mut bench = at_work(json!({}));
@@ -311,14 +331,18 @@ fn a_prompt_does_not_wait_for_ever() {
     );
     assert_eq!(bench.take_client().last().unwrap()["id"], "p");
 
-    // The agent is gone.
+    // The agent is gone: so is what its children were at.
     let mut bench = at_work(json!({}));
     bench.update(announced("c", "helper"));
     bench.update(state("idle"));
-    bench.take_client();
+    bench.agent(of("c", text("m", "half of")));
+    let mut told = bench.take_client();
     bench.bridge.agent_ended("gone", &[]);
     bench.collect();
-    assert_eq!(bench.take_client().last().unwrap()["result"]["stopReason"], "end_turn");
+    told.extend(bench.take_client());
+    assert_eq!(told.last().unwrap()["result"]["stopReason"], "end_turn");
+    let calls = calls(&told);
+    assert_eq!((&*calls[0].1.status, &*calls[0].1.text()), ("failed", "half of\n\n[it failed: gone]"));
 }
 
 #[test]
