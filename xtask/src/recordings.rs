@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 /// What the demo agent is told. Each is recorded in both versions of the protocol.
-const SCENARIOS: [&str; 20] = [
+const SCENARIOS: [&str; 21] = [
     "hello",
     "markdown",
     "thoughts",
@@ -26,6 +26,7 @@ const SCENARIOS: [&str; 20] = [
     "clear",
     "interleave",
     "plan",
+    "subagents",
     "notice",
     "unknown",
 ];

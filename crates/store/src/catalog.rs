@@ -195,7 +195,8 @@ const SUMMARY: &str = "SELECT number, id, agent, client, project, title, protoco
 
 fn summary(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Summary> {
     let number: i64 = row.get(0)?;
-    let mut ids = connection.prepare_cached("SELECT id FROM wire_ids WHERE session = ?1 ORDER BY place")?;
+    let mut ids = connection
+        .prepare_cached("SELECT id FROM wire_ids WHERE session = ?1 AND place >= 0 ORDER BY place")?;
     let wire_ids = ids.query_map([number], |row| row.get(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(Summary {
         id: row.get(1)?,

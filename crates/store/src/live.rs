@@ -387,7 +387,7 @@ fn side_by_side<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -
 
 /// Writes down what came to light about a session. What the recorder was told at the beginning stays.
 fn note(transaction: &Transaction<'_>, session: i64, observed: &Observed) -> rusqlite::Result<()> {
-    let Observed { about, titled, protocol, wire_ids } = observed;
+    let Observed { about, titled, protocol, wire_ids, children } = observed;
     transaction
         .prepare_cached(
             "UPDATE sessions SET agent = coalesce(agent, ?2), client = coalesce(client, ?3),
@@ -397,13 +397,15 @@ fn note(transaction: &Transaction<'_>, session: i64, observed: &Observed) -> rus
              WHERE number = ?1",
         )?
         .execute(params![session, about.agent, about.client, about.project, about.title, titled, protocol])?;
-    for id in wire_ids {
+    // Sub-agents are found by their ids, too, but are no sessions of their own: their places are below zero.
+    let own = wire_ids.iter().map(|id| (id, 1)).chain(children.iter().map(|id| (id, -1)));
+    for (id, sign) in own {
         transaction
             .prepare_cached(
                 "INSERT OR IGNORE INTO wire_ids (session, place, id)
-                 VALUES (?1, (SELECT count(*) FROM wire_ids WHERE session = ?1), ?2)",
+                 VALUES (?1, ?3 * (1 + (SELECT count(*) FROM wire_ids WHERE session = ?1)), ?2)",
             )?
-            .execute(params![session, id])?;
+            .execute(params![session, id, sign])?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What the list of sessions wants to know, read from the messages as they pass.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use memchr::memmem;
 use switchboard_protocol::detect::Handshake;
@@ -25,6 +26,8 @@ pub(crate) struct Observed {
     pub(crate) titled: bool,
     pub(crate) protocol: Option<u16>,
     pub(crate) wire_ids: Vec<String>,
+    /// Those of sub-agents.
+    pub(crate) children: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -39,13 +42,20 @@ enum Call {
 #[derive(Debug)]
 pub(crate) struct Observer {
     calls: Correlator<Call>,
-    wire_ids: Vec<String>,
+    wire_ids: HashSet<String>,
+    /// Sessions of sub-agents, which belong to others.
+    children: HashSet<String>,
     has_title: bool,
 }
 
 impl Default for Observer {
     fn default() -> Self {
-        Observer { calls: Correlator::new(MAX_OPEN), wire_ids: Vec::new(), has_title: false }
+        Observer {
+            calls: Correlator::new(MAX_OPEN),
+            wire_ids: HashSet::new(),
+            children: HashSet::new(),
+            has_title: false,
+        }
     }
 }
 
@@ -63,7 +73,8 @@ impl Observer {
         let Some((from, false)) = record.channel.message() else { return };
         let head = &record.bytes[..record.bytes.len().min(256)];
         let is_update = memmem::find(head, b"\"session/update\"").is_some();
-        let informs = is_update && memmem::find(&record.bytes, b"\"session_info_update\"").is_some();
+        let has = |kind: &[u8]| memmem::find(&record.bytes, kind).is_some();
+        let informs = is_update && (has(b"\"session_info_update\"") || has(b"\"subagent_update\""));
         if is_update && !informs && !self.wire_ids.is_empty() {
             return;
         }
@@ -85,9 +96,17 @@ impl Observer {
             return;
         }
         let params = message.params.as_ref();
-        self.wire_id(string(params, "sessionId"), observed);
+        let session = string(params, "sessionId");
+        let is_child = session.as_ref().is_some_and(|session| self.children.contains(session));
+        self.wire_id(session, observed);
         let update = params.and_then(|params| params.get("update"));
-        if string(update.as_ref(), "sessionUpdate").as_deref() == Some("session_info_update")
+        let kind = string(update.as_ref(), "sessionUpdate");
+        if kind.as_deref() == Some("subagent_update") {
+            self.child(string(update.as_ref(), "sessionId"), observed);
+        }
+        // What a sub-agent is called is no title for the whole.
+        if kind.as_deref() == Some("session_info_update")
+            && !is_child
             && let Some(title) = string(update.as_ref(), "title").filter(|title| !title.is_empty())
         {
             self.has_title = true;
@@ -154,11 +173,22 @@ impl Observer {
 
     fn wire_id(&mut self, id: Option<String>, observed: &mut Observed) {
         if let Some(id) = id
-            && !self.wire_ids.contains(&id)
+            && !self.children.contains(&id)
             && self.wire_ids.len() < MAX_OPEN
+            && self.wire_ids.insert(id.clone())
         {
-            self.wire_ids.push(id.clone());
             observed.wire_ids.push(id);
+        }
+    }
+
+    fn child(&mut self, id: Option<String>, observed: &mut Observed) {
+        // One that is there by itself, such as the session that tells of it, is nobody's child.
+        if let Some(id) = id
+            && !self.wire_ids.contains(&id)
+            && self.children.len() < MAX_OPEN
+            && self.children.insert(id.clone())
+        {
+            observed.children.push(id);
         }
     }
 }

@@ -40,6 +40,7 @@ const TABLES: &str = "
     );
     CREATE INDEX sessions_by_change ON sessions (changed);
 
+    -- The ids that agents gave. Those with a place below zero are of sub-agents.
     CREATE TABLE wire_ids (
         session INTEGER NOT NULL, place INTEGER NOT NULL, id TEXT NOT NULL,
         PRIMARY KEY (session, id)

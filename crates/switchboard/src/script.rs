@@ -66,9 +66,14 @@ impl Action {
 pub(crate) const MOMENTARY: &str = "switchboard/momentary";
 
 impl SessionScript {
+    /// Whether it is about the session itself, and not about that of a sub-agent.
+    pub(crate) fn is_own(&self, notification: &Notification<'_>) -> bool {
+        text(notification.params.as_ref(), "sessionId").is_none_or(|id| id == self.id)
+    }
+
     /// All updates of the session, as its agent would give its history. Agents of version 1 do not repeat what the
-    /// user says while it is new, so it is put where it belongs.
-    pub(crate) fn history(&self, version: u16) -> Vec<String> {
+    /// user says while it is new, so it is put where it belongs. `with_children`: also those of its sub-agents.
+    pub(crate) fn history(&self, version: u16, with_children: bool) -> Vec<String> {
         // What was given as history once has in it what was before.
         let start = self.steps.iter().rposition(|step| match &step.action {
             Action::AwaitOpening { request, with_history: true } => self.steps.iter().any(|step| {
@@ -80,7 +85,9 @@ impl SessionScript {
         let mut lines = Vec::new();
         for (place, step) in steps.iter().enumerate() {
             match &step.action {
-                Action::Notify(notification) if is_history(notification) => {
+                Action::Notify(notification)
+                    if is_history(notification) && (with_children || self.is_own(notification)) =>
+                {
                     lines.push(Message::Notification(notification.clone()).encode(WireFormat::Any));
                 }
                 Action::AwaitPrompt { prompt: Some(prompt), .. } if version == 1 => {
@@ -112,6 +119,26 @@ fn is_history(notification: &Notification<'_>) -> bool {
     notification.method == "session/update"
         && !matches!(kind.as_deref(), Some("notice" | "state_update"))
         && !notification.params_text().contains(MOMENTARY)
+}
+
+/// The sessions of sub-agents that an update tells of.
+fn started(notification: &Notification<'_>) -> Vec<String> {
+    let Some(update) = notification.params.as_ref().and_then(|params| params.get("update")) else {
+        return Vec::new();
+    };
+    let content = update.get("content");
+    let items: Vec<Raw<'_>> = match &content {
+        Some(content) if content.is_object() => vec![content.borrowed()],
+        Some(content) => content.items().collect(),
+        None => Vec::new(),
+    };
+    let is_session = |item: &Raw<'_>| text(Some(item), "type").as_deref() == Some("session");
+    let told = items.iter().filter(|item| is_session(item)).filter_map(|item| text(Some(item), "sessionId"));
+    match text(Some(&update), "sessionUpdate").as_deref() {
+        Some("subagent_update") => text(Some(&update), "sessionId").into_iter().collect(),
+        Some("tool_call" | "tool_call_update" | "tool_call_content_chunk") => told.collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Whether a request to open a session wants its history: `session/load` of version 1 always.
@@ -158,6 +185,8 @@ pub(crate) struct Reader {
     times: Vec<Time>,
     /// Sessions that have shown before an answer opened them, and when.
     unopened: BTreeMap<usize, Time>,
+    /// Sessions of sub-agents, which are played with the one that started them.
+    children: HashMap<String, usize>,
     /// The session that spoke last.
     current: Option<usize>,
     open: Correlator<Open>,
@@ -174,8 +203,15 @@ fn text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
 
 impl Default for Reader {
     fn default() -> Self {
-        let (script, times, unopened) = (Script::default(), Vec::new(), BTreeMap::new());
-        Reader { script, times, unopened, current: None, open: Correlator::new(MAX_OPEN), numbers: 0 }
+        Reader {
+            script: Script::default(),
+            times: Vec::new(),
+            unopened: BTreeMap::new(),
+            children: HashMap::new(),
+            current: None,
+            open: Correlator::new(MAX_OPEN),
+            numbers: 0,
+        }
     }
 }
 
@@ -269,6 +305,9 @@ impl Reader {
     /// The session that a message of the agent belongs to; one without belongs to whichever spoke last.
     fn session(&mut self, params: Option<&Raw<'_>>, at: Time) -> Option<usize> {
         let Some(id) = text(params, "sessionId") else { return self.current };
+        if let Some(session) = self.children.get(&id) {
+            return Some(*session);
+        }
         Some(self.find(&id).unwrap_or_else(|| {
             let session = self.open(id, None, at);
             self.unopened.insert(session, at);
@@ -349,7 +388,15 @@ impl Reader {
             return;
         }
         match self.session(notification.params.as_ref(), at) {
-            Some(session) => self.step(session, at, Action::Notify(notification)),
+            Some(session) => {
+                for child in started(&notification) {
+                    // One that the client has opened, or that has shown before, stays by itself.
+                    if self.find(&child).is_none() && self.children.len() < MAX_OPEN {
+                        self.children.entry(child).or_insert(session);
+                    }
+                }
+                self.step(session, at, Action::Notify(notification));
+            }
             None => self.script.greetings.push(notification),
         }
     }

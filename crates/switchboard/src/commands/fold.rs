@@ -116,13 +116,14 @@ impl<W: Write> Writer<'_, W> {
                     id.unwrap_or("without an id")
                 );
             }
-            if self.arguments.text {
-                text::write(&mut self.output, id, session)?;
-            } else {
+            if !self.arguments.text {
                 writeln!(self.output, "{}", session.to_json(id))?;
             }
         }
-        Ok(())
+        match self.arguments.text {
+            true => text::write_all(&mut self.output, &fold.conversation, None),
+            false => Ok(()),
+        }
     }
 }
 

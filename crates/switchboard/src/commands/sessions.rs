@@ -1,6 +1,6 @@
 //! `switchboard sessions`: what the store keeps.
 
-pub(crate) mod exchange;
+mod exchange;
 mod list;
 mod remove;
 pub(crate) mod replay;

@@ -11,7 +11,8 @@ use crate::program::{Run, switchboard};
 const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
 
 /// Scenarios of the demo agent that differ in what they send and ask.
-const SCENARIOS: [&str; 8] = ["hello", "thoughts", "tool", "edit", "permission", "plan", "unknown", "config"];
+const SCENARIOS: [&str; 9] =
+    ["hello", "thoughts", "tool", "edit", "permission", "plan", "unknown", "config", "subagents"];
 
 /// Records a scenario, and gives its id and what the client printed.
 fn recorded(place: &Place, scenario: &str, protocol: &str) -> (String, Run) {

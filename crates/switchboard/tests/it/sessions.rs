@@ -316,3 +316,61 @@ fn the_agents_id_means_the_latest_recording_and_deletes_nothing() {
     assert_eq!(scratch.run(&["delete", &latest], "").code, 0);
     assert_eq!(scratch.run(&["list"], "").stdout.lines().count(), 1);
 }
+
+#[test]
+fn sub_agents_are_kept_shown_found_and_deleted_with_the_session_that_started_them() {
+    let scratch = Scratch::new();
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/recordings/demo-subagents-v2.jsonl");
+    let import = scratch.run(&["import", recording], "");
+    assert_eq!(import.code, 0, "{}", import.stderr);
+    let id = import.stdout.trim().to_owned();
+    let list = scratch.run(&["list", "--json"], "").json_lines();
+    assert_eq!((list.len(), &list[0]["wireIds"]), (1, &json!(["demo-1"])));
+
+    let shown = scratch.run(&["show", &id], "").stdout;
+    let headings: Vec<&str> = shown.lines().filter(|line| line.contains("== session")).collect();
+    assert_eq!(
+        headings,
+        [
+            "== session demo-1, idle (end_turn) ==",
+            "    == session demo-1.subagent-3, sub-agent \"Explorer (Looks for the tests)\", idle (end_turn) ==",
+            "    == session demo-1.subagent-5, sub-agent \"Writer\", idle (end_turn) ==",
+            "        == session demo-1.subagent-5.subagent-4, sub-agent \"Checker\" of \"Writer\", idle (end_turn) ==",
+        ]
+    );
+    assert!(
+        shown.contains("\n        tool: Read notes.txt (read) [completed]\n            2 lines\n"),
+        "{shown}"
+    );
+    // By itself, with its own.
+    let alone = scratch.run(&["show", "demo-1.subagent-5"], "").stdout;
+    assert!(alone.starts_with("== session demo-1.subagent-5, sub-agent \"Writer\""), "{alone}");
+    assert!(
+        alone.contains("\n    == session demo-1.subagent-5.subagent-4") && !alone.contains("Explorer"),
+        "{alone}"
+    );
+    let json = scratch.run(&["show", "demo-1.subagent-5", "--json"], "").json_lines();
+    let ids: Vec<_> = json.iter().map(|session| session["sessionId"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["demo-1.subagent-5", "demo-1.subagent-5.subagent-4"]);
+    // The end of the recording knows whose they are, too.
+    let last = scratch.run(&["show", &id, "--last", "1"], "").stdout;
+    assert!(
+        last.contains("        == session demo-1.subagent-5.subagent-4, sub-agent \"Checker\" of \"Writer\""),
+        "{last}"
+    );
+
+    let found = scratch.run(&["search", "\"both lines\""], "").stdout;
+    assert!(found.contains(" agent, sub-agent \"Checker\" of \"Writer\": "), "{found}");
+    let found = scratch.run(&["search", "\"both lines\"", "--json"], "").json_lines();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0]["sessionId"], "demo-1.subagent-5.subagent-4");
+    assert_eq!(found[0]["speaker"], "sub-agent \"Checker\" of \"Writer\"");
+    let of_the_root = scratch.run(&["search", "\"both are done\"", "--json"], "").json_lines();
+    assert_eq!((&of_the_root[0]["sessionId"], &of_the_root[0]["speaker"]), (&json!("demo-1"), &Value::Null));
+
+    // A sub-agent's id does not delete the recording; that goes with all of them.
+    assert_eq!(scratch.run(&["delete", "demo-1.subagent-5"], "").code, 2);
+    assert_eq!(scratch.run(&["delete", &id], "").code, 0);
+    assert_eq!(scratch.run(&["show", "demo-1.subagent-5"], "").code, 2);
+    assert_eq!(scratch.run(&["search", "\"both lines\""], "").code, 1);
+}

@@ -74,3 +74,17 @@ fn a_permission_is_asked_for() {
         assert!(in_one_line(&shown).contains(&in_one_line(words)), "{shown}");
     }
 }
+
+#[test]
+fn two_sub_agents_ask_at_once_and_each_is_named_with_its_question() {
+    let (code, shown) = typed(&["run", "demo", "subagents", "--timeout", "50"], &["1\n", "y\n"]);
+    assert_eq!(code, 0, "{shown}");
+    let first = "sub-agent \"Explorer (Looks for the tests)\" asks:\n? Look into every folder?\n";
+    let second = "sub-agent \"Writer\" asks:\n? Write notes.txt?\nNothing is written in truth.\n";
+    let (first, second) = (shown.find(first).expect(&shown), shown.find(second).expect(&shown));
+    assert!(first < second, "{shown}");
+    // Thoughts are shown to somebody who watches, below whose they are.
+    assert!(shown.contains("⤷ Explorer (Looks for the tests): at work\n    ← Find the tests.\n"), "{shown}");
+    assert!(in_one_line(&shown).contains(&in_one_line("Tests have names that say so.")), "{shown}");
+    assert!(shown.contains("  ⤷ Checker of Writer: at work\n    ← Check the notes.\n"), "{shown}");
+}

@@ -41,7 +41,8 @@ struct Session {
 fn sessions_of(conversation: &Conversation) -> Vec<Session> {
     let session = |(id, session): (Option<&str>, &switchboard_session::Session)| {
         let mut shown = Vec::new();
-        text::write(&mut shown, id, session).unwrap();
+        let speaker = id.and_then(|id| conversation.speaker(id));
+        text::write(&mut shown, id, speaker.as_deref(), session).unwrap();
         let json = serde_json::from_str(&session.to_json(id)).unwrap();
         Session { id: id.map(str::to_owned), json, text: String::from_utf8(shown).unwrap() }
     };
@@ -220,8 +221,26 @@ fn assert_shown(folded: &[Session], store: &Store, id: &str, what: &str) {
     let shown = show(store, id, true);
     let shown = comparable(shown.lines().map(|line| serde_json::from_str(line).unwrap()));
     assert_eq!(comparable(folded.iter().map(|session| session.json.clone())), shown, "{what}");
-    let text: String = folded.iter().map(|session| session.text.as_str()).collect();
-    assert_eq!(show(store, id, false), text, "{what}");
+    let mut texts: Vec<String> = folded.iter().map(|session| session.text.clone()).collect();
+    texts.sort_unstable();
+    assert_eq!(sessions_of_text(&show(store, id, false)), texts, "{what}");
+}
+
+/// The sessions of a transcript, those of sub-agents moved out to the margin, in the order of their text.
+fn sessions_of_text(text: &str) -> Vec<String> {
+    let mut sessions: Vec<String> = Vec::new();
+    let mut indent = 0;
+    for line in text.lines() {
+        if line.trim_start().starts_with("== session ") {
+            indent = line.len() - line.trim_start().len();
+            sessions.push(String::new());
+        }
+        let session = sessions.last_mut().expect("a heading");
+        session.push_str(line.get(indent..).unwrap_or_default());
+        session.push('\n');
+    }
+    sessions.sort_unstable();
+    sessions
 }
 
 /// A recording that is played again is the same conversation, except for what became of questions: whoever plays the

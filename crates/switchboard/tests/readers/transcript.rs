@@ -264,6 +264,8 @@ pub(crate) fn kind_of_class(class: &str) -> &'static str {
         Some("tool") => "tool_call",
         Some("term") => "terminal",
         Some("compact") => "compaction",
+        Some("sub") => "subagent",
+        Some("between") => "session_message",
         _ => "unknown",
     }
 }

@@ -381,19 +381,8 @@ impl History {
                 };
                 reader.take(&record);
             }
-            let all = reader.finish().sessions;
-            let mut lines = all.iter().find(|session| session.id == id)?.history(version);
-            let (mut known, mut place) = (vec![id.to_owned()], 0);
-            while let Some(line) = lines.get(place).filter(|_| self.knows_children || version == 2) {
-                place += 1;
-                for child in children_of(line) {
-                    if !known.contains(&child) {
-                        let script = all.iter().find(|session| session.id == child);
-                        lines.extend(script.map(|script| script.history(version)).unwrap_or_default());
-                        known.push(child);
-                    }
-                }
-            }
+            let session = reader.finish().sessions.into_iter().find(|session| session.id == id)?;
+            let lines = session.history(version, self.knows_children || version == 2);
             (!lines.is_empty()).then_some(lines)
         })
     }

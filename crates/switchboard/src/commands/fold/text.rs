@@ -4,10 +4,57 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 
 use switchboard_protocol::{LineNumber, v2};
-use switchboard_session::{Content, Entry, EntryKind, Permission, Settlement, Snapshot, ToolCall};
+use switchboard_session::{
+    Content, Conversation, Entry, EntryKind, Permission, Settlement, Snapshot, ToolCall,
+};
 
-pub(crate) fn write(out: &mut impl Write, id: Option<&str>, session: &Snapshot) -> io::Result<()> {
-    writeln!(out, "== session {}{} ==", shown(id.unwrap_or("(no id)")), heading(session))?;
+/// How deep sessions are moved in at most.
+const MOST_INDENT: usize = 8;
+
+/// Writes all sessions in the order in which they first appear, those of sub-agents moved in below the one that started
+/// them; or, with an id, that session with its sub-agents.
+pub(crate) fn write_all(
+    out: &mut impl Write,
+    conversation: &Conversation,
+    only: Option<&str>,
+) -> io::Result<()> {
+    let is_below = |id: Option<&str>| {
+        let parent = id.and_then(|id| conversation.parent(id));
+        parent.is_some_and(|parent| conversation.session(Some(&parent.session)).is_some())
+    };
+    let tops = conversation.sessions().map(|(id, _)| id);
+    let mut waiting: Vec<(Option<&str>, usize)> = match only {
+        Some(id) => vec![(Some(id), 0)],
+        None => tops.filter(|id| !is_below(*id)).map(|id| (id, 0)).collect(),
+    };
+    waiting.reverse();
+    while let Some((id, depth)) = waiting.pop() {
+        if let Some(session) = conversation.session(id) {
+            let mut text = Vec::new();
+            write(&mut text, id, id.and_then(|id| conversation.speaker(id)).as_deref(), session)?;
+            let indent = 4 * depth.min(MOST_INDENT);
+            for line in String::from_utf8_lossy(&text).lines() {
+                match line.is_empty() {
+                    true => writeln!(out)?,
+                    false => writeln!(out, "{:indent$}{line}", "")?,
+                }
+            }
+        }
+        let children: Vec<_> = id.iter().flat_map(|id| conversation.children(id)).collect();
+        waiting.extend(children.into_iter().rev().map(|(child, _)| (Some(child), depth + 1)));
+    }
+    Ok(())
+}
+
+/// Writes one session. `speaker`: whose it is, where it is a sub-agent's.
+pub(crate) fn write(
+    out: &mut impl Write,
+    id: Option<&str>,
+    speaker: Option<&str>,
+    session: &Snapshot,
+) -> io::Result<()> {
+    let speaker = speaker.map_or(String::new(), |speaker| format!(", {}", shown(speaker)));
+    writeln!(out, "== session {}{speaker}{} ==", shown(id.unwrap_or("(no id)")), heading(session))?;
     let calls = session.entries().filter_map(Entry::as_tool_call);
     let anchored: HashSet<&str> = calls.flat_map(ToolCall::terminal_ids).collect();
     for position in 0..=session.len() {

@@ -1,7 +1,10 @@
+use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 
 use serde_json::json;
-use switchboard_store::{Search, Store, TextKind, Time};
+use switchboard_protocol::Raw;
+use switchboard_session::Conversation;
+use switchboard_store::{Hit, Item, Search, Store, TextKind, Time};
 
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
@@ -68,18 +71,21 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
     };
     let hits = store.search(&search).map_err(store_error)?;
     let mut output = BufWriter::new(std::io::stdout().lock());
+    let mut speakers = Speakers { store, known: HashMap::new() };
     for hit in &hits {
+        let (wire_id, speaker) = speakers.of(hit);
         let line = if arguments.json {
-            json!({"session": hit.session, "first": hit.first, "last": hit.last, "time": hit.time.0,
+            json!({"session": hit.session, "sessionId": wire_id, "speaker": speaker, "first": hit.first, "last": hit.last, "time": hit.time.0,
                 "kind": hit.kind.as_str(), "excerpt": hit.excerpt, "withdrawn": hit.withdrawn})
             .to_string()
         } else {
             format!(
-                "{} #{} {} {}{}: {}",
+                "{} #{} {} {}{}{}: {}",
                 hit.session,
                 hit.first,
                 hit.time,
                 hit.kind.as_str(),
+                speaker.map_or(String::new(), |speaker| format!(", {}", shown(&speaker))),
                 if hit.withdrawn { " (withdrawn later)" } else { "" },
                 shown(&hit.excerpt)
             )
@@ -88,4 +94,33 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
     }
     output.flush().map_err(write_error)?;
     Ok(if hits.is_empty() { Outcome::Problems } else { Outcome::Fine })
+}
+
+/// Tells whose the texts are that were found.
+struct Speakers<'s> {
+    store: &'s Store,
+    /// What each recording tells of its sessions; nothing of one that cannot be read.
+    known: HashMap<String, Option<Conversation>>,
+}
+
+impl Speakers<'_> {
+    /// The session that a hit is in, by its id on the wire, and the sub-agent whose that is.
+    fn of(&mut self, hit: &Hit) -> (Option<String>, Option<String>) {
+        let first = self.store.read(&hit.session, hit.first).ok().and_then(|mut items| items.next());
+        let Some(Ok(Item::Record(record))) = first else { return (None, None) };
+        let id = std::str::from_utf8(&record.bytes).ok().and_then(session_of);
+        let store = self.store;
+        let all = self.known.entry(hit.session.clone()).or_insert_with(|| {
+            // The end of the recording, without any entries: who belongs to whom is in it.
+            store.window(&hit.session, None, 0).ok().map(|state| state.conversation)
+        });
+        let speaker = all.as_ref().zip(id.as_deref()).and_then(|(all, id)| all.speaker(id));
+        (id, speaker)
+    }
+}
+
+/// The session that a message is about.
+fn session_of(line: &str) -> Option<String> {
+    let message = Raw::parse(line).ok()?;
+    Some(message.get("params")?.get("sessionId")?.as_text()?.into_owned())
 }

@@ -12,7 +12,8 @@ use crate::store_file::store_error;
 
 /// Show a session
 ///
-/// Prints the transcript. A session of version 1 is translated into version 2 first, and shown whole.
+/// Prints the transcript, with those of sub-agents below the session that started them; of a sub-agent alone, when that is
+/// asked for by its id. A session of version 1 is translated into version 2 first, and shown whole.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The session
@@ -89,17 +90,30 @@ fn transcript(
     if state.refused > 0 {
         eprintln!("{} messages could not be understood; see them with --wire", state.refused);
     }
-    for ((id, folded), hidden) in state.conversation.sessions().zip(&state.hidden) {
-        if *hidden > 0 {
-            eprintln!("{hidden} entries before these");
-        }
-        if arguments.json {
-            writeln!(output, "{}", folded.to_json(id)).map_err(write_error)?;
-        } else {
-            text::write(output, id, folded).map_err(write_error)?;
-        }
+    for hidden in state.hidden.iter().filter(|hidden| **hidden > 0) {
+        eprintln!("{hidden} entries before these");
     }
+    write_sessions(&state.conversation, arguments, output).map_err(write_error)?;
     Ok(outcome)
+}
+
+/// Writes the sessions of a recording, or the one of the sub-agent that was asked for.
+fn write_sessions(
+    conversation: &Conversation,
+    arguments: &Arguments,
+    output: &mut impl Write,
+) -> std::io::Result<()> {
+    let only = Some(&*arguments.id).filter(|id| conversation.parent(id).is_some());
+    if !arguments.json {
+        return text::write_all(output, conversation, only);
+    }
+    let is_meant = |id: Option<&str>| {
+        only.is_none_or(|only| {
+            id.is_some_and(|id| id == only || conversation.ancestors(id).any(|above| *above.session == *only))
+        })
+    };
+    let mut sessions = conversation.sessions().filter(|(id, _)| is_meant(*id));
+    sessions.try_for_each(|(id, session)| writeln!(output, "{}", session.to_json(id)))
 }
 
 /// A session of version 1, translated as `convert` does and then folded.
@@ -129,13 +143,7 @@ fn version_1(
         }
     }
     fold(translation.finish());
-    for (id, folded) in conversation.sessions() {
-        if arguments.json {
-            writeln!(output, "{}", folded.to_json(id)).map_err(write_error)?;
-        } else {
-            text::write(output, id, folded).map_err(write_error)?;
-        }
-    }
+    write_sessions(&conversation, arguments, output).map_err(write_error)?;
     Ok(outcome)
 }
 

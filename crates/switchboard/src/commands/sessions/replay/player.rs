@@ -135,7 +135,8 @@ impl Player {
                 }
             }
             Action::Notify(notification) => {
-                if let Some(state) = state(notification) {
+                let is_own = self.script.sessions[session].is_own(notification);
+                if let Some(state) = state(notification).filter(|_| is_own) {
                     playing.is_running = state != "idle";
                 }
                 self.ready.push_back(Message::Notification(notification.clone()).encode(WireFormat::Any));
@@ -281,7 +282,7 @@ impl Player {
         let script = &self.script.sessions[session];
         *playing = Playing { is_open: true, place: script.steps.len(), ..Playing::default() };
         if is_replayed {
-            self.ready.extend(script.history(self.version));
+            self.ready.extend(script.history(self.version, true));
         }
         if self.version != 1 {
             self.say_state(session, &json!({"state": "idle"}));
