@@ -23,6 +23,7 @@ mod support;
 mod tool_calls;
 mod traces;
 mod turns;
+mod unstable;
 
 #[test]
 fn every_test_file_is_a_module() {

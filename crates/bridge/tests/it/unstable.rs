@@ -1,0 +1,129 @@
+//! What the newest draft calls unstable and both versions have: it goes over, or it is reported.
+
+use serde_json::{Value, json};
+use switchboard_bridge::{BridgeOptions, Version};
+
+use crate::support::Bench;
+
+/// The two ways to translate.
+const WAYS: [Version; 2] = [Version::V1, Version::V2];
+
+fn bench(client: Version) -> Bench {
+    Bench::new(BridgeOptions::between(client, client.other()))
+}
+
+#[test]
+fn providers_login_status_titles_and_the_archive_pass_with_their_answers() {
+    let provider = json!({"providerId": "p", "supported": ["openai"], "required": true, "current": {"apiType": "openai", "baseUrl": "http://x"}});
+    let asked = [
+        ("providers/list", json!({}), json!({"providers": [provider]})),
+        (
+            "providers/set",
+            json!({"providerId": "p", "apiType": "openai", "baseUrl": "http://x", "headers": {"a": "b"}}),
+            json!({}),
+        ),
+        ("providers/disable", json!({"providerId": "p"}), json!({})),
+        (
+            "auth/status",
+            json!({}),
+            json!({"state": "authenticated", "accounts": [{"label": "me", "active": true}]}),
+        ),
+        ("session/set_title", json!({"sessionId": "s", "title": "T"}), json!({"title": "T"})),
+        ("session/archive", json!({"sessionId": "s"}), json!({})),
+        (
+            "mcp/message",
+            json!({"serverId": "m", "requestId": 1, "method": "tools/list"}),
+            json!({"result": {}}),
+        ),
+    ];
+    for client in WAYS {
+        for (method, params, result) in &asked {
+            let mut bench = bench(client);
+            bench.client(json!({"id": 1, "method": method, "params": params}));
+            let request = bench.take_agent().remove(0);
+            assert_eq!((&request["method"], &request["params"]), (&json!(method), params), "{client:?}");
+            bench.agent(json!({"id": request["id"], "result": result}));
+            assert_eq!(bench.take_client()[0]["result"], *result, "{client:?} {method}");
+            assert!(bench.losses.is_empty(), "{:?}", bench.losses);
+        }
+        // The other way round, and news.
+        let mut bench = bench(client);
+        bench.agent(json!({"id": 1, "method": "mcp/message", "params": {"serverId": "m", "requestId": 1, "method": "x"}}));
+        let request = bench.take_client().remove(0);
+        bench.client(json!({"id": request["id"], "result": {"result": 1}}));
+        assert_eq!(bench.take_agent()[0]["result"], json!({"result": 1}));
+        let news = json!({"state": "unauthenticated", "accounts": []});
+        bench.agent(json!({"method": "auth/status_update", "params": news}));
+        assert_eq!(bench.take_client()[0]["params"], news);
+    }
+}
+
+#[test]
+fn a_system_prompt_goes_with_every_way_to_open_a_session() {
+    let prompt =
+        json!({"mode": "append", "content": [{"type": "text", "text": "Be brief."}], "_meta": {"a": 1}});
+    for (client, methods) in [
+        (Version::V1, vec!["session/new", "session/load", "session/resume", "session/fork"]),
+        (Version::V2, vec!["session/new", "session/fork"]),
+    ] {
+        for method in methods {
+            let mut bench = bench(client);
+            bench.client(json!({"id": 1, "method": method, "params": {"sessionId": "s", "cwd": "/w", "mcpServers": [], "systemPrompt": prompt}}));
+            assert_eq!(bench.take_agent()[0]["params"]["systemPrompt"], prompt, "{client:?} {method}");
+        }
+    }
+}
+
+#[test]
+fn the_usage_of_a_turn_goes_over() {
+    let usage = json!({"totalTokens": 10, "inputTokens": 6, "outputTokens": 4, "thoughtTokens": 1});
+    for client in WAYS {
+        let mut bench = bench(client);
+        bench.client(json!({"id": 1, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "go"}]}}));
+        let id = bench.take_agent()[0]["id"].clone();
+        if client == Version::V1 {
+            bench.agent(json!({"id": id, "result": {}}));
+            bench.update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn", "usage": usage}));
+            assert_eq!(bench.take_client().pop().unwrap()["result"]["usage"], usage);
+        } else {
+            bench.agent(json!({"id": id, "result": {"stopReason": "end_turn", "usage": usage}}));
+            assert_eq!(bench.take_client().pop().unwrap()["params"]["update"]["usage"], usage);
+        }
+    }
+}
+
+#[test]
+fn plans_of_every_kind_go_over_or_are_words() {
+    let plans = [
+        json!({"type": "file", "planId": "p", "uri": "file:///w/plan.md"}),
+        json!({"type": "markdown", "planId": "p", "content": "# Plan"}),
+        json!({"type": "items", "planId": "p", "entries": [{"content": "Look", "priority": "high", "status": "pending"}]}),
+    ];
+    let removed = json!({"sessionUpdate": "plan_removed", "planId": "p"});
+    let updates = plans
+        .iter()
+        .map(|plan| json!({"sessionUpdate": "plan_update", "plan": plan}))
+        .chain([removed.clone()]);
+    let updates: Vec<Value> = updates.collect();
+    // A client of version 2, and one of version 1 that takes plans.
+    let mut knowing = Bench::v1_client();
+    knowing.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": {"plan": {}}}}));
+    knowing.open();
+    for mut bench in [Bench::v2_client(), knowing] {
+        for update in &updates {
+            bench.update(update.clone());
+        }
+        assert_eq!(bench.take_updates(), updates);
+        assert_eq!(bench.lost(), Vec::<String>::new());
+    }
+    // One that does not.
+    let mut bench = Bench::v1_client();
+    for update in &updates {
+        bench.update(update.clone());
+    }
+    let told = bench.take_updates();
+    let words: Vec<&Value> = told.iter().map(|update| &update["content"]["text"]).collect();
+    assert_eq!(words[..2], ["[plan]\n\nfile:///w/plan.md", "[plan]\n\n# Plan"]);
+    assert_eq!((&told[2]["entries"][0]["content"], &told[3]["entries"]), (&json!("Look"), &json!([])));
+    assert_eq!(bench.lost().len(), 3, "{:?}", bench.lost());
+}
