@@ -649,7 +649,6 @@ fn a_child_that_says_very_much_costs_little() {
     assert!(bridge.remembered().bytes < 4 * 1024 * 1024, "{:?}", bridge.remembered());
     take(&mut bridge, &line("c", state("idle")));
     bridge.finish();
-    drop(take);
     let received = 20_000 * 600;
     assert!(sent < 10 * received, "{sent} bytes for {received}");
     assert!(
