@@ -1,5 +1,6 @@
 //! A client of version 1 with an agent of version 2.
 
+mod child_questions;
 mod children;
 mod connection;
 mod family;

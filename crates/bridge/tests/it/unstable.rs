@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use switchboard_bridge::{BridgeOptions, Version};
 
+use crate::children::of;
 use crate::support::Bench;
 
 /// The two ways to translate.
@@ -126,4 +127,97 @@ fn plans_of_every_kind_go_over_or_are_words() {
     assert_eq!(words[..2], ["[plan]\n\nfile:///w/plan.md", "[plan]\n\n# Plan"]);
     assert_eq!((&told[2]["entries"][0]["content"], &told[3]["entries"]), (&json!("Look"), &json!([])));
     assert_eq!(bench.lost().len(), 3, "{:?}", bench.lost());
+}
+
+/// What the far side is asked and what the client is answered, where the agent offers what it says here.
+fn asked_of(
+    client: Version,
+    offered: &Value,
+    method: &str,
+    params: &Value,
+    result: &Value,
+) -> (Option<Value>, Value) {
+    let mut bench = Bench::new(BridgeOptions::between(client, client.other()));
+    let hello = match client {
+        Version::V1 => json!({"protocolVersion": 1, "clientCapabilities": {}}),
+        Version::V2 => json!({"protocolVersion": 2, "info": {"name": "c", "version": "1"}}),
+    };
+    bench.client(json!({"id": 0, "method": "initialize", "params": hello}));
+    let id = bench.take_agent()[0]["id"].clone();
+    let answer = match client {
+        Version::V1 => {
+            json!({"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {"session": offered}})
+        }
+        Version::V2 => json!({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": offered}}),
+    };
+    bench.agent(json!({"id": id, "result": answer}));
+    bench.open();
+    bench.client(json!({"id": 5, "method": method, "params": params}));
+    let asked = bench.take_agent().pop();
+    if let Some(asked) = &asked {
+        assert_eq!(asked["method"], method);
+        bench.agent(json!({"id": asked["id"], "result": result}));
+    }
+    let answer = bench.take_client().into_iter().find(|message| message["id"] == 5).expect("an answer");
+    if method == "session/fork" && asked.is_some() {
+        // The client has opened it thereby.
+        bench.agent(of("new", json!({"sessionUpdate": "session_info_update", "title": "T"})));
+        assert_eq!(bench.take_client()[0]["params"]["sessionId"], "new");
+    }
+    (asked.map(|asked| asked["params"].clone()), answer)
+}
+
+#[test]
+fn sessions_are_forked_renamed_archived_and_asked_for_where_the_agent_can() {
+    let all = json!({"fork": {}, "title": {}, "archive": {}, "status": {}});
+    for client in [Version::V1, Version::V2] {
+        let (server, theirs) = (
+            json!({"name": "m", "command": "/bin/m", "args": [], "env": []}),
+            json!({"type": "stdio", "name": "m", "command": "/bin/m", "args": [], "env": []}),
+        );
+        let (ours, theirs) = if client == Version::V1 { (server, theirs) } else { (theirs, server) };
+        let fork = |server: &Value| json!({"sessionId": "s", "cwd": "/w", "mcpServers": [server]});
+        let (asked, answer) =
+            asked_of(client, &all, "session/fork", &fork(&ours), &json!({"sessionId": "new"}));
+        assert_eq!(asked.unwrap(), fork(&theirs), "{client:?}");
+        assert_eq!(answer["result"]["sessionId"], "new");
+
+        let about = json!({"sessionId": "s"});
+        let named = json!({"sessionId": "s", "title": "T"});
+        let (asked, answer) = asked_of(client, &all, "session/set_title", &named, &json!({"title": "T"}));
+        assert_eq!((asked.unwrap(), &answer["result"]), (named.clone(), &json!({"title": "T"})));
+        for method in ["session/archive", "session/unarchive"] {
+            let (asked, answer) = asked_of(client, &all, method, &about, &json!({}));
+            assert_eq!((asked.unwrap(), &answer["result"]), (about.clone(), &json!({})));
+        }
+        let state = json!({"state": "idle"});
+        let told = if client == Version::V1 {
+            json!({"status": "open", "state": state})
+        } else {
+            json!({"status": "open"})
+        };
+        let (_, answer) = asked_of(client, &all, "session/status", &about, &told);
+        let expected = if client == Version::V1 {
+            json!({"status": "open"})
+        } else {
+            json!({"status": "open", "state": state})
+        };
+        assert_eq!(answer["result"], expected, "{client:?}");
+
+        // Where it cannot, the client is told why, and the agent is not asked.
+        for (method, params) in [
+            ("session/fork", &fork(&ours)),
+            ("session/set_title", &named),
+            ("session/archive", &about),
+            ("session/unarchive", &about),
+            ("session/status", &json!({"sessionId": "x"})),
+        ] {
+            let (asked, answer) = asked_of(client, &json!({}), method, params, &Value::Null);
+            assert_eq!(asked, None, "{client:?} {method}");
+            assert_eq!(answer["error"]["code"], -32601, "{client:?} {method}");
+            assert!(answer["error"]["message"].as_str().unwrap().contains("the agent"), "{answer}");
+        }
+        let (asked, answer) = asked_of(client, &json!({}), "session/status", &about, &Value::Null);
+        assert_eq!((asked, &answer["result"]), (None, &expected), "{client:?}");
+    }
 }
