@@ -66,8 +66,12 @@ impl V1ToV2 {
                 }
                 let id = &*update.session_id;
                 let before = self.family.name(id);
+                let fits = self.family.reserve(id, size);
                 if let Some(child) = self.family.get_mut(id) {
-                    child.told_of(update, size, now);
+                    child.told_of(update, fits, now);
+                }
+                if !fits {
+                    self.report_limit(id);
                 }
                 if self.folds() {
                     self.lose_details_of(parent, update);
@@ -265,7 +269,7 @@ impl V1ToV2 {
             }
             // Its title is the only one of these that is shown.
             Update::SessionInfoUpdate(_) => {
-                child.take(update, size);
+                self.child_takes(id, update, size);
                 0
             }
             Update::ConfigOptionUpdate(_)
@@ -273,15 +277,25 @@ impl V1ToV2 {
             | Update::UsageUpdate(_)
             | Update::Unknown(_) => 0,
             update => {
-                if child.take(update, size) {
+                if self.child_takes(id, update, size) {
                     self.keep_items(id, update);
-                } else {
-                    self.report_limit(id);
                 }
                 size
             }
         };
         self.show(id, grown);
+    }
+
+    /// Folds what a sub-agent says. Whether there was room for it.
+    fn child_takes(&mut self, id: &str, update: &v2::SessionUpdate<'_>, size: usize) -> bool {
+        let fits = self.family.reserve(id, size);
+        if let Some(child) = self.family.get_mut(id) {
+            child.take(update, fits);
+        }
+        if !fits {
+            self.report_limit(id);
+        }
+        fits
     }
 
     /// Converts diffs and the like of an update once, when they come.
@@ -309,6 +323,12 @@ impl V1ToV2 {
                 let converted = converted.unwrap_or_default();
                 written.push(converted.iter().map(|item| Raw::of(item, WireFormat::V1)).collect());
             }
+        }
+        let size = written.iter().flatten().map(|item: &Raw<'_>| item.as_str().len()).sum();
+        if !self.family.reserve(id, size) {
+            self.report_limit(id);
+            // Their places stay, so that those of others do.
+            written.iter_mut().for_each(Vec::clear);
         }
         if let Some(child) = self.family.get_mut(id) {
             child.keep_items(call, anew, written);

@@ -137,7 +137,10 @@ pub(super) struct Child {
     ended: Option<Moment>,
     pub(super) failed: Option<String>,
     name: Option<String>,
-    /// Bytes that the fold has taken in, and that it has not.
+    /// Bytes of it and of all below it that one call shows, of one below the root.
+    shown: usize,
+    can_be_cancelled: bool,
+    /// Bytes that were taken in, and that there was no room for.
     taken: usize,
     pub(super) left_out: usize,
     /// Whether it has been reported that not all is shown.
@@ -148,21 +151,26 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// What its parent tells of it.
-    pub(super) fn told_of(&mut self, update: &v2::unstable::SubagentUpdate<'_>, size: usize, now: Moment) {
-        if self.has_room(size) {
-            self.taken += size;
+    /// What its parent tells of it; `fits`: there is room for that.
+    pub(super) fn told_of(&mut self, update: &v2::unstable::SubagentUpdate<'_>, fits: bool, now: Moment) {
+        if fits {
             self.fold.apply(&v2::SessionUpdate::SubagentUpdate(Box::new(update.clone())));
-            let own = self.fold.subagent(&update.session_id);
             let said = |part: Option<&str>| part.filter(|part| !part.trim().is_empty()).map(str::to_owned);
-            let title = own.and_then(|own| said(own.title()));
-            let description = own.and_then(|own| said(own.description()));
-            self.name = match (title, description) {
-                (Some(title), Some(description)) => Some(clipped(&format!("{title}: {description}"))),
-                (title, description) => title.or(description).map(|name| clipped(&name)),
-            };
-        } else {
-            self.left_out += size;
+            let own = self.fold.subagent(&update.session_id);
+            let (title, description) =
+                own.map(|own| (said(own.title()), said(own.description()))).unwrap_or_default();
+            // What is forgotten is still its name, until it has another.
+            if !(update.title.is_keep() && update.description.is_keep()) {
+                self.name = match (title, description) {
+                    (Some(title), Some(description)) => Some(clipped(&format!("{title}: {description}"))),
+                    (title, description) => title.or(description).map(|name| clipped(&name)),
+                };
+            }
+            if let Field::Set(capabilities) = &update.capabilities {
+                self.can_be_cancelled = capabilities.cancel.is_some();
+            } else if update.capabilities.is_clear() {
+                self.can_be_cancelled = false;
+            }
         }
         if let Field::Set(state) = &update.state {
             self.state(state, now);
@@ -192,23 +200,17 @@ impl Child {
         self.work = Work::Over(status);
     }
 
-    /// Takes in what it says. Of what there is no room for, the status of calls counts all the same. Whether all was taken
-    /// in.
-    pub(super) fn take(&mut self, update: &v2::SessionUpdate<'_>, size: usize) -> bool {
-        if self.has_room(size) {
-            self.taken += size;
+    /// Takes in what it says. Where there is no room for that, the status of calls counts all the same.
+    pub(super) fn take(&mut self, update: &v2::SessionUpdate<'_>, fits: bool) {
+        if fits {
             self.fold.apply(update);
-            return true;
-        }
-        self.left_out += size;
-        if let v2::SessionUpdate::ToolCallUpdate(update) = update
+        } else if let v2::SessionUpdate::ToolCallUpdate(update) = update
             && self.fold.tool_call(&update.tool_call_id).is_some()
         {
             let mut status = v2::ToolCallUpdate::new(&*update.tool_call_id);
             status.status = update.status.clone();
             self.fold.apply(&status.into());
         }
-        false
     }
 
     /// How many bytes of what it said are kept.
@@ -216,25 +218,13 @@ impl Child {
         self.taken
     }
 
-    /// Whether so much more can be kept.
-    pub(super) fn has_room(&self, size: usize) -> bool {
-        self.taken + size <= SHOWN
-    }
-
     /// Remembers how items of a call look in version 1; `anew`: in the place of those that it had.
     pub(super) fn keep_items(&mut self, call: &str, anew: bool, items: Vec<Vec<Raw<'static>>>) {
-        let size: usize = items.iter().flatten().map(|item| item.as_str().len()).sum();
         let kept = self.items.entry(call.to_owned()).or_default();
         if anew {
             kept.clear();
         }
-        if self.taken + size <= SHOWN {
-            self.taken += size;
-            kept.extend(items);
-        } else {
-            self.left_out += size;
-            kept.extend(items.into_iter().map(|_| Vec::new()));
-        }
+        kept.extend(items);
     }
 
     /// What the status of a call is that shows nothing else.
@@ -244,12 +234,6 @@ impl Child {
             Work::Untold | Work::Going => ToolCallStatus::InProgress,
             Work::Over(status) => status.clone(),
         }
-    }
-
-    /// Whether the client may cancel it.
-    pub(super) fn can_be_cancelled(&self, id: &str) -> bool {
-        let told = self.fold.subagent(id).and_then(|own| own.capabilities());
-        told.is_some_and(|capabilities| capabilities.cancel.is_some())
     }
 
     fn forget(&mut self) -> usize {
@@ -303,18 +287,24 @@ impl Family {
     pub(super) fn begin_replay(&mut self, root: &str) {
         for child in self.children.values_mut().filter(|child| child.root == root) {
             child.forget();
-            child.left_out = 0;
-            child.told = None;
+            (child.left_out, child.shown, child.told) = (0, 0, None);
         }
     }
 
+    /// Forgets a sub-agent and those below it.
     fn remove(&mut self, id: &str) {
-        if let Some(child) = self.children.remove(id) {
+        let mut gone = vec![id.to_owned()];
+        while let Some(id) = gone.pop() {
+            let Some(child) = self.children.remove(&id) else { continue };
             if let Some(above) = self.children.get_mut(&child.parent) {
-                above.below.retain(|known| known != id);
+                above.below.retain(|known| *known != id);
             }
-            self.order.retain(|known| known != id);
-            self.uncalled.retain(|known| known != id);
+            if let Some(top) = self.children.get_mut(&child.top) {
+                top.shown = top.shown.saturating_sub(child.taken);
+            }
+            self.order.retain(|known| *known != id);
+            self.uncalled.retain(|known| *known != id);
+            gone.extend(child.below);
         }
     }
 
@@ -404,6 +394,8 @@ impl Family {
             ended: None,
             failed: None,
             name: None,
+            shown: 0,
+            can_be_cancelled: false,
             taken: 0,
             left_out: 0,
             is_reported: false,
@@ -419,13 +411,28 @@ impl Family {
         Ok(())
     }
 
-    /// Forgets the sub-agent that is over and was told of before all others. What it still says is a stranger's.
+    /// Forgets the sub-agent that is over, has none itself and was told of before all others. What it still says is a
+    /// stranger's.
     fn make_room(&mut self) -> bool {
-        let is_over =
-            |id: &String| self.children.get(id).is_some_and(|child| matches!(child.work, Work::Over(_)));
-        let Some(id) = self.order.iter().find(|id| is_over(id)).cloned() else { return false };
+        let is_over = |child: &Child| matches!(child.work, Work::Over(_)) && child.below.is_empty();
+        let is_it = |id: &&String| self.children.get(*id).is_some_and(is_over);
+        let Some(id) = self.order.iter().find(is_it).cloned() else { return false };
         self.remove(&id);
         true
+    }
+
+    /// Finds room for so many bytes of a sub-agent in the call that shows it. Whether there is some.
+    pub(super) fn reserve(&mut self, id: &str, size: usize) -> bool {
+        let Some(top) = self.children.get(id).map(|child| child.top.clone()) else { return false };
+        let fits = self.children.get_mut(&top).is_some_and(|top| {
+            let fits = top.shown + size <= SHOWN;
+            top.shown += if fits { size } else { 0 };
+            fits
+        });
+        if let Some(child) = self.children.get_mut(id) {
+            *(if fits { &mut child.taken } else { &mut child.left_out }) += size;
+        }
+        fits
     }
 
     /// What people know a sub-agent by.
@@ -494,14 +501,8 @@ impl Family {
 
     /// The sub-agents of a session that are at work and may be cancelled.
     pub(super) fn to_cancel(&self, root: &str) -> Vec<String> {
-        let is_it = |id: &str, child: &Child| {
-            child.root == root && child.work == Work::Going && child.can_be_cancelled(id)
-        };
-        self.order
-            .iter()
-            .filter(|id| self.children.get(*id).is_some_and(|child| is_it(id, child)))
-            .cloned()
-            .collect()
+        let is_it = |child: &Child| child.root == root && child.work == Work::Going && child.can_be_cancelled;
+        self.order.iter().filter(|id| self.children.get(*id).is_some_and(is_it)).cloned().collect()
     }
 
     /// Whether a call of a session is the one that shows a sub-agent.
@@ -573,7 +574,11 @@ impl Family {
                 if root.is_none_or(|root| child.root == root)
                     && matches!(child.work, Work::Over(_)) == is_over
                 {
-                    freed += child.forget();
+                    let (top, bytes) = (child.top.clone(), child.forget());
+                    freed += bytes;
+                    if let Some(top) = self.children.get_mut(&top) {
+                        top.shown = top.shown.saturating_sub(bytes);
+                    }
                 }
             }
         }

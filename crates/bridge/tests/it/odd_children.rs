@@ -141,6 +141,31 @@ fn a_child_that_says_very_much_costs_little() {
 }
 
 #[test]
+fn all_that_is_below_a_child_has_room_in_one_call() {
+    let mut bench = at_work(json!({}));
+    bench.update(announced("c", "helper"));
+    let much = "y".repeat(100_000);
+    for number in 0..20 {
+        let id = format!("g{number}");
+        bench.agent(of("c", announced(&id, &id)));
+        bench.agent(of(&id, text("m", &much)));
+    }
+    bench.bridge.finish();
+    bench.collect();
+    let shown = calls(&bench.take_client());
+    let said = shown[0].1.text();
+    assert!(said.len() < 1_100_000 && said.matches(&*much).count() >= 9, "{}", said.len());
+    assert!(said.ends_with("bytes of what it did are left out here]"), "{}", &said[said.len() - 80..]);
+    let reported = bench.losses.iter().filter(|loss| loss.severity == Severity::Major).count();
+    assert!(reported >= 10, "each of which not all is shown is reported: {reported}");
+    // What the first ones had is given back when the client opens it by itself.
+    bench.client(json!({"id": 1, "method": "session/load", "params": {"sessionId": "c", "cwd": "/w", "mcpServers": []}}));
+    bench.agent(of("c", text("m", "mine now")));
+    let told = bench.take_client();
+    assert_eq!(told.last().unwrap()["params"]["sessionId"], "c", "{told:?}");
+}
+
+#[test]
 fn an_id_that_is_used_twice_is_two_things() {
     let mut bench = at_work(json!({}));
     // The agent has a call of the name that the bridge would give, and its child one of the name of the root's.
