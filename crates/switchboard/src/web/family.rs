@@ -8,7 +8,7 @@ use switchboard_session::{Conversation, Entry, Session, Snapshot};
 
 use super::live_recording::LiveRecording;
 
-/// Of longer lines of ancestors, only the root and the nearest are named.
+/// Of longer lines of ancestors, only the root and so many of the nearest are named.
 const MOST_ANCESTORS: usize = 8;
 
 /// What a tab looks at: sessions as they are, or as they were.
@@ -151,8 +151,14 @@ pub(crate) fn ancestors(conversation: &Conversation, id: &str) -> Vec<Named> {
     let all: Vec<&Arc<str>> = conversation.ancestors(id).map(|parent| &parent.session).collect();
     let nearest = all.len().min(MOST_ANCESTORS);
     let named = |id: &Arc<str>| Named { id: Arc::clone(id), name: name(conversation, id) };
-    let root = all.last().filter(|_| nearest < all.len());
-    root.into_iter().chain(all[..nearest].iter().rev()).map(|id| named(id)).collect()
+    // What leads nowhere has no id.
+    let gap = || Named { id: "".into(), name: "…".to_owned() };
+    let beginning = match all[nearest..] {
+        [] => vec![],
+        [root] => vec![named(root)],
+        [.., root] => vec![named(root), gap()],
+    };
+    beginning.into_iter().chain(all[..nearest].iter().rev().map(|id| named(id))).collect()
 }
 
 /// A session with questions that wait for an answer.

@@ -274,15 +274,22 @@ fn trouble(subject: &Subject<'_>) -> Markup {
     }
 }
 
+/// More sessions with questions than this are only counted.
+const MOST_ASKING: usize = 5;
+
 /// Questions in other sessions, which nobody would see here.
 fn elsewhere(live: &Live, session: &str) -> Markup {
+    let asking = live.asked_elsewhere(session);
     html! {
-        @for (asking, count) in live.asked_elsewhere(session) {
+        @for (asking, count) in asking.iter().take(MOST_ASKING) {
             p {
-                @if count == 1 { "A question waits" } @else { (count) " questions wait" }
+                @if *count == 1 { "A question waits" } @else { (count) " questions wait" }
                 " for you in the session " (render::visible_line(&asking.name)) "."
             }
             button type="button" data-action="look" data-recording=(live.room.id) data-session=(asking.id) { "Look" }
+        }
+        @if asking.len() > MOST_ASKING {
+            p { "More wait in " (asking.len() - MOST_ASKING) " other sessions." }
         }
     }
 }

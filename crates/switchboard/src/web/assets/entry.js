@@ -71,7 +71,10 @@ class Nest {
     this.element.dataset.session = session;
     this.body = document.createElement("div");
     this.body.className = "nest-body";
-    this.body.tabIndex = -1;
+    // It scrolls, also by keyboard.
+    this.body.tabIndex = 0;
+    this.body.setAttribute("role", "group");
+    this.body.setAttribute("aria-label", "The end of its transcript");
     this.parts = new Map();
     this.entries = new Map();
     this.follows = true;

@@ -252,6 +252,32 @@ fn what_the_user_folds_stays_folded_while_it_works() {
 }
 
 #[test]
+fn a_long_one_scrolls_by_itself_and_follows_its_end() {
+    let mut lines = vec![state(SESSION, "running"), started(SESSION, "long", "talker", "Talks")];
+    lines.extend((0..60).map(|number| says("long", &format!("m-{number}"), &format!("Sentence {number}."))));
+    let then = [says("long", "m-60", "The last one.")];
+    let talk = before(&lines, &then);
+    let page = &talk.page;
+    go(page);
+    page.wait_for(".nest-body article :: Sentence 59.");
+    page.wait_for(".nest .note :: 20 earlier entries.");
+    assert_eq!(page.count(".nest-body article"), 40);
+    let shape = "(body => [body.clientHeight < innerHeight * 0.6, body.scrollHeight > body.clientHeight + 100, \
+        body.scrollHeight - body.scrollTop - body.clientHeight < 3])(document.querySelector('.nest-body'))";
+    page.wait_until(&format!("String({shape}) === 'true,true,true'"));
+    // Who reads further up stays there.
+    page.eval("document.querySelector('.nest-body').scrollTop = 50");
+    go(page);
+    page.wait_until("document.querySelector('.nest-body').textContent.includes('The last one.')");
+    assert_eq!(page.eval("document.querySelector('.nest-body').scrollTop"), 50);
+    page.screenshot("subagent-long");
+    page.click(".nest .note a");
+    page.wait_for("#path a :: scripted");
+    page.wait_for("#transcript > article :: The last one.");
+    talk.all_is_well();
+}
+
+#[test]
 fn a_sub_agent_has_a_view_of_its_own_with_ways_back() {
     let talk = before(&two_at_work(), &[]);
     let page = &talk.page;
