@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 use switchboard_protocol::v2;
-use switchboard_session::{SessionMessage, Snapshot, Subagent};
+use switchboard_session::{Item, SessionMessage, Snapshot, Subagent};
 
 use super::message::{Reading, content_parts, fold};
 use super::text::{cut, prose, survives, visible_line};
@@ -268,7 +268,7 @@ const BEGINNING_BYTES: usize = 120;
 /// The first line of a message, or as much of it as has room.
 fn beginning(message: &SessionMessage) -> String {
     let mut beginning = String::new();
-    for text in message.content().items().filter_map(|item| item.text()) {
+    for text in message.content().items().filter_map(Item::text) {
         let text = if beginning.is_empty() { text.trim_start() } else { text };
         let (line, is_over) = text.split_once('\n').map_or((text, false), |(line, _)| (line, true));
         beginning.push_str(cut(line, BEGINNING_BYTES));
