@@ -84,7 +84,7 @@ fn take_screenshots() -> Result<(), String> {
     setup::install_programs()?;
     cargo(["test", "--package", "switchboard", "--test", "it", "--locked", "--", "web::readme"])?;
     let images = root().join("docs/images");
-    for name in ["talk.png", "inspector.png"] {
+    for name in ["talk.png", "inspector.png", "subagents.png"] {
         let taken = setup::target().join("screenshots/readme").join(name);
         std::fs::copy(&taken, images.join(name))
             .map_err(|error| format!("cannot copy {} to {}: {error}", taken.display(), images.display()))?;

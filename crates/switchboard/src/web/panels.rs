@@ -199,6 +199,9 @@ fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
 
 /// What stands in a session in which nothing was said yet.
 fn hint(subject: &Subject<'_>) -> Markup {
+    if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
+        return html! { "Nothing has come of this sub-agent yet." };
+    }
     let original = subject.live.and_then(|live| live.original(subject.session));
     let original = original.and_then(|id| {
         let sight = subject.sight?;

@@ -167,7 +167,7 @@ fn turn_usage(usage: &v2::unstable::Usage<'_>) -> Markup {
             let _ = write!(kinds, ", {} {words}", grouped(tokens));
         }
     }
-    html! { p.dim title=(kinds) { "last turn " (grouped(usage.total_tokens)) } }
+    html! { p.dim title=(kinds) { "last turn " (grouped(usage.total_tokens)) " tokens" } }
 }
 
 /// A number with its digits in groups.

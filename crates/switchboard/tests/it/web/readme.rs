@@ -1,4 +1,4 @@
-//! The two pictures of the README; `cargo xtask screenshots` puts them into place.
+//! The pictures of the README and of the guide; `cargo xtask screenshots` puts them into place.
 
 use switchboard_browser::ColorScheme;
 
@@ -44,5 +44,26 @@ fn the_pictures_of_the_readme_are_taken() {
     page.wait_for("#detail pre");
     page.wait_for("#wire-rows [aria-selected=true]");
     picture(&talk, "readme/inspector");
+    talk.all_is_well();
+}
+
+#[test]
+fn the_picture_of_sub_agents_is_taken() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    page.prefer(ColorScheme::Light, true);
+    page.resize(1280, 960);
+    talk.say("subagents");
+    page.wait_until("find('[data-question]').length === 2");
+    for left in [1, 0] {
+        page.click("[data-question]:first-of-type button :: allow once");
+        page.wait_until(&format!("find('[data-question]').length === {left}"));
+    }
+    page.wait_for("article.e-agent :: Both are done.");
+    done(page);
+    page.click(".nest-fold :: Explorer");
+    page.wait_for(".nest-body article.e-tool :: Search for tests");
+    page.eval("document.activeElement.blur(), document.querySelector('#scroller').scrollTop = 0");
+    picture(&talk, "readme/subagents");
     talk.all_is_well();
 }
