@@ -348,23 +348,23 @@ fn is_running(entry: &Entry) -> bool {
 /// Whether a sub-agent is at work, and what is said of that.
 fn how_it_is(scene: Scene<'_>, inside: &Relative, entry: &Entry) -> (bool, Work) {
     use v2::StateUpdate as State;
-    if scene.is_over {
-        return (false, Work::Over);
-    }
     let snapshot = &inside.snapshot;
     let asks =
         snapshot.pending_permissions().next().is_some() || snapshot.pending_elicitations().next().is_some();
     if asks {
         return (true, Work::Waits(if scene.is_live { Waits::ForYou } else { Waits::ForAnswer }));
     }
-    let told = Work::Told(inside.state_in_words);
-    match &inside.state {
-        Some(State::Running(_) | State::RequiresAction(_)) => (true, told),
-        Some(State::Idle(_)) => (false, told),
+    let is_at_work = match &inside.state {
+        Some(State::Running(_) | State::RequiresAction(_)) => true,
+        Some(State::Idle(_)) => false,
         // The call that stands for it tells something.
         Some(State::Unobservable(_) | State::Unknown(_)) | None => {
-            (entry.as_tool_call().is_some_and(|call| !call.status().is_final()), told)
+            entry.as_tool_call().is_some_and(|call| !call.status().is_final())
         }
+    };
+    match is_at_work && scene.is_over {
+        true => (false, Work::Over),
+        false => (is_at_work, Work::Told(inside.state_in_words)),
     }
 }
 
@@ -423,5 +423,157 @@ impl Settled<'_> {
         };
         let prefix = hash(&id.encode(WireFormat::Any));
         parts.into_iter().map(move |part| Part { key: format!("asked-{prefix:x}-{}", part.key), ..part })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use switchboard_store::{Channel, Record, Store};
+    use switchboard_transport::Program;
+
+    use super::*;
+    use crate::web::guard::Guard;
+    use crate::web::live_recording::LiveRecording;
+
+    /// A tab before a recording to which messages are added.
+    struct Tab {
+        room: Arc<LiveRecording>,
+        app: App,
+        rows: Rows,
+        is_over: bool,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Tab {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
+            let room = LiveRecording::folding("r", &store, 2);
+            let app =
+                App::new(store, Program::new("true"), "agent".into(), folder.path().into(), Guard::new(1));
+            Tab { room, app, rows: Rows::default(), is_over: false, _folder: folder }
+        }
+
+        fn told(&self, session: &str, update: &Value) {
+            let message = json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": session, "update": update } });
+            self.room.push(&Record::new(Channel::ToClient, message.to_string()));
+        }
+
+        fn started(&self, parent: &str, child: &str) {
+            let state = json!({ "state": "running" });
+            self.told(
+                parent,
+                &json!({ "sessionUpdate": "subagent_update", "sessionId": child, "state": state }),
+            );
+        }
+
+        fn says(&self, session: &str, id: usize) {
+            let content = json!({ "type": "text", "text": "word " });
+            let update = json!({ "sessionUpdate": "agent_message_chunk", "messageId": format!("m-{id}"), "content": content });
+            self.told(session, &update);
+        }
+
+        /// What the tab is told of the session `s`.
+        fn frame(&mut self) -> Value {
+            let sight = Sight { room: &self.room, past: None };
+            let session = sight.relative("s").unwrap();
+            let scene = Scene { app: &self.app, sight, is_live: true, is_over: self.is_over, is_whole: true };
+            serde_json::to_value(self.rows.frame(scene, &session, 0..200)).unwrap()
+        }
+    }
+
+    /// The entries inside sub-agents, however deep.
+    fn inside(frame: &Value) -> usize {
+        let nests = frame.as_array().unwrap().iter().filter_map(|entry| entry["nests"].as_array()).flatten();
+        nests
+            .filter_map(|nest| nest.get("entries"))
+            .map(|entries| entries.as_array().unwrap().len() + inside(entries))
+            .sum()
+    }
+
+    #[test]
+    fn of_what_is_inside_only_what_has_changed_is_sent() {
+        let mut tab = Tab::new();
+        tab.started("s", "a");
+        (0..3).for_each(|id| tab.says("a", id));
+        let frame = tab.frame();
+        let nest = &frame[0]["nests"][0];
+        assert_eq!((&nest["session"], &nest["open"], inside(&frame)), (&json!("a"), &json!(true), 3));
+        assert_eq!(tab.frame(), json!([]), "nothing has changed");
+        tab.says("a", 1);
+        let frame = tab.frame();
+        let (entry, nest) = (&frame[0], &frame[0]["nests"][0]);
+        assert_eq!((entry.get("parts"), nest.get("parts")), (None, None), "{frame}");
+        assert_eq!((inside(&frame), &nest["entries"][0]["position"]), (1, &json!(1)));
+        // Folded and unfolded again, all of it is new to the page.
+        tab.rows.fold("a", false);
+        let frame = tab.frame();
+        assert_eq!((inside(&frame), &frame[0]["nests"][0]["open"]), (0, &json!(false)));
+        tab.rows.fold("a", true);
+        assert_eq!(inside(&tab.frame()), 3);
+        // So it is when the entry was out of sight.
+        tab.rows.forget_outside("s", &(5..9));
+        let frame = tab.frame();
+        assert!(inside(&frame) == 3 && frame[0]["nests"][0]["parts"][0][1].is_string(), "{frame}");
+    }
+
+    #[test]
+    fn one_that_a_call_claims_later_moves_there_as_a_whole() {
+        let mut tab = Tab::new();
+        tab.started("s", "a");
+        tab.says("a", 0);
+        tab.frame();
+        let content = json!([{ "type": "session", "sessionId": "a" }]);
+        tab.told("s", &json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Ask", "content": content }));
+        let frame = tab.frame();
+        assert_eq!((&frame[0]["nests"], &frame[0]["parts"]), (&json!([]), &json!([])), "{frame}");
+        let nest = &frame[1]["nests"][0];
+        assert!(nest["parts"][0][1].is_string() && nest["entries"][0]["parts"][0][1].is_string(), "{frame}");
+    }
+
+    #[test]
+    fn what_is_at_work_has_a_bound_and_what_the_user_wants_is_shown() {
+        let mut tab = Tab::new();
+        for child in 0..20 {
+            let id = format!("child-{child}");
+            tab.started("s", &id);
+            (0..60).for_each(|entry| tab.says(&id, entry));
+        }
+        let frame = tab.frame();
+        assert_eq!(inside(&frame), BUDGET.at_work);
+        assert_eq!(frame[19]["nests"][0]["open"], false);
+        tab.rows.fold("child-19", true);
+        let frame = tab.frame();
+        assert_eq!(inside(&frame), TAIL);
+        assert_eq!((&frame[0]["nests"][0]["from"], &frame[0]["nests"][0]["to"]), (&json!(20), &json!(60)));
+        // With the agent, all work is over; what the user wants to see stays.
+        let state = json!({ "state": "idle" });
+        tab.told("s", &json!({ "sessionUpdate": "subagent_update", "sessionId": "child-0", "state": state }));
+        tab.is_over = true;
+        let frame = tab.frame();
+        let is_open = |entry: &&Value| entry["nests"][0]["open"] == true;
+        assert_eq!(frame.as_array().unwrap().iter().filter(is_open).count(), 1, "{frame}");
+        let head = |place: usize| frame[place]["nests"][0]["parts"][0][1].as_str().unwrap();
+        assert!(head(0).contains("done") && head(1).contains("gone with the agent"), "{frame}");
+    }
+
+    #[test]
+    fn very_deep_ones_are_named_and_not_unfolded() {
+        let mut tab = Tab::new();
+        tab.started("s", "d-0");
+        for depth in 0..10 {
+            tab.started(&format!("d-{depth}"), &format!("d-{}", depth + 1));
+            tab.rows.fold(&format!("d-{depth}"), true);
+        }
+        let mut frame = tab.frame();
+        let mut depth = 0;
+        while frame[0]["nests"][0]["open"] == true {
+            frame = frame[0]["nests"][0]["entries"].clone();
+            depth += 1;
+        }
+        assert_eq!(depth, DEEPEST);
+        let head = frame[0]["nests"][0]["parts"][0][1].as_str().unwrap();
+        assert!(head.contains("nest-name") && head.contains("/r/r/d-5"), "{head}");
     }
 }

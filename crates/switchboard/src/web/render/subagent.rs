@@ -263,7 +263,7 @@ pub(super) fn session_message(
 }
 
 /// How much of a message its heading has.
-const BEGINNING_BYTES: usize = 120;
+const BEGINNING_BYTES: usize = 80;
 
 /// The first line of a message, or as much of it as has room.
 fn beginning(message: &SessionMessage) -> String {
