@@ -3,10 +3,14 @@
 mod more_links;
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use switchboard_store::{About, Store, StoreError};
+
 use super::run::working_directory;
+use super::sessions::exchange::read_in;
+use crate::arguments::InputArgument;
 use crate::configuration::chosen_program;
 use crate::ending::Stops;
 use crate::handshake::HandshakeArgument;
@@ -32,8 +36,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
 
-    /// Look at this recording first (see `switchboard sessions list`)
-    #[arg(long, value_name = "ID")]
+    /// Look at this recording first: one of the store (see `switchboard sessions list`), or a file, which goes into the
+    /// store
+    #[arg(long, value_name = "ID|FILE")]
     recording: Option<String>,
 
     /// The store's file, instead of the usual one
@@ -71,12 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         None => store_file::place(arguments.store.as_ref())?,
     };
     let store = store_file::open_to_record(file)?;
-    let recording = arguments
-        .recording
-        .as_deref()
-        .map(|id| store.session(id).map(|summary| summary.id))
-        .transpose()
-        .map_err(store_file::store_error)?;
+    let recording = arguments.recording.as_deref().map(|name| recording(&store, name)).transpose()?;
     let opening = Opening {
         store,
         program: program.working_directory(&folder),
@@ -87,6 +87,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         recording,
     };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(opening, !arguments.no_browser))
+}
+
+/// The id of a recording of the store, or of the last one in a file.
+fn recording(store: &Store, name: &str) -> Result<String, CommandError> {
+    match store.session(name) {
+        Ok(summary) => Ok(summary.id),
+        Err(StoreError::UnknownSession { .. }) if Path::new(name).is_file() => {
+            let (input, mut last) = (InputArgument { file: Some(name.into()) }, String::new());
+            // Lines that cannot be read are told; the rest is shown.
+            read_in(store, &input, &About::default(), |id| id.clone_into(&mut last))?;
+            Ok(last)
+        }
+        Err(error) => Err(store_file::store_error(error)),
+    }
 }
 
 async fn serve(opening: Opening, with_browser: bool) -> Result<Outcome, CommandError> {

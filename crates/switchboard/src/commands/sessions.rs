@@ -1,6 +1,6 @@
 //! `switchboard sessions`: what the store keeps.
 
-mod exchange;
+pub(crate) mod exchange;
 mod list;
 mod remove;
 pub(crate) mod replay;

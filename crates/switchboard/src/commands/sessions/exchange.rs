@@ -102,24 +102,34 @@ pub(super) struct ImportArguments {
 }
 
 pub(super) fn import(store: &Store, arguments: &ImportArguments) -> Result<Outcome, CommandError> {
-    let mut lines = Lines::of(&arguments.input)?;
     let about = About { agent: arguments.agent.clone(), title: arguments.title.clone(), ..About::default() };
+    read_in(store, &arguments.input, &about, |id| println!("{id}"))
+}
+
+/// Puts the recordings of a file into the store, and tells the id of each session.
+pub(crate) fn read_in(
+    store: &Store,
+    input: &InputArgument,
+    about: &About,
+    mut tell: impl FnMut(&str),
+) -> Result<Outcome, CommandError> {
+    let mut lines = Lines::of(input)?;
     let mut recorder: Option<(Recorder, Time)> = None;
     let mut outcome = Outcome::Fine;
     let mut count = 0;
-    while let Some((number, text)) = lines.next_text(&arguments.input)? {
+    while let Some((number, text)) = lines.next_text(input)? {
         let begins = text.as_ref().ok().and_then(|line| began(line));
         // A file may have several recordings, one behind the other.
         if begins.is_some()
             && let Some((recorder, _)) = recorder.take()
         {
-            count += finish(store, recorder)?;
+            count += finish(store, recorder, &mut tell)?;
         }
         let (recorder, began) = match &mut recorder {
             Some(begun) => begun,
             nothing => {
-                let began = begins.unwrap_or_else(|| file_time(&arguments.input));
-                nothing.insert((store.begin_at(&about, began).map_err(store_error)?, began))
+                let began = begins.unwrap_or_else(|| file_time(input));
+                nothing.insert((store.begin_at(about, began).map_err(store_error)?, began))
             }
         };
         match text.and_then(|line| parse_line(line, *began).map_err(|error| error.to_string())) {
@@ -132,23 +142,23 @@ pub(super) fn import(store: &Store, arguments: &ImportArguments) -> Result<Outco
         }
     }
     if let Some((recorder, _)) = recorder {
-        count += finish(store, recorder)?;
+        count += finish(store, recorder, &mut tell)?;
     }
     if count == 0 {
-        return Err(CommandError::failed(format!("{} has no recorded messages", arguments.input.name())));
+        return Err(CommandError::failed(format!("{} has no recorded messages", input.name())));
     }
     Ok(outcome)
 }
 
-/// Ends a session that was imported, and prints its id. Gives how many there are then: one without messages is none.
-fn finish(store: &Store, recorder: Recorder) -> Result<usize, CommandError> {
+/// Ends a session that was imported, and tells its id. Gives how many there are then: one without messages is none.
+fn finish(store: &Store, recorder: Recorder, tell: &mut impl FnMut(&str)) -> Result<usize, CommandError> {
     let (id, length) = (recorder.id().to_owned(), recorder.length());
     recorder.complete().map_err(store_error)?;
     if length == 0 {
         store.delete(&id).map_err(store_error)?;
         return Ok(0);
     }
-    println!("{id}");
+    tell(&id);
     Ok(1)
 }
 

@@ -7,6 +7,7 @@ use super::opened::Opened;
 use super::scripted_agent::{SESSION, heard};
 use super::talk::{Talk, done};
 use super::trust::{before, go};
+use crate::agent_program::Place;
 
 /// An update of any session.
 pub(crate) fn update_of(session: &str, update: &Value) -> Value {
@@ -378,4 +379,40 @@ fn a_recording_shows_them_as_they_were() {
     page.wait_for("#wire-count :: 1 of");
     page.wait_for("#wire-rows [data-row] :: I write notes.");
     assert_eq!(page.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_recorded_file_shows_them_and_is_kept_only_as_long_as_it_is_looked_at() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.say("subagents");
+    for left in [1, 0] {
+        page.wait_until(&format!("find('[data-question]').length === {}", left + 1));
+        page.click("[data-question]:first-of-type button :: allow once");
+        page.wait_until(&format!("find('[data-question]').length === {left}"));
+    }
+    page.wait_for("article.e-agent :: Both are done.");
+    done(page);
+    let path = page.eval("location.pathname").as_str().unwrap().to_owned();
+    let Talk { opened, place, page, visitor } = talk;
+    drop((page, opened));
+    let exported = place.run(&["sessions", "export", path.split('/').nth(2).unwrap()]).stdout;
+    assert!(exported.contains("subagent_update"), "{exported}");
+
+    let elsewhere = Place::new();
+    elsewhere.write("work/run.jsonl", &exported);
+    let opened = Opened::start(&elsewhere, &["--no-record", "--recording", "run.jsonl"]);
+    let page = visitor.open(&opened.link);
+    page.wait_for("article.e-tool .nest-fold :: Explorer (Looks for the tests)");
+    page.wait_for("#transcript > article.e-sub .nest-fold :: Writer");
+    assert_eq!(page.count(".nest-body"), 0);
+    page.click(".nest-fold :: Writer");
+    page.wait_for(".nest-body .nest .nest-fold :: Checker");
+    page.wait_for(".nest-body .asked :: allow once");
+    page.click(".nest-body .nest .by-itself a");
+    page.wait_for("#path :: demo-1 › Writer › Checker");
+    page.wait_for("#transcript > article.e-agent :: Both lines are there.");
+    assert_eq!(page.complaints(), [""; 0]);
+    drop((page, opened));
+    assert!(!elsewhere.home().join(".local/share/switchboard").exists());
 }
