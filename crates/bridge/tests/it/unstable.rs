@@ -129,6 +129,16 @@ fn plans_of_every_kind_go_over_or_are_words() {
     assert_eq!(bench.lost().len(), 3, "{:?}", bench.lost());
 }
 
+#[test]
+fn that_a_session_is_at_work_is_not_told_to_version_1_which_is_reported() {
+    let mut bench = Bench::v1_client();
+    bench.client(json!({"id": 1, "method": "session/status", "params": {"sessionId": "s"}}));
+    let id = bench.take_agent()[0]["id"].clone();
+    bench.agent(json!({"id": id, "result": {"status": "open", "state": {"state": "running"}}}));
+    assert_eq!(bench.take_client()[0]["result"], json!({"status": "open"}));
+    assert_eq!(bench.lost(), ["session/status state"]);
+}
+
 /// What the far side is asked and what the client is answered, where the agent offers what it says here.
 fn asked_of(
     client: Version,
@@ -176,7 +186,10 @@ fn sessions_are_forked_renamed_archived_and_asked_for_where_the_agent_can() {
             json!({"type": "stdio", "name": "m", "command": "/bin/m", "args": [], "env": []}),
         );
         let (ours, theirs) = if client == Version::V1 { (server, theirs) } else { (theirs, server) };
-        let fork = |server: &Value| json!({"sessionId": "s", "cwd": "/w", "mcpServers": [server]});
+        let fork = |server: &Value| {
+            json!({"sessionId": "s", "cwd": "/w", "mcpServers": [server],
+            "additionalDirectories": ["/w/more"], "_meta": {"a": 1}, "key": 2})
+        };
         let (asked, answer) =
             asked_of(client, &all, "session/fork", &fork(&ours), &json!({"sessionId": "new"}));
         assert_eq!(asked.unwrap(), fork(&theirs), "{client:?}");
@@ -191,18 +204,19 @@ fn sessions_are_forked_renamed_archived_and_asked_for_where_the_agent_can() {
             assert_eq!((asked.unwrap(), &answer["result"]), (about.clone(), &json!({})));
         }
         let state = json!({"state": "idle"});
-        let told = if client == Version::V1 {
-            json!({"status": "open", "state": state})
-        } else {
-            json!({"status": "open"})
+        let of_status = |with_state: bool, rest: Value| {
+            let mut answer = rest;
+            answer["status"] = json!("open");
+            if with_state {
+                answer["state"] = state.clone();
+            }
+            answer
         };
+        let rest = json!({"_meta": {"a": 1}, "key": 2});
+        let told = of_status(client == Version::V1, rest.clone());
         let (_, answer) = asked_of(client, &all, "session/status", &about, &told);
-        let expected = if client == Version::V1 {
-            json!({"status": "open"})
-        } else {
-            json!({"status": "open", "state": state})
-        };
-        assert_eq!(answer["result"], expected, "{client:?}");
+        assert_eq!(answer["result"], of_status(client == Version::V2, rest), "{client:?}");
+        let expected = of_status(client == Version::V2, json!({}));
 
         // Where it cannot, the client is told why, and the agent is not asked.
         for (method, params) in [
