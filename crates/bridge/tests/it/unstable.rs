@@ -76,6 +76,31 @@ fn a_system_prompt_goes_with_every_way_to_open_a_session() {
 }
 
 #[test]
+fn a_system_prompt_goes_with_a_session_that_a_version_1_agent_opens_again() {
+    let prompt = json!({"mode": "override", "content": [{"type": "text", "text": "Be brief."}]});
+    for (offered, replay, method) in [
+        (json!({"sessionCapabilities": {"resume": {}}}), Value::Null, "session/resume"),
+        (json!({"loadSession": true}), json!({"type": "start"}), "session/load"),
+    ] {
+        let mut bench = Bench::v2_client();
+        bench.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 2, "info": {"name": "c", "version": "1"}}}));
+        let id = bench.take_agent()[0]["id"].clone();
+        bench.agent(json!({"id": id, "result": {"protocolVersion": 1, "agentCapabilities": offered}}));
+        bench.client(json!({"id": 1, "method": "session/resume", "params": {"sessionId": "s", "cwd": "/w", "replayFrom": replay, "systemPrompt": prompt}}));
+        let asked = bench.take_agent().remove(0);
+        assert_eq!((&asked["method"], &asked["params"]["systemPrompt"]), (&json!(method), &prompt));
+    }
+}
+
+#[test]
+fn the_usage_of_work_that_no_prompt_began_is_reported() {
+    let mut bench = Bench::v1_client();
+    bench.update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn",
+        "usage": {"totalTokens": 10, "inputTokens": 6, "outputTokens": 4}}));
+    assert_eq!(bench.lost(), ["state_update usage"]);
+}
+
+#[test]
 fn the_usage_of_a_turn_goes_over() {
     let usage = json!({"totalTokens": 10, "inputTokens": 6, "outputTokens": 4, "thoughtTokens": 1});
     for client in WAYS {
