@@ -1,5 +1,7 @@
 //! Sub-agents: inside the entry that started them, and by themselves.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use switchboard_browser::{ColorScheme, Page};
 
@@ -119,12 +121,23 @@ fn both_done() -> Vec<Value> {
     ]
 }
 
-/// The answers to a question, as the agent has got them.
+/// The answers to a question, once the agent has got a choice.
+#[track_caller]
 pub(crate) fn answers_to(talk: &Talk, id: u64) -> Vec<Value> {
-    let heard = std::fs::read_to_string(heard(&talk.place.work())).unwrap();
-    let messages = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let answers = messages.filter(|message| message["id"] == id && message["method"].is_null());
-    answers.map(|message| message["result"]["outcome"]["optionId"].clone()).collect()
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let heard = std::fs::read_to_string(heard(&talk.place.work())).unwrap();
+        // The last line may not be written to its end yet.
+        let messages = heard.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let answers = messages.filter(|message| message["id"] == id && message["method"].is_null());
+        let answers: Vec<_> =
+            answers.map(|message| message["result"]["outcome"]["optionId"].clone()).collect();
+        if answers.iter().any(Value::is_string) {
+            return answers;
+        }
+        assert!(Instant::now() < deadline, "nothing was chosen for {id}: {answers:?}");
+        std::thread::yield_now();
+    }
 }
 
 pub(crate) fn enabled(page: &Page, option: &str) {
