@@ -390,7 +390,7 @@ pub(super) async fn recall(
     root.remember(&history).await;
     root.voice().await.lists = lists;
     // The id of a child begins with that of its parent, which therefore comes first.
-    subagents.sort_by(|(left, _), (right, _)| left.len().cmp(&right.len()));
+    subagents.sort_by_key(|(id, _)| id.len());
     for (id, history) in subagents {
         let parent = id.rsplit_once('.').map_or("", |(parent, _)| parent);
         let parent = if *parent == *root.id { Some(Arc::clone(&root)) } else { root.descendant(parent) };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::codes;
+use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_transport::{IncomingRequest, Json};
 use v2::unstable;
@@ -10,7 +10,6 @@ use v2::unstable;
 use super::service::{Service, Sessions, failed, find, insert, json, params, recall, unknown_session};
 use super::session::AgentSession;
 use super::{Agent, Recalled, history};
-use crate::Error;
 
 impl<A: Agent> Service<A> {
     /// Whether the author told that the agent has a method. One that nobody told of is refused.
@@ -44,7 +43,8 @@ impl<A: Agent> Service<A> {
                     let params = params?;
                     let core = find(&sessions, &params.session_id)
                         .ok_or_else(|| unknown_session(&params.session_id))?;
-                    AgentSession { core }.title(&params.title).await.map_err(internal)?;
+                    let told = AgentSession { core }.title(&params.title).await;
+                    told.map_err(|error| failed(codes::INTERNAL_ERROR, error.to_string()))?;
                     Ok(json(&unstable::SetSessionTitleResponse::new(params.title)))
                 });
             }
@@ -114,15 +114,11 @@ impl<A: Agent> Service<A> {
     }
 }
 
-fn internal(error: Error) -> switchboard_protocol::rpc::RpcError<'static> {
-    failed(codes::INTERNAL_ERROR, error.to_string())
-}
-
 fn archive(
     sessions: &Sessions,
     params: &unstable::ArchiveSessionRequest<'_>,
     away: bool,
-) -> Result<Json<'static>, switchboard_protocol::rpc::RpcError<'static>> {
+) -> Result<Json<'static>, RpcError<'static>> {
     let id = &params.session_id;
     let core = find(sessions, id).ok_or_else(|| unknown_session(id))?;
     core.set_archived(away);

@@ -8,6 +8,7 @@ mod login;
 mod pane;
 mod permissions;
 mod questions;
+mod rest;
 mod screen;
 mod view;
 

@@ -241,21 +241,24 @@ fn a_thousand_sub_agents_are_shown_each_with_its_words() {
 
 #[test]
 fn a_sub_agent_whose_end_is_never_told_is_ended_by_the_time_limit_or_with_the_agent() {
+    let running = |capabilities: Value| json!({"title": "A", "state": {"state": "running"}, "capabilities": capabilities});
     let lines = [
         state("root", "running"),
-        subagent("root", "a", json!({"title": "A", "state": {"state": "running"}})),
+        subagent("root", "a", running(json!({"cancel": {}}))),
+        subagent("root", "b", running(json!({}))),
         state("root", "idle"),
     ];
     let place = Place::new();
     let limited = run(&place, &["--timeout", "2s", "--record"], &lines, "");
     assert_eq!(limited.code, 3, "{}", limited.stderr);
-    assert!(limited.stderr.contains("waiting for A\n"), "{}", limited.stderr);
+    assert!(limited.stderr.contains("waiting for A, A #2\n"), "{}", limited.stderr);
     let sent: Vec<Value> = place.recorded().into_iter().map(|mut line| line["msg"].take()).collect();
     let cancelled = |session: &str| {
         sent.iter()
             .any(|message| message["method"] == "session/cancel" && message["params"]["sessionId"] == session)
     };
-    assert!(cancelled("root") && cancelled("a"));
+    // The other does not let a client cancel it.
+    assert!(cancelled("root") && cancelled("a") && !cancelled("b"));
     // The prompt was answered: that the agent is gone then is not its failure.
     let gone = run(&Place::new(), &[], &lines, "exit 0");
     assert_eq!(gone.code, 0, "{}", gone.stderr);

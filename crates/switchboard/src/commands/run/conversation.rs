@@ -11,7 +11,6 @@ use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_protocol::v2::{self, StopReason};
 use switchboard_protocol::{AbsolutePath, DecodeError};
-use switchboard_session::{Change, EntryKind};
 use switchboard_transport::{Child, Connection, Program};
 use tokio::time::{Instant, timeout};
 
@@ -19,6 +18,7 @@ use super::form::Form;
 use super::halt::Halt;
 use super::permissions::Keyboard;
 use super::questions::Question;
+use super::rest::{is_about_states, to_cancel};
 use super::screen::Screen;
 use super::view::{JsonView, QuietView, View};
 use super::{Format, Policy, login};
@@ -57,12 +57,6 @@ pub(crate) struct Task {
 
 /// How long the agent may take to stop after it was told to.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How long an agent may take to go on with what sub-agents in the background have found, once all of them are done.
-const TAKE_UP: Duration = Duration::from_secs(1);
-
-/// How many sub-agents are named of those that are waited for.
-const MOST_NAMED: usize = 5;
 
 /// Whether there is a terminal to ask on.
 fn can_ask() -> bool {
@@ -189,9 +183,9 @@ pub(super) struct Runner {
     /// Whether a prompt is worked on, which can be cancelled.
     prompted: bool,
     /// Whether the agent is gone.
-    is_closed: bool,
+    pub(super) is_closed: bool,
     /// Whether something has changed since it was looked whether work goes on.
-    may_rest: bool,
+    pub(super) may_rest: bool,
     pub(super) stopping: Option<Stop>,
     pub(super) denied: bool,
     oddities: Oddities,
@@ -277,74 +271,13 @@ impl Runner {
         let ended = self.drive(async move { turn.ended().await }).await?;
         match ended {
             Ok(end) => {
+                self.show_held_back()?;
                 self.tell_end(&end)?;
                 self.until_rest(session).await?;
                 self.tell_usage(session)?;
                 Ok(self.outcome(Some(&end)))
             }
             Err(error) => Err(lost(&error).into()),
-        }
-    }
-
-    /// Waits for sub-agents that go on in the background, as long as they tell that they do.
-    async fn until_rest(&mut self, session: &str) -> Result<(), Halt> {
-        let at_work = |runner: &Runner| {
-            let sessions = runner.feed.sessions();
-            !runner.is_closed && sessions.conversation(|all| all.is_at_work(session))
-        };
-        if !at_work(self) {
-            return Ok(());
-        }
-        let names = self.feed.sessions().conversation(|all| {
-            let children = all.children(session).filter(|(child, _)| all.is_at_work(child));
-            children.take(MOST_NAMED).filter_map(|(child, _)| all.name(child)).collect::<Vec<_>>()
-        });
-        if self.stopping.is_none() && !names.is_empty() {
-            self.view.note(&format!("the turn is over; waiting for {}", names.join(", ")))?;
-        }
-        loop {
-            self.may_rest = true;
-            let rests = |runner: &mut Runner| {
-                let looks = std::mem::take(&mut runner.may_rest) || runner.is_closed;
-                (looks && !at_work(runner)).then_some(())
-            };
-            self.drive_until(std::future::pending(), rests).await?;
-            if self.is_closed || self.stopping.is_some() {
-                return Ok(());
-            }
-            // Agents take up what has come of work in the background, and no message tells that they are about to.
-            let quiet = async {
-                tokio::time::sleep(TAKE_UP).await;
-                false
-            };
-            let goes_on = |runner: &mut Runner| {
-                (std::mem::take(&mut runner.may_rest) && at_work(runner)).then_some(true)
-            };
-            if !self.drive_until(quiet, goes_on).await? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// How many tokens it took, where the agent told.
-    fn tell_usage(&mut self, session: &str) -> io::Result<()> {
-        let words = self.feed.sessions().get(session, |session| {
-            let mut words = Vec::new();
-            if let Some(v2::StateUpdate::Idle(v2::IdleState { usage: Some(usage), .. })) = session.state() {
-                let (all, sent, got) = (usage.total_tokens, usage.input_tokens, usage.output_tokens);
-                words.push(format!("{all} tokens used ({sent} in, {got} out)"));
-            }
-            if let Some(usage) = session.usage() {
-                words.push(format!("context {} of {} tokens", usage.used, usage.size));
-                if let Some(cost) = &usage.cost {
-                    words.push(format!("cost {} {}", cost.amount, cost.currency));
-                }
-            }
-            words.join(", ")
-        });
-        match words.filter(|words| !words.is_empty()) {
-            Some(words) => self.view.note(&words),
-            None => Ok(()),
         }
     }
 
@@ -470,7 +403,7 @@ impl Runner {
     }
 
     /// The same, which also ends when something of its own is seen to be so.
-    async fn drive_until<T>(
+    pub(super) async fn drive_until<T>(
         &mut self,
         future: impl Future<Output = T>,
         mut look: impl FnMut(&mut Self) -> Option<T>,
@@ -516,20 +449,11 @@ impl Runner {
         self.questions.clear();
         let patience = ending::at_most(CANCEL_PATIENCE, Phase::Work);
         self.patience = Some(Instant::now() + patience);
-        let at_work = self.feed.sessions().conversation(|all| {
-            let mut family = vec![session];
-            let mut place = 0;
-            while let Some(parent) = family.get(place) {
-                let children = all.children(parent).map(|(child, _)| child.to_owned());
-                family.extend(children.collect::<Vec<_>>());
-                place += 1;
-            }
-            family
-        });
+        let sessions = self.feed.sessions().conversation(|all| to_cancel(all, &session));
         // Agents differ in whether sub-agents end with the session that started them. One that does not read any more is
         // ended when the patience is over.
         let cancelling = async {
-            for session in &at_work {
+            for session in &sessions {
                 let _ = self.agent.cancel(session).await;
             }
         };
@@ -621,15 +545,6 @@ impl Runner {
     fn end_session(&mut self) -> io::Result<()> {
         let Runner { feed, view, session, .. } = self;
         feed.sessions().conversation(|all| view.end(all, session.as_deref()))
-    }
-}
-
-/// Whether a change may be that work has begun or ended.
-fn is_about_states(change: &Change) -> bool {
-    match change {
-        Change::State => true,
-        Change::Entry(change) => matches!(change.kind, EntryKind::Subagent | EntryKind::ToolCall),
-        _ => false,
     }
 }
 

@@ -129,6 +129,7 @@ impl Runner {
 
     /// The user typed something, or left.
     pub(super) async fn answer(&mut self, line: Option<String>) -> Result<(), Halt> {
+        self.view.typed();
         let Some(line) = line else {
             // Nobody is there to be asked any more.
             self.can_ask = false;

@@ -46,10 +46,19 @@ pub(super) struct Screen {
     panes: HashMap<Arc<str>, Pane>,
     /// The session whose words were written last.
     speaker: Option<Arc<str>>,
-    /// The entry of the root that was written to last, where its last line is open.
-    open_line: Option<usize>,
+    /// What was written to last, where the last line is open.
+    open_line: Option<OpenLine>,
     /// Messages between sessions that have been shown: the session, and the id there.
     sent: HashSet<(Arc<str>, Arc<str>)>,
+}
+
+/// A line to which more may be written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OpenLine {
+    /// Of an entry of the root.
+    Entry(usize),
+    /// Behind which somebody types.
+    Prompt,
 }
 
 /// A session with all others.
@@ -110,6 +119,13 @@ impl Screen {
 
     fn pane(&mut self, id: &Arc<str>) -> &mut Pane {
         self.panes.entry(Arc::clone(id)).or_default()
+    }
+
+    /// The sessions of which something has been shown, in an order of their own.
+    fn shown(&self) -> Vec<Arc<str>> {
+        let mut ids: Vec<Arc<str>> = self.panes.keys().cloned().collect();
+        ids.sort_unstable();
+        ids
     }
 
     fn is_root(&self, id: &Arc<str>) -> bool {
@@ -181,6 +197,9 @@ impl Screen {
                 None => Ok(()),
             },
             EntryKind::Subagent => {
+                if change.created {
+                    self.finish_messages(seen)?;
+                }
                 let told = change.created || change.fields.get(EntryField::State).is_some();
                 let child: Arc<str> = entry.id().into();
                 // Another session may have told of it first: then it is that one's.
@@ -261,6 +280,7 @@ impl Screen {
             None => "unknown session: ".to_owned(),
         };
         let arrow = if is_sent == (here.id == seen.id) { "→" } else { "←" };
+        self.finish_messages(seen)?;
         self.finish_messages(here)?;
         let mut text = format!("{arrow} {}", visible_line(&name));
         for item in message.content().items() {
@@ -334,12 +354,12 @@ impl Screen {
 
     /// Writes text as it comes, each message on lines of its own.
     fn pass_on(&mut self, seen: Seen<'_>, position: usize, piece: &str) -> io::Result<()> {
-        if self.open_line.is_some_and(|open| open != position) {
+        if self.open_line.is_some_and(|open| open != OpenLine::Entry(position)) {
             self.output.write_all(b"\n")?;
         }
         let shown = visible(piece);
         self.output.write_all(shown.as_bytes())?;
-        self.open_line = (!shown.ends_with('\n')).then_some(position);
+        self.open_line = (!shown.ends_with('\n')).then_some(OpenLine::Entry(position));
         self.speaker = Some(Arc::clone(seen.id));
         self.pane(seen.id).messages.entry(position).or_default().shown = true;
         self.output.flush()
@@ -506,7 +526,9 @@ impl View for Screen {
         let text = entry_text::question(seen.session, question.request(), self.style);
         self.spinner.finish_and_clear();
         self.speaker = None;
-        self.print(&format!("{}{text}> ", asked_by(asker, self.style)))
+        self.print(&format!("{}{text}> ", asked_by(asker, self.style)))?;
+        self.open_line = Some(OpenLine::Prompt);
+        Ok(())
     }
 
     fn ask_for_data(
@@ -523,7 +545,13 @@ impl View for Screen {
         let text = form.prompt(self.style);
         self.speaker = None;
         let asked_by = if form.is_new() { asked_by(asker, self.style) } else { String::new() };
-        self.print(&format!("{asked_by}{text}> "))
+        self.print(&format!("{asked_by}{text}> "))?;
+        self.open_line = Some(OpenLine::Prompt);
+        Ok(())
+    }
+
+    fn typed(&mut self) {
+        self.open_line = None;
     }
 
     fn answered(&mut self, words: &str) -> io::Result<()> {
@@ -543,11 +571,14 @@ impl View for Screen {
         Ok(())
     }
 
+    fn turn_over(&mut self, all: &Conversation) -> io::Result<()> {
+        let ids = self.shown();
+        ids.iter().filter_map(|id| Seen::of(all, id)).try_for_each(|seen| self.finish_messages(seen))
+    }
+
     fn end(&mut self, all: &Conversation, _root: Option<&str>) -> io::Result<()> {
-        let mut ids: Vec<Arc<str>> = self.panes.keys().cloned().collect();
-        ids.sort_unstable();
-        for seen in ids.iter().filter_map(|id| Seen::of(all, id)) {
-            self.finish_messages(seen)?;
+        self.turn_over(all)?;
+        for seen in self.shown().iter().filter_map(|id| Seen::of(all, id)) {
             // Those that did not come to an end, and those that went on after it.
             let mut calls: Vec<usize> = self.pane(seen.id).calls.keys().copied().collect();
             calls.sort_unstable();

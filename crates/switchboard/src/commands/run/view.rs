@@ -55,8 +55,16 @@ pub(super) trait View {
         Ok(())
     }
 
+    /// Somebody typed a line, whose end the terminal has shown.
+    fn typed(&mut self) {}
+
     /// The question was answered, or taken back.
     fn answered(&mut self, words: &str) -> io::Result<()>;
+
+    /// A turn is over: what is held back is shown, since what comes then is about all of it.
+    fn turn_over(&mut self, _all: &Conversation) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Something that a person should know.
     fn note(&mut self, words: &str) -> io::Result<()>;

@@ -1,0 +1,116 @@
+//! When a turn is over: who still works, and what it all took.
+
+use std::io;
+use std::time::Duration;
+
+use switchboard_protocol::v2;
+use switchboard_session::{Change, Conversation, EntryKind, Subagent};
+
+use super::conversation::Runner;
+use super::halt::Halt;
+
+/// How long an agent may take to go on with what sub-agents in the background have found, once all of them are done.
+const TAKE_UP: Duration = Duration::from_secs(1);
+
+/// How many sub-agents are named of those that are waited for.
+const MOST_NAMED: usize = 5;
+
+impl Runner {
+    /// Waits for sub-agents that go on in the background, as long as they tell that they do.
+    pub(super) async fn until_rest(&mut self, session: &str) -> Result<(), Halt> {
+        let at_work = |runner: &Runner| {
+            let sessions = runner.feed.sessions();
+            !runner.is_closed && sessions.conversation(|all| all.is_at_work(session))
+        };
+        if !at_work(self) {
+            return Ok(());
+        }
+        let names = self.feed.sessions().conversation(|all| {
+            let children = all.children(session).filter(|(child, _)| all.is_at_work(child));
+            children.take(MOST_NAMED).filter_map(|(child, _)| all.name(child)).collect::<Vec<_>>()
+        });
+        if self.stopping.is_none() && !names.is_empty() {
+            self.view.note(&format!("the turn is over; waiting for {}", names.join(", ")))?;
+        }
+        loop {
+            self.may_rest = true;
+            let rests = |runner: &mut Runner| {
+                let looks = std::mem::take(&mut runner.may_rest) || runner.is_closed;
+                (looks && !at_work(runner)).then_some(())
+            };
+            self.drive_until(std::future::pending(), rests).await?;
+            if self.is_closed || self.stopping.is_some() {
+                return Ok(());
+            }
+            // Agents take up what has come of work in the background, and no message tells that they are about to.
+            let quiet = async {
+                tokio::time::sleep(TAKE_UP).await;
+                false
+            };
+            let goes_on = |runner: &mut Runner| {
+                (std::mem::take(&mut runner.may_rest) && at_work(runner)).then_some(true)
+            };
+            if !self.drive_until(quiet, goes_on).await? {
+                return Ok(self.show_held_back()?);
+            }
+        }
+    }
+
+    pub(super) fn show_held_back(&mut self) -> io::Result<()> {
+        let Runner { feed, view, .. } = self;
+        feed.sessions().conversation(|all| view.turn_over(all))
+    }
+
+    /// How many tokens it took, where the agent told.
+    pub(super) fn tell_usage(&mut self, session: &str) -> io::Result<()> {
+        let words = self.feed.sessions().get(session, |session| {
+            let mut words = Vec::new();
+            if let Some(v2::StateUpdate::Idle(v2::IdleState { usage: Some(usage), .. })) = session.state() {
+                let (all, sent, got) = (usage.total_tokens, usage.input_tokens, usage.output_tokens);
+                words.push(format!("{all} tokens used ({sent} in, {got} out)"));
+            }
+            if let Some(usage) = session.usage() {
+                words.push(format!("context {} of {} tokens", usage.used, usage.size));
+                if let Some(cost) = &usage.cost {
+                    words.push(format!("cost {} {}", cost.amount, cost.currency));
+                }
+            }
+            words.join(", ")
+        });
+        match words.filter(|words| !words.is_empty()) {
+            Some(words) => self.view.note(&words),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A session, and those of its sub-agents that are at work and let a client cancel them.
+pub(super) fn to_cancel(all: &Conversation, session: &str) -> Vec<String> {
+    let mut cancelled = vec![session.to_owned()];
+    let mut family = vec![session];
+    while let Some(parent) = family.pop() {
+        let subagents = all.session(Some(parent));
+        for (child, _) in all.children(parent) {
+            let subagent = subagents.and_then(|session| session.subagent(child));
+            let capabilities = subagent.and_then(Subagent::capabilities);
+            let is_at_work = matches!(
+                all.state(child),
+                Some(v2::StateUpdate::Running(_) | v2::StateUpdate::RequiresAction(_))
+            );
+            if is_at_work && capabilities.is_some_and(|capabilities| capabilities.cancel.is_some()) {
+                cancelled.push(child.to_owned());
+            }
+            family.push(child);
+        }
+    }
+    cancelled
+}
+
+/// Whether a change may be that work has begun or ended.
+pub(super) fn is_about_states(change: &Change) -> bool {
+    match change {
+        Change::State => true,
+        Change::Entry(change) => matches!(change.kind, EntryKind::Subagent | EntryKind::ToolCall),
+        _ => false,
+    }
+}
