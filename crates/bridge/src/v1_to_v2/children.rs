@@ -65,6 +65,10 @@ impl V1ToV2 {
                     return true;
                 }
                 let id = &*update.session_id;
+                if self.family.get(id).is_some_and(|child| child.heard > 1 && child.shown_by.is_none()) {
+                    // The name that it has so far is told before it has another.
+                    self.show(id, 0);
+                }
                 let before = self.family.name(id);
                 let fits = self.family.reserve(id, size);
                 if let Some(child) = self.family.get_mut(id) {
