@@ -38,7 +38,7 @@ async fn connect(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let remote = remote(arguments)?.tell(|what| standard_error::say(format!("switchboard: {what}")));
     let mut stops = Stops::listen(None)?;
     let stream = tokio::select! {
-        stream = remote.connect() => stream.map_err(failed)?,
+        stream = remote.connect() => stream.map_err(|error| failed(&error))?,
         stop = stops.next() => return Ok(Outcome::Stopped(stop)),
     };
     let RemoteStream { mut reader, mut writer, mut end } = stream;
@@ -64,7 +64,7 @@ async fn connect(arguments: &Arguments) -> Result<Outcome, CommandError> {
     }
     match (&mut end).await {
         Ok(Ok(())) => Ok(Outcome::Fine),
-        Ok(Err(error)) => Err(failed(error)),
+        Ok(Err(error)) => Err(failed(&error)),
         Err(error) => Err(CommandError::failed(format!("the connection was given up: {error}"))),
     }
 }
@@ -110,7 +110,7 @@ fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
     }
 }
 
-fn failed(error: RemoteError) -> CommandError {
+fn failed(error: &RemoteError) -> CommandError {
     let told = error.to_string();
     match error {
         RemoteError::BadAddress { .. } | RemoteError::BadHeader { .. } => CommandError::usage(told),
