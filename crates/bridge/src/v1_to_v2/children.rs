@@ -182,8 +182,8 @@ impl V1ToV2 {
     fn lose_details_of(&mut self, parent: &str, update: &v2::unstable::SubagentUpdate<'_>) {
         let v2::unstable::SubagentUpdate {
             session_id: _,
-            title: _,
-            description: _,
+            title,
+            description,
             capabilities,
             state,
             cwd,
@@ -192,10 +192,16 @@ impl V1ToV2 {
             extra,
         } = update;
         let tag = "subagent_update";
+        // A name inside the content of a call may have been replaced before that is told again.
+        let is_inside = self.family.get(&update.session_id).is_some_and(|child| {
+            child.shown_by.as_ref().map_or(child.top != *update.session_id, |shown_by| !shown_by.is_own)
+        });
         let mut lose = |pointer: &str| {
             self.context.lose(Some(parent), tag, pointer, NOT_SHOWN, Severity::Minor, Side::Client);
         };
         for (pointer, is_said) in [
+            ("/params/update/title", is_inside && !title.is_keep()),
+            ("/params/update/description", is_inside && !description.is_keep()),
             ("/params/update/capabilities", !capabilities.is_keep()),
             ("/params/update/state", state.value().is_some_and(|state| !is_bare_state(state))),
             ("/params/update/cwd", !cwd.is_keep()),

@@ -59,7 +59,7 @@ fn circles_and_second_parents_are_reported() {
     let severe: Vec<&str> = bench
         .losses
         .iter()
-        .filter(|loss| loss.message == "subagent_update")
+        .filter(|loss| loss.message == "subagent_update" && !loss.reason.starts_with("of a sub-agent"))
         .map(|loss| &*loss.reason)
         .collect();
     assert_eq!(severe.len(), 4, "{severe:?}");
