@@ -192,6 +192,7 @@ impl Store {
             Arc::clone(&shared.signal),
             Arc::clone(&shared.ticker),
             Arc::clone(&shared.traffic),
+            settings.max_bytes,
         );
         let waiting = Arc::clone(&shared.queue);
         let run = move || {

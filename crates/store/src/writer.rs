@@ -100,6 +100,8 @@ pub(crate) struct Writer {
     seen_traffic: (Instant, u64, bool),
     /// How much had been written when the journals were last moved as far as they went.
     moved_traffic: u64,
+    /// How much may be in journals while everything else waits: never more than the store may hold.
+    held_back: u64,
     live: HashMap<Arc<str>, Live>,
     /// Whether there may be something to make searchable.
     is_behind: bool,
@@ -114,6 +116,7 @@ impl Writer {
         signal: Arc<Signal>,
         ticker: Arc<Ticker>,
         traffic: Arc<AtomicU64>,
+        max_bytes: Option<u64>,
     ) -> Self {
         Writer {
             connection,
@@ -124,6 +127,7 @@ impl Writer {
             traffic,
             seen_traffic: (Instant::now(), 0, false),
             moved_traffic: 0,
+            held_back: max_bytes.unwrap_or(HELD_BACK).min(HELD_BACK),
             live: HashMap::new(),
             is_behind: true,
             is_in_hurry: false,
@@ -322,7 +326,7 @@ impl Writer {
     /// Whether journals are to grow for now: nobody waits for what is in them, and the conversation is in full flow.
     fn holds_back(&mut self) -> bool {
         let waiting = self.traffic.load(Ordering::Relaxed) - self.moved_traffic;
-        self.is_flooded() && waiting < HELD_BACK && !self.live.values().any(Live::is_closing)
+        self.is_flooded() && waiting < self.held_back && !self.live.values().any(Live::is_closing)
     }
 
     /// Makes a little searchable, if nothing else is to be done. Says whether it did.

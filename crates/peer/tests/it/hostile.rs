@@ -171,10 +171,10 @@ async fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
 #[tokio::test]
 async fn sessions_without_end_are_not_kept() {
     let mut lines: Vec<String> =
-        (0..2000).map(|number| update(&format!("other-{number}"), RUNNING)).collect();
+        (0..12_000).map(|number| update(&format!("other-{number}"), RUNNING)).collect();
     lines.extend([INSERTED.to_owned(), update("s", RUNNING), update("s", DONE)]);
     // One place is taken by the session of the test.
-    assert_eq!(run(lines).await, (Some(StopReason::EndTurn), 2000 - 1023));
+    assert_eq!(run(lines).await, (Some(StopReason::EndTurn), 12_000 - 10_239));
 }
 
 #[tokio::test(start_paused = true)]
