@@ -10,13 +10,16 @@ use super::{Remote, RemoteError};
 /// names.
 pub(super) fn config(remote: &Remote) -> Result<Arc<ClientConfig>, RemoteError> {
     let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    let (good, _) = roots.add_parsable_certificates(found.certs);
-    if good == 0 && remote.is_encrypted() {
-        let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
-        return Err(remote.unreachable(&format!(
-            "this machine has no certificates to check it by{why}; install ca-certificates, or name a file in SSL_CERT_FILE"
-        )));
+    // There are many of them, and without encryption nobody is checked.
+    if remote.is_encrypted() {
+        let found = rustls_native_certs::load_native_certs();
+        let (good, _) = roots.add_parsable_certificates(found.certs);
+        if good == 0 {
+            let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+            return Err(remote.unreachable(&format!(
+                "this machine has no certificates to check it by{why}; install ca-certificates, or name a file in SSL_CERT_FILE"
+            )));
+        }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
