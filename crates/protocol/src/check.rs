@@ -165,6 +165,7 @@ impl Checker {
             | Recorded::StandardError(_)
             | Recorded::Process(_)
             | Recorded::Diagnostic(_)
+            | Recorded::Hub(_)
             | Recorded::Elsewhere => Verdict::default(),
         }
     }

@@ -9,7 +9,7 @@ use crate::{Raw, Side, Text, Wire, WireFormat};
 ///
 /// `{"t":1.25,"dir":"agent->client","msg":{...}}` is a message, with its time in seconds since the recording began. The
 /// first line may say in `began`, in milliseconds since 1970, when that was. The rest are `{"t":..,"stderr":"..."}`,
-/// `{"t":..,"process":"..."}`, `{"t":..,"diagnostic":{...}}`, for the other side of a translation
+/// `{"t":..,"process":"..."}`, `{"t":..,"diagnostic":{...}}`, `{"t":..,"hub":{...}}`, for the other side of a translation
 /// `{"t":..,"other":{"dir":..,"msg":..}}`, and for what is no JSON `{"t":..,"dir":..,"noise":"..."}`.
 ///
 /// Read are also bare messages, of which nobody knows who sent them, and trace files of the official conductor.
@@ -65,6 +65,8 @@ pub enum Recorded<'a> {
     Process(Text<'a>),
     /// A loss or a fault that was found while the session went on, as JSON.
     Diagnostic(Text<'a>),
+    /// What a hub noted about the session, as JSON.
+    Hub(Text<'a>),
     /// A line of a trace that is no message between the client and whom it talks to.
     Elsewhere,
 }
@@ -94,6 +96,7 @@ struct Keys<'a> {
     stderr: Option<Raw<'a>>,
     process: Option<Raw<'a>>,
     diagnostic: Option<Raw<'a>>,
+    hub: Option<Raw<'a>>,
     other: Option<Raw<'a>>,
     /// A key that no recorded line has, but messages and updates have.
     is_bare: bool,
@@ -126,6 +129,7 @@ impl<'a> Keys<'a> {
                 "stderr" => &mut keys.stderr,
                 "process" => &mut keys.process,
                 "diagnostic" => &mut keys.diagnostic,
+                "hub" => &mut keys.hub,
                 "other" => &mut keys.other,
                 "ts" => &mut keys.ts,
                 "type" => &mut keys.kind,
@@ -184,6 +188,8 @@ impl<'a> Keys<'a> {
             Recorded::Process(string(text, "process")?)
         } else if let Some(diagnostic) = &self.diagnostic {
             Recorded::Diagnostic(source(diagnostic))
+        } else if let Some(note) = &self.hub {
+            Recorded::Hub(source(note))
         } else if let Some(other) = &self.other {
             on_other_side(other)?
         } else {
@@ -325,6 +331,7 @@ impl<'a> RecordedLine<'a> {
             Recorded::StandardError(text) => write!(out, r#""stderr":{}"#, quoted(text))?,
             Recorded::Process(text) => write!(out, r#""process":{}"#, quoted(text))?,
             Recorded::Diagnostic(text) => write!(out, r#""diagnostic":{}"#, on_one_line(text))?,
+            Recorded::Hub(text) => write!(out, r#""hub":{}"#, on_one_line(text))?,
             Recorded::Elsewhere => out.write_str(r#""process":"""#)?,
         }
         out.write_char('}')
@@ -400,6 +407,7 @@ mod tests {
             (Recorded::StandardError("\"x\"".into()), r#""stderr":"\"x\"""#),
             (Recorded::Process("exited with code 1".into()), r#""process":"exited with code 1""#),
             (Recorded::Diagnostic(r#"{"lost":"x"}"#.into()), r#""diagnostic":{"lost":"x"}"#),
+            (Recorded::Hub(r#"{"hub":"answered"}"#.into()), r#""hub":{"hub":"answered"}"#),
         ] {
             let line = RecordedLine::new(recorded).at(-100);
             let text = line.to_string();

@@ -89,6 +89,32 @@ pub enum StoreError {
         /// Ids that begin with it.
         candidates: Vec<String>,
     },
+    /// A session that no hub has, so that nothing can be shared.
+    #[error("session {session} is a recording and no session of a hub")]
+    NotHosted {
+        /// The session.
+        session: String,
+    },
+    /// There is no such token.
+    #[error("no token is called {name:?}")]
+    UnknownToken {
+        /// What was asked for.
+        name: String,
+    },
+    /// There is a token of that name already.
+    #[error("a token is called {name:?} already")]
+    TokenTaken {
+        /// The name.
+        name: String,
+    },
+    /// No token can be called that.
+    #[error(
+        "{name:?} cannot be the name of a token: write up to 64 letters, digits and - _ . @ +, with a letter or a digit first"
+    )]
+    TokenName {
+        /// The name.
+        name: String,
+    },
     /// An earlier append of this recorder failed, so later ones would leave a gap.
     #[error("recording of session {session} has stopped at message {sequence}: {reason}")]
     RecordingStopped {

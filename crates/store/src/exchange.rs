@@ -45,6 +45,12 @@ fn line(record: &Record, began: Time, everything: bool) -> Option<RecordedLine<'
         (_, Some((from, other_side))) => Recorded::Noise { from, other_side, text },
         (Channel::StandardError, _) => Recorded::StandardError(text),
         (Channel::Process, _) => Recorded::Process(text),
+        (Channel::Hub, _) if is_json => Recorded::Hub(text),
+        // There is no line for it yet, and the line must not be taken for something else.
+        (Channel::Unknown(code), _) => {
+            let note = serde_json::json!({"unknownChannel": code, "text": text});
+            Recorded::Diagnostic(note.to_string().into())
+        }
         _ if is_json => Recorded::Diagnostic(text),
         _ => Recorded::Diagnostic(serde_json::Value::from(text.into_owned()).to_string().into()),
     };
@@ -70,6 +76,7 @@ pub fn parse_line(line: &str, began: Time) -> Result<Option<Record>, LineError> 
         Recorded::StandardError(text) => (Channel::StandardError, text),
         Recorded::Process(text) => (Channel::Process, text),
         Recorded::Diagnostic(text) => (Channel::Diagnostic, text),
+        Recorded::Hub(text) => (Channel::Hub, text),
         Recorded::Elsewhere => return Ok(None),
     };
     Ok(Some(Record::new(channel, text.into_owned()).at(time)))
@@ -90,6 +97,7 @@ mod tests {
             (Channel::OtherToAgent, r#"{"id":1}"#, false),
             (Channel::OtherToClient, "noise on the other side", false),
             (Channel::Diagnostic, r#"{"lost":"x"}"#, false),
+            (Channel::Hub, r#"{"hub":"answered","request":1}"#, false),
         ] {
             let record = Record::new(channel, bytes).at(Time(4900));
             assert_eq!(to_line(&record, began, false).is_some(), message);

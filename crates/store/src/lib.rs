@@ -7,6 +7,7 @@
 //! - [`Records`] and [`Tail`] read a session, and report what is missing as [`Item::Gap`].
 //! - [`State`] is what the messages amount to at some sequence number, folded by the session engine.
 //! - [`Search`] finds [`Hit`]s; [`Redaction`] takes secrets out of what leaves the store.
+//! - [`Token`] and [`Role`] say who may use the sessions of a hub, and [`Hosted`] which sessions these are.
 //! - [`Journal`] is the little that recording needs, for other places to keep sessions in.
 //!
 //! ```
@@ -27,11 +28,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod access;
 mod block;
 mod catalog;
 mod contents;
 mod error;
 mod exchange;
+mod hosted;
 mod indexing;
 mod journal;
 mod live;
@@ -56,9 +59,11 @@ mod window;
 mod withdrawn;
 mod writer;
 
+pub use access::{Role, Token};
 pub use catalog::Sizes;
 pub use error::{Result, StoreError};
 pub use exchange::{LineError, began, parse_line, to_first_line, to_line};
+pub use hosted::Hosted;
 pub use journal::{Append, Journal};
 pub use private::Exposed;
 pub use read::{Records, Tail};

@@ -6,6 +6,9 @@ use switchboard_protocol::Side;
 /// The largest message that is kept: the same limit as on a connection, with room for noise.
 pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
+/// The largest code of a channel: journals need the highest bit.
+const MAX_CODE: u8 = 0x7f;
+
 /// A time in milliseconds since 1970. Clocks jump, so it never decides over the order of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub i64);
@@ -38,21 +41,42 @@ pub enum Channel {
     OtherToClient,
     /// A loss or a fault that was found while the session went on, as JSON.
     Diagnostic,
+    /// What a hub notes about the session, as a JSON object with the key `hub`: who answered, which prompt is which.
+    Hub,
+    /// What a later program recorded, under its code. It is kept as it is.
+    Unknown(u8),
 }
 
 impl Channel {
-    const ALL: [Channel; 7] = {
-        use Channel::*;
-        [ToAgent, ToClient, StandardError, Process, OtherToAgent, OtherToClient, Diagnostic]
-    };
-
-    /// Its place among all, which is what stands on the disk.
+    /// What stands on the disk.
     pub(crate) fn code(self) -> u8 {
-        self as u8
+        match self {
+            Channel::ToAgent => 0,
+            Channel::ToClient => 1,
+            Channel::StandardError => 2,
+            Channel::Process => 3,
+            Channel::OtherToAgent => 4,
+            Channel::OtherToClient => 5,
+            Channel::Diagnostic => 6,
+            Channel::Hub => 7,
+            Channel::Unknown(code) => code & MAX_CODE,
+        }
     }
 
+    /// The channel of a code; `None` for what no program writes.
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        Channel::ALL.get(usize::from(code)).copied()
+        Some(match code {
+            0 => Channel::ToAgent,
+            1 => Channel::ToClient,
+            2 => Channel::StandardError,
+            3 => Channel::Process,
+            4 => Channel::OtherToAgent,
+            5 => Channel::OtherToClient,
+            6 => Channel::Diagnostic,
+            7 => Channel::Hub,
+            8..=MAX_CODE => Channel::Unknown(code),
+            _ => return None,
+        })
     }
 
     /// The channel of a message that one side sent, on the session's own side of a translation or the other one.
@@ -72,7 +96,11 @@ impl Channel {
             Channel::ToClient => Some((Side::Agent, false)),
             Channel::OtherToAgent => Some((Side::Client, true)),
             Channel::OtherToClient => Some((Side::Agent, true)),
-            Channel::StandardError | Channel::Process | Channel::Diagnostic => None,
+            Channel::StandardError
+            | Channel::Process
+            | Channel::Diagnostic
+            | Channel::Hub
+            | Channel::Unknown(_) => None,
         }
     }
 

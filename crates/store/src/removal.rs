@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Transaction, params};
 
+use crate::access;
 use crate::error::{Result, StoreError, database};
 use crate::private;
 use crate::queue::Queue;
@@ -91,6 +92,7 @@ pub(crate) fn delete(writer: &mut Writer, queue: &Queue<Command>, session: i64, 
     in_steps(writer, queue, &mut share, |connection, _| {
         if !is_marked {
             transact(connection, |transaction| {
+                access::forget(transaction, id)?;
                 transaction.execute("UPDATE sessions SET closed = 3 WHERE number = ?1", [session])
             })?;
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
+use crate::access;
 use crate::error::{Result, StoreError, database};
 use crate::live;
 use crate::lock::SessionLock;
@@ -17,7 +18,10 @@ use crate::writer::ATTEMPT;
 
 /// "SwBd": tells a store from any other database.
 const APPLICATION: i32 = 0x5377_4264;
-const VERSION: i32 = 2;
+/// Version 1 had no journals, version 2 nothing about [access].
+const VERSION: i32 = 3;
+/// The earliest version that can be read as it is, where it cannot be written.
+const READABLE: i32 = 2;
 
 /// How long a reader waits, and who opens the store: another process may hold the file for a transaction.
 const BUSY: Duration = Duration::from_secs(30);
@@ -158,7 +162,7 @@ pub(crate) fn open_writer(path: &Path, settings: &Settings) -> Result<Opened> {
         )
         .map_err(fail)?;
     if version < VERSION {
-        migrate(path, &mut connection)?;
+        migrate(path, &mut connection, version)?;
     }
     if let Some(limit) = max_bytes {
         let page: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(fail)?;
@@ -183,8 +187,9 @@ fn create(path: &Path) -> Result<()> {
         let connection = Connection::open(&draft).map_err(fail)?;
         connection
             .execute_batch(&format!(
-                "PRAGMA auto_vacuum = INCREMENTAL; BEGIN; {TABLES}
-                 PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+                "PRAGMA auto_vacuum = INCREMENTAL; BEGIN; {TABLES} {}
+                 PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;",
+                access::TABLES
             ))
             .map_err(fail)?;
         connection.close().map_err(|(_, error)| fail(error))?;
@@ -204,10 +209,13 @@ fn create(path: &Path) -> Result<()> {
     result
 }
 
-/// Makes a store of the first version one of this version.
-fn migrate(path: &Path, connection: &mut Connection) -> Result<()> {
+/// Makes a store of an earlier version one of this version.
+fn migrate(path: &Path, connection: &mut Connection, version: i32) -> Result<()> {
     let fail = |error: rusqlite::Error| database(path, &error);
-    let open: Vec<String> = {
+    // Programs of the first version write where nobody looks any more; those of the second can go on.
+    let open: Vec<String> = if version > 1 {
+        Vec::new()
+    } else {
         let mut statement = connection.prepare("SELECT id FROM sessions WHERE closed = 0").map_err(fail)?;
         let rows = statement.query_map([], |row| row.get(0)).map_err(fail)?;
         rows.collect::<rusqlite::Result<_>>().map_err(fail)?
@@ -220,13 +228,18 @@ fn migrate(path: &Path, connection: &mut Connection) -> Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
     let version: i32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
     // Another process may have been faster.
-    if version < VERSION {
-        migrate_tables(&transaction).map_err(fail)?;
+    if version < 2 {
+        add_journals(&transaction).map_err(fail)?;
     }
+    if version < 3 {
+        transaction.execute_batch(access::TABLES).map_err(fail)?;
+    }
+    transaction.execute_batch(&format!("PRAGMA user_version = {VERSION};")).map_err(fail)?;
     transaction.commit().map_err(fail)
 }
 
-fn migrate_tables(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+/// Makes of the tables of version 1 those of version 2.
+fn add_journals(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(
         "ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
          ALTER TABLE sessions ADD COLUMN indexed_bytes INTEGER NOT NULL DEFAULT 0;
@@ -269,7 +282,7 @@ fn migrate_tables(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
             live::pack(transaction, session, run, &[run.len()])?;
         }
     }
-    transaction.execute_batch(&format!("DROP TABLE recent; PRAGMA user_version = {VERSION};"))
+    transaction.execute_batch("DROP TABLE recent;")
 }
 
 /// A connection that only reads. In a folder that cannot be written it needs a store that was closed well.
@@ -284,11 +297,12 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     let usable = |connection: Connection| -> Result<Connection> {
         connection.busy_timeout(BUSY).map_err(fail)?;
         let version = judge(path, &connection)?;
-        if version < VERSION {
-            drop(connection);
-            // It only has to be opened once by who may write.
-            drop(open_writer(path, &Settings::default())?);
-            return Connection::open_with_flags(path, flags).map_err(fail);
+        // It only has to be opened once by who may write.
+        let updated = if version < VERSION { Some(open_writer(path, &Settings::default())) } else { None };
+        if let Some(Err(error)) = updated
+            && version < READABLE
+        {
+            return Err(error);
         }
         connection.execute_batch("PRAGMA cache_size = -16384;").map_err(fail)?;
         Ok(connection)
@@ -307,6 +321,11 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
         }
         other => other,
     }
+}
+
+/// Whether a store has the tables of [`access`].
+pub(crate) fn has_access(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM sqlite_schema WHERE name = 'access'")?.exists([])
 }
 
 /// The version of a store, which this program knows.

@@ -57,6 +57,9 @@ pub(crate) struct Shared {
     folder: Folder,
     /// It goes before the writer's connection does: the last one of a store clears up, if it may write.
     reader: Mutex<Option<Connection>>,
+    /// The same for [access](crate::access), which is asked all the time and must not wait for who searches. It is opened
+    /// when it is needed.
+    access: Mutex<Option<Connection>>,
     signal: Arc<Signal>,
     queue: Arc<Queue<Command>>,
     thread: Option<JoinHandle<()>>,
@@ -79,6 +82,7 @@ impl Shared {
         Shared {
             folder: Folder::beside(&path),
             reader: Mutex::new(Some(reader)),
+            access: Mutex::default(),
             signal: Arc::default(),
             queue: Arc::new(Queue::new()),
             thread: None,
@@ -161,7 +165,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        drop(locked(&self.reader).take());
+        drop((locked(&self.reader).take(), locked(&self.access).take()));
         self.queue.close();
         self.ticker.stop();
         // A panic of a thread has been reported to whoever waited for it.
@@ -249,6 +253,27 @@ impl Store {
 
     pub(crate) fn with_reader<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
         self.shared.with_reader(work)
+    }
+
+    /// Reads who may do what. A store that an earlier program made, and that cannot be written, has nothing about that.
+    pub(crate) fn read_access<T: Default>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let path = self.path();
+        let mut connection = locked(&self.shared.access);
+        let connection = match &mut *connection {
+            Some(connection) => connection,
+            none => none.insert(schema::open_reader(path)?),
+        };
+        schema::has_access(connection)
+            .and_then(|has_access| if has_access { work(connection) } else { Ok(T::default()) })
+            .map_err(|error| database(path, &error))
+    }
+
+    /// Asks the writer for something and waits for its answer.
+    pub(crate) fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T> {
+        self.shared.ask(command)
     }
 
     // ----- writing

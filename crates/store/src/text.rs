@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use switchboard_protocol::Raw;
 use switchboard_protocol::rpc::{BATCH_LIMIT, batch_entries, is_batch};
 
-use crate::record::Record;
+use crate::record::{Channel, Record};
 
 /// What a text that can be searched for is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -112,7 +112,7 @@ pub fn texts(record: &Record) -> Vec<Text> {
 /// All that can be read in a record.
 pub(crate) fn read(record: &Record) -> Reading {
     let mut found = Reading::default();
-    if record.channel.is_other_side() {
+    if record.channel.is_other_side() || matches!(record.channel, Channel::Hub | Channel::Unknown(_)) {
         return found;
     }
     if !record.channel.is_message() {

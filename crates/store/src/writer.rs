@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
+use crate::access::{Change, Changed};
 use crate::error::{Result, StoreError, database};
 use crate::indexing;
 use crate::live::{Live, Outcome};
@@ -87,6 +88,11 @@ pub(crate) enum Command {
     /// Makes everything searchable.
     CatchUp {
         reply: Reply<()>,
+    },
+    /// Changes who may do what.
+    Access {
+        change: Change,
+        reply: Reply<Changed>,
     },
 }
 
@@ -206,6 +212,13 @@ impl Writer {
                     drop(reply.send(Ok(())));
                 }
                 Command::CatchUp { reply } => drop(reply.send(self.catch_up(queue))),
+                Command::Access { change, reply } => {
+                    let changed = self.patiently(queue, |writer| {
+                        transact(&mut writer.connection, |transaction| change.apply(transaction))
+                            .map_err(|error| database(&writer.path, &error))
+                    });
+                    drop(reply.send(changed));
+                }
             }
             self.signal.raise();
         }

@@ -200,6 +200,8 @@ fn write_record(output: &mut impl Write, session: &Summary, record: &Record) -> 
         Channel::OtherToAgent => "client->agent, other side",
         Channel::OtherToClient => "agent->client, other side",
         Channel::Diagnostic => "diagnostic",
+        Channel::Hub => "hub",
+        Channel::Unknown(_) => "unknown",
     };
     let seconds = record.time.0.saturating_sub(session.began.0) as f64 / 1000.0;
     let text = shown(&String::from_utf8_lossy(&record.bytes)).replace('\n', " ");
