@@ -54,6 +54,10 @@ mod reader;
 #[cfg(feature = "remote")]
 mod remote;
 mod requests;
+#[cfg(any(feature = "remote", feature = "serve"))]
+mod routing;
+#[cfg(feature = "serve")]
+pub mod server;
 mod tap;
 mod text;
 

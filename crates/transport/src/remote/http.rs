@@ -13,8 +13,8 @@ use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use switchboard_protocol::rpc::{RequestId, codes};
-use switchboard_protocol::{Correlator, Raw, Side, Wire, WireFormat};
+use switchboard_protocol::rpc::codes;
+use switchboard_protocol::{Correlator, Raw, Side};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -22,10 +22,7 @@ use tokio::task::JoinSet;
 use super::server_events::{EventDecoder, EventTooLong};
 use super::{EXCERPT, Lines, Remote, RemoteError, SILENCE, tls, write_lines};
 use crate::connection::{error_line, failure};
-
-const CONNECTION_ID: &str = "acp-connection-id";
-const SESSION_ID: &str = "acp-session-id";
-const LAST_EVENT_ID: &str = "last-event-id";
+use crate::routing::{CONNECTION_ID, LAST_EVENT_ID, Routing, SESSION_ID};
 
 /// How many requests are remembered, in both directions.
 const REQUESTS: usize = 4096;
@@ -171,9 +168,9 @@ impl Client {
 
     /// Posts a message of ours. Gives what is to be said to whoever sent it.
     async fn post(self: &Arc<Self>, line: &str, streams: &Streams) -> Result<Option<String>, RemoteError> {
-        let message = Message::read(line);
+        let message = routing(line);
         let session = match (&message.method, &message.id) {
-            (Some(method), _) if method.starts_with("$/") => None,
+            _ if message.is_of_connection() => None,
             (Some(_), _) => message.session.clone(),
             (None, Some(id)) => match self.state().requests.answered(Side::Client, id) {
                 Some(About::Session(session)) => Some(session),
@@ -213,7 +210,7 @@ impl Client {
     async fn not_taken(
         &self,
         response: Response<Incoming>,
-        message: &Message,
+        message: &Routing,
     ) -> Result<Option<String>, RemoteError> {
         let status = response.status();
         let refusal = self.refusal(response).await;
@@ -289,7 +286,7 @@ impl Client {
         text: &str,
         streams: &Streams,
     ) -> Result<(), RemoteError> {
-        let message = Message::read(text);
+        let message = routing(text);
         let Some(id) = &message.id else { return Ok(()) };
         if message.method.is_some() {
             if let Some(session) = session.or(message.session) {
@@ -298,7 +295,7 @@ impl Client {
             return Ok(());
         }
         let opened = self.state().requests.answered(Side::Agent, id);
-        if let (Some(About::OpensSession), Some(session)) = (opened, message.new_session) {
+        if let (Some(About::OpensSession), Some(session)) = (opened, new_session(text)) {
             // Before anybody can prompt it.
             self.read_session(&session, streams).await?;
         }
@@ -458,29 +455,13 @@ pub(super) async fn pass_on(client: Client, local: DuplexStream) -> Result<(), R
     end
 }
 
-/// What must be known of a message to send it to its place.
-#[derive(Debug, Default)]
-struct Message {
-    id: Option<RequestId<'static>>,
-    method: Option<String>,
-    /// The session that its parameters name.
-    session: Option<String>,
-    /// The session that its result names.
-    new_session: Option<String>,
+/// The session that the result of an answer names.
+fn new_session(text: &str) -> Option<String> {
+    Some(Raw::parse(text).ok()?.get("result")?.get("sessionId")?.as_text()?.into_owned())
 }
 
-impl Message {
-    fn read(text: &str) -> Self {
-        let Ok(message) = Raw::parse(text) else { return Message::default() };
-        let named = |key: &str| Some(message.get(key)?.get("sessionId")?.as_text()?.into_owned());
-        Message {
-            id: (message.get("id"))
-                .and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).ok().map(Wire::into_owned)),
-            method: message.get("method").and_then(|method| Some(method.as_text()?.into_owned())),
-            session: named("params"),
-            new_session: named("result"),
-        }
-    }
+fn routing(text: &str) -> Routing {
+    Raw::parse(text).map(|message| Routing::of(&message)).unwrap_or_default()
 }
 
 /// The cause of an error: what is around it says only that a request failed.

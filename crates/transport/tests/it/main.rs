@@ -8,6 +8,7 @@ mod faults;
 mod framing;
 mod outbox;
 mod process;
+mod server;
 mod support;
 
 #[test]

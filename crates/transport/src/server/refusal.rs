@@ -1,0 +1,50 @@
+//! Why a request is not granted.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+
+/// Why a request is not granted, as the client is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// A sentence that says what to do.
+    pub message: String,
+    /// When it may be worth another try.
+    pub retry_after: Option<Duration>,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Refusal { status, message: message.into(), retry_after: None }
+    }
+
+    /// A refusal of something that may be granted in some seconds.
+    pub(super) fn later(status: StatusCode, message: impl Into<String>) -> Self {
+        Refusal { status, message: message.into(), retry_after: Some(Duration::from_secs(5)) }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Refusal { status, message, retry_after } = self;
+        // Messages that were made here are JSON already.
+        let kind = if message.starts_with('{') { "application/json" } else { "text/plain; charset=utf-8" };
+        let mut response = Response::new(Body::from(message));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if let Some(wait) = retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

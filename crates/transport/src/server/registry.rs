@@ -1,0 +1,212 @@
+//! All connections: who has how many, and for how long one is kept while nobody is there.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::sync::Notify;
+use tokio::time::{sleep_until, timeout};
+
+use super::connection::{Carrier, ServerConnection, Shared};
+use super::{Refusal, ServerLimits, close_codes};
+
+/// The connections of a [`router`](super::router).
+pub struct Connections<I>(Arc<Registry<I>>);
+
+impl<I> Clone for Connections<I> {
+    fn clone(&self) -> Self {
+        Connections(Arc::clone(&self.0))
+    }
+}
+
+impl<I> fmt::Debug for Connections<I> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Connections").finish_non_exhaustive()
+    }
+}
+
+struct Registry<I> {
+    limits: Arc<ServerLimits>,
+    table: Mutex<Table<I>>,
+    /// Told when the last one is gone.
+    empty: Notify,
+}
+
+struct Table<I> {
+    entries: HashMap<Arc<str>, Entry<I>>,
+    /// How many each has. There are far fewer identities than connections.
+    counts: Vec<(I, usize)>,
+    /// Whether new ones are refused.
+    is_closed: bool,
+}
+
+struct Entry<I> {
+    who: I,
+    agent: Option<String>,
+    shared: Arc<Shared>,
+}
+
+impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
+    pub(super) fn new(limits: Arc<ServerLimits>) -> Self {
+        let table = Table { entries: HashMap::new(), counts: Vec::new(), is_closed: false };
+        Connections(Arc::new(Registry { limits, table: Mutex::new(table), empty: Notify::new() }))
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table<I>> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn limits(&self) -> &Arc<ServerLimits> {
+        &self.0.limits
+    }
+
+    /// How many there are, with those whose clients may still come back.
+    pub fn count(&self) -> usize {
+        self.table().entries.len()
+    }
+
+    /// Ends the connections of everybody for whom this holds, as those of a token that was revoked: 4401.
+    pub fn close_of(&self, is_meant: impl Fn(&I) -> bool) {
+        self.close(&is_meant, close_codes::UNAUTHORIZED, "the token is not valid any more");
+    }
+
+    /// Ends all connections, lets no new ones come, and gives sockets a while to say so to their clients: 1001.
+    pub async fn shut_down(&self, patience: Duration) {
+        self.table().is_closed = true;
+        self.close(&|_| true, close_codes::GOING_AWAY, "the server is shutting down");
+        let gone = async {
+            loop {
+                let empty = self.0.empty.notified();
+                if self.table().entries.is_empty() {
+                    break;
+                }
+                empty.await;
+            }
+        };
+        // Who does not listen is left.
+        let _ = timeout(patience, gone).await;
+    }
+
+    fn close(&self, is_meant: &dyn Fn(&I) -> bool, code: u16, reason: &str) {
+        let meant: Vec<Arc<Shared>> = (self.table().entries.values())
+            .filter(|entry| is_meant(&entry.who))
+            .map(|entry| Arc::clone(&entry.shared))
+            .collect();
+        for shared in meant {
+            shared.end(code, reason);
+        }
+    }
+
+    /// A new connection, if there is room for one.
+    pub(super) fn open(
+        &self,
+        who: I,
+        agent: Option<String>,
+        carrier: Carrier,
+    ) -> Result<ServerConnection, Refusal> {
+        let id = random_id()?;
+        let limits = self.limits();
+        let mut table = self.table();
+        if table.is_closed {
+            return Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
+        }
+        if table.entries.len() >= limits.connections {
+            return Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open"));
+        }
+        let known = table.counts.iter().position(|(name, _)| *name == who);
+        let place = known.unwrap_or_else(|| {
+            table.counts.push((who.clone(), 0));
+            table.counts.len() - 1
+        });
+        if table.counts[place].1 >= limits.connections_of_one {
+            let reason = "too many of your connections are open; close some with DELETE";
+            return Err(Refusal::later(StatusCode::TOO_MANY_REQUESTS, reason));
+        }
+        table.counts[place].1 += 1;
+        let connection = Shared::new(Arc::clone(&id), carrier, Arc::clone(limits));
+        let shared = Arc::clone(&connection.outgoing.0);
+        table.entries.insert(id, Entry { who, agent, shared: Arc::clone(&shared) });
+        drop(table);
+        tokio::spawn(self.clone().keep(shared));
+        Ok(connection)
+    }
+
+    /// A connection of this client with this agent that is not gone. Whose it is not does not learn that there is one.
+    pub(super) fn find(
+        &self,
+        id: &str,
+        who: &I,
+        agent: Option<&str>,
+        carrier: Carrier,
+    ) -> Option<Arc<Shared>> {
+        let table = self.table();
+        let entry = table.entries.get(id)?;
+        let is_meant = entry.who == *who
+            && entry.agent.as_deref() == agent
+            && entry.shared.carrier == carrier
+            && entry.shared.is_open();
+        is_meant.then(|| Arc::clone(&entry.shared))
+    }
+
+    /// Ends a connection that nobody has used for a while, or that the program has dropped; and takes it out of the table
+    /// when it has ended and its last reader has left.
+    async fn keep(self, shared: Arc<Shared>) {
+        loop {
+            let program_left = async {
+                match shared.incoming() {
+                    Some(incoming) => incoming.closed().await,
+                    None if shared.ending().is_some() => std::future::pending().await,
+                    None => {}
+                }
+            };
+            let absent = shared.absent_since();
+            let grace = async {
+                match absent {
+                    Some(since) => sleep_until(since + shared.limits.grace).await,
+                    None => std::future::pending().await,
+                }
+            };
+            if shared.ending().is_some() && absent.is_some() {
+                break;
+            }
+            tokio::select! {
+                () = shared.changed.notified() => {}
+                () = program_left => shared.end(close_codes::INTERNAL_ERROR, "the server ended the connection"),
+                () = grace => {
+                    // Somebody may have come at the last moment.
+                    if shared.absent_since() == absent {
+                        shared.end(close_codes::POLICY_VIOLATION, "nobody used the connection for too long");
+                    }
+                }
+            }
+        }
+        let mut table = self.table();
+        if let Some(entry) = table.entries.remove(&shared.id)
+            && let Some(place) = table.counts.iter().position(|(name, _)| *name == entry.who)
+        {
+            table.counts[place].1 -= 1;
+            if table.counts[place].1 == 0 {
+                table.counts.swap_remove(place);
+            }
+        }
+        if table.entries.is_empty() {
+            table.entries.shrink_to_fit();
+            self.0.empty.notify_waiters();
+        }
+    }
+}
+
+fn random_id() -> Result<Arc<str>, Refusal> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no random numbers: {error}"))
+    })?;
+    let mut id = String::with_capacity(32);
+    for byte in bytes {
+        // Writing to a text cannot fail.
+        let _ = write!(id, "{byte:02x}");
+    }
+    Ok(id.into())
+}

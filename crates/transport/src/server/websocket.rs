@@ -1,0 +1,371 @@
+//! WebSocket: a message a frame.
+
+use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
+};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, interval_at, timeout, timeout_at};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+use tokio_tungstenite::tungstenite::protocol::frame::{CloseFrame, Frame, Utf8Bytes};
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::connection::{Carrier, Incoming, Outgoing, OutgoingLine, Shared};
+use super::http_requests::name_connection;
+use super::mailbox::{Claim, Next, Reader};
+use super::{Refusal, Server, ServerLimits, Service, close_codes, message};
+use crate::SharedText;
+use crate::routing::CONNECTION_ID;
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// What is read at once. Thousands of sockets that say nothing have one each.
+const READ_BUFFER: usize = 4 << 10;
+
+/// What is collected before it is written.
+const WRITE_BUFFER: usize = 8 << 10;
+
+/// The longest frame that is sent. A longer message is sent in several, so that no socket keeps a large buffer after it.
+const FRAME: usize = 16 << 10;
+
+/// How much is sent before other things have their turn.
+const TURN: usize = 256 << 10;
+
+/// How long a client may take to hear that the socket is closed.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Whether a request asks for a WebSocket.
+pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
+    headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Grants a WebSocket: a new connection, or an earlier one that goes on.
+pub(super) async fn upgrade<S: Service>(
+    server: Arc<Server<S>>,
+    who: S::Identity,
+    agent: Option<String>,
+    mut request: Request,
+) -> Result<Response, Refusal> {
+    let headers = request.headers();
+    if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        return Ok(wrong_version());
+    }
+    let key = headers.get(SEC_WEBSOCKET_KEY).ok_or_else(|| {
+        Refusal::new(StatusCode::BAD_REQUEST, "a WebSocket is asked for with a Sec-WebSocket-Key")
+    })?;
+    let accept = derive_accept_key(key.as_bytes());
+    let protocol = headers.get(SEC_WEBSOCKET_PROTOCOL).and_then(first_protocol);
+    let earlier = headers.get(CONNECTION_ID).cloned();
+    let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "a WebSocket is asked for by HTTP/1.1"));
+    };
+    let (reader, opening) = match earlier {
+        Some(id) => (take_over(&server, &id, &who, agent.as_deref()).await?, None),
+        None => {
+            let connection = server.connections.open(who.clone(), agent.clone(), Carrier::Socket)?;
+            let reader = connection.outgoing.0.read(None, Claim::Free)?;
+            let service = Arc::clone(&server.service);
+            let open: Opening = Box::new(move || service.open(who, agent, connection));
+            (reader, Some(open))
+        }
+    };
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.extend(HeaderValue::from_str(&accept).ok().map(|accept| (SEC_WEBSOCKET_ACCEPT, accept)));
+    name_connection(headers, &reader.shared.id);
+    headers.extend(protocol.map(|protocol| (SEC_WEBSOCKET_PROTOCOL, protocol)));
+    tokio::spawn(async move {
+        match upgrade.await {
+            Ok(upgraded) => talk(upgraded, reader, opening).await,
+            // Nobody has heard of the new connection; an earlier one waits for the next socket.
+            Err(_) if opening.is_some() => reader.shared.end(close_codes::NORMAL, "the client has left"),
+            Err(_) => {}
+        }
+    });
+    Ok(response)
+}
+
+/// Gives the connection to the program, once its first message has come.
+type Opening = Box<dyn FnOnce() + Send>;
+
+fn wrong_version() -> Response {
+    let mut response = Response::new(Body::from("only version 13 of WebSocket is spoken here"));
+    *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+    response
+}
+
+/// Clients that offer protocols want one of them named; the messages are the same in all.
+fn first_protocol(offered: &HeaderValue) -> Option<HeaderValue> {
+    HeaderValue::from_str(offered.to_str().ok()?.split(',').next()?.trim()).ok()
+}
+
+/// Takes an earlier connection over from its socket, if that is still there.
+async fn take_over<S: Service>(
+    server: &Server<S>,
+    id: &HeaderValue,
+    who: &S::Identity,
+    agent: Option<&str>,
+) -> Result<Reader, Refusal> {
+    let gone = || {
+        let reason = "there is no such connection any more; connect without Acp-Connection-Id and initialize";
+        Refusal::new(StatusCode::NOT_FOUND, reason)
+    };
+    let shared = id
+        .to_str()
+        .ok()
+        .and_then(|id| server.connections.find(id, who, agent, Carrier::Socket))
+        .ok_or_else(gone)?;
+    let incoming = shared.incoming().ok_or_else(gone)?;
+    let (reader, gate) = shared.take_over();
+    let reader = reader.ok_or_else(gone)?;
+    match timeout(shared.limits.body, incoming.send(Incoming::Reconnected(gate))).await {
+        Ok(Ok(())) => Ok(reader),
+        Ok(Err(_)) => Err(gone()),
+        Err(_) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "the server is busy")),
+    }
+}
+
+/// How the time of a socket ended.
+enum Over {
+    /// It broke. The client may come back.
+    Broken,
+    /// The client has left.
+    Left,
+    /// The client did what it may not.
+    Refused(u16, String),
+    /// Another socket has taken the connection over.
+    TakenOver,
+    /// The connection has ended.
+    Ended(u16, Arc<str>),
+}
+
+/// Passes messages on until one side ends.
+async fn talk(upgraded: Upgraded, reader: Reader, mut opening: Option<Opening>) {
+    let limits = Arc::clone(&reader.shared.limits);
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
+        .max_message_size(Some(limits.message))
+        .max_frame_size(Some(limits.message));
+    let socket = Socket::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
+    let (mut sink, mut frames) = socket.split();
+    let over = tokio::select! {
+        over = send(&reader, &mut sink, &limits) => over,
+        over = receive(&reader, &mut frames, &mut opening, &limits) => over,
+    };
+    let shared = &reader.shared;
+    let words: Option<(u16, Arc<str>)> = match over {
+        Over::Broken if opening.is_none() => None,
+        Over::Broken | Over::Left => {
+            shared.end(close_codes::NORMAL, "the client has left");
+            None
+        }
+        Over::Refused(code, reason) => {
+            shared.end(code, &reason);
+            Some((code, reason.into()))
+        }
+        Over::TakenOver => {
+            Some((close_codes::POLICY_VIOLATION, "another socket has taken this connection over".into()))
+        }
+        Over::Ended(code, reason) => Some((code, reason)),
+    };
+    if let Ok(socket) = sink.reunite(frames) {
+        say_farewell(socket, words, limits.message).await;
+    }
+}
+
+/// Sends what waits, and signs of life.
+async fn send(reader: &Reader, sink: &mut SplitSink<Socket, Message>, limits: &ServerLimits) -> Over {
+    let mut ticks = interval_at(Instant::now() + limits.keep_alive, limits.keep_alive);
+    loop {
+        let mut next = tokio::select! {
+            next = poll_fn(|context| reader.poll_next(context)) => Some(next),
+            _ = ticks.tick() => {
+                if sink.send(Message::Ping(Bytes::new())).await.is_err() {
+                    return Over::Broken;
+                }
+                continue;
+            }
+        };
+        // Everything that waits is written together, and then given back.
+        let (mut written, mut sent) = (Vec::new(), 0);
+        while let Some(found) = next {
+            match found {
+                Next::Line(line) => {
+                    let OutgoingLine { text, stream: _, cursor: _, written: receipt } = line;
+                    sent += text.len();
+                    written.extend(receipt);
+                    if feed(sink, text).await.is_err() {
+                        return Over::Broken;
+                    }
+                }
+                Next::TakenOver => return Over::TakenOver,
+                Next::Ended(ending) => return Over::Ended(ending.code, ending.reason),
+            }
+            next = if sent > TURN {
+                None
+            } else {
+                poll_fn(|context| Poll::Ready(now(reader.poll_next(context)))).await
+            };
+        }
+        if sink.flush().await.is_err() {
+            return Over::Broken;
+        }
+    }
+}
+
+fn now<T>(poll: Poll<T>) -> Option<T> {
+    match poll {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// Writes a message into the buffer, a long one in several frames.
+async fn feed(sink: &mut SplitSink<Socket, Message>, text: SharedText) -> Result<(), Error> {
+    let mut rest = text.into_bytes();
+    if rest.len() <= FRAME {
+        let text = Utf8Bytes::try_from(rest).map_err(|error| Error::Utf8(error.to_string()))?;
+        return sink.feed(Message::Text(text)).await;
+    }
+    let mut kind = Data::Text;
+    while !rest.is_empty() {
+        let part = rest.split_to(rest.len().min(FRAME));
+        let frame = Frame::message(part, OpCode::Data(kind), rest.is_empty());
+        sink.feed(Message::Frame(frame)).await?;
+        kind = Data::Continue;
+    }
+    Ok(())
+}
+
+/// Takes what comes.
+async fn receive(
+    reader: &Reader,
+    frames: &mut SplitStream<Socket>,
+    opening: &mut Option<Opening>,
+    limits: &ServerLimits,
+) -> Over {
+    let begin = Instant::now();
+    let mut heard = begin;
+    loop {
+        let until = if opening.is_some() { begin + limits.first_message } else { heard + limits.silence };
+        let frame = match timeout_at(until, frames.next()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) => return refused(&error),
+            Ok(None) => return Over::Broken,
+            Err(_) if opening.is_some() => {
+                let reason = format!("no initialize within {} seconds", limits.first_message.as_secs());
+                return Over::Refused(close_codes::POLICY_VIOLATION, reason);
+            }
+            Err(_) => return Over::Broken,
+        };
+        match frame {
+            Message::Text(text) => {
+                if let Err(over) = take(reader, opening, &text).await {
+                    return over;
+                }
+                // The answers to pings stand behind what had to wait.
+                heard = heard.max(Instant::now() - limits.silence / 2);
+            }
+            Message::Pong(_) => heard = Instant::now(),
+            Message::Close(frame) => {
+                // Without a code, or with that of a good end, the client does not mean to come back.
+                let code = frame.map_or(close_codes::NORMAL, |frame| frame.code.into());
+                return if code == close_codes::NORMAL { Over::Left } else { Over::Broken };
+            }
+            // Pings are answered by the library, and nobody says what frames of bytes would mean.
+            Message::Ping(_) | Message::Binary(_) | Message::Frame(_) => {}
+        }
+    }
+}
+
+/// Passes a message on.
+async fn take(reader: &Reader, opening: &mut Option<Opening>, text: &str) -> Result<(), Over> {
+    let shared: &Arc<Shared> = &reader.shared;
+    match message::read(text) {
+        Ok(message) if opening.is_some() && !message::opens(&message) => {
+            let reason = "the first message must be initialize".to_owned();
+            return Err(Over::Refused(close_codes::PROTOCOL_ERROR, reason));
+        }
+        Ok(_) => {}
+        Err(answer) => {
+            Outgoing(Arc::clone(shared)).send(OutgoingLine::new(answer));
+            return Ok(());
+        }
+    }
+    if let Some(open) = opening.take() {
+        shared.set_open();
+        open();
+    }
+    let incoming = shared.incoming();
+    let place = match &incoming {
+        Some(incoming) => incoming.reserve().await.ok(),
+        None => None,
+    };
+    match place {
+        Some(place) => reader.deliver(place, text.to_owned()),
+        // The connection has ended; whoever sends says why.
+        None => pending().await,
+    }
+    Ok(())
+}
+
+/// What a fault of the socket means.
+fn refused(error: &Error) -> Over {
+    match error {
+        Error::Capacity(error) => Over::Refused(close_codes::TOO_LONG, error.to_string()),
+        // The line ended without a word.
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Over::Broken,
+        Error::Protocol(error) => Over::Refused(close_codes::PROTOCOL_ERROR, error.to_string()),
+        Error::Utf8(error) => Over::Refused(close_codes::INVALID_TEXT, error.clone()),
+        _ => Over::Broken,
+    }
+}
+
+/// Says why the socket is closed. What the client is still sending is read away, because a socket that is closed with
+/// unread bytes takes back what was said last.
+async fn say_farewell(mut socket: Socket, words: Option<(u16, Arc<str>)>, limit: usize) {
+    let farewell = async {
+        if let Some((code, reason)) = words {
+            let reason = Utf8Bytes::from(shortened(&reason));
+            socket.send(Message::Close(Some(CloseFrame { code: code.into(), reason }))).await?;
+        } else {
+            // The answer to the client's own farewell.
+            socket.flush().await?;
+        }
+        let stream = socket.get_mut();
+        stream.shutdown().await?;
+        let mut rest = stream.take(4 * limit as u64);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
+        Ok::<_, Error>(())
+    };
+    // Who is gone does not hear it.
+    let _ = timeout(FAREWELL, farewell).await;
+}
+
+/// A reason has 123 bytes at most.
+fn shortened(reason: &str) -> &str {
+    &reason[..reason.floor_char_boundary(123)]
+}

@@ -1,0 +1,4 @@
+//! The server's role, over real sockets: raw requests for what a client may do wrong, and our own client.
+
+mod support;
+mod websocket;
