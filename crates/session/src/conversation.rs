@@ -19,6 +19,7 @@ use switchboard_protocol::{Correlator, DecodeError, Diagnostic, Moment, Side, Te
 use crate::change::Changes;
 use crate::entry::EntryKind;
 use crate::error::SessionError;
+use crate::request::Decider;
 use crate::session::Session;
 use crate::turn::{Turn, Turns};
 use crate::update::entry_of_update;
@@ -109,6 +110,8 @@ enum Call {
         session: usize,
         is_permission: bool,
         owed: Owed,
+        /// Who answers from the client's side.
+        by: Decider,
     },
 }
 
@@ -527,7 +530,7 @@ impl Conversation {
     pub fn end_connection(&mut self, at: Moment) -> (Vec<Step>, Vec<RequestId<'static>>) {
         let (mut steps, mut ended) = (Vec::new(), Vec::new());
         for (place, slot) in self.slots.iter_mut().enumerate() {
-            let changes = slot.session.cancel_requests(crate::Decider::ConnectionEnd, at);
+            let changes = slot.session.cancel_requests(Decider::ConnectionEnd, at);
             if !changes.is_empty() {
                 steps.push(Step { session: place, changes });
             }

@@ -18,6 +18,7 @@ use switchboard_session::{Change, Conversation, Entry, Folded};
 use crate::block::{Input, compress, decompress, put};
 use crate::catalog::length;
 use crate::error::Result;
+use crate::hub_note::apply_hub_note;
 use crate::live::failure;
 use crate::read::{self, Batch, Block};
 use crate::record::{Channel, Record, Time};
@@ -71,13 +72,17 @@ struct Kept {
     sequence: u64,
     time: i64,
     from_client: bool,
+    /// Whether it is what a hub noted, and no message.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_note: bool,
     text: String,
 }
 
 impl Kept {
     fn to_record(&self) -> Record {
         let from = if self.from_client { Side::Client } else { Side::Agent };
-        let record = Record::new(Channel::of_message(from, false), self.text.as_bytes()).at(Time(self.time));
+        let channel = if self.is_note { Channel::Hub } else { Channel::of_message(from, false) };
+        let record = Record::new(channel, self.text.as_bytes()).at(Time(self.time));
         Record { sequence: self.sequence, ..record }
     }
 }
@@ -106,7 +111,7 @@ impl Store {
     }
 }
 
-/// Reads the messages in a range, in the store and, if it is given, in the journal. Gives what could not be read.
+/// Reads the messages and a hub's notes in a range, in the store and, if it is given, in the journal. Gives what could not be read.
 fn each(
     connection: &Connection,
     session: i64,
@@ -124,7 +129,8 @@ fn each(
         match batch {
             Batch::Records(batch) => {
                 at = batch.last().map_or(to, |record| record.sequence + 1);
-                batch.iter().filter(|record| record.channel.is_message()).for_each(&mut take);
+                let is_folded = |channel: Channel| channel.is_message() || channel == Channel::Hub;
+                batch.iter().filter(|record| is_folded(record.channel)).for_each(&mut take);
             }
             Batch::Gap { to: end, reason } => {
                 gaps.push((at, end, reason));
@@ -281,9 +287,12 @@ impl Fold {
             self.refused += 1;
             return;
         };
-        let Some((side, _)) = record.channel.message() else { return };
         // The time in the session: milliseconds, as everywhere here.
         let at = Moment(record.time.0.unsigned_abs());
+        if record.channel == Channel::Hub && apply_hub_note(&mut self.conversation, text, at) {
+            self.keep(record, text);
+        }
+        let Some((side, _)) = record.channel.message() else { return };
         let common = |conversation: &Conversation| {
             (conversation.len(), *conversation.dialect(), conversation.lineage_revision())
         };
@@ -322,12 +331,7 @@ impl Fold {
         is_rest |= before != common(&self.conversation);
         if is_rest {
             self.notes.pinned.extend(entries.iter().copied());
-            self.notes.rest.push(Kept {
-                sequence: record.sequence,
-                time: record.time.0,
-                from_client: side == Side::Client,
-                text: text.to_owned(),
-            });
+            self.keep(record, text);
         }
         for entry in entries {
             let touches = self.notes.touches.entry(entry).or_default();
@@ -335,6 +339,16 @@ impl Fold {
                 touches.push(record.sequence);
             }
         }
+    }
+
+    fn keep(&mut self, record: &Record, text: &str) {
+        self.notes.rest.push(Kept {
+            sequence: record.sequence,
+            time: record.time.0,
+            from_client: matches!(record.channel.message(), Some((Side::Client, _))),
+            is_note: record.channel == Channel::Hub,
+            text: text.to_owned(),
+        });
     }
 
     /// The position that an entry has in the whole session.

@@ -8,6 +8,7 @@ use switchboard_protocol::{Field, Moment, Raw, Side, Wire, v2};
 use super::{Call, Conversation, ConversationError, Folded, Step};
 use crate::change::Changes;
 use crate::error::SessionError;
+use crate::request::Decider;
 use crate::session::Session;
 use crate::snapshot::Activity;
 
@@ -72,7 +73,7 @@ impl Conversation {
         session: usize,
         is_permission: bool,
         id: &RequestId<'_>,
-        by: Side,
+        by: impl Into<Decider>,
         at: Moment,
     ) -> Result<Option<Step>, SessionError> {
         drop_late(self.try_step(session, |session| {
@@ -203,8 +204,8 @@ impl Conversation {
         at: Moment,
     ) -> Outcome<'static> {
         let step = match *call {
-            Call::Question { session, is_permission, .. } => {
-                self.cancel_question(session, is_permission, id, Side::Client, at)?
+            Call::Question { session, is_permission, ref by, .. } => {
+                self.cancel_question(session, is_permission, id, by.clone(), at)?
             }
             Call::Resume { session, replays: true } => Some(self.step(session, |session| {
                 session.abandon_replay();
@@ -228,12 +229,12 @@ impl Conversation {
     fn result(&mut self, call: &Call, id: &RequestId<'_>, result: &Raw<'_>, at: Moment) -> Outcome<'static> {
         let (text, mut left_out) = (result.as_str(), Vec::new());
         let mut folded = match *call {
-            Call::Question { session, is_permission: true, .. } => {
+            Call::Question { session, is_permission: true, ref by, .. } => {
                 let read = self.decode_part("/result", text, &mut left_out);
                 let step = match read {
                     Ok::<v2::RequestPermissionResponse<'_>, _>(response) => {
                         drop_late(self.try_step(session, |session| {
-                            session.settle_permission(id, &response.outcome, Side::Client, at)
+                            session.settle_permission(id, &response.outcome, by.clone(), at)
                         }))?
                     }
                     // The agent has an answer, and what cannot be read is no approval.
@@ -241,23 +242,23 @@ impl Conversation {
                         left_out.push(error.diagnostic().clone());
                         let reason = format!("the answer cannot be read: {error}");
                         drop_late(self.try_step(session, |session| {
-                            session.settle_as_no_approval(id, &reason, Side::Client, at)
+                            session.settle_as_no_approval(id, &reason, by.clone(), at)
                         }))?
                     }
                 };
                 Folded::of(step)
             }
-            Call::Question { session, is_permission: false, .. } => {
+            Call::Question { session, is_permission: false, ref by, .. } => {
                 let read = self.decode_part("/result", text, &mut left_out);
                 let step = match read {
                     Ok::<v2::CreateElicitationResponse<'_>, _>(response) => {
                         drop_late(self.try_step(session, |session| {
-                            session.answer_elicitation(id, &response, Side::Client, at)
+                            session.answer_elicitation(id, &response, by.clone(), at)
                         }))?
                     }
                     Err(error) => {
                         left_out.push(error.diagnostic().clone());
-                        self.cancel_question(session, false, id, Side::Client, at)?
+                        self.cancel_question(session, false, id, by.clone(), at)?
                     }
                 };
                 Folded::of(step)

@@ -59,7 +59,8 @@ impl Conversation {
         let Some(session) = place else { return Ok(Folded::default()) };
         let owed = self.owed(id)?;
         let is_permission = matches!(question, AgentQuestion::Permission(_));
-        self.opened(Side::Agent, id, Call::Question { session, is_permission, owed });
+        let by = Decider::Client;
+        self.opened(Side::Agent, id, Call::Question { session, is_permission, owed, by });
         Ok(match question {
             AgentQuestion::Permission(request) => {
                 let entry = match &request.subject {
@@ -123,6 +124,32 @@ impl Conversation {
             | Call::SetConfigOption { .. }
             | Call::Prompt { .. } => None,
         }
+    }
+
+    /// Names who gives the answer to an open question that comes next, where more is known than the wire tells: that it
+    /// comes from the client. Says whether there is such a question.
+    ///
+    /// ```
+    /// use switchboard_protocol::{Moment, Side, WireFormat};
+    /// use switchboard_session::{Conversation, Decider, Settlement};
+    ///
+    /// let mut conversation = Conversation::new(WireFormat::Any);
+    /// let asked = r#"{"jsonrpc":"2.0","id":5,"method":"session/request_permission","params":{"sessionId":"s",
+    ///     "title":"Write?","options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}}"#;
+    /// let answer = r#"{"jsonrpc":"2.0","id":5,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}"#;
+    /// conversation.read(asked, Some(Side::Agent), Moment(1))?;
+    /// assert!(conversation.name_answerer(&5.into(), Decider::Other("anna".into())));
+    /// conversation.read(answer, Some(Side::Client), Moment(2))?;
+    /// let permission = conversation.session(Some("s")).unwrap().permission(&5.into()).unwrap();
+    /// assert!(matches!(permission.settlement(), Settlement::Answered { by: Decider::Other(_), .. }));
+    /// # Ok::<(), switchboard_session::ConversationError>(())
+    /// ```
+    pub fn name_answerer(&mut self, id: &RequestId<'_>, answerer: impl Into<Decider>) -> bool {
+        match self.open.get_mut(Side::Agent, id) {
+            Some(Call::Question { by, .. }) => *by = answerer.into(),
+            _ => return false,
+        }
+        true
     }
 
     /// Somebody here chooses an option. One that was not offered is refused, and the permission stays open.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use switchboard_session::Settlement;
 use switchboard_store::{Channel, Filter, Hosted, Record, Role, Search, Store, StoreError};
 
 use crate::support::{Scratch, chunk, records, scratch};
@@ -383,4 +384,77 @@ fn a_running_hub_sees_at_once_what_another_process_changes() {
     assert_eq!(scratch.store.shares(&id).unwrap(), Vec::<String>::new());
     recorder.complete().unwrap();
     assert_eq!(records(&scratch.store, &id).len(), 4);
+}
+
+fn question(id: u64) -> Record {
+    let params = r#"{"sessionId":"s-1","title":"Write?","options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}"#;
+    Record::new(
+        Channel::ToClient,
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"session/request_permission","params":{params}}}"#),
+    )
+}
+
+fn answer(id: u64) -> Record {
+    let result = r#"{"outcome":{"outcome":"selected","optionId":"y"}}"#;
+    Record::new(Channel::ToAgent, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#))
+}
+
+/// What became of each question of a state, and by whom.
+fn settled(state: &switchboard_store::State) -> Vec<String> {
+    let session = state.conversation.session(Some("s-1")).unwrap();
+    let in_words = |settlement: &Settlement<_>| match settlement {
+        Settlement::Pending => "pending".to_owned(),
+        Settlement::Answered { by, .. } => format!("answered by {by}"),
+        Settlement::Cancelled { by, .. } => format!("cancelled by {by}"),
+        Settlement::NotAnApproval { by, .. } => format!("not approved by {by}"),
+    };
+    session.permissions().map(|permission| in_words(permission.settlement())).collect()
+}
+
+/// Also where the questions are before a checkpoint, and their ids are used again.
+#[test]
+fn who_answered_is_in_the_state_and_in_every_window_of_it() {
+    let scratch = scratch();
+    let mut recorder = scratch.begin();
+    let id = recorder.id().to_owned();
+    let note = |text: &str| Record::new(Channel::Hub, text);
+    let answered = |by: &str| note(&format!(r#"{{"hub":"answered","request":7,"by":{by},"outcome":{{}}}}"#));
+    for by in [r#"{"token":"anna","client":"zed","version":"1.2"}"#, r#"{"token":"ben"}"#] {
+        for record in [question(7), answered(by), answer(7)] {
+            recorder.put(record).unwrap();
+        }
+    }
+    // Without a note, with one that means another question, and with several that are none.
+    recorder.put(question(8)).unwrap();
+    for other in ["", "[]", "{}", r#"{"hub":1,"request":8}"#, r#"{"hub":"answered","request":8}"#] {
+        recorder.put(note(other)).unwrap();
+    }
+    recorder.put(note(r#"{"hub":"answered","request":9,"by":{"token":"carl"}}"#)).unwrap();
+    recorder.put(answer(8)).unwrap();
+    for record in [question(9), note(r#"{"hub":"unanswered","request":9,"reason":"the agent ended"}"#)] {
+        recorder.put(record).unwrap();
+    }
+    recorder.put(Record::new(Channel::Hub, [0xff, 0xfe])).unwrap();
+    let expected = [
+        "answered by anna (zed 1.2)",
+        "answered by ben",
+        "answered by client",
+        "cancelled by hub (the agent ended)",
+    ];
+    for number in 0..20_000 {
+        recorder
+            .put(chunk(&format!("m{number}"), "some more words to make a checkpoint worthwhile"))
+            .unwrap();
+    }
+    recorder.complete().unwrap();
+    scratch.store.catch_up().unwrap();
+    let database = rusqlite::Connection::open(scratch.folder.path().join("store.sqlite3")).unwrap();
+    let checkpoints: i64 =
+        database.query_row("SELECT count(*) FROM checkpoints", [], |row| row.get(0)).unwrap();
+    assert!(checkpoints > 1, "{checkpoints}");
+    assert_eq!(settled(&scratch.store.state(&id, None).unwrap()), expected);
+    let window = scratch.store.window(&id, None, 3).unwrap();
+    assert!(window.hidden[0] > 10_000, "{:?}", window.hidden);
+    assert_eq!(settled(&window), expected);
+    assert_eq!(settled(&scratch.store.state(&id, Some(1)).unwrap()), ["pending"]);
 }

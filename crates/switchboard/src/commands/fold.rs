@@ -12,6 +12,7 @@ use switchboard_protocol::{
     DecodeError, Diagnostic, Raw, Recorded, RecordedLine, Version, Wire, WireFormat, v2,
 };
 use switchboard_session::{Conversation, ConversationError, Folded, Moment, Side, Step};
+use switchboard_store::apply_hub_note;
 
 use crate::arguments::{Dialect, InputArgument};
 use crate::lines::Lines;
@@ -174,12 +175,16 @@ impl Fold {
 
     /// Folds one line.
     pub(crate) fn line(&mut self, line: &RecordedLine<'_>) -> Outcomes {
-        let Recorded::Message { from, other_side: false, text: message } = &line.recorded else {
-            return Outcomes::default();
-        };
         // A time before the beginning is the beginning.
         let at = Moment(line.milliseconds().and_then(|time| u64::try_from(time).ok()).unwrap_or_default());
-        self.message(message, *from, at)
+        match &line.recorded {
+            Recorded::Message { from, other_side: false, text } => self.message(text, *from, at),
+            Recorded::Hub(note) => {
+                apply_hub_note(&mut self.conversation, note, at);
+                Outcomes::default()
+            }
+            _ => Outcomes::default(),
+        }
     }
 
     fn message(&mut self, message: &str, from: Option<Side>, at: Moment) -> Outcomes {

@@ -8,13 +8,12 @@ use switchboard_peer::Sessions;
 use switchboard_protocol::WireFormat;
 use switchboard_protocol::rpc::messages;
 use switchboard_session::{Changes, Conversation, Moment, Session, Snapshot};
-use switchboard_store::{About, Item, Record, Store, StoreError, Summary, Time};
+use switchboard_store::{About, Channel, Item, Record, Store, StoreError, Summary, Time, apply_hub_note};
 use tokio::sync::watch;
 
 use super::checkpoints::Checkpoints;
 use super::family;
 use super::message_log::MessageLog;
-use super::reading::sender;
 
 /// How often a recording that others write is looked at.
 const POLL: Duration = Duration::from_millis(250);
@@ -221,11 +220,16 @@ impl LiveRecording {
             let Some((channel, time)) = self.log().rows().get(row).map(|row| (row.channel, row.time)) else {
                 continue;
             };
-            if let Some((side, false)) = sender(channel) {
-                for message in messages(&text) {
-                    // What is wrong with a message is told where the message is.
-                    drop(conversation.read(message, Some(side), Moment(time.unsigned_abs())));
+            let at = Moment(time.unsigned_abs());
+            match channel.message() {
+                Some((side, false)) => {
+                    for message in messages(&text) {
+                        // What is wrong with a message is told where the message is.
+                        drop(conversation.read(message, Some(side), at));
+                    }
                 }
+                None if channel == Channel::Hub => drop(apply_hub_note(conversation, &text, at)),
+                _ => {}
             }
         }
     }
@@ -329,7 +333,6 @@ fn sequence_after(item: Item, batch: &mut Vec<Record>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switchboard_store::Channel;
 
     /// More records than lie between two checkpoints, so that both ways to the past are taken.
     const RECORDS: usize = 5000;
@@ -395,5 +398,31 @@ mod tests {
         assert_eq!(texts.len(), 10);
         assert!(texts.iter().all(|(row, text)| **text == *chunk(*row)));
         assert!(LiveRecording::stored("nothing", &store).is_err());
+    }
+
+    #[test]
+    fn who_answered_in_a_hub_is_told_at_the_question() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
+        let mut recorder = store.begin(&About::default()).unwrap();
+        let question = r#"{"jsonrpc":"2.0","id":5,"method":"session/request_permission","params":{"sessionId":"s","title":"Write?","options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}}"#;
+        let note =
+            r#"{"hub":"answered","request":5,"by":{"token":"<b>anna","client":"phone","version":"2"}}"#;
+        let answer = r#"{"jsonrpc":"2.0","id":5,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}"#;
+        let records = [(Channel::ToClient, question), (Channel::Hub, note), (Channel::ToAgent, answer)];
+        for (channel, text) in records {
+            recorder.put(Record::new(channel, text)).unwrap();
+        }
+        recorder.sync().unwrap();
+        let room = LiveRecording::stored(recorder.id(), &store).unwrap();
+        wait_for(&room, records.len());
+        let snapshot = room.sessions_at(records.len()).session(Some("s")).unwrap().snapshot();
+        let permission = snapshot.permissions().next().unwrap();
+        let cache = crate::web::render::RenderCache::default();
+        let parts = crate::web::render::permission(&snapshot, permission, &cache);
+        let shown: String = parts.iter().map(|part| &*part.html).collect();
+        assert!(shown.contains("by &lt;b&gt;anna (phone 2)"), "{shown}");
+        let detail = crate::web::wire::message(&room, 1).unwrap().into_string();
+        assert!(detail.contains("hub · beside the messages") && !detail.contains("problem"), "{detail}");
     }
 }

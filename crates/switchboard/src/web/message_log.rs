@@ -11,13 +11,13 @@ use switchboard_protocol::{Correlator, Diagnostic, Raw, WireFormat, v2};
 use switchboard_session::{
     Changes, Conversation, ConversationError, Decoded, EntryKind, Folded, Moment, Side, entry_of_update,
 };
-use switchboard_store::{Channel, Record};
+use switchboard_store::{Channel, Record, apply_hub_note};
 
 use super::checkpoints::Checkpoints;
 use super::entry_times::{EntryTimes, Times};
 use super::names::Names;
 use super::rates::Rates;
-use super::reading::{in_words, sender};
+use super::reading::in_words;
 
 /// How many bytes of the latest messages are kept in memory, because they may not be readable in the store yet.
 const RECENT: usize = 4 * 1024 * 1024;
@@ -295,7 +295,12 @@ impl MessageLog {
             partner: NONE,
             entity: NONE,
         };
-        if record.channel.is_message() || sender(record.channel).is_some() {
+        if record.channel == Channel::Hub
+            && let Some(fold) = &mut self.fold
+        {
+            apply_hub_note(&mut fold.conversation, &text, Moment(record.time.0.unsigned_abs()));
+        }
+        if record.channel.message().is_some() {
             let mut messages = messages(&text).into_iter();
             if let Some(first) = messages.next() {
                 self.take_message(&mut row, number, record, first);
@@ -320,7 +325,7 @@ impl MessageLog {
     }
 
     fn take_message(&mut self, row: &mut Row, number: u32, record: &Record, text: &str) {
-        let Some((side, is_other)) = sender(record.channel) else { return };
+        let Some((side, is_other)) = record.channel.message() else { return };
         let is_folded = record.channel.is_message();
         let at = Moment(record.time.0.unsigned_abs());
         // Most messages are updates, which need not be read twice.

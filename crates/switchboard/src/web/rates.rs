@@ -2,8 +2,6 @@
 
 use switchboard_store::Channel;
 
-use super::reading::sender;
-
 /// How many spans of time are told apart.
 const MAX_SPANS: usize = 600;
 
@@ -27,7 +25,7 @@ pub(crate) struct Span {
 impl Rates {
     /// Counts a message. Clocks jump: what is before the beginning counts as the beginning.
     pub(crate) fn count(&mut self, time: i64, channel: Channel, bytes: usize) {
-        if sender(channel).is_none() {
+        if channel.message().is_none() {
             return;
         }
         if self.spans.is_empty() {

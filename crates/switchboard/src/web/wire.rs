@@ -14,7 +14,6 @@ use super::excerpt::excerpt;
 use super::live_recording::LiveRecording;
 use super::message_log::{MessageLog, Row, Shape};
 use super::names::Names;
-use super::reading::sender;
 use super::render;
 use super::request::Filter;
 use super::view::hash;
@@ -269,7 +268,7 @@ impl WireView {
 }
 
 fn direction(channel: Channel) -> (&'static str, bool) {
-    match sender(channel) {
+    match channel.message() {
         Some((Side::Agent, other)) => ("in", other),
         Some((Side::Client, other)) => ("out", other),
         None => ("note", false),
@@ -284,6 +283,8 @@ fn shape(row: &Row) -> &'static str {
         (Shape::Error, _) => "error",
         (Shape::Note, Channel::StandardError) => "stderr",
         (Shape::Note, Channel::Process) => "process",
+        (Shape::Note, Channel::Hub) => "hub",
+        (Shape::Note, Channel::Unknown(_)) => "unknown",
         (Shape::Note, _) => "problem",
     }
 }
@@ -381,7 +382,7 @@ fn changes_of(room: &LiveRecording, number: usize, text: &str) -> Vec<String> {
         let Some(row) = log.rows().get(number) else { return Vec::new() };
         (row.channel, row.time, log.is_translated())
     };
-    let Some((side, false)) = sender(channel) else { return Vec::new() };
+    let Some((side, false)) = channel.message() else { return Vec::new() };
     if is_translated {
         return Vec::new();
     }

@@ -13,6 +13,7 @@ mod demo_agent;
 mod diff;
 mod fold;
 mod history;
+mod hub_notes;
 mod interop;
 mod program;
 mod readers;

@@ -81,11 +81,12 @@ fn settled(permission: &Permission) -> Markup {
     }
 }
 
-pub(super) fn cancelled_by(by: &Decider) -> &'static str {
+pub(super) fn cancelled_by(by: &Decider) -> Markup {
     match by {
-        Decider::Agent => "taken back by the agent",
-        Decider::ConnectionEnd => "the connection ended",
-        _ => "dismissed",
+        Decider::Agent => html! { "taken back by the agent" },
+        Decider::ConnectionEnd => html! { "the connection ended" },
+        Decider::Other(by) => html! { "dismissed by " (visible_line(by)) },
+        _ => html! { "dismissed" },
     }
 }
 
