@@ -1,4 +1,5 @@
 //! The server's role, over real sockets: raw requests for what a client may do wrong, and our own client.
 
+mod http;
 mod support;
 mod websocket;

@@ -1,5 +1,6 @@
 //! A server whose program is the test, and clients that can do everything wrong.
 
+use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use switchboard_transport::server::{
     Connections, Incoming, ListenerLimits, OutgoingLine, Refusal, ServerConnection, ServerLimits, Service,
     router, serve,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -83,6 +84,87 @@ impl TestServer {
         self.opened.try_recv().is_err()
     }
 
+    /// Makes a request by HTTP/1.1.
+    pub(crate) async fn request(&self, what: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut head = format!("{what} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        for (name, value) in headers {
+            write!(head, "{name}: {value}\r\n").unwrap();
+        }
+        write!(head, "content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        Answer::of(&exchange(self.address, head.as_bytes()).await)
+    }
+
+    /// Posts a message of somebody on a connection.
+    pub(crate) async fn post(&self, who: &str, connection: &str, body: &str) -> Answer {
+        let bearer = format!("Bearer {who}");
+        let headers = [
+            ("authorization", &*bearer),
+            ("content-type", "application/json"),
+            ("acp-connection-id", connection),
+        ];
+        self.request("POST /acp", &headers[..if connection.is_empty() { 2 } else { 3 }], body).await
+    }
+
+    /// A connection of somebody by HTTP.
+    pub(crate) async fn open_http(&mut self, who: &str) -> ServerConnection {
+        let (begun, program) = (initialize(1), self.opened.recv());
+        let program = async {
+            let mut connection = bounded(program).await.unwrap().connection;
+            assert_eq!(message(&mut connection).await["method"], "initialize");
+            let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": 2}});
+            connection.outgoing.send(OutgoingLine::new(answer.to_string()));
+            connection
+        };
+        // The borrow of the queue of opened connections lasts until the program has one.
+        let address = self.address;
+        let client = async move {
+            let headers = format!("authorization: Bearer {who}\r\ncontent-type: application/json\r\n");
+            let length = begun.len();
+            let sent = format!(
+                "POST /acp HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{begun}"
+            );
+            Answer::of(&exchange(address, sent.as_bytes()).await)
+        };
+        let (connection, answer) = tokio::join!(program, client);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.header("acp-connection-id"), Some(&*connection.id));
+        assert_eq!(answer.json()["result"]["protocolVersion"], 2);
+        connection
+    }
+
+    /// Reads a stream of events.
+    pub(crate) async fn events(&self, headers: &[(&str, &str)]) -> Result<EventStream, Answer> {
+        let mut head = "GET /acp HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\n".to_owned();
+        for (name, value) in headers {
+            write!(head, "{name}: {value}\r\n").unwrap();
+        }
+        let mut stream = BufReader::new(TcpStream::connect(self.address).await.unwrap());
+        stream.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        while !answer.ends_with("\r\n\r\n") {
+            assert!(bounded(stream.read_line(&mut answer)).await.unwrap() > 0, "{answer}");
+        }
+        let answer = Answer::of(&answer);
+        if answer.status != 200 {
+            return Err(answer);
+        }
+        assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+        Ok(EventStream { stream, text: String::new() })
+    }
+
+    /// The stream of a session, or of the connection.
+    pub(crate) async fn stream(
+        &self,
+        id: &str,
+        session: Option<&str>,
+        last: Option<&str>,
+    ) -> Result<EventStream, Answer> {
+        let mut headers = vec![("authorization", "Bearer owner"), ("acp-connection-id", id)];
+        headers.extend(session.map(|session| ("acp-session-id", session)));
+        headers.extend(last.map(|last| ("last-event-id", last)));
+        self.events(&headers).await
+    }
+
     /// Asks for a WebSocket.
     pub(crate) async fn socket(&self, path: &str, headers: &[(&str, &str)]) -> Result<Socket, (u16, String)> {
         let mut request = format!("ws://{}{path}", self.address).into_client_request().unwrap();
@@ -143,6 +225,71 @@ impl Socket {
                 }
                 Some(Ok(Message::Text(_) | Message::Ping(_) | Message::Pong(_))) => {}
                 other => panic!("no farewell: {other:?}"),
+            }
+        }
+    }
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    fn of(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no answer: {text:?}"));
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+}
+
+/// Events as they come.
+pub(crate) struct EventStream {
+    stream: BufReader<TcpStream>,
+    text: String,
+}
+
+impl EventStream {
+    /// The next event or comment, as text; `None` at the end.
+    pub(crate) async fn raw(&mut self) -> Option<String> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let event = event.to_owned();
+                self.text = rest.to_owned();
+                return Some(event);
+            }
+            let mut length = String::new();
+            bounded(self.stream.read_line(&mut length)).await.unwrap();
+            let length = usize::from_str_radix(length.trim(), 16).unwrap_or(0);
+            let mut chunk = vec![0; length + 2];
+            bounded(self.stream.read_exact(&mut chunk)).await.ok()?;
+            if length == 0 {
+                return None;
+            }
+            self.text.push_str(std::str::from_utf8(&chunk[..length]).unwrap());
+        }
+    }
+
+    /// The next message, with its place.
+    pub(crate) async fn next(&mut self) -> (Value, Option<String>) {
+        loop {
+            let event = self.raw().await.expect("the stream goes on");
+            let field =
+                |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+            if let Some(data) = field("data: ") {
+                return (serde_json::from_str(&data).unwrap(), field("id: "));
             }
         }
     }
