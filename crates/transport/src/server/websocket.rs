@@ -191,9 +191,8 @@ async fn talk(upgraded: Upgraded, reader: Reader, mut opening: Option<Opening>) 
         }
         Over::Ended(code, reason) => Some((code, reason)),
     };
-    if let Ok(socket) = sink.reunite(frames) {
-        say_farewell(socket, words, limits.message).await;
-    }
+    // Who is gone does not hear it.
+    let _ = timeout(FAREWELL, say_farewell(sink, frames, words, limits.message)).await;
 }
 
 /// Sends what waits, and signs of life.
@@ -346,23 +345,27 @@ fn refused(error: &Error) -> Over {
 
 /// Says why the socket is closed. What the client is still sending is read away, because a socket that is closed with
 /// unread bytes takes back what was said last.
-async fn say_farewell(mut socket: Socket, words: Option<(u16, Arc<str>)>, limit: usize) {
-    let farewell = async {
-        if let Some((code, reason)) = words {
+async fn say_farewell(
+    mut sink: SplitSink<Socket, Message>,
+    frames: SplitStream<Socket>,
+    words: Option<(u16, Arc<str>)>,
+    limit: usize,
+) -> Result<(), Error> {
+    // The answer to the client's own farewell is sent by the library.
+    match words {
+        Some((code, reason)) => {
             let reason = Utf8Bytes::from(shortened(&reason));
-            socket.send(Message::Close(Some(CloseFrame { code: code.into(), reason }))).await?;
-        } else {
-            // The answer to the client's own farewell.
-            socket.flush().await?;
+            sink.send(Message::Close(Some(CloseFrame { code: code.into(), reason }))).await?;
         }
+        None => sink.flush().await?,
+    }
+    if let Ok(mut socket) = sink.reunite(frames) {
         let stream = socket.get_mut();
         stream.shutdown().await?;
         let mut rest = stream.take(4 * limit as u64);
         tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
-        Ok::<_, Error>(())
-    };
-    // Who is gone does not hear it.
-    let _ = timeout(FAREWELL, farewell).await;
+    }
+    Ok(())
 }
 
 /// A reason has 123 bytes at most.

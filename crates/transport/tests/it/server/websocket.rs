@@ -1,10 +1,21 @@
 //! WebSocket.
 
-use futures_util::SinkExt;
-use switchboard_transport::server::{Incoming, OutgoingLine, ServerLimits};
-use tokio_tungstenite::tungstenite::Message;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::support::{TestServer, initialize, line, message};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::json;
+use switchboard_transport::SharedText;
+use switchboard_transport::server::{Flow, Incoming, OutgoingLine, ServerLimits};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_tungstenite::MaybeTlsStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+
+use super::support::{Socket, TestServer, initialize, line, message};
 use crate::support::bounded;
 
 const OWNER: [(&str, &str); 1] = [("authorization", "Bearer owner")];
@@ -88,4 +99,182 @@ async fn a_second_socket_goes_on_with_the_connection_of_the_first() {
     let other = [("authorization", "Bearer other"), ("acp-connection-id", &*id)];
     assert_eq!(server.socket("/acp", &other).await.err().unwrap().0, 404);
     assert_eq!(server.socket("/acp/known", &with_id).await.err().unwrap().0, 404);
+}
+
+#[tokio::test]
+async fn a_first_message_that_is_not_initialize_ends_it() {
+    let mut server = TestServer::start(ServerLimits::default()).await;
+    for first in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"session/new"}"#,
+        r#"{"jsonrpc":"2.0","method":"initialize"}"#,
+        "{}",
+    ] {
+        let mut socket = server.socket("/acp", &OWNER).await.unwrap();
+        // What is no message at all is answered first.
+        socket.send("{").await;
+        assert_eq!(socket.next().await["error"]["code"], -32700);
+        socket.send(first).await;
+        assert_eq!(socket.closed().await, (1002, "the first message must be initialize".to_owned()));
+    }
+    assert!(server.is_unopened());
+    until_empty(&server).await;
+}
+
+#[tokio::test]
+async fn no_first_message_in_time_ends_it() {
+    let mut limits = ServerLimits::default();
+    limits.first_message = Duration::from_millis(20);
+    let server = TestServer::start(limits).await;
+    let socket = server.socket("/acp", &OWNER).await.unwrap();
+    assert_eq!(socket.closed().await.0, 1008);
+    until_empty(&server).await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_ends_it_with_its_code() {
+    let mut server = TestServer::start(ServerLimits::default()).await;
+    let limit = ServerLimits::default().message;
+    let (mut socket, mut connection) = server.open_socket("owner").await;
+    let fits = json!({"x": "y".repeat(limit - 8)}).to_string();
+    assert_eq!(fits.len(), limit);
+    socket.send(&fits).await;
+    assert_eq!(message(&mut connection).await["x"].as_str().map(str::len), Some(limit - 8));
+    // All of it is read away, so that the client gets to see why.
+    socket.send(&format!("{fits} ")).await;
+    assert_eq!(socket.closed().await.0, 1009);
+    assert!(bounded(connection.incoming.recv()).await.is_none());
+
+    // In parts, each of which would fit.
+    let (mut socket, _connection) = server.open_socket("owner").await;
+    for number in 0..3 {
+        let kind = if number == 0 { Data::Text } else { Data::Continue };
+        let frame = Frame::message(vec![b' '; limit / 2], OpCode::Data(kind), number == 2);
+        bounded(socket.stream.send(Message::Frame(frame))).await.unwrap();
+    }
+    assert_eq!(socket.closed().await.0, 1009);
+}
+
+#[tokio::test]
+async fn frames_that_break_the_rules_end_it_with_their_code() {
+    let mut server = TestServer::start(ServerLimits::default()).await;
+    let (mut socket, mut connection) = server.open_socket("owner").await;
+    let frame = Frame::message(vec![b'"', 0xff, b'"'], OpCode::Data(Data::Text), true);
+    bounded(socket.stream.send(Message::Frame(frame))).await.unwrap();
+    assert_eq!(socket.closed().await.0, 1007);
+    assert!(bounded(connection.incoming.recv()).await.is_none());
+    // The rest of a message that was never begun, and a frame that is not masked.
+    for frame in [&[0x80, 0x80, 0, 0, 0, 0][..], &[0x81, 0x02, b'{', b'}']] {
+        let (mut socket, mut connection) = server.open_socket("owner").await;
+        bounded(socket.stream.get_mut().write_all(frame)).await.unwrap();
+        assert_eq!(socket.closed().await.0, 1002, "{frame:?}");
+        assert!(bounded(connection.incoming.recv()).await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_says_farewell_has_left_and_one_that_goes_away_may_come_back() {
+    let mut server = TestServer::start(ServerLimits::default()).await;
+    for code in [None, Some(1000_u16)] {
+        let (mut socket, mut connection) = server.open_socket("owner").await;
+        let frame = code.map(|code| CloseFrame { code: code.into(), reason: "".into() });
+        bounded(socket.stream.close(frame)).await.unwrap();
+        assert!(bounded(connection.incoming.recv()).await.is_none(), "{code:?}");
+    }
+    let (mut socket, mut connection) = server.open_socket("owner").await;
+    let frame = CloseFrame { code: 1001.into(), reason: "".into() };
+    bounded(socket.stream.close(Some(frame))).await.unwrap();
+    let again = [OWNER[0], ("acp-connection-id", &*socket.id)];
+    server.socket("/acp", &again).await.unwrap();
+    assert!(matches!(bounded(connection.incoming.recv()).await, Some(Incoming::Reconnected(_))));
+}
+
+#[tokio::test]
+async fn a_program_that_ends_a_connection_says_why() {
+    let mut server = TestServer::start(ServerLimits::default()).await;
+    let (mut socket, connection) = server.open_socket("owner").await;
+    connection.outgoing.send(line(1, None, None));
+    connection.outgoing.close(4000, &"ü".repeat(100));
+    connection.outgoing.send(line(2, None, None));
+    assert_eq!(socket.next().await["params"], 1);
+    assert_eq!(socket.closed().await, (4000, "ü".repeat(61)));
+    // It need not say anything.
+    let (socket, connection) = server.open_socket("owner").await;
+    drop(connection);
+    assert_eq!(socket.closed().await.0, 1011);
+    until_empty(&server).await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_answer_pings_is_dead_and_may_come_back() {
+    let mut limits = ServerLimits::default();
+    limits.keep_alive = Duration::from_millis(10);
+    limits.silence = Duration::from_millis(300);
+    let mut server = TestServer::start(limits).await;
+    let (mut alive, mut other) = server.open_socket("owner").await;
+    let (dead, connection) = server.open_socket("owner").await;
+    let id = dead.id.clone();
+    // Nobody reads it, so nobody answers. It still can be written to, which is no sign of life by itself.
+    let (mut from_server, _to_server) = tokio::io::split(into_raw(dead));
+    let mut rest = Vec::new();
+    let listening = async {
+        let _ = bounded(from_server.read_to_end(&mut rest)).await;
+    };
+    tokio::select! {
+        () = listening => {}
+        // This one answers while it listens.
+        never = async { loop { alive.stream.next().await.unwrap().unwrap(); } } => never,
+    }
+    assert!(!connection.outgoing.is_closed());
+    server.socket("/acp", &[OWNER[0], ("acp-connection-id", &*id)]).await.unwrap();
+    alive.send(r#"{"jsonrpc":"2.0","id":3,"method":"a"}"#).await;
+    assert_eq!(message(&mut other).await["id"], 3);
+}
+
+#[tokio::test]
+async fn what_was_not_written_yet_is_counted_and_has_a_limit() {
+    let mut limits = ServerLimits::default();
+    limits.waiting = 50 << 20;
+    let mut server = TestServer::start(limits).await;
+    let (mut socket, connection) = server.open_socket("owner").await;
+    let notify: Arc<tokio::sync::Notify> = Arc::default();
+    let flow = Flow::new(Arc::clone(&notify));
+    let text = SharedText::from(json!({"x": "y".repeat(1 << 20)}).to_string());
+    let send = || {
+        let mut line = OutgoingLine::new(text.clone());
+        line.written = Some(flow.take(text.len()));
+        connection.outgoing.send(line);
+    };
+    // Nobody reads, and what lies between the two ends is full before the limit.
+    for _ in 0..40 {
+        send();
+    }
+    assert!(flow.outstanding() > 30 << 20, "{}", flow.outstanding());
+    for _ in 0..40 {
+        assert_eq!(socket.next().await["x"].as_str().map(str::len), Some(1 << 20));
+    }
+    bounded(async {
+        while flow.outstanding() > 0 {
+            notify.notified().await;
+        }
+    })
+    .await;
+    for _ in 0..100 {
+        send();
+    }
+    assert!(connection.outgoing.is_closed());
+    assert!(flow.outstanding() < 60 << 20, "{}", flow.outstanding());
+}
+
+async fn until_empty(server: &TestServer) {
+    bounded(async {
+        while server.connections.count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// The line under a socket.
+fn into_raw(socket: Socket) -> MaybeTlsStream<TcpStream> {
+    socket.stream.into_inner()
 }
