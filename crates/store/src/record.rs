@@ -248,7 +248,7 @@ pub struct Filter {
 
 impl Time {
     /// The date and the time of day, in UTC.
-    pub(crate) fn date_and_time(self) -> [String; 2] {
+    pub fn date_and_time(self) -> [String; 2] {
         let seconds = self.0.div_euclid(1000);
         let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
         // Days since 1970 to a date, counting from the first of March of the year 0, after which leap days fall

@@ -1,0 +1,401 @@
+//! A client's connection: in version 2 towards the hub, in its own version towards the client.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
+use switchboard_protocol::detect::Handshake;
+use switchboard_protocol::rpc::{Message, RequestId, codes};
+use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_transport::SharedText;
+use switchboard_transport::server::{
+    Flow, Gate, Incoming, Outgoing, OutgoingLine, Refusal, ResumeReply, ServerConnection, Written,
+    close_codes,
+};
+use tokio::sync::{Notify, mpsc};
+
+use crate::core::lines::{self, Outcome};
+use crate::core::{ConnectionId, NoSuchPlace, RESUMABLE, SessionId, ToClient};
+use crate::service::Event;
+
+/// How many lines of the hub are taken before the client gets its turn.
+const TURN: usize = 64;
+/// How many requests of a client are known, to find the stream of their answers.
+const REQUESTS: usize = 4096;
+
+/// What the hub has for a connection.
+#[derive(Debug)]
+pub(crate) enum ForConnection {
+    Line(ToClient),
+    Close {
+        code: u16,
+        reason: String,
+    },
+    /// Nothing is sent in its sessions from here on, until it has said what it has got.
+    Paused,
+    /// Whether a stream goes on. What follows belongs to it; what came before does not.
+    Decided(Result<(), NoSuchPlace>),
+}
+
+/// Carries a client's messages until it is gone.
+pub(crate) async fn run(
+    id: ConnectionId,
+    connection: ServerConnection,
+    lines: mpsc::UnboundedReceiver<ForConnection>,
+    events: mpsc::Sender<Event>,
+    flow: usize,
+) {
+    let ServerConnection { id: _, incoming, outgoing } = connection;
+    let client = Client {
+        id,
+        outgoing,
+        events: events.clone(),
+        bridge: None,
+        begun: Instant::now(),
+        knows_version: false,
+        room: Arc::new(Notify::new()),
+        flows: HashMap::new(),
+        flow: flow as u64,
+        gate: None,
+        resuming: None,
+        for_hub: Vec::new(),
+        streams: HashMap::new(),
+        cursors: HashMap::new(),
+    };
+    client.run(incoming, lines).await;
+    // The hub is gone only when everything is.
+    let _ = events.send(Event::Disconnected { connection: id }).await;
+}
+
+struct Client {
+    id: ConnectionId,
+    outgoing: Outgoing,
+    events: mpsc::Sender<Event>,
+    /// For a client of version 1.
+    bridge: Option<Box<Bridge>>,
+    begun: Instant,
+    knows_version: bool,
+    /// Raised when the client has taken something.
+    room: Arc<Notify>,
+    flows: HashMap<SessionId, Traffic>,
+    flow: u64,
+    gate: Option<Gate>,
+    /// A stream that waits for the hub's decision.
+    resuming: Option<(String, ResumeReply)>,
+    /// What the bridge has for the hub.
+    for_hub: Vec<String>,
+    /// The sessions that open requests of a version 1 client are about.
+    streams: HashMap<RequestId<'static>, Arc<str>>,
+    /// The last place in the log that a version 1 client was told of, in each session.
+    cursors: HashMap<SessionId, Arc<str>>,
+}
+
+/// How much was sent in a session.
+struct Traffic {
+    flow: Flow,
+    sent: u64,
+    reported: u64,
+}
+
+/// The hub is gone.
+struct Gone;
+
+impl Client {
+    async fn run(
+        mut self,
+        mut incoming: mpsc::Receiver<Incoming>,
+        mut lines: mpsc::UnboundedReceiver<ForConnection>,
+    ) {
+        loop {
+            let due = self.bridge.as_ref().and_then(|bridge| bridge.next_deadline());
+            let due = due.map(|Moment(at)| self.begun + Duration::from_millis(at + 1));
+            let room = Arc::clone(&self.room);
+            tokio::select! {
+                came = incoming.recv() => match came {
+                    Some(came) => {
+                        if self.incoming(came).await.is_err() {
+                            return;
+                        }
+                    }
+                    None => return,
+                },
+                line = lines.recv() => {
+                    let Some(line) = line else { return };
+                    if self.outgoing(line) {
+                        return;
+                    }
+                    for _ in 0..TURN {
+                        let Ok(line) = lines.try_recv() else { break };
+                        if self.outgoing(line) {
+                            return;
+                        }
+                    }
+                    if self.flush().await.is_err() {
+                        return;
+                    }
+                }
+                () = room.notified() => {
+                    if self.report().await.is_err() {
+                        return;
+                    }
+                }
+                () = until(due) => {
+                    let now = self.now();
+                    if let Some(bridge) = &mut self.bridge {
+                        bridge.tick(now);
+                    }
+                    let made = self.made();
+                    self.send_made(made, None);
+                    if self.flush().await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    // ----- from the client
+
+    async fn incoming(&mut self, came: Incoming) -> Result<(), Gone> {
+        match came {
+            Incoming::Message(text) => self.message(text).await,
+            Incoming::Resume { session, cursor, reply } => {
+                if self.bridge.is_some() {
+                    let message = "a client of version 1 goes on with session/load";
+                    reply.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
+                    return Ok(());
+                }
+                if let Some((_, earlier)) = self.resuming.replace((session.clone(), reply)) {
+                    let message = "another request for a stream came before this one was decided";
+                    earlier.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
+                }
+                self.tell(Event::Continue { connection: self.id, session, cursor }).await
+            }
+            Incoming::Reconnected(gate) => {
+                if self.bridge.is_some() {
+                    let message = "a client of version 1 goes on with session/load on a new connection";
+                    self.outgoing.close(close_codes::POLICY_VIOLATION, message);
+                    return Ok(());
+                }
+                self.gate = Some(gate);
+                self.tell(Event::Reconnected { connection: self.id }).await
+            }
+        }
+    }
+
+    async fn tell(&mut self, event: Event) -> Result<(), Gone> {
+        self.events.send(event).await.map_err(|_| Gone)
+    }
+
+    async fn message(&mut self, text: String) -> Result<(), Gone> {
+        if !self.knows_version && !self.open(&text) {
+            return Ok(());
+        }
+        let Some(bridge) = &mut self.bridge else {
+            return self.tell(Event::Message { connection: self.id, text: text.into() }).await;
+        };
+        if let Ok(Message::Request(request)) = Message::decode(&text, WireFormat::Any)
+            && !matches!(&*request.method, "session/load" | "session/resume" | "session/new" | "session/fork")
+            && let Some(session) = lines::text_of(request.params.as_ref(), "sessionId")
+            && self.streams.len() < REQUESTS
+        {
+            self.streams.insert(request.id.into_owned(), (*session).into());
+        }
+        let now = Moment(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+        let handled = bridge.handle(Side::Client, &text, now);
+        let made = self.made();
+        self.send_made(made, None);
+        self.flush().await?;
+        if handled == Handled::Forward {
+            self.tell(Event::Message { connection: self.id, text: text.into() }).await?;
+        }
+        Ok(())
+    }
+
+    /// Finds out which version the client speaks. Says whether it is one that is spoken here.
+    fn open(&mut self, text: &str) -> bool {
+        let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any) else { return false };
+        let Handshake { version, number, .. } = Handshake::of_request(request.params.as_ref());
+        if number.is_none_or(|number| number == 0) {
+            let data = serde_json::json!({"requested": number, "supported": [1, 2]});
+            let message = "at /params/protocolVersion: the versions that are spoken here are 1 and 2";
+            let error = Outcome::error(codes::UNSUPPORTED_PROTOCOL_VERSION, message, Some(data));
+            let id = request.id.into_owned();
+            self.outgoing.send(OutgoingLine::new(lines::answer(&id, &error)));
+            return false;
+        }
+        self.knows_version = true;
+        if version == Version::V1 {
+            self.bridge = Some(Box::new(Bridge::new(BridgeOptions::between(Version::V1, Version::V2))));
+        }
+        true
+    }
+
+    // ----- to the client
+
+    /// Says whether this is the end.
+    fn outgoing(&mut self, line: ForConnection) -> bool {
+        match line {
+            ForConnection::Line(line) => {
+                self.line(line);
+                false
+            }
+            ForConnection::Paused => {
+                self.gate = None;
+                false
+            }
+            ForConnection::Decided(decision) => {
+                if let Some((session, reply)) = self.resuming.take() {
+                    reply.send(decision.map_err(|reason| refusal(&session, reason)));
+                }
+                false
+            }
+            ForConnection::Close { code, reason } => {
+                self.outgoing.close(code, &reason);
+                true
+            }
+        }
+    }
+
+    fn line(&mut self, line: ToClient) {
+        let ToClient { text, stream, cursor, counts } = line;
+        let written = match (&stream, counts) {
+            (Some(session), true) => Some(self.take(session, text.len())),
+            _ => None,
+        };
+        if self.bridge.is_none() {
+            self.outgoing.send(OutgoingLine { text, stream, cursor, written });
+            return;
+        }
+        if let (Some(session), Some(cursor)) = (&stream, &cursor) {
+            self.cursors.insert(Arc::clone(session), Arc::clone(cursor));
+        }
+        let now = self.now();
+        let Some(bridge) = &mut self.bridge else { return };
+        let handled = bridge.handle(Side::Agent, &text, now);
+        let mut made = self.made();
+        if handled == Handled::Forward {
+            made.push(text);
+        }
+        self.send_made(made, written);
+    }
+
+    fn take(&mut self, session: &SessionId, bytes: usize) -> Written {
+        let traffic = self.flows.entry(Arc::clone(session)).or_insert_with(|| Traffic {
+            flow: Flow::new(Arc::clone(&self.room)),
+            sent: 0,
+            reported: 0,
+        });
+        traffic.sent += bytes as u64;
+        traffic.flow.take(bytes)
+    }
+
+    /// Tells the hub what the client has taken, as far as it may wait for that.
+    async fn report(&mut self) -> Result<(), Gone> {
+        let mut reports = Vec::new();
+        for (session, traffic) in &mut self.flows {
+            let gone = traffic.sent - (traffic.flow.outstanding() as u64).min(traffic.sent);
+            if traffic.sent - traffic.reported > self.flow / 2 && gone > traffic.reported {
+                traffic.reported = gone;
+                reports.push((Arc::clone(session), gone));
+            }
+        }
+        for (session, gone) in reports {
+            self.tell(Event::Room { connection: self.id, session, gone }).await?;
+        }
+        Ok(())
+    }
+
+    // ----- translation
+
+    /// Takes what the bridge has for the client. What it has for the hub waits for [`Client::flush`].
+    fn made(&mut self) -> Vec<SharedText> {
+        let Some(bridge) = &mut self.bridge else { return Vec::new() };
+        let mut made = Vec::new();
+        for output in bridge.drain() {
+            match output {
+                Output::Line { to: Side::Client, line } => made.push(line.into()),
+                Output::Line { to: Side::Agent, line } => self.for_hub.push(line),
+                // What a person would miss is said in the session by the bridge itself.
+                Output::Loss(_) => {}
+            }
+        }
+        made
+    }
+
+    /// Sends lines that the bridge has made, each on the stream that it belongs to. With the last of them goes what they
+    /// were made of.
+    fn send_made(&mut self, made: Vec<SharedText>, written: Option<Written>) {
+        let (mut written, last) = (written, made.len());
+        for (place, text) in made.into_iter().enumerate() {
+            let (text, stream, is_update) = self.placed(text);
+            let cursor =
+                stream.as_ref().filter(|_| is_update).and_then(|stream| self.cursors.get(stream)).cloned();
+            let written = if place + 1 == last { written.take() } else { None };
+            self.outgoing.send(OutgoingLine { text, stream, cursor, written });
+        }
+    }
+
+    /// The stream that a line for a client of version 1 belongs to, and whether it is an update.
+    fn placed(&mut self, text: SharedText) -> (SharedText, Option<Arc<str>>, bool) {
+        let (params, is_update) = match Message::decode(&text, WireFormat::Any) {
+            Ok(Message::Response(response)) => {
+                let told = with_transport(&response.outcome)
+                    .map(|result| lines::answer(&response.id, &Outcome::Result(result)).into());
+                let stream = self.streams.remove(&response.id.into_owned());
+                return (told.unwrap_or_else(|| text.clone()), stream, false);
+            }
+            Ok(Message::Request(request)) => (request.params.map(Raw::into_owned), false),
+            Ok(Message::Notification(notification)) => {
+                let is_update = notification.method == "session/update";
+                (notification.params.map(Raw::into_owned), is_update)
+            }
+            Err(_) => (None, false),
+        };
+        let stream = lines::text_of(params.as_ref(), "sessionId").map(|session| Arc::from(&*session));
+        (text, stream, is_update)
+    }
+
+    /// Gives the hub what the bridge has for it.
+    async fn flush(&mut self) -> Result<(), Gone> {
+        for text in std::mem::take(&mut self.for_hub) {
+            self.tell(Event::Message { connection: self.id, text: text.into() }).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A client of version 1 finds what the transport can do in `_meta` of the agent's capabilities.
+fn with_transport(outcome: &Result<Raw<'_>, switchboard_protocol::rpc::RpcError<'_>>) -> Option<String> {
+    let result = outcome.as_ref().ok()?;
+    let capabilities = result.get("agentCapabilities").filter(Raw::is_object)?;
+    let meta = capabilities.get("_meta").map(Raw::into_owned).filter(Raw::is_object);
+    let meta = lines::merged(meta.as_ref(), &[("acp/transport", RESUMABLE)]);
+    let capabilities = lines::merged(Some(&capabilities), &[("_meta", &meta)]);
+    Some(lines::merged(Some(result), &[("agentCapabilities", &capabilities)]))
+}
+
+fn refusal(session: &str, reason: NoSuchPlace) -> Refusal {
+    match reason {
+        NoSuchPlace::Session => {
+            let message = format!("there is no session {session} here, or not for this token");
+            Refusal::new(http::StatusCode::NOT_FOUND, message)
+        }
+        NoSuchPlace::Cursor => {
+            let message = format!("there is no such place in {session}; use session/resume with replayFrom");
+            Refusal::new(http::StatusCode::CONFLICT, message)
+        }
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,298 @@
+//! What agents say.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use switchboard_protocol::rpc::{Message, Request, RequestId, Response, codes};
+use switchboard_protocol::{Raw, Side, Wire, WireFormat};
+use switchboard_store::Channel;
+use switchboard_transport::SharedText;
+
+use super::hosting::{Description, Purpose};
+use super::lines::{self, Outcome, Rewrite};
+use super::questions::{ELICITATION, PERMISSION};
+use super::{ConnectionId, Core, HostId, Memory, Output, SessionId, ToClient};
+use crate::host::About;
+
+impl Core {
+    /// A line of an agent, in version 2.
+    pub(crate) fn host_line(&mut self, host: HostId, line: &str) {
+        if !self.hosts.contains_key(&host) {
+            return;
+        }
+        match Message::decode(line, WireFormat::Any) {
+            Ok(Message::Notification(notification)) => {
+                let params = notification.params.as_ref();
+                match (lines::text_of(params, "sessionId"), &*notification.method) {
+                    (Some(session), _) => self.for_session(host, &session, line),
+                    (None, "$/cancel_request") => self.taken_back(host, params, line),
+                    (None, method) => self.for_all(host, method, params),
+                }
+            }
+            Ok(Message::Request(request)) => self.asked(host, &request, line),
+            Ok(Message::Response(response)) => self.answered(host, &response, line),
+            Err(error) => self.tell(format!("an agent said something that is no message: {error}")),
+        }
+    }
+
+    /// A line as it was on the other side of a translation.
+    pub(crate) fn other_line(&mut self, host: HostId, about: &About, from: Side, text: &str) {
+        let session = match about {
+            About::Session(session) => Some(Arc::clone(session)),
+            About::Agents(session) => self.session_of(host, session),
+        };
+        let is_open = |id: &SessionId| {
+            self.sessions.get(id).is_some_and(|session| session.host == Some(host) && !session.is_waking)
+        };
+        if let Some(session) = session.filter(is_open) {
+            let _ = self.append(&session, Channel::of_message(from, true), text);
+        }
+    }
+
+    /// What could not be carried over to or from an agent.
+    pub(crate) fn lost(&mut self, host: HostId, session: Option<&str>, text: &str) {
+        if let Some(session) = session.and_then(|session| self.session_of(host, session)) {
+            let _ = self.append(&session, Channel::Diagnostic, text);
+        }
+    }
+
+    /// What an agent wrote to its standard error: it is kept where the agent is at work.
+    pub(crate) fn complained(&mut self, host: HostId, text: &str) {
+        let agent = self.hosts.get(&host).and_then(|host| self.options.agents.get(host.agent)).cloned();
+        let busy = self.sessions.values().filter(|session| {
+            session.host == Some(host) && session.memory.as_ref().is_some_and(Memory::is_busy)
+        });
+        let busy: Vec<SessionId> = busy.map(|session| Arc::clone(session.id())).collect();
+        for session in busy {
+            let _ = self.append(&session, Channel::StandardError, text);
+        }
+        self.tell(format!("agent {}: {text}", agent.unwrap_or_default()));
+    }
+
+    /// The session that an id of the agent belongs to.
+    fn session_of(&mut self, host: HostId, session: &str) -> Option<SessionId> {
+        let known = self.hosts.get(&host)?;
+        if let Some(id) = known.session(session) {
+            return Some(Arc::clone(id));
+        }
+        let is_parent = |memory: &Memory| memory.children.contains(session);
+        let parent = self
+            .sessions
+            .values()
+            .find(|known| known.host == Some(host) && known.memory.as_ref().is_some_and(is_parent))?;
+        let id = Arc::clone(parent.id());
+        self.hosts.get_mut(&host)?.learn(session, &id);
+        Some(id)
+    }
+
+    fn for_session(&mut self, host: HostId, session: &str, line: &str) {
+        if let Some(id) = self.session_of(host, session) {
+            let is_waking = self.sessions.get(&id).is_some_and(|session| session.is_waking);
+            // What comes before the answer of one that is woken is history, which the log has.
+            if !is_waking {
+                let _ = self.append(&id, Channel::ToClient, line);
+            }
+            return;
+        }
+        let kept = self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(session, line));
+        if !kept {
+            self.tell(format!("an agent speaks of a session that nobody opened: {session}"));
+        }
+    }
+
+    /// The agent takes a question back.
+    fn taken_back(&mut self, host: HostId, params: Option<&Raw<'_>>, line: &str) {
+        let Some(id) = params.and_then(|params| params.get("requestId")) else { return };
+        let asks = |memory: &Memory| {
+            memory
+                .questions
+                .values()
+                .any(|question| question.id.encode(WireFormat::Any) == id.as_str().trim())
+        };
+        let found = self
+            .sessions
+            .values()
+            .find(|session| session.host == Some(host) && session.memory.as_ref().is_some_and(asks));
+        if let Some(session) = found.map(|session| Arc::clone(session.id())) {
+            let _ = self.append(&session, Channel::ToClient, line);
+        }
+    }
+
+    /// Something that concerns every client of an agent.
+    fn for_all(&mut self, host: HostId, method: &str, params: Option<&Raw<'_>>) {
+        let Some(agent) = self.hosts.get(&host).map(|host| host.agent) else { return };
+        let text: SharedText = lines::call(None, method, params, Rewrite::default()).into();
+        let concerned = self.connections.iter().filter(|(_, client)| {
+            client.agent == agent && client.is_initialized && client.who.role == switchboard_store::Role::Own
+        });
+        let concerned: Vec<ConnectionId> = concerned.map(|(id, _)| *id).collect();
+        for connection in concerned {
+            let line = ToClient { text: text.clone(), stream: None, cursor: None, counts: false };
+            self.output.push_back(Output::Send { connection, line });
+        }
+    }
+
+    /// The agent asks something.
+    fn asked(&mut self, host: HostId, request: &Request<'_>, line: &str) {
+        let params = request.params.as_ref();
+        if !matches!(&*request.method, PERMISSION | ELICITATION) {
+            return self.refuse_unknown_method(host, &request.id, &request.method);
+        }
+        let session = lines::text_of(params, "sessionId");
+        let Some(session) = session else {
+            // It belongs to something that a client has asked for, such as a login.
+            let about = params.and_then(|params| params.get("requestId"));
+            let about = about.and_then(|id| id.as_str().trim().parse::<i64>().ok());
+            let client = about.and_then(|id| self.hosts.get(&host)?.client_of(id));
+            let asked = client
+                .is_some_and(|client| self.ask_directly(host, client, &request.id, &request.method, params));
+            if !asked {
+                let message = "nobody is there who could be asked this outside a session";
+                self.refuse_agent(host, &request.id, codes::INVALID_PARAMS, message);
+            }
+            return;
+        };
+        let Some(id) = self.session_of(host, &session) else {
+            let kept = self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(&session, line));
+            if !kept {
+                self.refuse_agent(
+                    host,
+                    &request.id,
+                    codes::RESOURCE_NOT_FOUND,
+                    "no such session is open here",
+                );
+            }
+            return;
+        };
+        let is_repeated = self
+            .sessions
+            .get(&id)
+            .and_then(|session| session.memory.as_ref())
+            .is_some_and(|memory| memory.questions.values().any(|question| question.id == request.id));
+        if is_repeated {
+            let message = "a request with this id is still open";
+            return self.refuse_agent(host, &request.id, codes::INVALID_REQUEST, message);
+        }
+        let before = self.open_questions(&id);
+        let _ = self.append(&id, Channel::ToClient, line);
+        if self.open_questions(&id) == before {
+            self.refuse_agent(host, &request.id, codes::INTERNAL_ERROR, "too many questions are open");
+        }
+    }
+
+    fn open_questions(&self, id: &SessionId) -> usize {
+        let memory = self.sessions.get(id).and_then(|session| session.memory.as_ref());
+        memory.map_or(0, |memory| memory.questions.len())
+    }
+
+    /// The agent answers.
+    fn answered(&mut self, host: HostId, response: &Response<'_>, line: &str) {
+        let RequestId::Number(number) = response.id else { return };
+        let Some(purpose) = self.hosts.get_mut(&host).and_then(|host| host.answered(number)) else { return };
+        let outcome = Outcome::of(&response.outcome);
+        match purpose {
+            Purpose::Handshake => self.introduced(host, &outcome, line),
+            Purpose::New { session, client } => {
+                if outcome.is_error() {
+                    self.reply(client.0, &client.1, outcome, None);
+                    self.forget(&session);
+                } else {
+                    self.opened(host, &session, &client, line);
+                }
+            }
+            Purpose::Wake { session } => self.woken(&session, &outcome, line),
+            Purpose::Prompt { session, client, operation: _ } => {
+                let after = self.append(&session, Channel::ToClient, line);
+                let is_error = outcome.is_error();
+                self.reply(client.0, &client.1, outcome, after.map(|after| (&session, after)));
+                if is_error {
+                    self.run_next(&session);
+                }
+            }
+            Purpose::Forwarded { session, client } => {
+                let after =
+                    session.as_ref().and_then(|session| self.append(session, Channel::ToClient, line));
+                let after = session.as_ref().zip(after);
+                self.reply(client.0, &client.1, outcome, after);
+            }
+            Purpose::Fork { params, of, client } => {
+                self.forked(host, &params, &of, client, &outcome, number, line)
+            }
+            Purpose::Close => {}
+        }
+    }
+
+    fn introduced(&mut self, host: HostId, outcome: &Outcome, line: &str) {
+        let Outcome::Result(result) = outcome else {
+            let reason = match outcome {
+                Outcome::Error(error) => format!("the agent refuses the handshake: {error}"),
+                Outcome::Result(_) => String::new(),
+            };
+            self.output.push_back(Output::EndHost { host });
+            return self.host_ended(host, &reason, &[]);
+        };
+        let Some(known) = self.hosts.get_mut(&host) else { return };
+        let waiting = known.introduced(line);
+        let agent = known.agent;
+        if let Some(description) = self.descriptions.get_mut(agent) {
+            *description = Some(Arc::new(Description { result: result.clone() }));
+        }
+        let waking: Vec<SessionId> = self
+            .sessions
+            .values()
+            .filter(|session| session.host == Some(host) && session.is_waking)
+            .map(|session| Arc::clone(session.id()))
+            .collect();
+        for session in waking {
+            self.take_up(host, &session);
+        }
+        for (connection, message) in waiting {
+            self.dispatch(connection, &message);
+        }
+    }
+
+    /// The agent goes on with a session, or does not.
+    fn woken(&mut self, id: &SessionId, outcome: &Outcome, line: &str) {
+        if let Outcome::Error(error) = outcome {
+            let reason = serde_json::from_str::<serde_json::Value>(error).unwrap_or_default();
+            let message = reason["message"].as_str().unwrap_or("no reason").to_owned();
+            self.note(id, &json!({"hub": "not resumed", "error": reason}));
+            let message = format!("the agent cannot go on with this session ({message}); open a new one");
+            let error = Outcome::error(codes::INTERNAL_ERROR, message, Some(json!({"agentError": reason})));
+            return self.not_awake(id, &error);
+        }
+        let _ = self.append(id, Channel::ToClient, line);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.is_waking = false;
+        let waiting = std::mem::take(&mut session.waiting);
+        for (connection, message) in waiting {
+            self.dispatch(connection, &message);
+        }
+        self.run_next(id);
+    }
+
+    /// The agent has made a copy of a session, which gets a log of its own.
+    #[allow(clippy::too_many_arguments)]
+    fn forked(
+        &mut self,
+        host: HostId,
+        params: &Raw<'_>,
+        of: &SessionId,
+        client: (ConnectionId, RequestId<'static>),
+        outcome: &Outcome,
+        number: i64,
+        line: &str,
+    ) {
+        if outcome.is_error() {
+            return self.reply(client.0, &client.1, outcome.clone(), None);
+        }
+        let Some(folder) = self.sessions.get(of).map(|session| session.known.folder.clone()) else { return };
+        let request = lines::call(
+            Some(&RequestId::Number(number)),
+            "session/fork",
+            Some(params),
+            Rewrite { drops_own: true, ..Rewrite::default() },
+        );
+        self.create_forked(host, folder, client, request, line.to_owned());
+    }
+}

@@ -1,0 +1,22 @@
+//! What the hub says of itself in the place of an agent.
+
+use switchboard_protocol::Raw;
+
+use super::lines::merged;
+
+/// How much of a stream can be had again: all that the log has. A number is asked for, so it is a large one.
+pub(crate) const RESUMABLE: &str =
+    r#"{"resumable":{"retentionMessages":2147483647,"retentionSeconds":2147483647}}"#;
+
+/// The answer to `initialize`: what the agent said, with what the hub can do itself.
+pub(super) fn of_hub(agent: &str) -> String {
+    let Ok(agent) = Raw::parse(agent) else { return "{}".to_owned() };
+    let capabilities = agent.get("capabilities");
+    let session = capabilities.as_ref().and_then(|known| known.get("session").map(Raw::into_owned));
+    let session = merged(session.as_ref().filter(|known| known.is_object()), &[("delete", "{}")]);
+    let capabilities = merged(
+        capabilities.as_ref().filter(|known| known.is_object()),
+        &[("session", &session), ("transport", RESUMABLE)],
+    );
+    merged(Some(&agent), &[("protocolVersion", "2"), ("capabilities", &capabilities)])
+}

@@ -1,0 +1,165 @@
+//! What is known of a client.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use switchboard_protocol::rpc::RequestId;
+
+use super::lines::Outcome;
+use super::{Identity, SessionId, ToClient};
+
+/// How many requests of one client may be open.
+pub(super) const OPEN: usize = 1024;
+/// How many answers are kept for clients that repeat their requests.
+const ANSWERED: usize = 4096;
+/// How many bytes they may have together.
+const ANSWERED_BYTES: usize = 4 * 1024 * 1024;
+/// How many sessions one client may look at.
+pub(super) const ATTACHMENTS: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) who: Identity,
+    pub(super) agent: usize,
+    /// Whether it asked for this agent, and so sees only its sessions.
+    pub(super) is_agent_named: bool,
+    /// The client's own name and version.
+    pub(super) client: (String, String),
+    pub(super) is_initialized: bool,
+    /// Whether it can show forms, and open addresses.
+    pub(super) can_show_forms: bool,
+    pub(super) can_open_addresses: bool,
+    pub(super) attachments: BTreeMap<SessionId, Attachment>,
+    /// Its requests without an answer.
+    pub(super) open: HashMap<RequestId<'static>, Asked>,
+    /// What it was asked: the session and the question's place in the log, or a request of an agent that belongs to none.
+    pub(super) asked: HashMap<i64, Topic>,
+    pub(super) last_id: i64,
+    /// Whether another socket has taken over and has not yet said what it has got.
+    pub(super) is_paused: bool,
+}
+
+/// A request of a client.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    /// The session whose stream the answer belongs to.
+    pub(super) stream: Option<SessionId>,
+    /// The name by which it may be repeated.
+    pub(super) operation: Option<String>,
+    /// The request to an agent that it has become.
+    pub(super) at_host: Option<(super::HostId, i64)>,
+}
+
+/// What a client was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Topic {
+    Question(SessionId, u64),
+    /// Something that belongs to a request of this client, and to no session.
+    Direct(super::HostId, RequestId<'static>),
+}
+
+/// One client that looks at one session.
+#[derive(Debug)]
+pub(super) struct Attachment {
+    /// The place in the log of what it gets next.
+    pub(super) place: u64,
+    pub(super) phase: Phase,
+    /// Whether a part of the log is being read for it.
+    pub(super) is_reading: bool,
+    /// Bytes that were sent, and those of them that are gone.
+    pub(super) sent: u64,
+    pub(super) gone: u64,
+    /// The questions that it was asked, by their places.
+    pub(super) asked: BTreeMap<u64, i64>,
+    /// Answers that must not overtake what stands before them in the log.
+    pub(super) held_back: VecDeque<(u64, ToClient)>,
+    /// Whether it knows the notices of `session/attach`.
+    pub(super) knows_notices: bool,
+    pub(super) behind_since: Option<u64>,
+    /// Whether it goes when it has seen everything, because the session was closed.
+    pub(super) leaves: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// It gets what stands in the log up to here; then the state, then the answer, then the questions.
+    CatchingUp {
+        until: u64,
+        answer: Option<(RequestId<'static>, Outcome)>,
+    },
+    Live,
+}
+
+impl Connection {
+    pub(super) fn new(who: Identity, agent: usize, is_agent_named: bool) -> Self {
+        Connection {
+            who,
+            agent,
+            is_agent_named,
+            client: (String::new(), String::new()),
+            is_initialized: false,
+            can_show_forms: false,
+            can_open_addresses: false,
+            attachments: BTreeMap::new(),
+            open: HashMap::new(),
+            asked: HashMap::new(),
+            last_id: 0,
+            is_paused: false,
+        }
+    }
+
+    /// Who answers, for the log.
+    pub(super) fn signature(&self) -> serde_json::Value {
+        serde_json::json!({"token": &*self.who.name, "client": self.client.0, "version": self.client.1})
+    }
+}
+
+impl Attachment {
+    pub(super) fn new(place: u64, phase: Phase) -> Self {
+        Attachment {
+            place,
+            phase,
+            is_reading: false,
+            sent: 0,
+            gone: 0,
+            asked: BTreeMap::new(),
+            held_back: VecDeque::new(),
+            knows_notices: false,
+            behind_since: None,
+            leaves: false,
+        }
+    }
+
+    pub(super) fn has_room(&self, flow: usize) -> bool {
+        self.sent.saturating_sub(self.gone) < flow as u64
+    }
+}
+
+/// Answers that were given, for clients that did not get them and ask again.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    /// By the token and the client's name of the request.
+    known: HashMap<(Arc<str>, String), Outcome>,
+    order: VecDeque<(Arc<str>, String)>,
+    bytes: usize,
+}
+
+impl Answers {
+    pub(super) fn keep(&mut self, who: &Arc<str>, operation: String, outcome: Outcome) {
+        let key = (Arc::clone(who), operation);
+        self.bytes += outcome.len();
+        if let Some(before) = self.known.insert(key.clone(), outcome) {
+            self.bytes -= before.len();
+        } else {
+            self.order.push_back(key);
+        }
+        while self.order.len() > ANSWERED || self.bytes > ANSWERED_BYTES {
+            let Some(oldest) = self.order.pop_front() else { return };
+            self.bytes -= self.known.remove(&oldest).map_or(0, |outcome| outcome.len());
+        }
+    }
+
+    pub(super) fn get(&self, who: &Arc<str>, operation: &str) -> Option<&Outcome> {
+        self.known.get(&(Arc::clone(who), operation.to_owned()))
+    }
+}

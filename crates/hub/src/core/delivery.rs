@@ -1,0 +1,303 @@
+//! What clients that look at a session get of its log, and when.
+
+use std::sync::Arc;
+
+use switchboard_protocol::WireFormat;
+use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_store::Channel;
+use switchboard_transport::SharedText;
+
+use super::connection::{Attachment, Phase};
+use super::lines::{self, Outcome, Rewrite};
+use super::{ConnectionId, Core, Kept, Output, SessionId, ToClient};
+
+/// Why a client cannot go on at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoSuchPlace {
+    /// There is no such session, or not for this client.
+    Session,
+    /// The place is of another session, or not there.
+    Cursor,
+}
+
+impl Core {
+    /// Lets a client look at a session from a place on. `answer` is what it asked for this and gets when it has seen
+    /// everything up to now.
+    pub(super) fn attach(
+        &mut self,
+        connection: ConnectionId,
+        id: &SessionId,
+        place: u64,
+        answer: Option<(RequestId<'static>, Outcome)>,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let phase = Phase::CatchingUp { until: session.next, answer };
+        if session.attached.insert(connection) && session.attached.len() == 1 {
+            // Nobody looked on, so nothing is at hand.
+            session.window_start = session.window_start.max(session.next);
+        }
+        match client.attachments.get_mut(id) {
+            Some(attachment) => {
+                attachment.place = place;
+                attachment.is_reading = false;
+                attachment.leaves = false;
+                attachment.phase = phase;
+            }
+            None => {
+                client.attachments.insert(Arc::clone(id), Attachment::new(place, phase));
+            }
+        }
+        self.pump(connection, id);
+    }
+
+    /// A client looks at a session no more.
+    pub(super) fn detach(&mut self, connection: ConnectionId, id: &SessionId) -> bool {
+        let Some(client) = self.connections.get_mut(&connection) else { return false };
+        let Some(attachment) = client.attachments.remove(id) else { return false };
+        for question in attachment.asked.values() {
+            client.asked.remove(question);
+        }
+        for (_, line) in attachment.held_back {
+            self.output.push_back(Output::Send { connection, line });
+        }
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.attached.remove(&connection);
+        }
+        true
+    }
+
+    /// A client goes when it has seen everything that there is.
+    pub(super) fn leave_when_seen(&mut self, connection: ConnectionId, id: &SessionId) {
+        let attachment =
+            self.connections.get_mut(&connection).and_then(|client| client.attachments.get_mut(id));
+        if let Some(attachment) = attachment {
+            attachment.leaves = true;
+            self.pump(connection, id);
+        }
+    }
+
+    /// Gives everybody who looks on what there is for them.
+    pub(super) fn pump_all(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let attached: Vec<ConnectionId> = session.attached.iter().copied().collect();
+        for connection in attached {
+            self.pump(connection, id);
+        }
+    }
+
+    /// Gives a client what there is for it, as far as it has room.
+    pub(super) fn pump(&mut self, connection: ConnectionId, id: &SessionId) {
+        let flow = self.options.flow;
+        loop {
+            let Some(session) = self.sessions.get_mut(id) else { return };
+            let Some(client) = self.connections.get_mut(&connection) else { return };
+            if client.is_paused {
+                return;
+            }
+            let Some(attachment) = client.attachments.get_mut(id) else { return };
+            while let Some((_, line)) =
+                attachment.held_back.pop_front_if(|(after, _)| *after < attachment.place)
+            {
+                self.output.push_back(Output::Send { connection, line });
+            }
+            if let Phase::CatchingUp { until, .. } = attachment.phase
+                && attachment.place >= until
+            {
+                self.caught_up(connection, id);
+                continue;
+            }
+            if attachment.place >= session.next {
+                attachment.behind_since = None;
+                if attachment.leaves {
+                    self.detach(connection, id);
+                }
+                return;
+            }
+            if attachment.is_reading || !attachment.has_room(flow) {
+                attachment.behind_since.get_or_insert(self.now);
+                return;
+            }
+            if attachment.place < session.window_start {
+                attachment.is_reading = true;
+                attachment.behind_since.get_or_insert(self.now);
+                let (session, from) = (Arc::clone(id), attachment.place);
+                self.output.push_back(Output::Read { connection, session, from });
+                return;
+            }
+            let place = attachment.place;
+            let Some(recent) = session.recent(place) else {
+                // What stands there is for nobody.
+                attachment.place = session.next;
+                continue;
+            };
+            let (sequence, is_question) = (recent.sequence, recent.is_question);
+            attachment.place = sequence + 1;
+            if is_question {
+                if matches!(attachment.phase, Phase::Live) {
+                    self.ask(connection, id, sequence);
+                }
+                continue;
+            }
+            let line = match &recent.line {
+                Some(line) => line.clone(),
+                None => {
+                    let text = Arc::clone(&recent.text);
+                    let line: SharedText = for_client(&text, session.agent_session(), id, sequence).into();
+                    if let Some(recent) = session.recent(sequence) {
+                        recent.line = Some(line.clone());
+                    }
+                    line
+                }
+            };
+            attachment.sent += line.len() as u64;
+            let line = update_line(line, id, sequence);
+            self.output.push_back(Output::Send { connection, line });
+        }
+    }
+
+    /// A part of the log that was read for a client, and the place behind it.
+    pub(crate) fn read(
+        &mut self,
+        connection: ConnectionId,
+        id: &SessionId,
+        from: u64,
+        part: Vec<Kept>,
+        to: u64,
+    ) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let agent_session = session.agent_session().map(str::to_owned);
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(attachment) = client.attachments.get_mut(id) else { return };
+        // It may have gone elsewhere meanwhile.
+        if !attachment.is_reading || attachment.place != from {
+            return;
+        }
+        attachment.is_reading = false;
+        let is_live = matches!(attachment.phase, Phase::Live);
+        let mut questions = Vec::new();
+        for kept in &part {
+            if kept.channel != Channel::ToClient {
+                continue;
+            }
+            match Message::decode(&kept.text, WireFormat::Any) {
+                Ok(Message::Notification(notification)) if notification.method != "$/cancel_request" => {
+                    let line: SharedText =
+                        for_client(&kept.text, agent_session.as_deref(), id, kept.sequence).into();
+                    attachment.sent += line.len() as u64;
+                    let line = update_line(line, id, kept.sequence);
+                    self.output.push_back(Output::Send { connection, line });
+                }
+                Ok(Message::Request(_)) if is_live => questions.push(kept.sequence),
+                _ => {}
+            }
+        }
+        attachment.place = to.max(from);
+        for question in questions {
+            self.ask(connection, id, question);
+        }
+        self.pump(connection, id);
+    }
+
+    /// A client has seen everything up to when it came: it is told how things stand, gets its answer, and is asked what
+    /// is open.
+    fn caught_up(&mut self, connection: ConnectionId, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(attachment) = client.attachments.get_mut(id) else { return };
+        let state = session.memory.as_ref().map(|memory| memory.state_update().to_owned());
+        let open: Vec<u64> =
+            session.memory.iter().flat_map(|memory| memory.questions.keys().copied()).collect();
+        let place = attachment.place;
+        let Phase::CatchingUp { answer, .. } = std::mem::replace(&mut attachment.phase, Phase::Live) else {
+            return;
+        };
+        // A session that has just been opened is idle, and nobody has to be told.
+        if let Some(state) = state
+            && place > 0
+        {
+            let text = state_line(id, &state, place - 1);
+            attachment.sent += text.len() as u64;
+            let line = update_line(text, id, place - 1);
+            self.output.push_back(Output::Send { connection, line });
+        }
+        if let Some((request, outcome)) = answer {
+            self.reply(connection, &request, outcome, None);
+        }
+        for question in open {
+            self.ask(connection, id, question);
+        }
+    }
+
+    /// Bytes that were on their way to a client in a session have gone, in all so many.
+    pub(crate) fn has_room(&mut self, connection: ConnectionId, id: &SessionId, gone: u64) {
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(attachment) = client.attachments.get_mut(id) else { return };
+        attachment.gone = gone.min(attachment.sent);
+        self.pump(connection, id);
+    }
+
+    /// A client that was cut off goes on behind the last update that it got.
+    pub(crate) fn continue_at(
+        &mut self,
+        connection: ConnectionId,
+        id: &str,
+        cursor: &str,
+    ) -> Result<(), NoSuchPlace> {
+        let Some(client) = self.connections.get(&connection) else { return Err(NoSuchPlace::Session) };
+        let session = self.sessions.get(id).filter(|session| session.is_visible_to(&client.who));
+        let session = session.ok_or(NoSuchPlace::Session)?;
+        let place = lines::place(id, cursor).filter(|place| *place < session.next);
+        let place = place.ok_or(NoSuchPlace::Cursor)?;
+        let id = Arc::clone(session.id());
+        if session.memory.is_none() {
+            // The answers to what it looks at later need no log; where the session stands does.
+            self.load(&id);
+        }
+        // What it was asked is asked again under the same ids.
+        let pending = self.take_answer(connection, &id);
+        self.attach(connection, &id, place + 1, pending);
+        Ok(())
+    }
+
+    /// The answer that a client still waits for in a session that it was catching up with.
+    fn take_answer(
+        &mut self,
+        connection: ConnectionId,
+        id: &SessionId,
+    ) -> Option<(RequestId<'static>, Outcome)> {
+        let attachment = self.connections.get_mut(&connection)?.attachments.get_mut(id)?;
+        match &mut attachment.phase {
+            Phase::CatchingUp { answer, .. } => answer.take(),
+            Phase::Live => None,
+        }
+    }
+}
+
+/// A line of the agent as clients get it.
+fn for_client(text: &str, agent_session: Option<&str>, id: &str, sequence: u64) -> String {
+    let Ok(Message::Notification(notification)) = Message::decode(text, WireFormat::Any) else {
+        return text.to_owned();
+    };
+    let params = notification.params.as_ref();
+    let is_own = lines::text_of(params, "sessionId").is_some_and(|session| Some(&*session) == agent_session);
+    let cursor = (notification.method == "session/update").then(|| lines::cursor(id, sequence));
+    let rewrite = Rewrite { session: is_own.then_some(id), cursor: cursor.as_deref(), drops_own: false };
+    lines::call(None, &notification.method, params, rewrite)
+}
+
+fn update_line(text: SharedText, id: &SessionId, sequence: u64) -> ToClient {
+    let cursor = Some(lines::cursor(id, sequence).into());
+    ToClient { text, stream: Some(Arc::clone(id)), cursor, counts: true }
+}
+
+/// The update that says what a session is at, under the cursor of what was told before it.
+fn state_line(id: &str, state: &str, sequence: u64) -> SharedText {
+    let line = lines::update(id, state);
+    let Ok(Message::Notification(notification)) = Message::decode(&line, WireFormat::Any) else {
+        return line.into();
+    };
+    let cursor = lines::cursor(id, sequence);
+    let rewrite = Rewrite { session: None, cursor: Some(&cursor), drops_own: false };
+    lines::call(None, &notification.method, notification.params.as_ref(), rewrite).into()
+}

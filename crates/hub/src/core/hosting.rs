@@ -1,0 +1,734 @@
+//! Agents: started when somebody needs one, ended when nobody does, and what they say.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::json;
+use switchboard_protocol::rpc::{Message, RequestId, codes};
+use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_store::Channel;
+
+use super::lines::{self, Outcome, Rewrite};
+use super::session::{Prompt, Session};
+use super::{ConnectionId, Core, HostId, Known, Memory, Output, SessionId};
+
+/// How many lines of sessions that are only being opened are kept.
+const EARLY: usize = 1024;
+/// How many bytes they may have together.
+const EARLY_BYTES: usize = 1024 * 1024;
+/// How many requests to one agent may be open.
+const OPEN: usize = 10_000;
+
+/// What an agent says of itself: the result of `initialize`.
+#[derive(Debug)]
+pub(crate) struct Description {
+    pub(crate) result: String,
+}
+
+/// An agent's process.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) agent: usize,
+    pub(super) is_ready: bool,
+    is_ending: bool,
+    last_id: i64,
+    open: HashMap<i64, Purpose>,
+    /// Its sessions and those of its sub-agents, by the agent's own ids.
+    sessions: HashMap<String, SessionId>,
+    /// Lines of sessions that are only being opened, by the agent's ids.
+    early: VecDeque<(String, Arc<str>)>,
+    early_bytes: usize,
+    /// Messages of clients that wait until it is ready.
+    waiting: Vec<(ConnectionId, Arc<str>)>,
+    /// The two lines of the handshake, which stand at the beginning of each log.
+    handshake: Option<[Arc<str>; 2]>,
+    since: u64,
+    idle_since: Option<u64>,
+}
+
+/// What a request to an agent is for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    Handshake,
+    /// A session is opened for a client, whose log is this.
+    New {
+        session: SessionId,
+        client: (ConnectionId, RequestId<'static>),
+    },
+    /// A session is taken up again.
+    Wake {
+        session: SessionId,
+    },
+    Prompt {
+        session: SessionId,
+        client: (ConnectionId, RequestId<'static>),
+        operation: Option<String>,
+    },
+    /// Something else that a client asked for.
+    Forwarded {
+        session: Option<SessionId>,
+        client: (ConnectionId, RequestId<'static>),
+    },
+    /// A copy of a session.
+    Fork {
+        params: Raw<'static>,
+        of: SessionId,
+        client: (ConnectionId, RequestId<'static>),
+    },
+    Close,
+}
+
+/// A session whose log is being begun.
+pub(super) struct Creating {
+    host: HostId,
+    folder: String,
+    client: (ConnectionId, RequestId<'static>),
+    opening: Opening,
+}
+
+/// How a session comes to be.
+enum Opening {
+    New {
+        params: Raw<'static>,
+    },
+    /// The agent has made it already.
+    Forked {
+        request: String,
+        answer: String,
+    },
+}
+
+impl Core {
+    // ----- life
+
+    /// The agent that runs, or is being started, by its name.
+    pub(super) fn host_of(&self, agent: usize) -> Option<HostId> {
+        self.hosts.iter().find_map(|(id, host)| (host.agent == agent && !host.is_ending).then_some(*id))
+    }
+
+    /// The agent, if it is ready; else it is started, and the message is looked at again when it is.
+    pub(super) fn ready_host(
+        &mut self,
+        agent: usize,
+        connection: ConnectionId,
+        message: &Arc<str>,
+    ) -> Option<HostId> {
+        let host = self.host_of(agent).unwrap_or_else(|| self.start_host(agent));
+        let known = self.hosts.get_mut(&host)?;
+        if known.is_ready {
+            return Some(host);
+        }
+        known.waiting.push((connection, Arc::clone(message)));
+        None
+    }
+
+    fn start_host(&mut self, agent: usize) -> HostId {
+        self.last_host += 1;
+        let id = self.last_host;
+        let mut host = Host {
+            agent,
+            is_ready: false,
+            is_ending: false,
+            last_id: 0,
+            open: HashMap::new(),
+            sessions: HashMap::new(),
+            early: VecDeque::new(),
+            early_bytes: 0,
+            waiting: Vec::new(),
+            handshake: None,
+            since: self.now,
+            idle_since: None,
+        };
+        let number = host.ask(Purpose::Handshake);
+        let params = json!({
+            "protocolVersion": 2,
+            "info": {"name": "switchboard", "version": self.options.version},
+            "capabilities": {"elicitation": {"form": {}, "url": {}}},
+        });
+        let line = lines::call(Some(&number), "initialize", Some(&Raw::from(params)), Rewrite::default());
+        host.handshake = Some([line.as_str().into(), Arc::default()]);
+        self.hosts.insert(id, host);
+        self.output.push_back(Output::StartHost { host: id, agent });
+        self.output.push_back(Output::ToHost { host: id, line, session: None });
+        id
+    }
+
+    /// An agent's process is gone, or could not be started. Its sessions come to rest.
+    pub(crate) fn host_ended(&mut self, id: HostId, reason: &str, last_lines: &[String]) {
+        let Some(host) = self.hosts.remove(&id) else { return };
+        let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
+        let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
+        let agent = self.options.agents.get(host.agent).cloned().unwrap_or_default();
+        self.tell(format!("agent {agent}: {reason}"));
+        for purpose in host.open.into_values() {
+            match purpose {
+                Purpose::Handshake | Purpose::Close => {}
+                Purpose::Wake { session } => self.not_awake(&session, &error()),
+                Purpose::New { session, client } => {
+                    self.reply(client.0, &client.1, error(), None);
+                    self.forget(&session);
+                }
+                Purpose::Prompt { session, client, operation } => {
+                    self.prompt_failed(&session, operation.as_deref(), &error());
+                    self.reply(client.0, &client.1, error(), None);
+                }
+                Purpose::Forwarded { client, .. } | Purpose::Fork { client, .. } => {
+                    self.reply(client.0, &client.1, error(), None);
+                }
+            }
+        }
+        let lost: Vec<SessionId> = self
+            .sessions
+            .values()
+            .filter(|session| session.host == Some(id))
+            .map(|session| Arc::clone(session.id()))
+            .collect();
+        for session in lost {
+            self.interrupted(&session, reason, data.as_ref());
+            if let Some(session) = self.sessions.get_mut(&session) {
+                session.host = None;
+                session.is_waking = false;
+            }
+            self.output.push_back(Output::Rest { session: Arc::clone(&session) });
+            // What waits for its turn wakes it again, unless all ends.
+            self.run_next(&session);
+        }
+        for (connection, message) in host.waiting {
+            self.not_started(connection, &message, &error());
+        }
+        let tickets: Vec<u64> = self
+            .creating
+            .iter()
+            .filter(|(_, creating)| creating.host == id)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in tickets {
+            // The log is removed when it is there.
+            if let Some(creating) = self.creating.get_mut(&ticket) {
+                let (connection, request) = creating.client.clone();
+                creating.client.0 = 0;
+                self.reply(connection, &request, error(), None);
+            }
+        }
+    }
+
+    /// The work in a session was cut off: that is written down, so that everybody knows.
+    pub(super) fn interrupted(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
+        self.abandon_questions(id, reason);
+        let Some(session) = self.sessions.get(id) else { return };
+        let Some(memory) = &session.memory else { return };
+        let unanswered = memory.unanswered_operations();
+        if memory.is_busy() {
+            let mut error = json!({"code": codes::INTERNAL_ERROR, "message": reason});
+            if let (Some(data), Some(error)) = (data, error.as_object_mut()) {
+                error.insert("data".to_owned(), data.clone());
+            }
+            let update = json!({
+                "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": error,
+            });
+            let agent_session = session.agent_session().unwrap_or(id).to_owned();
+            let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &update.to_string()));
+        }
+        for operation in unanswered {
+            let error = Outcome::error(codes::INTERNAL_ERROR, reason, data.cloned());
+            self.prompt_failed(id, Some(&operation), &error);
+        }
+    }
+
+    /// A prompt has failed without an answer of the agent: who repeats it gets the same answer.
+    fn prompt_failed(&mut self, id: &SessionId, operation: Option<&str>, error: &Outcome) {
+        if let (Some(operation), Outcome::Error(text)) = (operation, error) {
+            let error: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+            self.note(id, &json!({"hub": "prompt failed", "operation": operation, "error": error}));
+        }
+    }
+
+    /// A message cannot be looked at again, because the agent that it needs did not start.
+    fn not_started(&mut self, connection: ConnectionId, message: &str, error: &Outcome) {
+        let Ok(Message::Request(request)) = Message::decode(message, WireFormat::Any) else { return };
+        let id = request.id.into_owned();
+        self.reply(connection, &id, error.clone(), None);
+    }
+
+    /// Ends agents that nobody needs any more, or that do not introduce themselves.
+    pub(crate) fn tick(&mut self) {
+        let ids: Vec<HostId> = self.hosts.keys().copied().collect();
+        for id in ids {
+            let needs = |session: &Session| {
+                session.host == Some(id)
+                    && (!session.attached.is_empty()
+                        || session.memory.as_ref().is_some_and(Memory::is_busy)
+                        || session.is_waking)
+            };
+            let is_needed = self.sessions.values().any(needs)
+                || self.creating.values().any(|creating| creating.host == id);
+            let (now, idle, handshake) = (self.now, self.options.idle, self.options.handshake);
+            let Some(host) = self.hosts.get_mut(&id) else { continue };
+            if host.is_ending {
+                continue;
+            }
+            if !host.is_ready {
+                if now.saturating_sub(host.since) >= handshake {
+                    host.is_ending = true;
+                    self.output.push_back(Output::EndHost { host: id });
+                }
+                continue;
+            }
+            if is_needed || !host.open.is_empty() {
+                host.idle_since = None;
+            } else if now.saturating_sub(*host.idle_since.get_or_insert(now)) >= idle {
+                host.is_ending = true;
+                self.output.push_back(Output::EndHost { host: id });
+            }
+        }
+    }
+
+    /// Everything comes to its end: no new work, and agents are ended.
+    pub(crate) fn end(&mut self, reason: &str) {
+        self.ending = true;
+        let ids: Vec<SessionId> = self.sessions.keys().cloned().collect();
+        for id in ids {
+            let queued: Vec<Prompt> = self
+                .sessions
+                .get_mut(&id)
+                .map(|session| session.prompts.drain(..).collect())
+                .unwrap_or_default();
+            for prompt in queued {
+                self.refuse(prompt.connection, &prompt.id, codes::INTERNAL_ERROR, reason, None);
+            }
+        }
+        let hosts: Vec<HostId> = self.hosts.keys().copied().collect();
+        for host in hosts {
+            self.output.push_back(Output::EndHost { host });
+            self.host_ended(host, reason, &[]);
+        }
+        let connections: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for connection in connections {
+            self.output.push_back(Output::Close { connection, code: 1001, reason: reason.to_owned() });
+        }
+    }
+
+    // ----- asking the agent
+
+    /// Sends a client's request to an agent.
+    pub(super) fn send_request(
+        &mut self,
+        host: HostId,
+        session: Option<&SessionId>,
+        method: &str,
+        params: Option<&Raw<'_>>,
+        name: Option<&str>,
+        purpose: Purpose,
+    ) -> Result<(), super::requests::Refusal> {
+        let client = match &purpose {
+            Purpose::Forwarded { client, .. } | Purpose::Fork { client, .. } => Some(client.clone()),
+            _ => None,
+        };
+        let rewrite = Rewrite { session: name, cursor: None, drops_own: true };
+        let Some((number, line)) = self.ask_host(host, method, params, rewrite, purpose) else {
+            let message = "the agent has too many open requests; try again later".to_owned();
+            return Err((codes::INTERNAL_ERROR, message, None));
+        };
+        if let (Some((connection, id)), RequestId::Number(number)) = (client, number)
+            && let Some(asked) =
+                self.connections.get_mut(&connection).and_then(|known| known.open.get_mut(&id))
+        {
+            asked.at_host = Some((host, number));
+        }
+        if let Some(session) = session {
+            let _ = self.append(session, Channel::ToAgent, line.as_str());
+        }
+        self.output.push_back(Output::ToHost { host, line, session: session.cloned() });
+        Ok(())
+    }
+
+    /// Asks an agent something on the hub's own behalf.
+    pub(super) fn tell_host(
+        &mut self,
+        host: HostId,
+        session: &SessionId,
+        method: &str,
+        params: &serde_json::Value,
+        purpose: Purpose,
+    ) {
+        let params = Raw::from(params.clone());
+        if let Some((_, line)) = self.ask_host(host, method, Some(&params), Rewrite::default(), purpose) {
+            let _ = self.append(session, Channel::ToAgent, line.as_str());
+            self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(session)) });
+        }
+    }
+
+    /// A session is an agent's no more.
+    pub(super) fn leave(&mut self, host: HostId, session: &SessionId) {
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.sessions.retain(|_, known| known != session);
+        }
+    }
+
+    /// The answer to a prompt that is at work goes to somebody else.
+    pub(super) fn redirect(
+        &mut self,
+        session: &SessionId,
+        operation: &str,
+        to: (ConnectionId, RequestId<'static>),
+    ) {
+        let open = self.hosts.values_mut().flat_map(|host| host.open.values_mut());
+        for purpose in open {
+            if let Purpose::Prompt { session: at, client, operation: name } = purpose
+                && at == session
+                && name.as_deref() == Some(operation)
+            {
+                *client = to;
+                return;
+            }
+        }
+    }
+
+    /// A session has nothing to do.
+    pub(super) fn turn_ended(&mut self, id: &SessionId) {
+        let reason = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.memory.as_ref()?.state.as_deref())
+            .and_then(|state| Raw::parse(state).ok()?.get("stopReason").map(|reason| reason.to_value()));
+        self.notice(id, &json!({"sessionUpdate": "turn_complete", "stopReason": reason}), None);
+        self.run_next(id);
+    }
+
+    fn ask_host(
+        &mut self,
+        host: HostId,
+        method: &str,
+        params: Option<&Raw<'_>>,
+        rewrite: Rewrite<'_>,
+        purpose: Purpose,
+    ) -> Option<(RequestId<'static>, String)> {
+        let host = self.hosts.get_mut(&host).filter(|host| host.open.len() < OPEN)?;
+        let id = host.ask(purpose);
+        let line = lines::call(Some(&id), method, params, rewrite);
+        Some((id, line))
+    }
+
+    /// Opens a session for a client; its log comes first.
+    pub(super) fn open_session(
+        &mut self,
+        host: HostId,
+        folder: String,
+        params: &Raw<'_>,
+        client: (ConnectionId, RequestId<'static>),
+    ) {
+        let opening = Opening::New { params: params.to_shared() };
+        self.create(host, folder, client, opening);
+    }
+
+    /// Gives a copy that the agent has made a log.
+    pub(super) fn create_forked(
+        &mut self,
+        host: HostId,
+        folder: String,
+        client: (ConnectionId, RequestId<'static>),
+        request: String,
+        answer: String,
+    ) {
+        self.create(host, folder, client, Opening::Forked { request, answer });
+    }
+
+    fn create(
+        &mut self,
+        host: HostId,
+        folder: String,
+        client: (ConnectionId, RequestId<'static>),
+        opening: Opening,
+    ) {
+        let Some(agent) = self.hosts.get(&host).map(|host| host.agent) else { return };
+        let owner =
+            self.connections.get(&client.0).map(|client| client.who.name.to_string()).unwrap_or_default();
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        self.creating.insert(ticket, Creating { host, folder: folder.clone(), client, opening });
+        let agent = self.options.agents.get(agent).cloned().unwrap_or_default();
+        self.output.push_back(Output::Create { ticket, agent, owner, folder });
+    }
+
+    /// A log was begun, or could not be.
+    pub(crate) fn created(&mut self, ticket: u64, known: Result<Known, String>) {
+        let Some(Creating { host, folder, client, opening }) = self.creating.remove(&ticket) else { return };
+        let known = match known {
+            Ok(known) => known,
+            Err(reason) => {
+                self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, reason, None);
+                return;
+            }
+        };
+        let id = Arc::clone(&known.id);
+        let mut session = Session::at_rest(known);
+        session.host = Some(host);
+        session.memory = Some(Memory::default());
+        self.sessions.insert(Arc::clone(&id), session);
+        let Some(handshake) = self.hosts.get(&host).and_then(|host| host.handshake.clone()) else {
+            // The agent is gone; who asked has been told.
+            self.forget(&id);
+            return;
+        };
+        let [request, answer] = handshake;
+        let _ = self.append(&id, Channel::ToAgent, request);
+        let _ = self.append(&id, Channel::ToClient, answer);
+        match opening {
+            Opening::New { params } => {
+                let purpose = Purpose::New { session: Arc::clone(&id), client: client.clone() };
+                let params = in_folder(&params, &folder);
+                let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
+                let Some((_, line)) = self.ask_host(host, "session/new", Some(&params), rewrite, purpose)
+                else {
+                    self.refuse_busy(&client);
+                    self.forget(&id);
+                    return;
+                };
+                let _ = self.append(&id, Channel::ToAgent, line.as_str());
+                self.output.push_back(Output::ToHost { host, line, session: Some(id) });
+            }
+            Opening::Forked { request, answer } => {
+                let _ = self.append(&id, Channel::ToAgent, request);
+                self.opened(host, &id, &client, &answer);
+            }
+        }
+    }
+
+    fn refuse_busy(&mut self, client: &(ConnectionId, RequestId<'static>)) {
+        let message = "the agent has too many open requests; try again later";
+        self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+    }
+
+    /// Removes a session that did not come to be.
+    pub(super) fn forget(&mut self, id: &SessionId) {
+        if let Some(session) = self.sessions.remove(id) {
+            for connection in session.attached {
+                if let Some(client) = self.connections.get_mut(&connection) {
+                    client.attachments.remove(id);
+                }
+            }
+        }
+        for host in self.hosts.values_mut() {
+            host.sessions.retain(|_, session| session != id);
+        }
+        self.output.push_back(Output::Remove { session: Arc::clone(id) });
+    }
+
+    /// The agent has opened a session.
+    pub(super) fn opened(
+        &mut self,
+        host: HostId,
+        id: &SessionId,
+        client: &(ConnectionId, RequestId<'static>),
+        answer: &str,
+    ) {
+        let result = match Message::decode(answer, WireFormat::Any) {
+            Ok(Message::Response(response)) => response.outcome.ok().map(Raw::into_owned),
+            _ => None,
+        };
+        let agent_session = result.as_ref().and_then(|result| lines::text_of(Some(result), "sessionId"));
+        let (Some(result), Some(agent_session)) = (&result, agent_session) else {
+            let message = "the agent has opened a session and does not say which";
+            self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+            self.forget(id);
+            return;
+        };
+        let agent_session = agent_session.into_owned();
+        self.note(id, &json!({"hub": "agent session", "id": agent_session}));
+        let _ = self.append(id, Channel::ToClient, answer);
+        self.output.push_back(Output::Changed { session: Arc::clone(id) });
+        let told = with_session(result, id);
+        // Whoever opened it looks at it from its beginning.
+        self.attach(client.0, id, 0, None);
+        self.reply(client.0, &client.1, Outcome::Result(told), None);
+        self.joined(host, id, &agent_session);
+    }
+
+    /// A session has its place in an agent: what the agent has said of it already comes into its log.
+    fn joined(&mut self, host: HostId, id: &SessionId, agent_session: &str) {
+        let Some(known) = self.hosts.get_mut(&host) else { return };
+        known.sessions.insert(agent_session.to_owned(), Arc::clone(id));
+        let early = std::mem::take(&mut known.early);
+        known.early_bytes = 0;
+        for (session, line) in early {
+            if session == agent_session {
+                self.host_line(host, &line);
+            } else if let Some(known) = self.hosts.get_mut(&host) {
+                known.early_bytes += line.len();
+                known.early.push_back((session, line));
+            }
+        }
+    }
+
+    /// Sees to it that a session has an agent. Says whether it has; else it is on its way.
+    pub(super) fn awake(&mut self, id: &SessionId) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        if session.is_waking {
+            return false;
+        }
+        if session.host.is_some() {
+            return true;
+        }
+        let Some(agent) = self.options.agents.iter().position(|agent| *agent == session.known.agent) else {
+            let message = format!(
+                "the agent {} is not configured any more; start the hub with it",
+                session.known.agent
+            );
+            let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
+            self.not_awake(id, &error);
+            return false;
+        };
+        session.is_waking = true;
+        let host = self.host_of(agent).unwrap_or_else(|| self.start_host(agent));
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.host = Some(host);
+        }
+        if self.hosts.get(&host).is_some_and(|host| host.is_ready) {
+            self.take_up(host, id);
+        }
+        false
+    }
+
+    /// Asks an agent to go on with a session.
+    pub(super) fn take_up(&mut self, host: HostId, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let Some(agent_session) = session.agent_session().map(str::to_owned) else {
+            let error =
+                Outcome::error(codes::INTERNAL_ERROR, "the log does not say which session it is", None);
+            self.not_awake(id, &error);
+            return;
+        };
+        let params =
+            Raw::from(json!({"sessionId": agent_session, "cwd": session.known.folder, "mcpServers": []}));
+        let Some([request, answer]) = self.hosts.get(&host).and_then(|host| host.handshake.clone()) else {
+            return;
+        };
+        let purpose = Purpose::Wake { session: Arc::clone(id) };
+        let asked = self.ask_host(host, "session/resume", Some(&params), Rewrite::default(), purpose);
+        let Some((_, line)) = asked else {
+            let error = Outcome::error(codes::INTERNAL_ERROR, "the agent has too many open requests", None);
+            self.not_awake(id, &error);
+            return;
+        };
+        let _ = self.append(id, Channel::ToAgent, request);
+        let _ = self.append(id, Channel::ToClient, answer);
+        let _ = self.append(id, Channel::ToAgent, line.as_str());
+        if let Some(known) = self.hosts.get_mut(&host) {
+            known.sessions.insert(agent_session, Arc::clone(id));
+        }
+        self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
+    }
+
+    /// A session has no agent, for this reason: whoever waits for it is told.
+    pub(super) fn not_awake(&mut self, id: &SessionId, error: &Outcome) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let host = session.host.take();
+        session.is_waking = false;
+        let waiting = std::mem::take(&mut session.waiting);
+        let prompts = std::mem::take(&mut session.prompts);
+        if let Some(host) = host.and_then(|host| self.hosts.get_mut(&host)) {
+            host.sessions.retain(|_, session| session != id);
+        }
+        for (connection, message) in waiting {
+            self.not_started(connection, &message, error);
+        }
+        for prompt in prompts {
+            self.reply(prompt.connection, &prompt.id, error.clone(), None);
+        }
+        self.output.push_back(Output::Rest { session: Arc::clone(id) });
+    }
+
+    /// Gives the agent the next prompt, if it has nothing to do.
+    pub(super) fn run_next(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let is_busy = session.memory.as_ref().is_some_and(Memory::is_busy);
+        if session.prompts.is_empty() || is_busy || self.ending || !self.awake(id) {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let (Some(host), Some(prompt)) = (session.host, session.prompts.pop_front()) else { return };
+        let agent_session = session.agent_session().unwrap_or_default().to_owned();
+        let Prompt { connection, id: request, params, operation } = prompt;
+        let client = (connection, request);
+        let by = self.connections.get(&connection).map(super::connection::Connection::signature);
+        let purpose =
+            Purpose::Prompt { session: Arc::clone(id), client: client.clone(), operation: operation.clone() };
+        let rewrite = Rewrite { session: Some(&agent_session), cursor: None, drops_own: true };
+        let Some((number, line)) = self.ask_host(host, "session/prompt", Some(&params), rewrite, purpose)
+        else {
+            self.refuse_busy(&client);
+            return;
+        };
+        let RequestId::Number(number) = number else { return };
+        let asked = self.connections.get_mut(&connection).and_then(|known| known.open.get_mut(&client.1));
+        if let Some(asked) = asked {
+            asked.at_host = Some((host, number));
+        }
+        self.note(id, &json!({"hub": "prompt", "request": number, "operation": operation, "by": by}));
+        let _ = self.append(id, Channel::ToAgent, line.as_str());
+        self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
+    }
+}
+
+impl Host {
+    /// The id of a new request.
+    fn ask(&mut self, purpose: Purpose) -> RequestId<'static> {
+        self.last_id += 1;
+        self.open.insert(self.last_id, purpose);
+        RequestId::Number(self.last_id)
+    }
+
+    /// What a request was for.
+    pub(super) fn answered(&mut self, id: i64) -> Option<Purpose> {
+        self.open.remove(&id)
+    }
+
+    /// The client whose request, outside any session, an agent's question is about.
+    pub(super) fn client_of(&self, id: i64) -> Option<ConnectionId> {
+        match self.open.get(&id)? {
+            Purpose::Forwarded { client, .. } => Some(client.0),
+            _ => None,
+        }
+    }
+
+    /// The session of an id of the agent.
+    pub(super) fn session(&self, id: &str) -> Option<&SessionId> {
+        self.sessions.get(id)
+    }
+
+    /// An id of the agent belongs to a session.
+    pub(super) fn learn(&mut self, id: &str, session: &SessionId) {
+        self.sessions.insert(id.to_owned(), Arc::clone(session));
+    }
+
+    /// Keeps a line of a session that may only be being opened. Says whether there was room.
+    pub(super) fn keep_early(&mut self, session: &str, line: &str) -> bool {
+        if self.early.len() >= EARLY || self.early_bytes + line.len() > EARLY_BYTES {
+            return false;
+        }
+        self.early_bytes += line.len();
+        self.early.push_back((session.to_owned(), line.into()));
+        true
+    }
+
+    /// The agent has introduced itself. Gives what waited for that.
+    pub(super) fn introduced(&mut self, answer: &str) -> Vec<(ConnectionId, Arc<str>)> {
+        self.is_ready = true;
+        if let Some([_, known]) = &mut self.handshake {
+            *known = answer.into();
+        }
+        std::mem::take(&mut self.waiting)
+    }
+}
+
+/// A result with the hub's id of the session.
+fn with_session(result: &Raw<'_>, id: &str) -> String {
+    lines::merged(Some(result), &[("sessionId", &lines::quoted(id))])
+}
+
+/// Parameters with the folder where it really is: a link may lead elsewhere by the time that the agent looks.
+fn in_folder(params: &Raw<'_>, folder: &str) -> Raw<'static> {
+    let text = lines::merged(Some(params), &[("cwd", &lines::quoted(folder))]);
+    // It was an object, and still is.
+    Raw::parse(text).unwrap_or_else(|_| params.to_shared())
+}

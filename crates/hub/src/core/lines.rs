@@ -1,0 +1,301 @@
+//! The text of messages: what the hub changes in them on their way, and nothing else.
+
+use std::fmt::Write as _;
+
+use switchboard_protocol::rpc::{RequestId, RpcError};
+use switchboard_protocol::{Raw, Text, Wire, WireFormat};
+
+/// The key under which an update tells its place in the log.
+pub(crate) const CURSOR: &str = "acp/cursor";
+/// The key under which a client names a request so that it can be repeated.
+pub(crate) const OPERATION: &str = "switchboard/operationId";
+
+/// What changes in the parameters of a message.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Rewrite<'r> {
+    /// The session's id on the other side.
+    pub(crate) session: Option<&'r str>,
+    /// The place in the log, for clients.
+    pub(crate) cursor: Option<&'r str>,
+    /// Whether what only the hub understands is left out, for agents.
+    pub(crate) drops_own: bool,
+}
+
+/// Appends a text as JSON.
+pub(crate) fn push_string(out: &mut String, text: &str) {
+    if text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        // A string always becomes JSON.
+        out.push_str(&serde_json::Value::from(text).to_string());
+    }
+}
+
+/// Appends an id.
+pub(crate) fn push_id(out: &mut String, id: &RequestId<'_>) {
+    out.push_str(&id.encode(WireFormat::Any));
+}
+
+/// Appends parameters with what changes in them.
+fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
+    let Some(params) = params.filter(|params| params.is_object()) else {
+        match params {
+            // What is no object has nothing that could change.
+            Some(other) => out.push_str(other.as_str()),
+            None => out.push_str("{}"),
+        }
+        return;
+    };
+    out.push('{');
+    let mut first = true;
+    let mut separate = |out: &mut String| {
+        if !std::mem::take(&mut first) {
+            out.push(',');
+        }
+    };
+    let mut has_meta = false;
+    for (key, value) in params.entries() {
+        match (&*key, rewrite.session) {
+            ("sessionId", Some(session)) => {
+                separate(out);
+                out.push_str(r#""sessionId":"#);
+                push_string(out, session);
+            }
+            ("_meta", _) if rewrite.cursor.is_some() || rewrite.drops_own => {
+                has_meta = true;
+                separate(out);
+                out.push_str(r#""_meta":"#);
+                push_meta(out, Some(&value), rewrite);
+            }
+            _ => {
+                separate(out);
+                push_string(out, &key);
+                out.push(':');
+                out.push_str(value.as_str());
+            }
+        }
+    }
+    if !has_meta && rewrite.cursor.is_some() {
+        separate(out);
+        out.push_str(r#""_meta":"#);
+        push_meta(out, None, rewrite);
+    }
+    out.push('}');
+}
+
+fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
+    out.push('{');
+    let mut first = true;
+    if let Some(cursor) = rewrite.cursor {
+        first = false;
+        push_string(out, CURSOR);
+        out.push(':');
+        push_string(out, cursor);
+    }
+    for (key, value) in meta.into_iter().flat_map(Raw::entries) {
+        if &*key == CURSOR || (rewrite.drops_own && &*key == OPERATION) {
+            continue;
+        }
+        if !std::mem::take(&mut first) {
+            out.push(',');
+        }
+        push_string(out, &key);
+        out.push(':');
+        out.push_str(value.as_str());
+    }
+    out.push('}');
+}
+
+/// A request or, without an id, a notification.
+pub(crate) fn call(
+    id: Option<&RequestId<'_>>,
+    method: &str,
+    params: Option<&Raw<'_>>,
+    rewrite: Rewrite<'_>,
+) -> String {
+    let mut out = String::with_capacity(params.map_or(0, |params| params.as_str().len()) + 160);
+    out.push_str(r#"{"jsonrpc":"2.0","#);
+    if let Some(id) = id {
+        out.push_str(r#""id":"#);
+        push_id(&mut out, id);
+        out.push(',');
+    }
+    out.push_str(r#""method":"#);
+    push_string(&mut out, method);
+    out.push_str(r#","params":"#);
+    push_params(&mut out, params, rewrite);
+    out.push('}');
+    out
+}
+
+/// The outcome of a request: the member `result` or `error` of its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The text of the result.
+    Result(String),
+    /// The text of the error.
+    Error(String),
+}
+
+impl Outcome {
+    pub(crate) fn of(outcome: &Result<Raw<'_>, RpcError<'_>>) -> Self {
+        match outcome {
+            Ok(result) => Outcome::Result(result.as_str().to_owned()),
+            Err(error) => Outcome::Error(error.encode(WireFormat::Any)),
+        }
+    }
+
+    pub(crate) fn error(code: i32, message: impl Into<String>, data: Option<serde_json::Value>) -> Self {
+        let mut error = RpcError::new(code, message.into());
+        error.data = data.map(Raw::from);
+        Outcome::Error(error.encode(WireFormat::Any))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Outcome::Result(text) | Outcome::Error(text) => text.len(),
+        }
+    }
+
+    pub(crate) fn is_error(&self) -> bool {
+        matches!(self, Outcome::Error(_))
+    }
+}
+
+/// The answer to a request.
+pub(crate) fn answer(id: &RequestId<'_>, outcome: &Outcome) -> String {
+    let (key, text) = match outcome {
+        Outcome::Result(text) => ("result", text),
+        Outcome::Error(text) => ("error", text),
+    };
+    let mut out = String::with_capacity(text.len() + 48);
+    out.push_str(r#"{"jsonrpc":"2.0","id":"#);
+    push_id(&mut out, id);
+    let _ = write!(out, r#","{key}":{text}}}"#);
+    out
+}
+
+/// Takes a request of ours back.
+pub(crate) fn cancel(id: &RequestId<'_>) -> String {
+    let mut out = String::from(r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"#);
+    push_id(&mut out, id);
+    out.push_str("}}");
+    out
+}
+
+/// An update that the hub makes itself.
+pub(crate) fn update(session: &str, update: &str) -> String {
+    let mut out = String::from(r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"#);
+    push_string(&mut out, session);
+    let _ = write!(out, r#","update":{update}}}}}"#);
+    out
+}
+
+/// An id as it stands in a message.
+pub(crate) fn id_text(id: &RequestId<'_>) -> String {
+    id.encode(WireFormat::Any)
+}
+
+/// An object with some of its keys set to other values, which are JSON already.
+pub(crate) fn merged(object: Option<&Raw<'_>>, set: &[(&str, &str)]) -> String {
+    let mut out = String::from("{");
+    let mut first = true;
+    let mut push = |out: &mut String, key: &str, value: &str| {
+        if !std::mem::take(&mut first) {
+            out.push(',');
+        }
+        push_string(out, key);
+        out.push(':');
+        out.push_str(value);
+    };
+    for (key, value) in object.into_iter().flat_map(Raw::entries) {
+        if set.iter().all(|(name, _)| *name != &*key) {
+            push(&mut out, &key, value.as_str());
+        }
+    }
+    for (key, value) in set {
+        push(&mut out, key, value);
+    }
+    out.push('}');
+    out
+}
+
+/// A text as JSON.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    push_string(&mut out, text);
+    out
+}
+
+/// A text among the parameters.
+pub(crate) fn text_of<'r>(params: Option<&'r Raw<'_>>, key: &str) -> Option<Text<'r>> {
+    let value = params?.entries().find_map(|(name, value)| (&*name == key).then_some(value))?;
+    let text = value.as_text()?.into_owned();
+    Some(text.into())
+}
+
+/// A text in the `_meta` of the parameters.
+pub(crate) fn meta_text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
+    let meta = params?.get("_meta")?;
+    let value = meta.get(key)?;
+    Some(value.as_text()?.into_owned())
+}
+
+/// A place in the log of a session, as clients see it.
+pub(crate) fn cursor(session: &str, sequence: u64) -> String {
+    format!("{session}.{sequence}")
+}
+
+/// The place that a cursor names in a session; `None` where it is of another or none at all.
+pub(crate) fn place(session: &str, cursor: &str) -> Option<u64> {
+    let digits = cursor.strip_prefix(session)?.strip_prefix('.')?;
+    // What we write is what we read: no sign, no zeros before it.
+    let sequence: u64 = digits.parse().ok()?;
+    (sequence.to_string() == digits).then_some(sequence)
+}
+
+#[cfg(test)]
+mod tests {
+    use switchboard_protocol::Raw;
+
+    use super::{Rewrite, call, cursor, place};
+
+    #[test]
+    fn only_what_must_changes() {
+        let params = Raw::parse(
+            r#"{"_meta":{"a":1e2,"acp/cursor":"x"},"sessionId":"s","update":{"n":1.0,"ü":"\u00e4"}}"#,
+        )
+        .unwrap();
+        let rewrite = Rewrite { session: Some("h\"1"), cursor: Some("h.7"), drops_own: false };
+        let line = call(None, "session/update", Some(&params), rewrite);
+        assert_eq!(
+            line,
+            r#"{"jsonrpc":"2.0","method":"session/update","params":{"_meta":{"acp/cursor":"h.7","a":1e2},"sessionId":"h\"1","update":{"n":1.0,"ü":"\u00e4"}}}"#
+        );
+    }
+
+    #[test]
+    fn the_agent_does_not_see_what_is_the_hubs() {
+        let params =
+            Raw::parse(r#"{"sessionId":"h","_meta":{"switchboard/operationId":"o","k":2},"prompt":[]}"#)
+                .unwrap();
+        let rewrite = Rewrite { session: Some("s"), cursor: None, drops_own: true };
+        let line = call(Some(&3.into()), "session/prompt", Some(&params), rewrite);
+        assert_eq!(
+            line,
+            r#"{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{"sessionId":"s","_meta":{"k":2},"prompt":[]}}"#
+        );
+    }
+
+    #[test]
+    fn a_cursor_names_its_session_and_its_record() {
+        assert_eq!(place("h-1", &cursor("h-1", 12)), Some(12));
+        for bad in
+            ["h-1", "h-1.", "h-1.x", "h-1.-1", "h-1.+1", "h-1.01", "h-2.1", "", "h-1.18446744073709551616"]
+        {
+            assert_eq!(place("h-1", bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! What the log of a session amounts to, as far as the hub has to know it. It is made of the log's records alone, so it
+//! is the same while the session goes on and after a restart.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_store::Channel;
+
+use super::lines::{Outcome, text_of};
+
+/// How many prompts are remembered for those who repeat one.
+const OPERATIONS: usize = 256;
+/// How many questions of one session may be open.
+const QUESTIONS: usize = 1024;
+/// How many sub-agents of a session are known.
+const CHILDREN: usize = 10_000;
+
+/// What the agent asks and nobody has answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// The agent's id of the request.
+    pub(crate) id: RequestId<'static>,
+    pub(crate) method: String,
+    /// The parameters as they came.
+    pub(crate) params: Raw<'static>,
+}
+
+/// A prompt that has a name of its client's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Operation {
+    pub(crate) name: String,
+    /// `None`: not answered yet.
+    pub(crate) outcome: Option<Outcome>,
+}
+
+/// What a session is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Activity {
+    #[default]
+    Idle,
+    Running,
+    RequiresAction,
+}
+
+/// What the log of a session amounts to.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// The agent's id of the session.
+    pub(crate) agent_session: Option<String>,
+    /// The sessions of sub-agents.
+    pub(crate) children: HashSet<String>,
+    pub(crate) activity: Activity,
+    /// The last `state_update` as it came.
+    pub(crate) state: Option<String>,
+    /// The last known `configOptions` and `availableCommands`.
+    pub(crate) options: Option<String>,
+    pub(crate) commands: Option<String>,
+    pub(crate) title: Option<String>,
+    /// By their place in the log.
+    pub(crate) questions: BTreeMap<u64, Question>,
+    operations: VecDeque<Operation>,
+    /// Requests to the agent whose answer matters here.
+    open: HashMap<RequestId<'static>, Asked>,
+    /// How many prompts are on their way or at work.
+    prompts: usize,
+}
+
+/// A request to the agent whose answer matters.
+#[derive(Debug, Clone)]
+enum Asked {
+    /// A prompt, perhaps with a name.
+    Prompt(Option<String>),
+    /// Something whose answer has the session's options.
+    Opening,
+}
+
+/// What a record is for those who look on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// An update, or another message of the agent that everybody gets.
+    Update,
+    /// A question.
+    Question,
+    /// The agent has taken the question at this place back.
+    Withdrawn(u64),
+    /// Nothing that anybody is told.
+    Nothing,
+}
+
+impl Memory {
+    /// Takes a record of the log into account.
+    pub(crate) fn see(&mut self, sequence: u64, channel: Channel, text: &str) -> Seen {
+        match channel {
+            Channel::ToClient => self.from_agent(sequence, text),
+            Channel::ToAgent => {
+                self.to_agent(text);
+                Seen::Nothing
+            }
+            Channel::Hub => {
+                self.note(text);
+                Seen::Nothing
+            }
+            _ => Seen::Nothing,
+        }
+    }
+
+    fn from_agent(&mut self, sequence: u64, text: &str) -> Seen {
+        match Message::decode(text, WireFormat::Any) {
+            Ok(Message::Notification(notification)) => match &*notification.method {
+                "session/update" => {
+                    self.update(notification.params.as_ref());
+                    Seen::Update
+                }
+                "$/cancel_request" => {
+                    let id = notification.params.as_ref().and_then(|params| params.get("requestId"));
+                    self.withdrawn(id.as_ref()).map_or(Seen::Nothing, Seen::Withdrawn)
+                }
+                _ => Seen::Update,
+            },
+            Ok(Message::Request(request)) => {
+                if self.questions.len() >= QUESTIONS {
+                    return Seen::Nothing;
+                }
+                let question = Question {
+                    id: request.id.into_owned(),
+                    method: request.method.into_owned(),
+                    params: request.params.map_or_else(|| Raw::from(serde_json::json!({})), Raw::into_owned),
+                };
+                self.questions.insert(sequence, question);
+                Seen::Question
+            }
+            Ok(Message::Response(response)) => {
+                let outcome = Outcome::of(&response.outcome);
+                self.answered(&response.id.into_owned(), &outcome);
+                Seen::Nothing
+            }
+            Err(_) => Seen::Nothing,
+        }
+    }
+
+    fn update(&mut self, params: Option<&Raw<'_>>) {
+        let Some(params) = params else { return };
+        let Some(update) = params.get("update") else { return };
+        let Some(kind) = update.get("sessionUpdate") else { return };
+        let Some(kind) = kind.as_text() else { return };
+        if matches!(&*kind, "agent_message_chunk" | "agent_thought_chunk" | "tool_call_content_chunk") {
+            return;
+        }
+        self.learn_children(&kind, &update);
+        let own = self.agent_session.as_deref();
+        let is_own = params
+            .get("sessionId")
+            .and_then(|id| id.as_text().map(|id| own.is_none_or(|own| own == &*id)))
+            .unwrap_or_default();
+        if !is_own {
+            return;
+        }
+        let text = |key: &str| update.get(key).map(|value| value.as_str().to_owned());
+        match &*kind {
+            "state_update" => {
+                let state = update.get("state");
+                self.activity = match state.as_ref().and_then(Raw::as_text).as_deref() {
+                    Some("running") => Activity::Running,
+                    Some("requires_action") => Activity::RequiresAction,
+                    _ => Activity::Idle,
+                };
+                if self.activity == Activity::Idle {
+                    self.prompts = 0;
+                }
+                self.state = Some(update.as_str().to_owned());
+            }
+            "config_option_update" => self.options = text("configOptions").or(self.options.take()),
+            "available_commands_update" => {
+                self.commands = text("availableCommands").or(self.commands.take());
+            }
+            "session_info_update" => {
+                if let Some(title) = update.get("title") {
+                    self.title = title.as_text().map(|title| title.into_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Sub-agents are told of by the session that started them.
+    fn learn_children(&mut self, kind: &str, update: &Raw<'_>) {
+        let mut learn = |id: Option<Raw<'_>>| {
+            if let Some(id) = id.as_ref().and_then(Raw::as_text)
+                && self.children.len() < CHILDREN
+                && self.agent_session.as_deref() != Some(&*id)
+            {
+                self.children.insert(id.into_owned());
+            }
+        };
+        match kind {
+            "subagent_update" => learn(update.get("sessionId")),
+            "tool_call_update" => {
+                for content in update.get("content").iter().flat_map(Raw::items) {
+                    if content.get("type").as_ref().and_then(Raw::as_text).as_deref() == Some("session") {
+                        learn(content.get("sessionId"));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn withdrawn(&mut self, id: Option<&Raw<'_>>) -> Option<u64> {
+        let id = id?;
+        let place = self.questions.iter().find_map(|(place, question)| {
+            (question_id(&question.id) == id.as_str().trim()).then_some(*place)
+        })?;
+        self.questions.remove(&place);
+        Some(place)
+    }
+
+    fn to_agent(&mut self, text: &str) {
+        match Message::decode(text, WireFormat::Any) {
+            Ok(Message::Response(response)) => {
+                self.questions.retain(|_, question| question.id != response.id);
+            }
+            Ok(Message::Request(request)) => {
+                let asked = match &*request.method {
+                    "initialize" => {
+                        // Another process, which knows nothing of what the last one was asked.
+                        self.open.clear();
+                        self.prompts = 0;
+                        return;
+                    }
+                    "session/prompt" => {
+                        self.prompts += 1;
+                        // The note of its name stands before it.
+                        let unnamed = matches!(self.open.get(&request.id), Some(Asked::Prompt(_)));
+                        if unnamed {
+                            return;
+                        }
+                        Asked::Prompt(None)
+                    }
+                    "session/new" | "session/resume" | "session/fork" | "session/set_config_option" => {
+                        Asked::Opening
+                    }
+                    _ => return,
+                };
+                if self.open.len() < QUESTIONS {
+                    self.open.insert(request.id.into_owned(), asked);
+                }
+            }
+            Ok(Message::Notification(_)) | Err(_) => {}
+        }
+    }
+
+    fn answered(&mut self, id: &RequestId<'static>, outcome: &Outcome) {
+        match self.open.remove(id) {
+            Some(Asked::Prompt(name)) => {
+                if outcome.is_error() {
+                    self.prompts = self.prompts.saturating_sub(1);
+                }
+                let known = self.operations.iter_mut().find(|known| Some(&known.name) == name.as_ref());
+                if let Some(operation) = known {
+                    operation.outcome = Some(outcome.clone());
+                }
+            }
+            Some(Asked::Opening) => {
+                let Outcome::Result(result) = outcome else { return };
+                let Ok(result) = Raw::parse(result.as_str()) else { return };
+                let text = |key: &str| result.get(key).map(|value| value.as_str().to_owned());
+                self.options = text("configOptions").or(self.options.take());
+                self.commands = text("availableCommands").or(self.commands.take());
+            }
+            None => {}
+        }
+    }
+
+    /// Something that the hub wrote down itself.
+    fn note(&mut self, text: &str) {
+        let Ok(note) = Raw::parse(text) else { return };
+        let word = |key: &str| text_of(Some(&note), key).map(|text| text.into_owned());
+        match word("hub").as_deref() {
+            Some("agent session") => self.agent_session = word("id"),
+            Some("prompt") => {
+                let name = word("operation");
+                if let Some(name) = &name {
+                    while self.operations.len() >= OPERATIONS {
+                        self.operations.pop_front();
+                    }
+                    self.operations.push_back(Operation { name: name.clone(), outcome: None });
+                }
+                if let Some(Ok(number)) = note.get("request").map(|id| id.as_str().trim().parse::<i64>()) {
+                    self.open.insert(RequestId::Number(number), Asked::Prompt(name));
+                }
+            }
+            Some("unanswered") => {
+                if let Some(Ok(place)) = note.get("question").map(|place| place.as_str().trim().parse()) {
+                    self.questions.remove(&place);
+                }
+            }
+            Some("prompt failed") => {
+                let name = word("operation");
+                if let Some(operation) =
+                    self.operations.iter_mut().find(|known| Some(&known.name) == name.as_ref())
+                {
+                    operation.outcome =
+                        note.get("error").map(|error| Outcome::Error(error.as_str().to_owned()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A prompt by the name that its client gave it.
+    pub(crate) fn operation(&self, name: &str) -> Option<&Operation> {
+        self.operations.iter().find(|operation| operation.name == name)
+    }
+
+    /// Prompts that were named and never answered.
+    pub(crate) fn unanswered_operations(&self) -> Vec<String> {
+        let open = self.operations.iter().filter(|operation| operation.outcome.is_none());
+        open.map(|operation| operation.name.clone()).collect()
+    }
+
+    /// Whether a prompt is on its way or at work.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.prompts > 0 || self.activity != Activity::Idle
+    }
+
+    /// The update that says what the session is at.
+    pub(crate) fn state_update(&self) -> &str {
+        self.state.as_deref().unwrap_or(r#"{"sessionUpdate":"state_update","state":"idle"}"#)
+    }
+}
+
+fn question_id(id: &RequestId<'_>) -> String {
+    id.encode(WireFormat::Any)
+}

@@ -1,0 +1,371 @@
+//! The part that decides: who gets what, who may answer, what is a retry. It does nothing itself: it is told what
+//! happened and says what is to be done, in order. It has no clock and no random numbers, so that every order of events can
+//! be tried.
+//!
+//! Whoever drives it keeps one promise: nothing that [`Output`] says after an [`Output::Append`] is done before that record
+//! is safe in the log.
+
+mod agent_lines;
+mod capabilities;
+mod connection;
+mod delivery;
+mod hosting;
+pub(crate) mod lines;
+pub(crate) mod memory;
+mod questions;
+mod requests;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use switchboard_protocol::rpc::RequestId;
+use switchboard_store::{Channel, Role};
+use switchboard_transport::SharedText;
+
+pub(crate) use capabilities::RESUMABLE;
+use connection::Connection;
+pub(crate) use delivery::NoSuchPlace;
+use hosting::{Description, Host};
+use lines::Outcome;
+pub(crate) use memory::Memory;
+use session::Session;
+
+/// A client's connection.
+pub(crate) type ConnectionId = u64;
+/// An agent's process.
+pub(crate) type HostId = u64;
+/// A session's id, which is that of its log.
+pub(crate) type SessionId = Arc<str>;
+
+/// Error: the role of a token does not allow it.
+pub(crate) const FORBIDDEN: i32 = -32004;
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The name of the token.
+    pub name: Arc<str>,
+    /// What it may do.
+    pub role: Role,
+    /// Whether it sees every session, and not only those that are shared with it.
+    pub all: bool,
+    /// When the token was made, in milliseconds since 1970: another one may get its name.
+    pub made: i64,
+}
+
+/// A session of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) id: SessionId,
+    /// The agent's name.
+    pub(crate) agent: String,
+    pub(crate) owner: String,
+    pub(crate) folder: String,
+    pub(crate) title: Option<String>,
+    /// In milliseconds since 1970.
+    pub(crate) changed: i64,
+    /// How many records its log has.
+    pub(crate) length: u64,
+}
+
+/// A record as it is read back from the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) sequence: u64,
+    pub(crate) channel: Channel,
+    pub(crate) text: Arc<str>,
+}
+
+/// What a client is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ToClient {
+    pub(crate) text: SharedText,
+    /// The session whose stream it belongs to, for transports that have one for each.
+    pub(crate) stream: Option<SessionId>,
+    /// Its place in the log.
+    pub(crate) cursor: Option<Arc<str>>,
+    /// Whether it counts against what may be on its way to the client in its session.
+    pub(crate) counts: bool,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// A record for the log.
+    Append { session: SessionId, sequence: u64, channel: Channel, text: Arc<str> },
+    /// A line for a client.
+    Send { connection: ConnectionId, line: ToClient },
+    /// A connection is to be ended.
+    Close { connection: ConnectionId, code: u16, reason: String },
+    /// A log is to be begun; [`Core::created`] tells its name.
+    Create { ticket: u64, agent: String, owner: String, folder: String },
+    /// A log of a session that did not come to be is to be removed, or one that is deleted.
+    Remove { session: SessionId },
+    /// The log of a session is to be read as a whole; [`Core::loaded`] takes what it amounts to.
+    Load { session: SessionId },
+    /// A part of a log is to be read for somebody; [`Core::read`] takes it.
+    Read { connection: ConnectionId, session: SessionId, from: u64 },
+    /// Nothing will be written for now.
+    Rest { session: SessionId },
+    /// What is known of a session has changed.
+    Changed { session: SessionId },
+    /// An agent is to be started.
+    StartHost { host: HostId, agent: usize },
+    /// A line for an agent, and the session that it is about.
+    ToHost { host: HostId, line: String, session: Option<SessionId> },
+    /// An agent is to be ended.
+    EndHost { host: HostId },
+    /// Something for the operator.
+    Tell(String),
+}
+
+/// Why a folder may not be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FolderRefusal {
+    /// What is wrong with it.
+    pub reason: String,
+    /// The folders below which sessions may work.
+    pub roots: Vec<String>,
+}
+
+/// Says where a folder really is, if sessions may work there.
+pub(crate) type Folders = Box<dyn Fn(&str) -> Result<String, FolderRefusal> + Send>;
+
+/// What the hub is told at its start.
+pub(crate) struct CoreOptions {
+    /// The names of the agents; the first is the usual one.
+    pub(crate) agents: Vec<String>,
+    pub(crate) folders: Folders,
+    /// After how many milliseconds without work and without clients an agent is ended.
+    pub(crate) idle: u64,
+    /// How many milliseconds an agent may take to introduce itself.
+    pub(crate) handshake: u64,
+    /// How many bytes may be on their way to a client in one session.
+    pub(crate) flow: usize,
+    /// The client that agents see.
+    pub(crate) version: &'static str,
+}
+
+/// Everything that is decided over.
+pub(crate) struct Core {
+    options: CoreOptions,
+    /// What each agent last said of itself.
+    descriptions: Vec<Option<Arc<Description>>>,
+    sessions: HashMap<SessionId, Session>,
+    connections: BTreeMap<ConnectionId, Connection>,
+    hosts: BTreeMap<HostId, Host>,
+    last_host: HostId,
+    /// Sessions whose log is being begun.
+    creating: HashMap<u64, hosting::Creating>,
+    answers: connection::Answers,
+    last_ticket: u64,
+    /// Milliseconds of a clock that only goes on.
+    now: u64,
+    /// The time of day, to be shown.
+    time: i64,
+    /// Whether nothing new is begun any more.
+    ending: bool,
+    output: VecDeque<Output>,
+}
+
+/// How many sessions are in which state, and so on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sessions in which an agent works.
+    pub working: usize,
+    /// Sessions in which somebody is asked something.
+    pub waiting: usize,
+    /// Sessions with an agent that has nothing to do.
+    pub idle: usize,
+    /// Sessions without an agent.
+    pub at_rest: usize,
+    /// Agents that run.
+    pub hosts: usize,
+    /// Clients that look at a session, each counted as often as it looks.
+    pub attachments: usize,
+    /// Connections of clients.
+    pub connections: usize,
+    /// For how many milliseconds the slowest of them has not got what there is.
+    pub lag: u64,
+}
+
+impl Core {
+    pub(crate) fn new(options: CoreOptions) -> Self {
+        Core {
+            descriptions: vec![None; options.agents.len()],
+            options,
+            sessions: HashMap::new(),
+            connections: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            last_host: 0,
+            creating: HashMap::new(),
+            answers: connection::Answers::default(),
+            last_ticket: 0,
+            now: 0,
+            time: 0,
+            ending: false,
+            output: VecDeque::new(),
+        }
+    }
+
+    /// Time goes on: a clock that only goes on, in milliseconds, and the time of day in milliseconds since 1970.
+    pub(crate) fn at(&mut self, now: u64, time: i64) {
+        self.now = self.now.max(now);
+        self.time = time;
+    }
+
+    /// What is to be done next.
+    pub(crate) fn next_output(&mut self) -> Option<Output> {
+        self.output.pop_front()
+    }
+
+    /// A session of an earlier time.
+    pub(crate) fn know(&mut self, known: Known) {
+        let id = Arc::clone(&known.id);
+        self.sessions.insert(id, Session::at_rest(known));
+    }
+
+    /// Whether there is an agent of this name.
+    pub(crate) fn agent(&self, name: Option<&str>) -> Option<usize> {
+        match name {
+            None => (!self.options.agents.is_empty()).then_some(0),
+            Some(name) => self.options.agents.iter().position(|agent| agent == name),
+        }
+    }
+
+    /// How much of everything there is.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts =
+            Counts { hosts: self.hosts.len(), connections: self.connections.len(), ..Counts::default() };
+        for session in self.sessions.values() {
+            let count = match (session.host, session.memory.as_ref()) {
+                (Some(_), Some(memory)) if !memory.questions.is_empty() => &mut counts.waiting,
+                (Some(_), Some(memory)) if memory.is_busy() => &mut counts.working,
+                (Some(_), _) => &mut counts.idle,
+                (None, _) => &mut counts.at_rest,
+            };
+            *count += 1;
+        }
+        for attachment in self.connections.values().flat_map(|connection| connection.attachments.values()) {
+            counts.attachments += 1;
+            if let Some(since) = attachment.behind_since {
+                counts.lag = counts.lag.max(self.now.saturating_sub(since));
+            }
+        }
+        counts
+    }
+
+    fn tell(&mut self, what: impl Into<String>) {
+        self.output.push_back(Output::Tell(what.into()));
+    }
+
+    /// Writes a record into the log of a session. Those who look on get it as soon as they can take it.
+    fn append(&mut self, id: &SessionId, channel: Channel, text: impl Into<Arc<str>>) -> Option<u64> {
+        let text = text.into();
+        let session = self.sessions.get_mut(id)?;
+        let sequence = session.next;
+        session.next += 1;
+        session.known.changed = self.time;
+        let memory = session.memory.get_or_insert_default();
+        let (was_busy, had_title) = (memory.is_busy(), memory.title.clone());
+        let seen = memory.see(sequence, channel, &text);
+        let came_to_rest = was_busy && !memory.is_busy();
+        let has_new_title = memory.title != had_title;
+        session.note(sequence, seen, &text);
+        self.output.push_back(Output::Append { session: Arc::clone(id), sequence, channel, text });
+        if has_new_title {
+            self.output.push_back(Output::Changed { session: Arc::clone(id) });
+        }
+        match seen {
+            memory::Seen::Update | memory::Seen::Question => self.pump_all(id),
+            memory::Seen::Withdrawn(place) => self.withdraw(id, place, None),
+            memory::Seen::Nothing => {}
+        }
+        if came_to_rest {
+            self.turn_ended(id);
+        }
+        Some(sequence)
+    }
+
+    /// The log of a session cannot be written: nothing of it may be told any more.
+    pub(crate) fn log_failed(&mut self, id: &SessionId, reason: &str) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let attached: Vec<ConnectionId> = session.attached.iter().copied().collect();
+        let host = session.host.take();
+        session.is_waking = false;
+        // It is read anew before it is used again.
+        session.memory = None;
+        session.window_start = session.next;
+        self.tell(format!("the log of {id} cannot be written: {reason}"));
+        if let Some(host) = host {
+            self.leave(host, id);
+        }
+        for connection in attached {
+            let reason = format!("the log of {id} cannot be written: {reason}");
+            self.output.push_back(Output::Close { connection, code: 1011, reason });
+            self.disconnected(connection);
+        }
+    }
+
+    /// A session that may have been at work when the hub ended without a goodbye.
+    pub(crate) fn recover(&mut self, id: &str) {
+        if let Some(id) = self.sessions.get(id).map(|session| Arc::clone(session.id())) {
+            self.load(&id);
+        }
+    }
+
+    /// The agent's id of a session.
+    pub(crate) fn agent_session(&self, id: &str) -> Option<(&Known, &str)> {
+        let session = self.sessions.get(id)?;
+        Some((&session.known, session.agent_session()?))
+    }
+
+    /// Writes down something that only the hub knows.
+    fn note(&mut self, id: &SessionId, note: &serde_json::Value) {
+        let _ = self.append(id, Channel::Hub, note.to_string());
+    }
+
+    /// Answers a client's request; after everything up to a record of the session's log, where that matters.
+    fn reply(
+        &mut self,
+        connection: ConnectionId,
+        id: &RequestId<'static>,
+        outcome: Outcome,
+        after: Option<(&SessionId, u64)>,
+    ) {
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(asked) = client.open.remove(id) else { return };
+        let line = ToClient {
+            text: lines::answer(id, &outcome).into(),
+            stream: asked.stream.clone(),
+            cursor: None,
+            counts: false,
+        };
+        if let Some(operation) = asked.operation {
+            self.answers.keep(&client.who.name, operation, outcome);
+        }
+        if let Some((session, sequence)) = after
+            && let Some(attachment) = client.attachments.get_mut(session)
+            && attachment.place <= sequence
+        {
+            attachment.held_back.push_back((sequence, line));
+            self.pump(connection, session);
+            return;
+        }
+        self.output.push_back(Output::Send { connection, line });
+    }
+
+    fn refuse(
+        &mut self,
+        connection: ConnectionId,
+        id: &RequestId<'static>,
+        code: i32,
+        message: impl Into<String>,
+        data: Option<serde_json::Value>,
+    ) {
+        self.reply(connection, id, Outcome::error(code, message, data), None);
+    }
+}

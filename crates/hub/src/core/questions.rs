@@ -1,0 +1,258 @@
+//! Questions go to everybody who may answer; the first answer wins.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use switchboard_protocol::rpc::{RequestId, Response, codes};
+use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_store::{Channel, Role};
+use switchboard_transport::SharedText;
+
+use super::connection::Topic;
+use super::lines::{self, Outcome, Rewrite};
+use super::memory::Question;
+use super::{ConnectionId, Core, HostId, Output, SessionId, ToClient};
+
+/// The question about a tool call and other things that may be done or not.
+pub(super) const PERMISSION: &str = "session/request_permission";
+/// The question for data.
+pub(super) const ELICITATION: &str = "elicitation/create";
+
+impl Core {
+    /// Asks a client what is open, if it may answer and can.
+    pub(super) fn ask(&mut self, connection: ConnectionId, id: &SessionId, place: u64) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let Some(memory) = &session.memory else { return };
+        let Some(question) = memory.questions.get(&place) else { return };
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        if client.who.role < Role::Answer || !client.can_answer(question) {
+            return;
+        }
+        let Some(attachment) = client.attachments.get_mut(id) else { return };
+        let number = *attachment.asked.entry(place).or_insert_with(|| {
+            client.last_id += 1;
+            client.last_id
+        });
+        client.asked.insert(number, Topic::Question(Arc::clone(id), place));
+        let agent_session = memory.agent_session.as_deref();
+        let is_own = lines::text_of(Some(&question.params), "sessionId")
+            .is_some_and(|own| Some(&*own) == agent_session);
+        let rewrite = Rewrite { session: is_own.then_some(id), ..Rewrite::default() };
+        let request = RequestId::Number(number);
+        let text = lines::call(Some(&request), &question.method, Some(&question.params), rewrite).into();
+        let line = ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false };
+        self.output.push_back(Output::Send { connection, line });
+    }
+
+    /// A question is answered or taken back: whoever was asked and has not answered is told.
+    pub(super) fn withdraw(&mut self, id: &SessionId, place: u64, except: Option<ConnectionId>) {
+        let Some(session) = self.sessions.get(id) else { return };
+        for &connection in &session.attached {
+            let Some(client) = self.connections.get_mut(&connection) else { continue };
+            let Some(attachment) = client.attachments.get_mut(id) else { continue };
+            let Some(number) = attachment.asked.remove(&place) else { continue };
+            client.asked.remove(&number);
+            if Some(connection) == except {
+                continue;
+            }
+            let text = lines::cancel(&RequestId::Number(number)).into();
+            let line = ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false };
+            self.output.push_back(Output::Send { connection, line });
+        }
+    }
+
+    /// A client answers something. What it was not asked, or not any more, concerns nobody.
+    pub(super) fn answer(&mut self, connection: ConnectionId, response: &Response<'_>) {
+        let RequestId::Number(number) = response.id else { return };
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let outcome = Outcome::of(&response.outcome);
+        match client.asked.get(&number).cloned() {
+            Some(Topic::Direct(host, id)) => {
+                client.asked.remove(&number);
+                self.output.push_back(Output::ToHost {
+                    host,
+                    line: lines::answer(&id, &outcome),
+                    session: None,
+                });
+            }
+            Some(Topic::Question(id, place)) => {
+                // The token may have lost the right meanwhile.
+                if client.who.role < Role::Answer {
+                    return;
+                }
+                let by = client.signature();
+                self.settle(&id, place, &outcome, &by, Some(connection));
+            }
+            None => {}
+        }
+    }
+
+    /// A question has its answer: it is written down with who gave it, the agent gets it, the others are told.
+    fn settle(
+        &mut self,
+        id: &SessionId,
+        place: u64,
+        outcome: &Outcome,
+        by: &serde_json::Value,
+        from: Option<ConnectionId>,
+    ) {
+        let Some(question) = self.question(id, place).cloned() else { return };
+        let host = self.sessions.get(id).and_then(|session| session.host);
+        let result = match outcome {
+            Outcome::Result(text) => json!({"result": parsed(text)}),
+            Outcome::Error(text) => json!({"error": parsed(text)}),
+        };
+        let note = json!({
+            "hub": "answered", "question": place, "request": id_value(&question.id), "by": by, "outcome": result,
+        });
+        self.note(id, &note);
+        let line = lines::answer(&question.id, outcome);
+        let _ = self.append(id, Channel::ToAgent, line.as_str());
+        if let Some(host) = host {
+            self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
+        }
+        self.withdraw(id, place, from);
+        self.tell_resolved(id, &question, outcome, by, from);
+    }
+
+    fn question(&self, id: &SessionId, place: u64) -> Option<&Question> {
+        self.sessions.get(id)?.memory.as_ref()?.questions.get(&place)
+    }
+
+    /// Those who know the word are told who decided.
+    fn tell_resolved(
+        &mut self,
+        id: &SessionId,
+        question: &Question,
+        outcome: &Outcome,
+        by: &serde_json::Value,
+        from: Option<ConnectionId>,
+    ) {
+        let chosen = match outcome {
+            Outcome::Result(text) => {
+                parsed(text).pointer("/outcome/optionId").cloned().unwrap_or(serde_json::Value::Null)
+            }
+            Outcome::Error(_) => serde_json::Value::Null,
+        };
+        let call = question.params.to_value().pointer("/subject/toolCall/toolCallId").cloned();
+        let client_id = from.map(|from| from.to_string());
+        let update = json!({
+            "sessionUpdate": "permission_resolved", "toolCallId": call, "chosenOptionId": chosen,
+            "resolvedBy": {"clientId": client_id, "name": by["client"], "version": by["version"]},
+        });
+        self.notice(id, &update, from);
+    }
+
+    /// Tells something to those clients of a session that know such notices.
+    pub(super) fn notice(
+        &mut self,
+        id: &SessionId,
+        update: &serde_json::Value,
+        except: Option<ConnectionId>,
+    ) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let text: SharedText = lines::update(id, &update.to_string()).into();
+        for &connection in &session.attached {
+            let Some(client) = self.connections.get(&connection) else { continue };
+            let knows = client.attachments.get(id).is_some_and(|attachment| attachment.knows_notices);
+            if knows && Some(connection) != except {
+                let line = ToClient {
+                    text: text.clone(),
+                    stream: Some(Arc::clone(id)),
+                    cursor: None,
+                    counts: false,
+                };
+                self.output.push_back(Output::Send { connection, line });
+            }
+        }
+    }
+
+    /// The work is cancelled, and with it every question of a session.
+    pub(super) fn cancel_questions(&mut self, id: &SessionId, by: &serde_json::Value) {
+        let open: Vec<(u64, String)> = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.memory.as_ref())
+            .map(|memory| {
+                memory.questions.iter().map(|(place, question)| (*place, question.method.clone())).collect()
+            })
+            .unwrap_or_default();
+        for (place, method) in open {
+            let outcome = match &*method {
+                PERMISSION => r#"{"outcome":{"outcome":"cancelled"}}"#,
+                _ => r#"{"action":"cancel"}"#,
+            };
+            self.settle(id, place, &Outcome::Result(outcome.to_owned()), by, None);
+        }
+    }
+
+    /// The agent that asked is gone: its questions can have no answer.
+    pub(super) fn abandon_questions(&mut self, id: &SessionId, reason: &str) {
+        let open: Vec<u64> = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.memory.as_ref())
+            .map(|memory| memory.questions.keys().copied().collect())
+            .unwrap_or_default();
+        for place in open {
+            self.note(id, &json!({"hub": "unanswered", "question": place, "reason": reason}));
+            self.withdraw(id, place, None);
+        }
+    }
+
+    /// Passes on what an agent asks about a request of one client, outside any session.
+    pub(super) fn ask_directly(
+        &mut self,
+        host: HostId,
+        connection: ConnectionId,
+        id: &RequestId<'_>,
+        method: &str,
+        params: Option<&Raw<'_>>,
+    ) -> bool {
+        let Some(client) = self.connections.get_mut(&connection) else { return false };
+        if client.who.role < Role::Own {
+            return false;
+        }
+        client.last_id += 1;
+        let number = client.last_id;
+        client.asked.insert(number, Topic::Direct(host, id.clone().into_owned()));
+        let text = lines::call(Some(&RequestId::Number(number)), method, params, Rewrite::default()).into();
+        let line = ToClient { text, stream: None, cursor: None, counts: false };
+        self.output.push_back(Output::Send { connection, line });
+        true
+    }
+
+    /// Refuses a request of an agent.
+    pub(super) fn refuse_agent(&mut self, host: HostId, id: &RequestId<'_>, code: i32, message: &str) {
+        let line = lines::answer(id, &Outcome::error(code, message, None));
+        self.output.push_back(Output::ToHost { host, line, session: None });
+    }
+
+    pub(super) fn refuse_unknown_method(&mut self, host: HostId, id: &RequestId<'_>, method: &str) {
+        let message = format!("the hub does not know {method}");
+        self.refuse_agent(host, id, codes::METHOD_NOT_FOUND, &message);
+    }
+}
+
+impl super::connection::Connection {
+    /// Whether the client has what it takes to answer.
+    fn can_answer(&self, question: &Question) -> bool {
+        if question.method != ELICITATION {
+            return true;
+        }
+        let mode = lines::text_of(Some(&question.params), "mode");
+        match mode.as_deref() {
+            Some("url") => self.can_open_addresses,
+            _ => self.can_show_forms,
+        }
+    }
+}
+
+/// A text of JSON as a tree, for notes.
+fn parsed(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or(serde_json::Value::Null)
+}
+
+fn id_value(id: &RequestId<'_>) -> serde_json::Value {
+    parsed(&id.encode(WireFormat::Any))
+}

@@ -1,0 +1,156 @@
+//! What is known of a session.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
+
+use serde_json::json;
+use switchboard_protocol::Raw;
+use switchboard_protocol::rpc::RequestId;
+
+use switchboard_transport::SharedText;
+
+use super::memory::{Memory, Seen};
+use super::{ConnectionId, HostId, Identity, Known, SessionId};
+use switchboard_store::{Role, Time};
+
+/// How many records of a session are kept at hand for those who keep up.
+const WINDOW: usize = 2048;
+/// How many bytes they may have together.
+const WINDOW_BYTES: usize = 2 * 1024 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) known: Known,
+    /// With whom it is shared, by the names of their tokens.
+    pub(super) shared: HashSet<String>,
+    /// `None` until the log was read.
+    pub(super) memory: Option<Memory>,
+    pub(super) is_loading: bool,
+    pub(super) host: Option<HostId>,
+    /// Whether the agent is being asked to take it up again.
+    pub(super) is_waking: bool,
+    /// The place of the next record.
+    pub(super) next: u64,
+    window: VecDeque<Recent>,
+    window_bytes: usize,
+    /// The window has everything from here on.
+    pub(super) window_start: u64,
+    pub(super) attached: BTreeSet<ConnectionId>,
+    /// Messages that wait until the log was read, or the agent is there.
+    pub(super) waiting: VecDeque<(ConnectionId, Arc<str>)>,
+    pub(super) prompts: VecDeque<Prompt>,
+}
+
+/// A record at hand.
+#[derive(Debug, Clone)]
+pub(super) struct Recent {
+    pub(super) sequence: u64,
+    pub(super) is_question: bool,
+    /// As it is in the log.
+    pub(super) text: Arc<str>,
+    /// As clients get it, once somebody has.
+    pub(super) line: Option<SharedText>,
+}
+
+/// A prompt that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Prompt {
+    pub(super) connection: ConnectionId,
+    pub(super) id: RequestId<'static>,
+    pub(super) params: Raw<'static>,
+    pub(super) operation: Option<String>,
+}
+
+impl Session {
+    pub(super) fn at_rest(known: Known) -> Self {
+        Session {
+            next: known.length,
+            window_start: known.length,
+            known,
+            shared: HashSet::new(),
+            memory: None,
+            is_loading: false,
+            host: None,
+            is_waking: false,
+            window: VecDeque::new(),
+            window_bytes: 0,
+            attached: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            prompts: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn is_visible_to(&self, who: &Identity) -> bool {
+        who.role == Role::Own || who.all || self.shared.contains(&*who.name)
+    }
+
+    /// Keeps a record at hand, while somebody looks on.
+    pub(super) fn note(&mut self, sequence: u64, seen: Seen, text: &Arc<str>) {
+        if self.attached.is_empty() {
+            self.window.clear();
+            self.window_bytes = 0;
+            self.window_start = sequence + 1;
+            return;
+        }
+        if !matches!(seen, Seen::Update | Seen::Question) {
+            return;
+        }
+        self.window_bytes += text.len();
+        self.window.push_back(Recent {
+            sequence,
+            is_question: seen == Seen::Question,
+            text: Arc::clone(text),
+            line: None,
+        });
+        while self.window.len() > WINDOW || (self.window_bytes > WINDOW_BYTES && self.window.len() > 1) {
+            let Some(oldest) = self.window.pop_front() else { return };
+            self.window_bytes -= oldest.text.len();
+            self.window_start = oldest.sequence + 1;
+        }
+    }
+
+    /// The first record at hand from a place on.
+    pub(super) fn recent(&mut self, place: u64) -> Option<&mut Recent> {
+        // Nearly always it is the last one.
+        let at = match self.window.back() {
+            Some(last) if last.sequence < place => return None,
+            Some(last) if last.sequence == place => self.window.len() - 1,
+            _ => self.window.partition_point(|recent| recent.sequence < place),
+        };
+        self.window.get_mut(at)
+    }
+
+    /// The agent's id of the session.
+    pub(super) fn agent_session(&self) -> Option<&str> {
+        self.memory.as_ref()?.agent_session.as_deref()
+    }
+
+    /// What `session/list` says of it.
+    pub(super) fn information(&self) -> serde_json::Value {
+        let state = match (self.host, &self.memory) {
+            (Some(_), Some(memory)) if !memory.questions.is_empty() => "waiting",
+            (Some(_), Some(memory)) if memory.is_busy() => "working",
+            (Some(_), _) => "idle",
+            (None, _) => "rest",
+        };
+        let [date, time] = Time(self.known.changed).date_and_time();
+        json!({
+            "sessionId": &*self.known.id, "cwd": self.known.folder, "title": self.known.title,
+            "updatedAt": format!("{date}T{time}Z"),
+            "_meta": {"switchboard/agent": self.known.agent, "switchboard/state": state, "switchboard/owner": self.known.owner},
+        })
+    }
+
+    /// What the answer to opening it says.
+    pub(super) fn opened_result(&self) -> String {
+        let Some(memory) = &self.memory else { return "{}".to_owned() };
+        let known = [("configOptions", &memory.options), ("availableCommands", &memory.commands)];
+        let known: Vec<(&str, &str)> =
+            known.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?))).collect();
+        super::lines::merged(None, &known)
+    }
+
+    pub(super) fn id(&self) -> &SessionId {
+        &self.known.id
+    }
+}

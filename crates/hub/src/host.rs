@@ -1,0 +1,292 @@
+//! An agent's process, in version 2 whatever it speaks.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
+use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_protocol::{Wire, WireFormat};
+use switchboard_transport::{
+    DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions, Program, Spawned, StandardErrorLine,
+    Substitute,
+};
+use tokio::sync::mpsc;
+
+use crate::core::{HostId, SessionId};
+use crate::service::Event;
+
+/// How many lines are handled before the hub gets them.
+const TURN: usize = 256;
+/// How many bytes may wait for an agent that reads nothing.
+const UNREAD: usize = 64 * 1024 * 1024;
+/// Of how many requests it is known which session they are about.
+const ASKED: usize = 4096;
+
+/// Something that an agent said or was told.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// A line of version 2.
+    Line(String),
+    /// A line as it was on the other side of a translation, and the session that it is about.
+    Other { from: Side, text: String, about: About },
+    /// What could not be carried over.
+    Loss { session: Option<String>, text: String },
+    /// On standard error.
+    Error(String),
+}
+
+/// Which session a line is about.
+#[derive(Debug, Clone)]
+pub(crate) enum About {
+    /// By the hub's id.
+    Session(SessionId),
+    /// By the agent's.
+    Agents(String),
+}
+
+/// A line for an agent.
+pub(crate) struct ForAgent {
+    pub(crate) line: String,
+    pub(crate) session: Option<SessionId>,
+}
+
+/// Starts an agent. It ends when the sender of its lines is dropped.
+pub(crate) fn start(
+    id: HostId,
+    name: &str,
+    program: &Program,
+    events: mpsc::Sender<Event>,
+) -> mpsc::UnboundedSender<ForAgent> {
+    let (sender, lines) = mpsc::unbounded_channel();
+    let spawned = program.spawn();
+    let options = BridgeOptions {
+        client_version: Some(Version::V2),
+        agent_name: name.to_owned(),
+        ..BridgeOptions::default()
+    };
+    tokio::spawn(async move {
+        let ended = match spawned {
+            Ok(spawned) => Host::new(id, Bridge::new(options), events.clone()).run(spawned, lines).await,
+            Err(error) => (error.to_string(), Vec::new()),
+        };
+        let (reason, last_lines) = ended;
+        // The hub is gone only when everything is.
+        let _ = events.send(Event::HostEnded { host: id, reason, last_lines }).await;
+    });
+    sender
+}
+
+struct Host {
+    id: HostId,
+    bridge: Bridge,
+    begun: Instant,
+    events: mpsc::Sender<Event>,
+    said: Vec<Said>,
+    waiting: VecDeque<String>,
+    waiting_bytes: usize,
+    /// Which sessions open requests to the agent are about, by their ids on the agent's side.
+    asked: HashMap<RequestId<'static>, SessionId>,
+}
+
+impl Host {
+    fn new(id: HostId, bridge: Bridge, events: mpsc::Sender<Event>) -> Self {
+        Host {
+            id,
+            bridge,
+            begun: Instant::now(),
+            events,
+            said: Vec::new(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            asked: HashMap::new(),
+        }
+    }
+
+    /// Carries lines until one side ends. Gives why, and the last lines of standard error.
+    async fn run(
+        mut self,
+        spawned: Spawned,
+        mut lines: mpsc::UnboundedReceiver<ForAgent>,
+    ) -> (String, Vec<String>) {
+        let Spawned { child, input, output } = spawned;
+        let outbox = Outbox::to_child(input, OutboxOptions::default());
+        let mut reader = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
+        let mut errors = child.standard_error();
+        let mut has_errors = true;
+        let did = loop {
+            if !self.said.is_empty() {
+                let said = std::mem::take(&mut self.said);
+                if self.events.send(Event::HostSaid { host: self.id, said }).await.is_err() {
+                    break None;
+                }
+            }
+            if self.waiting_bytes > UNREAD {
+                break Some("reads nothing of what it is told".to_owned());
+            }
+            let due =
+                self.bridge.next_deadline().map(|Moment(at)| self.begun + Duration::from_millis(at + 1));
+            tokio::select! {
+                frame = reader.next() => match frame {
+                    Ok(Some(frame)) => {
+                        self.frame(frame);
+                        for _ in 0..TURN {
+                            let Some(frame) = reader.ready() else { break };
+                            self.frame(frame);
+                        }
+                    }
+                    Ok(None) => break Some("closed its output".to_owned()),
+                    Err(error) => break Some(format!("cannot be read from: {error}")),
+                },
+                line = lines.recv() => match line {
+                    Some(ForAgent { line, session }) => self.to_agent(&line, session.as_ref()),
+                    None => break None,
+                },
+                sent = send_first(&outbox, &self.waiting), if !self.waiting.is_empty() => {
+                    if !sent {
+                        break Some("closed its input".to_owned());
+                    }
+                    self.waiting_bytes -= self.waiting.pop_front().map_or(0, |line| line.len());
+                }
+                line = errors.next(), if has_errors => match line {
+                    Some(StandardErrorLine::Line(line)) => self.said.push(Said::Error(line.to_string())),
+                    Some(StandardErrorLine::Missed(count)) => {
+                        self.said.push(Said::Error(format!("({count} lines were missed)")));
+                    }
+                    None => has_errors = false,
+                },
+                () = until(due) => {
+                    let now = self.now();
+                    self.bridge.tick(now);
+                    self.collect(None);
+                }
+            }
+        };
+        drop(outbox);
+        let Some(did) = did else {
+            // It was told to end.
+            child.shut_down().await;
+            return ("was ended, because nobody needed it".to_owned(), Vec::new());
+        };
+        let known = child.describe_end().await;
+        let reason = match known.exit {
+            Some(exit) => format!("the agent {} {exit}", known.program),
+            None => format!("the agent {} {did}", known.program),
+        };
+        let last_lines = known.shown_lines();
+        child.shut_down().await;
+        if !self.said.is_empty() {
+            let _ = self.events.send(Event::HostSaid { host: self.id, said: self.said }).await;
+        }
+        (reason, last_lines)
+    }
+
+    fn now(&self) -> Moment {
+        Moment(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn is_translated(&self) -> bool {
+        self.bridge.versions().is_some_and(|(client, agent)| client != agent)
+    }
+
+    fn frame(&mut self, frame: Frame) {
+        match frame {
+            Frame::Message(line) => self.from_agent(&line),
+            Frame::TooLong(too_long) => match too_long.substitute() {
+                Some(Substitute::Answer(line)) => self.from_agent(&line),
+                Some(Substitute::Refusal(line)) => self.send(line),
+                None => self.said.push(Said::Error("(a message was too long and is dropped)".to_owned())),
+            },
+            Frame::Noise(noise) | Frame::Unfinished(noise) => {
+                if !noise.is_blank() {
+                    self.said.push(Said::Error(format!("(on standard output: {noise})")));
+                }
+            }
+        }
+    }
+
+    fn from_agent(&mut self, line: &str) {
+        let now = self.now();
+        let handled = self.bridge.handle(Side::Agent, line, now);
+        if self.is_translated()
+            && let Some(about) = self.about(line)
+        {
+            self.said.push(Said::Other { from: Side::Agent, text: line.to_owned(), about });
+        }
+        self.collect(None);
+        if handled == Handled::Forward {
+            self.said.push(Said::Line(line.to_owned()));
+        }
+    }
+
+    fn to_agent(&mut self, line: &str, session: Option<&SessionId>) {
+        let now = self.now();
+        let handled = self.bridge.handle(Side::Client, line, now);
+        self.collect(session);
+        if handled == Handled::Forward {
+            self.send(line.to_owned());
+        }
+    }
+
+    fn send(&mut self, line: String) {
+        self.waiting_bytes += line.len();
+        self.waiting.push_back(line);
+    }
+
+    /// Takes what the bridge has for either side.
+    fn collect(&mut self, session: Option<&SessionId>) {
+        let outputs: Vec<Output> = self.bridge.drain().collect();
+        for output in outputs {
+            match output {
+                Output::Line { to: Side::Client, line } => self.said.push(Said::Line(line)),
+                Output::Line { to: Side::Agent, line } => {
+                    if let Some(session) = session {
+                        self.note(&line, session);
+                        let about = About::Session(session.clone());
+                        self.said.push(Said::Other { from: Side::Client, text: line.clone(), about });
+                    }
+                    self.send(line);
+                }
+                Output::Loss(loss) => {
+                    let Ok(text) = serde_json::to_string(&loss) else { continue };
+                    self.said.push(Said::Loss { session: loss.session, text });
+                }
+            }
+        }
+    }
+
+    /// Remembers which session a request is about.
+    fn note(&mut self, line: &str, session: &SessionId) {
+        if self.asked.len() < ASKED
+            && let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any)
+        {
+            self.asked.insert(request.id.into_owned(), session.clone());
+        }
+    }
+
+    /// Which session a line of the agent is about.
+    fn about(&mut self, line: &str) -> Option<About> {
+        let params = match Message::decode(line, WireFormat::Any).ok()? {
+            Message::Response(response) => {
+                return self.asked.remove(&response.id.into_owned()).map(About::Session);
+            }
+            Message::Request(request) => request.params,
+            Message::Notification(notification) => notification.params,
+        };
+        let id = params.as_ref()?.get("sessionId").and_then(|id| id.as_text().map(|id| id.into_owned()));
+        id.map(About::Agents)
+    }
+}
+
+async fn send_first(outbox: &Outbox, waiting: &VecDeque<String>) -> bool {
+    match waiting.front() {
+        Some(line) => outbox.send(line).await.is_ok(),
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,166 @@
+//! Sessions of agents that outlive their clients. A hub owns the agents and keeps a log of each session; clients of
+//! either version come, look at as many sessions as they like, answer what agents ask, and go.
+//!
+//! [`Hub`] is the whole. What it decides is decided by `core`, which does nothing itself; around it are the agents'
+//! processes (`host`), the clients (`connection`) and the log.
+
+mod connection;
+mod core;
+mod host;
+mod log;
+mod metrics;
+mod service;
+
+pub use crate::core::{Counts, FolderRefusal, Identity};
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use switchboard_store::{Store, StoreError};
+use switchboard_transport::Program;
+use switchboard_transport::server::ServerConnection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::core::{Core, CoreOptions};
+use crate::log::Log;
+use crate::metrics::Metrics;
+use crate::service::{Event, Service};
+
+/// How many events may wait for the hub.
+const EVENTS: usize = 1024;
+/// How many bytes may be on their way to a client in one session.
+const FLOW: usize = 256 * 1024;
+
+/// What a hub is made of.
+pub struct HubOptions {
+    /// Where the logs, the tokens and what is shared are.
+    pub store: Store,
+    /// The agents by their names; the first is the usual one.
+    pub agents: Vec<(String, Program)>,
+    /// Says where a folder really is, if sessions may work there.
+    pub folders: Box<dyn Fn(&str) -> Result<String, FolderRefusal> + Send>,
+    /// After how long without work and without clients an agent is ended.
+    pub idle: Duration,
+    /// How long an agent may take to introduce itself.
+    pub handshake_timeout: Duration,
+    /// Who is told what an operator wants to know.
+    pub tell: Arc<dyn Fn(&str) + Send + Sync>,
+    /// The names of identities that are not tokens of the store, such as that of a launch.
+    pub local_names: Vec<Arc<str>>,
+}
+
+/// A hub at work. Clones are the same hub.
+#[derive(Clone)]
+pub struct Hub {
+    events: mpsc::Sender<Event>,
+    agents: Arc<[String]>,
+    metrics: Arc<Metrics>,
+    last: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Hub").field("agents", &self.agents).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// Starts a hub with the sessions that the store has of earlier times. Agents start when somebody needs them.
+    pub fn start(options: HubOptions) -> Result<Self, StoreError> {
+        let HubOptions { store, agents, folders, idle, handshake_timeout, tell, local_names } = options;
+        let names: Vec<String> = agents.iter().map(|(name, _)| name.clone()).collect();
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let mut core = Core::new(CoreOptions {
+            agents: names.clone(),
+            folders,
+            idle: millis(idle),
+            handshake: millis(handshake_timeout),
+            flow: FLOW,
+            version: env!("CARGO_PKG_VERSION"),
+        });
+        for known in log::known(&store)? {
+            core.know(known);
+        }
+        for repair in store.repairs() {
+            core.recover(&repair.session);
+        }
+        let (events, receiver) = mpsc::channel(EVENTS);
+        let metrics = Arc::new(Metrics::default());
+        let service = Service {
+            core,
+            log: Log::new(store.clone()),
+            store,
+            agents,
+            hosts: HashMap::new(),
+            seats: HashMap::new(),
+            events: events.clone(),
+            metrics: Arc::clone(&metrics),
+            tell,
+            begun: Instant::now(),
+            flow: FLOW,
+            access: None,
+            local: local_names,
+            ending_hosts: 0,
+        };
+        tokio::spawn(service.run(receiver));
+        Ok(Hub { events, agents: names.into(), metrics, last: Arc::default() })
+    }
+
+    /// Whether there is an agent of this name; without a name, whether there is any.
+    pub fn has_agent(&self, name: Option<&str>) -> bool {
+        match name {
+            None => !self.agents.is_empty(),
+            Some(name) => self.agents.iter().any(|agent| agent == name),
+        }
+    }
+
+    /// The names of the agents.
+    pub fn agents(&self) -> &[String] {
+        &self.agents
+    }
+
+    /// Takes a client's connection. Without an agent's name it is for the first agent, and sees the sessions of all.
+    pub async fn connect(&self, who: Identity, agent: Option<&str>, connection: ServerConnection) {
+        let place = match agent {
+            None => Some(0),
+            Some(name) => self.agents.iter().position(|agent| agent == name),
+        };
+        let Some(place) = place.filter(|place| *place < self.agents.len()) else {
+            connection.outgoing.close(1008, "there is no such agent here");
+            return;
+        };
+        let event = Event::Connected {
+            connection: self.last.fetch_add(1, Ordering::Relaxed) + 1,
+            who,
+            agent: place,
+            is_named: agent.is_some(),
+            stream: Box::new(connection),
+        };
+        // A hub that has ended takes nobody.
+        let _ = self.events.send(event).await;
+    }
+
+    /// How much of everything there is; `None` when the hub has ended.
+    pub async fn counts(&self) -> Option<Counts> {
+        let (answer, counted) = oneshot::channel();
+        self.events.send(Event::Count { answer }).await.ok()?;
+        counted.await.ok()
+    }
+
+    /// What operators want to know, in the text format of Prometheus; `None` when the hub has ended.
+    pub async fn metrics(&self) -> Option<String> {
+        Some(self.metrics.text(&self.counts().await?))
+    }
+
+    /// Ends the hub: nothing new is begun, what is at work is cut off and that is written down, agents are ended and the
+    /// logs closed.
+    pub async fn end(&self, reason: &str) {
+        let (done, ended) = oneshot::channel();
+        if self.events.send(Event::End { reason: reason.to_owned(), done }).await.is_ok() {
+            let _ = ended.await;
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What operators want to know, as Prometheus reads it.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::core::Counts;
+
+/// The upper ends of the classes in which the times of appends are counted, in microseconds.
+const CLASSES: [u64; 9] = [50, 100, 250, 500, 1_000, 5_000, 25_000, 100_000, 1_000_000];
+
+/// What is counted while the hub works.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) to_agents: AtomicU64,
+    pub(crate) from_agents: AtomicU64,
+    pub(crate) to_clients: AtomicU64,
+    pub(crate) from_clients: AtomicU64,
+    classes: [AtomicU64; CLASSES.len()],
+    appends: AtomicU64,
+    append_micros: AtomicU64,
+}
+
+impl Metrics {
+    /// Records were made safe, which took so long.
+    pub(crate) fn appended(&self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        for (class, count) in CLASSES.iter().zip(&self.classes) {
+            if micros <= *class {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.appends.fetch_add(1, Ordering::Relaxed);
+        self.append_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Everything in the text format of Prometheus.
+    pub(crate) fn text(&self, counts: &Counts) -> String {
+        let mut out = String::new();
+        let mut metric = |name: &str, kind: &str, help: &str, values: &[(&str, f64)]| {
+            let _ = writeln!(out, "# HELP switchboard_{name} {help}\n# TYPE switchboard_{name} {kind}");
+            for (labels, value) in values {
+                let _ = writeln!(out, "switchboard_{name}{labels} {value}");
+            }
+        };
+        let Counts { working, waiting, idle, at_rest, hosts, attachments, connections, lag } = counts;
+        metric(
+            "sessions",
+            "gauge",
+            "Sessions by what they are at.",
+            &[
+                ("{state=\"working\"}", *working as f64),
+                ("{state=\"waiting\"}", *waiting as f64),
+                ("{state=\"idle\"}", *idle as f64),
+                ("{state=\"rest\"}", *at_rest as f64),
+            ],
+        );
+        metric("hosts", "gauge", "Agents that run.", &[("", *hosts as f64)]);
+        metric("connections", "gauge", "Clients that are connected.", &[("", *connections as f64)]);
+        metric("attachments", "gauge", "Clients that look at a session.", &[("", *attachments as f64)]);
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
+        metric(
+            "messages_total",
+            "counter",
+            "Messages by their way.",
+            &[
+                ("{direction=\"to_agent\"}", count(&self.to_agents)),
+                ("{direction=\"from_agent\"}", count(&self.from_agents)),
+                ("{direction=\"to_client\"}", count(&self.to_clients)),
+                ("{direction=\"from_client\"}", count(&self.from_clients)),
+            ],
+        );
+        metric(
+            "attachment_lag_seconds",
+            "gauge",
+            "For how long the slowest client has not got what there is for it.",
+            &[("", *lag as f64 / 1e3)],
+        );
+        let _ = writeln!(out, "# HELP switchboard_append_seconds How long it takes until records are safe.");
+        let _ = writeln!(out, "# TYPE switchboard_append_seconds histogram");
+        for (class, number) in CLASSES.iter().zip(&self.classes) {
+            let (class, number) = (*class as f64 / 1e6, count(number));
+            let _ = writeln!(out, "switchboard_append_seconds_bucket{{le=\"{class}\"}} {number}");
+        }
+        let all = count(&self.appends);
+        let _ = writeln!(out, "switchboard_append_seconds_bucket{{le=\"+Inf\"}} {all}");
+        let _ = writeln!(out, "switchboard_append_seconds_sum {}", count(&self.append_micros) / 1e6);
+        let _ = writeln!(out, "switchboard_append_seconds_count {all}");
+        out
+    }
+}

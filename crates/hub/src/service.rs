@@ -1,0 +1,394 @@
+//! The hub at work: one task that tells the core what happens and does what it says.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use switchboard_store::{Recorder, Role, Store, Time};
+use switchboard_transport::Program;
+use switchboard_transport::server::ServerConnection;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::connection::{self, ForConnection};
+use crate::core::{ConnectionId, Core, Counts, HostId, Identity, Kept, Known, Memory, Output, SessionId};
+use crate::host::{self, ForAgent, Said};
+use crate::log::{self, Log};
+use crate::metrics::Metrics;
+
+/// How many events are looked at before what comes of them is done.
+const TURN: usize = 256;
+/// How often the hub looks whether tokens have changed, and at the clock.
+const TICK: Duration = Duration::from_millis(100);
+/// How long agents may take to end with the hub.
+const END: Duration = Duration::from_secs(3);
+
+/// Something that happened.
+pub(crate) enum Event {
+    Connected {
+        connection: ConnectionId,
+        who: Identity,
+        agent: usize,
+        is_named: bool,
+        stream: Box<ServerConnection>,
+    },
+    Message {
+        connection: ConnectionId,
+        text: Arc<str>,
+    },
+    Room {
+        connection: ConnectionId,
+        session: SessionId,
+        gone: u64,
+    },
+    Continue {
+        connection: ConnectionId,
+        session: String,
+        cursor: String,
+    },
+    Reconnected {
+        connection: ConnectionId,
+    },
+    Disconnected {
+        connection: ConnectionId,
+    },
+    HostSaid {
+        host: HostId,
+        said: Vec<Said>,
+    },
+    HostEnded {
+        host: HostId,
+        reason: String,
+        last_lines: Vec<String>,
+    },
+    Created {
+        ticket: u64,
+        begun: Box<Result<(Recorder, Known), String>>,
+    },
+    Loaded {
+        session: SessionId,
+        memory: Box<Result<(Memory, u64), String>>,
+    },
+    Read {
+        connection: ConnectionId,
+        session: SessionId,
+        from: u64,
+        part: Result<(Vec<Kept>, u64), String>,
+    },
+    Count {
+        answer: oneshot::Sender<Counts>,
+    },
+    End {
+        reason: String,
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// Who a connection belongs to.
+pub(crate) struct Seat {
+    lines: mpsc::UnboundedSender<ForConnection>,
+    who: Identity,
+}
+
+pub(crate) struct Service {
+    pub(crate) core: Core,
+    pub(crate) log: Log,
+    pub(crate) store: Store,
+    pub(crate) agents: Vec<(String, Program)>,
+    pub(crate) hosts: HashMap<HostId, mpsc::UnboundedSender<ForAgent>>,
+    pub(crate) seats: HashMap<ConnectionId, Seat>,
+    pub(crate) events: mpsc::Sender<Event>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) tell: Arc<dyn Fn(&str) + Send + Sync>,
+    pub(crate) begun: Instant,
+    pub(crate) flow: usize,
+    /// The state of the tokens that was last looked at.
+    pub(crate) access: Option<u64>,
+    /// The names that are no tokens of the store, and need not be looked up.
+    pub(crate) local: Vec<Arc<str>>,
+    /// How many hosts have been told to end and have not.
+    pub(crate) ending_hosts: usize,
+}
+
+impl Service {
+    /// Works until it is told to end.
+    pub(crate) async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.perform();
+        loop {
+            let event = tokio::select! {
+                event = events.recv() => event,
+                _ = ticks.tick() => {
+                    self.look_at_clock();
+                    self.look_at_access();
+                    self.core.tick();
+                    self.perform();
+                    continue;
+                }
+            };
+            let Some(event) = event else { return };
+            self.look_at_clock();
+            let mut next = Some(event);
+            for _ in 0..TURN {
+                let Some(event) = next.take() else { break };
+                if let Event::End { reason, done } = event {
+                    return self.end(&reason, done, events).await;
+                }
+                self.take(event);
+                next = events.try_recv().ok();
+            }
+            if let Some(Event::End { reason, done }) = next {
+                return self.end(&reason, done, events).await;
+            }
+            if let Some(event) = next {
+                self.take(event);
+            }
+            self.perform();
+        }
+    }
+
+    fn look_at_clock(&mut self) {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.core.at(now, Time::now().0);
+    }
+
+    /// Tells the core what happened.
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Connected { connection, who, agent, is_named, stream } => {
+                let (lines, receiver) = mpsc::unbounded_channel();
+                self.seats.insert(connection, Seat { lines, who: who.clone() });
+                self.core.connected(connection, who, agent, is_named);
+                tokio::spawn(connection::run(connection, *stream, receiver, self.events.clone(), self.flow));
+            }
+            Event::Message { connection, text } => {
+                self.metrics.from_clients.fetch_add(1, Ordering::Relaxed);
+                self.core.client_line(connection, &text);
+            }
+            Event::Room { connection, session, gone } => self.core.has_room(connection, &session, gone),
+            Event::Continue { connection, session, cursor } => {
+                // What was decided before belongs to the time before.
+                self.perform();
+                let decision = self.core.continue_at(connection, &session, &cursor);
+                self.pass(connection, ForConnection::Decided(decision));
+            }
+            Event::Reconnected { connection } => {
+                self.perform();
+                self.core.reconnected(connection);
+                self.pass(connection, ForConnection::Paused);
+            }
+            Event::Disconnected { connection } => {
+                self.seats.remove(&connection);
+                self.core.disconnected(connection);
+            }
+            Event::HostSaid { host, said } => {
+                for said in said {
+                    match said {
+                        Said::Line(line) => {
+                            self.metrics.from_agents.fetch_add(1, Ordering::Relaxed);
+                            self.core.host_line(host, &line);
+                        }
+                        Said::Other { from, text, about } => self.core.other_line(host, &about, from, &text),
+                        Said::Loss { session, text } => self.core.lost(host, session.as_deref(), &text),
+                        Said::Error(text) => self.core.complained(host, &text),
+                    }
+                }
+            }
+            Event::HostEnded { host, reason, last_lines } => {
+                self.hosts.remove(&host);
+                self.ending_hosts = self.ending_hosts.saturating_sub(1);
+                self.core.host_ended(host, &reason, &last_lines);
+            }
+            Event::Created { ticket, begun } => {
+                let known = begun.map(|(recorder, known)| {
+                    self.log.begun(recorder);
+                    known
+                });
+                self.core.created(ticket, known);
+            }
+            Event::Loaded { session, memory } => self.core.loaded(&session, *memory),
+            Event::Read { connection, session, from, part } => match part {
+                Ok((part, to)) => self.core.read(connection, &session, from, part, to),
+                Err(reason) => {
+                    (self.tell)(&format!("the log of {session} cannot be read: {reason}"));
+                    let reason = format!("the log of {session} cannot be read");
+                    self.pass(connection, ForConnection::Close { code: 1011, reason });
+                }
+            },
+            Event::Count { answer } => {
+                // Who asked may have gone.
+                let _ = answer.send(self.core.counts());
+            }
+            Event::End { .. } => {}
+        }
+    }
+
+    fn pass(&self, connection: ConnectionId, line: ForConnection) {
+        if let Some(seat) = self.seats.get(&connection) {
+            // One that has gone needs nothing more.
+            let _ = seat.lines.send(line);
+        }
+    }
+
+    /// Does what the core says: records are safe before anything else is done.
+    fn perform(&mut self) {
+        loop {
+            let mut rest = Vec::new();
+            let mut failed: Vec<(SessionId, String)> = Vec::new();
+            let mut has_records = false;
+            while let Some(output) = self.core.next_output() {
+                match output {
+                    Output::Append { session, sequence, channel, text } => {
+                        has_records = true;
+                        let is_broken = failed.iter().any(|(failed, _)| *failed == session);
+                        if !is_broken && let Err(reason) = self.log.append(&session, sequence, channel, &text)
+                        {
+                            failed.push((session, reason));
+                        }
+                    }
+                    output => rest.push(output),
+                }
+            }
+            if has_records {
+                let begun = Instant::now();
+                failed.extend(self.log.commit());
+                self.metrics.appended(begun.elapsed());
+            }
+            if rest.is_empty() && failed.is_empty() {
+                return;
+            }
+            for output in rest {
+                let is_untold = match &output {
+                    Output::Send { line, .. } => line.stream.as_ref(),
+                    Output::ToHost { session, .. } => session.as_ref(),
+                    _ => None,
+                };
+                if is_untold.is_none_or(|session| failed.iter().all(|(failed, _)| failed != session)) {
+                    self.act(output);
+                }
+            }
+            for (session, reason) in failed {
+                self.core.log_failed(&session, &reason);
+            }
+        }
+    }
+
+    fn act(&mut self, output: Output) {
+        match output {
+            Output::Append { .. } => {}
+            Output::Send { connection, line } => {
+                self.metrics.to_clients.fetch_add(1, Ordering::Relaxed);
+                self.pass(connection, ForConnection::Line(line));
+            }
+            Output::Close { connection, code, reason } => {
+                self.pass(connection, ForConnection::Close { code, reason });
+            }
+            Output::Create { ticket, agent, owner, folder } => {
+                let store = self.store.clone();
+                self.aside(move || Event::Created {
+                    ticket,
+                    begun: Box::new(log::begin(&store, &agent, &owner, &folder)),
+                });
+            }
+            Output::Remove { session } => self.log.remove(&session),
+            Output::Load { session } => {
+                let store = self.store.clone();
+                self.aside(move || {
+                    let memory = Box::new(log::load(&store, &session));
+                    Event::Loaded { session, memory }
+                });
+            }
+            Output::Read { connection, session, from } => {
+                let store = self.store.clone();
+                self.aside(move || {
+                    let part = log::read(&store, &session, from);
+                    Event::Read { connection, session, from, part }
+                });
+            }
+            Output::Rest { session } => self.log.rest(&session),
+            Output::Changed { session } => {
+                let Some((known, agent_session)) = self.core.agent_session(&session) else { return };
+                let (store, known, agent_session) =
+                    (self.store.clone(), known.clone(), agent_session.to_owned());
+                tokio::task::spawn_blocking(move || log::save(&store, &known, &agent_session));
+            }
+            Output::StartHost { host, agent } => {
+                let Some((name, program)) = self.agents.get(agent) else { return };
+                self.hosts.insert(host, host::start(host, name, program, self.events.clone()));
+            }
+            Output::ToHost { host, line, session } => {
+                self.metrics.to_agents.fetch_add(1, Ordering::Relaxed);
+                if let Some(lines) = self.hosts.get(&host) {
+                    // One that has ended says so itself.
+                    let _ = lines.send(ForAgent { line, session });
+                }
+            }
+            Output::EndHost { host } => {
+                if self.hosts.remove(&host).is_some() {
+                    self.ending_hosts += 1;
+                }
+            }
+            Output::Tell(what) => (self.tell)(&what),
+        }
+    }
+
+    /// Does something that takes time, beside everything else.
+    fn aside(&self, work: impl FnOnce() -> Event + Send + 'static) {
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            if let Ok(event) = tokio::task::spawn_blocking(work).await {
+                // The hub is gone only when everything is.
+                let _ = events.send(event).await;
+            }
+        });
+    }
+
+    /// Heeds changes of tokens and shares, whoever made them.
+    fn look_at_access(&mut self) {
+        let Ok(state) = self.store.access_changed() else { return };
+        if self.access.replace(state) == Some(state) {
+            return;
+        }
+        let Ok(tokens) = self.store.tokens() else { return };
+        let mut shared: HashMap<String, Vec<String>> = HashMap::new();
+        for token in tokens.iter().filter(|token| token.role < Role::Own) {
+            for session in self.store.shared_with(&token.name).unwrap_or_default() {
+                shared.entry(session).or_default().push(token.name.clone());
+            }
+        }
+        self.core.set_shares(shared);
+        let connections: Vec<(ConnectionId, Identity)> =
+            self.seats.iter().map(|(id, seat)| (*id, seat.who.clone())).collect();
+        for (connection, before) in connections {
+            if self.local.contains(&before.name) {
+                continue;
+            }
+            let token =
+                tokens.iter().find(|token| *token.name == *before.name && token.made.0 == before.made);
+            let who = token.map(|token| Identity { role: token.role, all: token.all, ..before });
+            self.core.access_changed(connection, who);
+        }
+    }
+
+    /// Ends everything: agents are told, logs are closed.
+    async fn end(mut self, reason: &str, done: oneshot::Sender<()>, mut events: mpsc::Receiver<Event>) {
+        self.core.end(reason);
+        self.perform();
+        self.ending_hosts += std::mem::take(&mut self.hosts).len();
+        let ended = async {
+            while self.ending_hosts > 0 {
+                match events.recv().await {
+                    Some(Event::HostEnded { .. }) => self.ending_hosts -= 1,
+                    Some(_) => {}
+                    None => return,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(END, ended).await;
+        let log = self.log;
+        let _ = tokio::task::spawn_blocking(move || log.close()).await;
+        let _ = done.send(());
+    }
+}
