@@ -7,6 +7,7 @@
 //!   until the session is idle. A [`PermissionQuestion`] and an [`ElicitationQuestion`] wait for an answer.
 //! - [`serve`] plays an [`Agent`], whose author writes what happens in a [`Turn`]: [`Message`]s, [`ToolCall`]s,
 //!   [`Terminal`]s, questions by [`Turn::ask`], [`Subagent`]s. What concerns the [`AgentSession`] is said at any time.
+//! - [`ResumableClient`] keeps a client on a server whose connections break: nothing is lost, nothing comes twice.
 //! - [`Error`] says why something could not be done. An error that the peer answers is data: a [`Reply`] has it
 //!   inside.
 //!
@@ -51,6 +52,7 @@
 mod agent;
 mod client;
 mod error;
+mod resuming;
 mod translation;
 
 pub use agent::{
@@ -63,6 +65,7 @@ pub use client::{
     Observer, PermissionQuestion, PromptTurn, Reply, Sessions, Steered, TurnEnd, Update, WireSide,
 };
 pub use error::Error;
+pub use resuming::{Connected, ResumableClient, ResumableOutput};
 
 /// The examples of the guide are compiled and run with the tests.
 #[cfg(doctest)]

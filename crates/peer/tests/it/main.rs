@@ -7,6 +7,7 @@ mod handle;
 mod hostile;
 mod negotiation;
 mod observer;
+mod resuming;
 mod subagents;
 mod support;
 mod unstable;

@@ -1,0 +1,737 @@
+//! A client of a server whose connections may break: nothing is lost, nothing comes twice.
+
+mod envelope;
+mod pending;
+mod places;
+mod questions;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt;
+
+use switchboard_protocol::rpc::{
+    BATCH_LIMIT, Message, Notification, Request, RequestId, Response, RpcError, batch_entries, codes,
+    is_batch,
+};
+use switchboard_protocol::{Raw, Side, Text, Wire, WireFormat};
+
+use self::pending::{About, Opens, Pending};
+use self::places::Places;
+use self::questions::{Asked, Questions};
+
+/// Where an update says behind which place its session goes on.
+const CURSOR: &str = "acp/cursor";
+
+/// Where a request says that it is the same one, however often it is sent.
+const OPERATION: &str = "switchboard/operationId";
+
+/// Where the state of a session that is taken up says how many questions follow, because they are open.
+const QUESTIONS: &str = "switchboard/questions";
+
+/// How many bytes of what the client said may wait for an answer before it should say no more.
+const ROOM: usize = 8 * 1024 * 1024;
+
+/// Stands between a client of version 2 and a server that can take up broken connections, such as `switchboard serve`.
+///
+/// It has no connection and no clock: whoever drives it tells what either side says by [`handle`](Self::handle), and by
+/// [`connected`](Self::connected) and [`lost`](Self::lost) what happens to the connection, and takes what there is to send
+/// by [`drain`](Self::drain). Whatever breaks and wherever, the client gets each update once and in its order, one answer
+/// to each request, and sees each question once; and what it asked for is done once.
+///
+/// ```
+/// use switchboard_peer::{Connected, ResumableClient, ResumableOutput};
+/// use switchboard_protocol::Side;
+///
+/// let mut client = ResumableClient::new(|| "4b1d".to_owned());
+/// client.handle(Side::Client, r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":2}}"#);
+/// client.connected(Connected::Anew);
+/// client.handle(Side::Agent, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":2}}"#);
+/// client.handle(Side::Client, r#"{"jsonrpc":"2.0","id":1,"method":"session/list"}"#);
+/// // The connection breaks before the answer: the request is sent once more, and the server knows it again.
+/// client.lost();
+/// client.connected(Connected::Resumed);
+/// let asked = client.drain().filter(|output| {
+///     matches!(output, ResumableOutput::Line { to: Side::Agent, line }
+///         if line.contains("session/list") && line.contains(r#""switchboard/operationId":"4b1d""#))
+/// });
+/// assert_eq!(asked.count(), 2);
+/// ```
+pub struct ResumableClient {
+    operation_id: Box<dyn FnMut() -> String + Send>,
+    keeps_cursors: bool,
+    phase: Phase,
+    /// Counts the links, so that it is known what was said on which.
+    link: u64,
+    /// The server knows us and our sessions on this connection.
+    is_known: bool,
+    initialize: Option<Initialize>,
+    pending: Pending,
+    questions: Questions,
+    sessions: BTreeMap<String, Attached>,
+    places: Places,
+    /// Requests of our own, on this link.
+    own: HashMap<RequestId<'static>, Own>,
+    last_own: u64,
+    /// The sessions that are being taken up: until their state is told, what has come already may come once more.
+    taken_up: HashSet<String>,
+    /// The sessions of which it is to be found out what is still asked in them.
+    catching_up: HashMap<String, CatchingUp>,
+    output: VecDeque<ResumableOutput>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Down,
+    /// The server does not know us yet.
+    Opening,
+    /// The server does not know our sessions yet.
+    Attaching,
+    Up,
+}
+
+/// How far a session is taken up. The server tells what has happened, then the state, then what it still wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CatchingUp {
+    /// The state was not told yet.
+    Waits,
+    /// So many questions are to come.
+    Asks(u64),
+    /// Questions come until something happens.
+    AsksUntilLive,
+}
+
+/// The client's handshake.
+#[derive(Debug)]
+struct Initialize {
+    id: RequestId<'static>,
+    params: Raw<'static>,
+    is_answered: bool,
+}
+
+/// A session whose updates the client gets.
+#[derive(Debug)]
+struct Attached {
+    method: &'static str,
+    /// With what it was opened, without its name.
+    params: Raw<'static>,
+    /// The client opened it as a new one: all that happens in it is for the client.
+    is_own: bool,
+}
+
+/// What a request of our own is for.
+#[derive(Debug)]
+enum Own {
+    Initialize,
+    Attach { session: String, has_cursor: bool },
+}
+
+/// How a connection to the server came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connected {
+    /// The server does not know us: all begins with the handshake.
+    Anew,
+    /// It is the connection that was lost.
+    Resumed,
+}
+
+/// What comes out of a [`ResumableClient`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResumableOutput {
+    /// A line for one of the sides.
+    Line {
+        /// Whom it is for.
+        to: Side,
+        /// The line.
+        line: String,
+    },
+    /// A session goes on, but not where it broke off: something may be missing.
+    Gap {
+        /// The session.
+        session: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// The server has no such session any more. The client is told that its work is over.
+    SessionLost {
+        /// The session.
+        session: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// The server refuses to go on over this connection.
+    Refused {
+        /// What it said.
+        reason: String,
+    },
+}
+
+impl fmt::Debug for ResumableClient {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("ResumableClient");
+        shown.field("phase", &self.phase).field("sessions", &self.sessions).field("pending", &self.pending);
+        shown.field("questions", &self.questions).finish_non_exhaustive()
+    }
+}
+
+impl ResumableClient {
+    /// A client that has said nothing. `operation_id` makes up names that nobody else does: 128 random bits.
+    pub fn new(operation_id: impl FnMut() -> String + Send + 'static) -> Self {
+        ResumableClient {
+            operation_id: Box::new(operation_id),
+            keeps_cursors: true,
+            phase: Phase::Down,
+            link: 0,
+            is_known: false,
+            initialize: None,
+            pending: Pending::default(),
+            questions: Questions::default(),
+            sessions: BTreeMap::new(),
+            places: Places::default(),
+            own: HashMap::new(),
+            last_own: 0,
+            taken_up: HashSet::new(),
+            catching_up: HashMap::new(),
+            output: VecDeque::new(),
+        }
+    }
+
+    /// The client gets updates without their cursors.
+    #[must_use]
+    pub fn without_cursors(mut self) -> Self {
+        self.keeps_cursors = false;
+        self
+    }
+
+    /// Takes what there is to send and to tell, in its order.
+    pub fn drain(&mut self) -> impl Iterator<Item = ResumableOutput> + '_ {
+        self.output.drain(..)
+    }
+
+    /// Whether the client may go on talking. It may for ever while the server answers.
+    pub fn has_room(&self) -> bool {
+        self.pending.bytes() < ROOM
+    }
+
+    /// Whether all that the client asked is answered.
+    pub fn is_answered(&self) -> bool {
+        self.pending.has_no_requests() && self.initialize.as_ref().is_none_or(|known| known.is_answered)
+    }
+
+    /// Whether a lost connection may be taken up again: not before the server knows our sessions, and not while one is being
+    /// opened, of whose history the server cannot know how much has come.
+    pub fn is_resumable(&self) -> bool {
+        let is_opening = |about: &About| matches!(about, About::Request { opens: Opens::Known { .. }, .. });
+        self.is_known && !self.pending.iter().any(|item| is_opening(&item.about))
+    }
+
+    /// There is a connection.
+    pub fn connected(&mut self, how: Connected) {
+        self.link += 1;
+        self.own.clear();
+        self.catching_up =
+            self.questions.sessions().map(|session| (session.to_owned(), CatchingUp::Waits)).collect();
+        match how {
+            Connected::Resumed => {
+                self.taken_up = self.sessions.keys().cloned().collect();
+                let streams = self.sessions.keys().map(|session| {
+                    let session_id = (Text::Borrowed("sessionId"), envelope::quoted(session));
+                    let cursor = self.places.of(session).map(envelope::quoted);
+                    envelope::object(
+                        [session_id]
+                            .into_iter()
+                            .chain(cursor.map(|cursor| (Text::Borrowed("cursor"), cursor))),
+                    )
+                });
+                let streams = envelope::object([(Text::Borrowed("streams"), Raw::array(streams))]);
+                self.to_server(envelope::notification("stream/resume", streams));
+                self.phase = Phase::Up;
+                self.send_pending(true);
+            }
+            Connected::Anew => {
+                self.questions.forget_ids();
+                self.is_known = false;
+                self.taken_up.clear();
+                self.phase = Phase::Opening;
+                self.send_initialize();
+            }
+        }
+    }
+
+    /// The connection is the same, but something that the server said on it may be lost.
+    pub fn refreshed(&mut self) {
+        if self.phase == Phase::Up {
+            self.send_pending(false);
+        }
+    }
+
+    /// The connection is lost.
+    pub fn lost(&mut self) {
+        self.phase = Phase::Down;
+        self.own.clear();
+    }
+
+    /// There will be no connection any more: whoever waits for an answer gets this one.
+    pub fn give_up(&mut self, reason: &str) {
+        self.lost();
+        let unanswered = self.initialize.take().filter(|known| !known.is_answered).map(|known| known.id);
+        let error = RpcError::new(codes::INTERNAL_ERROR, reason.to_owned());
+        for id in unanswered.into_iter().chain(self.pending.take_requests()) {
+            self.to_client(Message::response(id, Err(error.clone())).encode(WireFormat::Any));
+        }
+    }
+
+    /// Takes one line from the client or from the server.
+    pub fn handle(&mut self, from: Side, line: &str) {
+        if is_batch(line) {
+            return match batch_entries(line, BATCH_LIMIT) {
+                Ok(entries) => entries.into_iter().for_each(|entry| self.handle_one(from, entry)),
+                Err(_) => self.refuse_line(from, codes::INVALID_REQUEST, "not a batch of messages"),
+            };
+        }
+        self.handle_one(from, line);
+    }
+
+    fn handle_one(&mut self, from: Side, line: &str) {
+        match (from, Message::decode(line, WireFormat::Any)) {
+            (_, Err(error)) => self.refuse_line(from, codes::PARSE_ERROR, &error.to_string()),
+            (Side::Client, Ok(Message::Request(request))) => self.client_asks(&request),
+            (Side::Client, Ok(Message::Notification(notification))) => self.client_tells(notification),
+            (Side::Client, Ok(Message::Response(response))) => {
+                let link = (self.phase != Phase::Down).then_some(self.link);
+                if let Some(answer) = self.questions.answer(&response, link) {
+                    self.to_server(answer);
+                }
+            }
+            (Side::Agent, Ok(Message::Request(request))) => self.server_asks(&request),
+            (Side::Agent, Ok(Message::Notification(notification))) => self.server_tells(line, &notification),
+            (Side::Agent, Ok(Message::Response(response))) => self.server_answers(line, &response),
+        }
+    }
+
+    fn to_client(&mut self, line: String) {
+        self.output.push_back(ResumableOutput::Line { to: Side::Client, line });
+    }
+
+    fn to_server(&mut self, line: String) {
+        self.output.push_back(ResumableOutput::Line { to: Side::Agent, line });
+    }
+
+    /// What is no message cannot be kept for later; whoever sent it hears that now.
+    fn refuse_line(&mut self, from: Side, code: i32, reason: &str) {
+        if from == Side::Client {
+            self.refuse(RequestId::Null, code, reason);
+        }
+    }
+
+    fn refuse(&mut self, id: RequestId<'static>, code: i32, reason: &str) {
+        let error = RpcError::new(code, reason.to_owned());
+        self.to_client(Message::response(id, Err(error)).encode(WireFormat::Any));
+    }
+}
+
+/// From the client.
+impl ResumableClient {
+    fn client_asks(&mut self, request: &Request<'_>) {
+        let id = request.id.clone().into_owned();
+        let params = request.params.clone().unwrap_or_else(|| Raw::from(serde_json::json!({})));
+        if request.method == "initialize" && self.initialize.is_none() {
+            let params = params.into_owned();
+            self.initialize = Some(Initialize { id, params, is_answered: false });
+            if self.phase == Phase::Opening {
+                self.send_initialize();
+            }
+            return;
+        }
+        let opens = opens(&request.method, &params);
+        let mut request = request.clone();
+        request.params = Some(self.with_operation(&params));
+        let line = Message::Request(request).encode(WireFormat::Any);
+        let sent_on = (self.phase == Phase::Up).then_some(self.link);
+        if let Opens::Known { session, params, .. } = &opens
+            && params.get("replayFrom").is_some_and(|from| from.is_object())
+        {
+            self.places.expect_again(session);
+        }
+        let about = About::Request { id: id.clone(), opens };
+        if !self.pending.push(&line, about, sent_on) {
+            let reason = "the id is in use, or too many requests wait for an answer";
+            return self.refuse(id, codes::INVALID_REQUEST, reason);
+        }
+        if sent_on.is_some() {
+            self.to_server(line);
+        }
+    }
+
+    fn client_tells(&mut self, mut notification: Notification<'_>) {
+        let params = notification.params.take().unwrap_or_else(|| Raw::from(serde_json::json!({})));
+        let named = |key: &str| {
+            params
+                .get(key)
+                .and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).ok().map(Wire::into_owned))
+        };
+        let about = match &*notification.method {
+            "$/cancel_request" => named("requestId").map(|id| About::TakesBack { id }),
+            "session/cancel" => {
+                envelope::text_at(&params, "sessionId").map(|session| About::Cancels { session })
+            }
+            _ => None,
+        };
+        let params = self.with_operation(&params);
+        notification.params = Some(params);
+        let line = Message::Notification(notification).encode(WireFormat::Any);
+        let sent_on = (self.phase == Phase::Up).then_some(self.link);
+        self.pending.push(&line, about.unwrap_or(About::Other), sent_on);
+        if sent_on.is_some() {
+            self.to_server(line);
+        }
+    }
+
+    /// Names an operation, so that a server which hears of it twice knows that it is one.
+    fn with_operation(&mut self, params: &Raw<'_>) -> Raw<'static> {
+        if envelope::meta(params, OPERATION).is_some() {
+            return params.clone().into_owned();
+        }
+        let name = envelope::quoted(&(self.operation_id)());
+        envelope::with_meta(params, &[], &[(OPERATION, name)])
+    }
+}
+
+/// To the server, when there is a connection again.
+impl ResumableClient {
+    fn own_id(&mut self) -> RequestId<'static> {
+        self.last_own += 1;
+        RequestId::Text(format!("switchboard/{}", self.last_own).into())
+    }
+
+    fn send_initialize(&mut self) {
+        let Some(Initialize { id, params, is_answered }) = &self.initialize else { return };
+        let (mut id, params) = (id.clone(), params.clone());
+        if *is_answered {
+            id = self.own_id();
+            self.own.insert(id.clone(), Own::Initialize);
+        }
+        self.to_server(envelope::request(id, "initialize", params));
+    }
+
+    /// The server knows us: now it is to know our sessions. What else waits follows when it does.
+    fn attach_all(&mut self) {
+        self.phase = Phase::Attaching;
+        let sessions: Vec<String> =
+            self.sessions.keys().filter(|session| !self.is_being_opened(session)).cloned().collect();
+        for session in sessions {
+            self.attach(session, true);
+        }
+        self.go_on_when_attached();
+    }
+
+    /// Whether the client is about to open a session itself.
+    fn is_being_opened(&self, session: &str) -> bool {
+        self.pending.iter().any(|item| {
+            matches!(&item.about, About::Request { opens: Opens::Known { session: known, .. }, .. } if known == session)
+        })
+    }
+
+    fn attach(&mut self, session: String, with_cursor: bool) {
+        let Some(Attached { method, params, is_own }) = self.sessions.get(&session) else { return };
+        let cursor = self.places.of(&session).filter(|_| with_cursor);
+        let has_cursor = cursor.is_some();
+        let mut params = attach_params(params, &session, cursor);
+        if *is_own && with_cursor && !has_cursor {
+            let start = (Text::Borrowed("replayFrom"), Raw::from(serde_json::json!({"type": "start"})));
+            params = envelope::object(params.entries().chain([start]));
+        }
+        let method = *method;
+        let params = self.with_operation(&params);
+        let id = self.own_id();
+        self.taken_up.insert(session.clone());
+        self.own.insert(id.clone(), Own::Attach { session, has_cursor });
+        self.to_server(envelope::request(id, method, params));
+    }
+
+    fn go_on_when_attached(&mut self) {
+        if self.phase == Phase::Attaching && self.own.is_empty() {
+            self.phase = Phase::Up;
+            self.is_known = true;
+            self.send_pending(true);
+        }
+    }
+
+    /// Sends again what the server may not have heard.
+    fn send_pending(&mut self, all: bool) {
+        for item in self.pending.iter_mut() {
+            let again = match &item.about {
+                About::Request { id, opens: Opens::Known { method, session, params } } => {
+                    // A history that has begun to come is not to begin once more.
+                    let cursor = self.places.of(session).filter(|_| !self.places.expects_again(session));
+                    let params = attach_params(params, session, cursor);
+                    // Opening a session means something on its own connection only, so this is another operation.
+                    let name = envelope::quoted(&(self.operation_id)());
+                    let params = envelope::with_meta(&params, &[], &[(OPERATION, name)]);
+                    envelope::request(id.clone(), method, params)
+                }
+                About::Request { .. } => item.line.clone(),
+                About::TakesBack { .. } | About::Cancels { .. } | About::Other if all => item.line.clone(),
+                About::TakesBack { .. } | About::Cancels { .. } | About::Other => continue,
+            };
+            item.sent_on = Some(self.link);
+            item.first_on.get_or_insert(self.link);
+            self.output.push_back(ResumableOutput::Line { to: Side::Agent, line: again });
+        }
+    }
+}
+
+/// From the server.
+impl ResumableClient {
+    fn server_answers(&mut self, line: &str, response: &Response<'_>) {
+        match self.own.remove(&response.id.clone().into_owned()) {
+            Some(Own::Initialize) => return self.initialized_again(response),
+            Some(Own::Attach { session, has_cursor }) => {
+                return self.attached(session, has_cursor, response);
+            }
+            None => {}
+        }
+        if let Some(known) = self.initialize.as_mut().filter(|known| !known.is_answered)
+            && known.id == response.id
+        {
+            if response.outcome.is_ok() {
+                known.is_answered = true;
+                self.to_client(line.to_owned());
+                return self.attach_all();
+            }
+            // The client may try with other words.
+            self.initialize = None;
+            return self.to_client(line.to_owned());
+        }
+        // The second answer to a request that was sent twice has nobody to go to.
+        let Some((opens, first_on)) = self.pending.answered(&response.id) else { return };
+        if let Opens::Known { session, .. } = &opens {
+            self.places.has_begun(session);
+        }
+        let is_new = matches!(opens, Opens::New { .. });
+        let opened = response.outcome.as_ref().ok().and_then(|result| self.opened(opens, result));
+        self.to_client(line.to_owned());
+        if let Some(session) = opened.filter(|_| is_new && first_on != Some(self.link)) {
+            // It may have been opened by what was said before, and not be told here.
+            self.attach(session, true);
+        }
+    }
+
+    /// A request of the client that opens or ends a session has succeeded. Gives the session that is open now.
+    fn opened(&mut self, opens: Opens, result: &Raw<'_>) -> Option<String> {
+        let cursor = envelope::meta(result, CURSOR).and_then(|cursor| Some(cursor.as_text()?.into_owned()));
+        let (session, attached) = match opens {
+            Opens::Nothing => return None,
+            Opens::New { params, is_empty } => match envelope::text_at(result, "sessionId") {
+                Some(session) => (session, Attached { method: "session/resume", params, is_own: is_empty }),
+                None => return None,
+            },
+            Opens::Known { method, session, params } => {
+                let is_own = self.sessions.get(&session).is_some_and(|known| known.is_own);
+                (session, Attached { method, params, is_own })
+            }
+            Opens::End { session } => {
+                self.sessions.remove(&session);
+                self.places.forget(&session);
+                return None;
+            }
+        };
+        if let Some(cursor) = cursor {
+            self.places.begin(&session, &cursor);
+        }
+        self.sessions.insert(session.clone(), attached);
+        Some(session)
+    }
+
+    fn initialized_again(&mut self, response: &Response<'_>) {
+        match &response.outcome {
+            Ok(_) => self.attach_all(),
+            Err(error) => {
+                let reason = error.to_string();
+                self.output.push_back(ResumableOutput::Refused { reason });
+            }
+        }
+    }
+
+    fn attached(&mut self, session: String, has_cursor: bool, response: &Response<'_>) {
+        self.taken_up.remove(&session);
+        if let Err(error) = &response.outcome {
+            let reason = error.to_string();
+            if has_cursor && error.code != codes::RESOURCE_NOT_FOUND {
+                self.output.push_back(ResumableOutput::Gap { session: session.clone(), reason });
+                self.places.forget(&session);
+                self.attach(session, false);
+            } else {
+                self.lose_session(session, reason);
+            }
+        }
+        self.go_on_when_attached();
+    }
+
+    /// A session is gone: nobody is to wait for what happens in it.
+    fn lose_session(&mut self, session: String, reason: String) {
+        self.sessions.remove(&session);
+        self.places.forget(&session);
+        self.settle(&session);
+        let update = serde_json::json!({
+            "sessionId": session,
+            "update": {"sessionUpdate": "state_update", "state": "idle", "stopReason": "error",
+                "error": {"code": codes::RESOURCE_NOT_FOUND, "message": &reason}},
+        });
+        self.to_client(envelope::notification("session/update", Raw::from(update)));
+        self.output.push_back(ResumableOutput::SessionLost { session, reason });
+    }
+
+    fn server_asks(&mut self, request: &Request<'_>) {
+        let session = request.params.as_ref().and_then(|params| envelope::text_at(params, "sessionId"));
+        let asked = self.questions.ask(request, self.link);
+        if let Some(session) = session {
+            self.count_question(&session);
+        }
+        match asked {
+            Asked::New(seen) => {
+                let line = envelope::request_as(request, RequestId::Number(seen));
+                self.to_client(line);
+            }
+            Asked::Known => {}
+            Asked::Answered(answer) => self.to_server(answer),
+            Asked::TooMany => {
+                let error =
+                    RpcError::new(codes::INTERNAL_ERROR, "too many questions wait for an answer".to_owned());
+                let answer = Message::response(request.id.clone(), Err(error)).encode(WireFormat::Any);
+                self.to_server(answer);
+            }
+        }
+    }
+
+    fn server_tells(&mut self, line: &str, notification: &Notification<'_>) {
+        let Some(params) = &notification.params else { return self.to_client(line.to_owned()) };
+        match &*notification.method {
+            "session/update" => self.update(line, params, notification),
+            "$/cancel_request" => {
+                let id = params.get("requestId");
+                let id = id.as_ref().and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).ok());
+                if let Some(seen) = id.and_then(|id| self.questions.withdraw(&id)) {
+                    self.withdraw(seen);
+                }
+            }
+            "stream/resume_failed" => {
+                if let Some(session) = envelope::text_at(params, "sessionId") {
+                    self.taken_up.remove(&session);
+                    if !self.is_being_opened(&session) {
+                        self.attach(session, true);
+                    }
+                }
+            }
+            _ => self.to_client(line.to_owned()),
+        }
+    }
+
+    fn withdraw(&mut self, seen: i64) {
+        let params = Raw::from(serde_json::json!({"requestId": seen}));
+        self.to_client(envelope::notification("$/cancel_request", params));
+    }
+
+    fn update(&mut self, line: &str, params: &Raw<'_>, notification: &Notification<'_>) {
+        let session = envelope::text_at(params, "sessionId").unwrap_or_default();
+        let cursor = envelope::meta(params, CURSOR).and_then(|cursor| Some(cursor.as_text()?.into_owned()));
+        let may_begin_again = !self.taken_up.contains(&session);
+        let is_new = cursor.as_ref().map(|cursor| self.places.advance(&session, cursor, may_begin_again));
+        if is_new != Some(false) {
+            let line = if cursor.is_some() && !self.keeps_cursors {
+                let params = envelope::with_meta(params, &[CURSOR], &[]);
+                let mut notification = notification.clone();
+                notification.params = Some(params);
+                Message::Notification(notification).encode(WireFormat::Any)
+            } else {
+                line.to_owned()
+            };
+            self.to_client(line);
+        }
+        self.look_at_state(&session, params, is_new);
+    }
+
+    /// Looks whether an update says how a session stands that is taken up. A server of ours counts the questions that are
+    /// open there; of another it is at least known that a state without a place in the log is no part of the history.
+    fn look_at_state(&mut self, session: &str, params: &Raw<'_>, is_new: Option<bool>) {
+        let is_taken_up = self.taken_up.contains(session);
+        if !is_taken_up && !self.catching_up.contains_key(session) && !self.pending.cancels(session) {
+            return;
+        }
+        let update = params.get("update");
+        let update = update.filter(|update| {
+            envelope::text_at(update, "sessionUpdate").is_some_and(|kind| kind == "state_update")
+        });
+        let state = update.and_then(|update| envelope::text_at(&update, "state"));
+        if state.as_deref() == Some("idle") {
+            self.pending.is_idle(session);
+        }
+        let questions =
+            envelope::meta(params, QUESTIONS).and_then(|count| count.as_str().trim().parse().ok());
+        let stands = match (questions, is_new) {
+            (Some(count), _) => Some(CatchingUp::Asks(count)),
+            (None, None) if state.is_some() => Some(CatchingUp::AsksUntilLive),
+            (None, _) => None,
+        };
+        if stands.is_some() {
+            self.taken_up.remove(session);
+        }
+        let Some(catching_up) = self.catching_up.get_mut(session) else { return };
+        match (stands, &catching_up) {
+            (Some(stands), CatchingUp::Waits) => *catching_up = stands,
+            (None, CatchingUp::AsksUntilLive) if is_new == Some(true) => *catching_up = CatchingUp::Asks(0),
+            _ => {}
+        }
+        self.settle_if_all_asked(session);
+    }
+
+    /// A question was asked in a session that is taken up.
+    fn count_question(&mut self, session: &str) {
+        if let Some(CatchingUp::Asks(count)) = self.catching_up.get_mut(session) {
+            *count = count.saturating_sub(1);
+            self.settle_if_all_asked(session);
+        }
+    }
+
+    /// What the server has not asked by now it does not want to know any more.
+    fn settle_if_all_asked(&mut self, session: &str) {
+        if self.catching_up.get(session) == Some(&CatchingUp::Asks(0)) {
+            self.settle(session);
+        }
+    }
+
+    fn settle(&mut self, session: &str) {
+        self.catching_up.remove(session);
+        for seen in self.questions.settle(session, self.link) {
+            self.withdraw(seen);
+        }
+    }
+}
+
+/// What a request of the client will mean for what is remembered of sessions.
+fn opens(method: &str, params: &Raw<'_>) -> Opens {
+    let session = envelope::text_at(params, "sessionId");
+    let method = match (method, session) {
+        ("session/new", _) | ("session/fork", Some(_)) => {
+            let params = envelope::without_keys(params, &["_meta", "sessionId"]);
+            return Opens::New { params, is_empty: method == "session/new" };
+        }
+        ("session/resume", Some(session)) => ("session/resume", session),
+        ("session/attach", Some(session)) => ("session/attach", session),
+        ("session/close" | "session/delete" | "session/detach", Some(session)) => {
+            return Opens::End { session };
+        }
+        _ => return Opens::Nothing,
+    };
+    let (method, session) = method;
+    Opens::Known { method, session, params: envelope::without_keys(params, &["_meta", "sessionId"]) }
+}
+
+/// The parameters that open a session behind a place.
+fn attach_params(params: &Raw<'_>, session: &str, cursor: Option<&str>) -> Raw<'static> {
+    let rest = envelope::without_keys(params, if cursor.is_some() { &["replayFrom"] } else { &[] });
+    let name = (Text::Borrowed("sessionId"), envelope::quoted(session));
+    let params = envelope::object([name].into_iter().chain(rest.entries()));
+    let cursor = cursor.map(envelope::quoted);
+    let cursor: Vec<_> = cursor.into_iter().map(|cursor| (CURSOR, cursor)).collect();
+    envelope::with_meta(&params, &[], &cursor)
+}

@@ -1,0 +1,133 @@
+//! Cursors: how far the updates of each session have come.
+
+use std::collections::{HashMap, HashSet};
+
+/// Of how many logs it is known how far they have come. What comes in more of them is passed on as it comes.
+const LOGS: usize = 16 * 1024;
+
+/// The last cursor of each log.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    last: HashMap<String, Place>,
+    /// The log that a session's updates came from, where it is not named like the session.
+    of_session: HashMap<String, String>,
+    /// Logs that are about to be told once more from an earlier place, because the client wants that.
+    begins_again: HashSet<String>,
+}
+
+#[derive(Debug)]
+struct Place {
+    cursor: String,
+    number: Option<u64>,
+}
+
+impl Places {
+    /// Takes the cursor of an update of a session. Whether it is one that has not come yet, or that comes again because the
+    /// client wants it.
+    pub(super) fn advance(&mut self, session: &str, cursor: &str, may_begin_again: bool) -> bool {
+        let (log, number) = match cursor.rsplit_once('.').map(|(log, number)| (log, number.parse::<u64>())) {
+            Some((log, Ok(number))) => (log, Some(number)),
+            // A cursor of another form has no order that could be seen.
+            _ => (session, None),
+        };
+        let place = || Place { cursor: cursor.to_owned(), number };
+        let has_room = self.last.len() < LOGS;
+        match self.last.get_mut(log) {
+            Some(last) => {
+                let is_new = match (last.number, number) {
+                    (Some(last), Some(number)) => last < number,
+                    _ => last.cursor != cursor,
+                };
+                if !is_new && !(may_begin_again && self.begins_again.remove(log)) {
+                    return false;
+                }
+                *last = place();
+            }
+            None if has_room => {
+                self.last.insert(log.to_owned(), place());
+            }
+            None => {}
+        }
+        if log != session && self.of_session.len() < LOGS && !self.of_session.contains_key(session) {
+            self.of_session.insert(session.to_owned(), log.to_owned());
+        }
+        true
+    }
+
+    /// The cursor behind which a session goes on; `None` where nothing of it has come.
+    pub(super) fn of(&self, session: &str) -> Option<&str> {
+        self.last.get(self.log(session)).map(|place| &*place.cursor)
+    }
+
+    fn log<'s>(&'s self, session: &'s str) -> &'s str {
+        self.of_session.get(session).map_or(session, |log| log)
+    }
+
+    /// The server says how far a session is, before it has told anything of it.
+    pub(super) fn begin(&mut self, session: &str, cursor: &str) {
+        if self.of(session).is_none() {
+            self.advance(session, cursor, false);
+        }
+    }
+
+    /// The client wants a session told from its start: the next update that goes back is the beginning of that.
+    pub(super) fn expect_again(&mut self, session: &str) {
+        let log = self.log(session);
+        if self.last.contains_key(log) {
+            self.begins_again.insert(log.to_owned());
+        }
+    }
+
+    /// Whether a session is about to be told from its start, and nothing of that has come.
+    pub(super) fn expects_again(&self, session: &str) -> bool {
+        self.begins_again.contains(self.log(session))
+    }
+
+    /// A session has been told from its start, or not at all.
+    pub(super) fn has_begun(&mut self, session: &str) {
+        let log = self.log(session).to_owned();
+        self.begins_again.remove(&log);
+    }
+
+    /// Nothing more comes of a session.
+    pub(super) fn forget(&mut self, session: &str) {
+        let log = self.of_session.remove(session).unwrap_or_else(|| session.to_owned());
+        self.begins_again.remove(&log);
+        self.last.remove(&log);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Places;
+
+    #[test]
+    fn what_has_come_does_not_come_again_unless_it_is_wanted() {
+        let mut places = Places::default();
+        assert!(
+            places.advance("s", "s.1", true)
+                && places.advance("s", "s.9", true)
+                && places.advance("s", "s.10", true)
+        );
+        assert!(!places.advance("s", "s.10", true) && !places.advance("s", "s.2", true));
+        assert_eq!(places.of("s"), Some("s.10"));
+        places.expect_again("s");
+        assert!(
+            places.advance("s", "s.11", true)
+                && places.advance("s", "s.1", true)
+                && !places.advance("s", "s.1", true)
+        );
+        assert_eq!(places.of("s"), Some("s.1"));
+        // A sub-agent is told in the log of the session that it belongs to.
+        assert!(places.advance("child", "s.2", true) && !places.advance("s", "s.2", true));
+        assert_eq!(places.of("child"), Some("s.2"));
+        // Words that have no order are only known again.
+        assert!(
+            places.advance("o", "b", true)
+                && !places.advance("o", "b", true)
+                && places.advance("o", "a", true)
+        );
+        places.forget("s");
+        assert_eq!(places.of("s"), None);
+    }
+}
