@@ -8,6 +8,7 @@ mod convert;
 mod demo_agent;
 mod diff;
 mod fold;
+mod hub;
 mod open;
 #[cfg(test)]
 #[path = "../tests/readers/mod.rs"]
@@ -17,6 +18,7 @@ mod readers;
 mod run;
 mod schema;
 mod sessions;
+mod tokens;
 
 use crate::outcome::{CommandError, Outcome};
 
@@ -30,10 +32,12 @@ pub(crate) enum Command {
     DemoAgent(demo_agent::Arguments),
     Diff(Box<diff::Arguments>),
     Fold(fold::Arguments),
+    Hub(hub::Arguments),
     Open(open::Arguments),
     Run(run::Arguments),
     Schema(schema::Arguments),
     Sessions(sessions::Arguments),
+    Tokens(tokens::Arguments),
 }
 
 pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
@@ -46,9 +50,11 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::DemoAgent(arguments) => demo_agent::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Fold(arguments) => fold::run(&arguments),
+        Command::Hub(arguments) => hub::run(&arguments),
         Command::Open(arguments) => open::run(&arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Sessions(arguments) => sessions::run(&arguments),
+        Command::Tokens(arguments) => tokens::run(&arguments),
     }
 }

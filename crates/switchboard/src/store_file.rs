@@ -155,7 +155,9 @@ pub(crate) fn store_error(error: StoreError) -> CommandError {
         }
         StoreError::Open { .. } | StoreError::NotAStore { .. } => CommandError::usage(error.to_string())
             .hint(format!("name another one with --store FILE or in {STORE}")),
-        StoreError::EmptySearch { .. } => CommandError::usage(error.to_string()),
+        StoreError::EmptySearch { .. } | StoreError::TokenName { .. } => {
+            CommandError::usage(error.to_string())
+        }
         _ => CommandError::failed(error.to_string()),
     }
 }

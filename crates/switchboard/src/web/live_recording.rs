@@ -320,7 +320,7 @@ fn sequence_after(item: Item, batch: &mut Vec<Record>) -> Option<u64> {
         Item::Gap { from, to, .. } if to.saturating_sub(from) > MAX_GAP => None,
         Item::Gap { from, to, reason } => {
             for sequence in from..to {
-                let channel = switchboard_store::Channel::Diagnostic;
+                let channel = Channel::Diagnostic;
                 let mut note = Record::new(channel, format!("this record cannot be read: {reason}"));
                 note.sequence = sequence;
                 batch.push(note);

@@ -25,6 +25,7 @@ mod run_subagents;
 mod schema;
 mod sessions;
 mod terminal;
+mod tokens;
 mod web;
 
 #[test]

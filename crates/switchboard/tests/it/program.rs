@@ -57,9 +57,11 @@ fn help_names_every_command() {
         "demo-agent",
         "diff",
         "fold",
+        "hub",
         "run",
         "schema",
         "sessions",
+        "tokens",
     ] {
         assert!(run.stdout.contains(&format!("\n  {command}")), "{}", run.stdout);
     }

@@ -1,0 +1,30 @@
+//! `switchboard hub`: what concerns a hub that runs.
+
+mod share;
+
+use crate::outcome::{CommandError, Outcome};
+
+/// Share sessions of a hub, and see how it is
+///
+/// The hub itself is `switchboard serve`; who may use it is said by `switchboard tokens`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    switchboard hub share 20261115-041843-0a1b2c phone   # the token \"phone\" sees that session\n  \
+    switchboard hub unshare 20261115-041843-0a1b2c phone")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: HubCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum HubCommand {
+    Share(share::Arguments),
+    Unshare(share::UnshareArguments),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    match &arguments.command {
+        HubCommand::Share(arguments) => share::share(arguments),
+        HubCommand::Unshare(arguments) => share::unshare(arguments),
+    }
+}
