@@ -4,6 +4,7 @@
 //! [`Hub`] is the whole. What it decides is decided by `core`, which does nothing itself; around it are the agents'
 //! processes (`host`), the clients (`connection`) and the log.
 
+mod access;
 mod connection;
 mod core;
 mod host;
@@ -12,6 +13,7 @@ mod metrics;
 mod service;
 
 pub use crate::core::{Counts, FolderRefusal, Identity};
+pub use access::{WrongTokens, bearer, is_same};
 
 use std::collections::HashMap;
 use std::fmt;

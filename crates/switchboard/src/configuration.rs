@@ -1,6 +1,11 @@
 //! Which agents the user has, by the files that we and the editors keep.
 
 mod commented_json;
+// For the hub that is to come.
+#[allow(dead_code)]
+pub(crate) mod hub;
+#[allow(dead_code)]
+pub(crate) mod roots;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -140,21 +145,10 @@ impl Configuration {
     }
 
     fn read_file(&mut self, source: Source, file: &Path) {
-        let Ok(metadata) = file.metadata() else { return };
-        if metadata.len() > MAX_FILE {
-            self.problems.push(format!("{} is too large", file.display()));
-            return;
-        }
-        let text = match std::fs::read_to_string(file) {
-            Ok(text) => text,
-            Err(error) => {
-                self.problems.push(format!("cannot read {}: {error}", file.display()));
-                return;
-            }
-        };
-        match commented_json::parse(&text) {
-            Ok(value) => self.take(source, file, &value),
-            Err(error) => self.problems.push(format!("{} is no JSON: {error}", file.display())),
+        match read_json(file) {
+            Ok(Some(value)) => self.take(source, file, &value),
+            Ok(None) => {}
+            Err(problem) => self.problems.push(problem),
         }
     }
 
@@ -283,10 +277,28 @@ fn configuration_folder() -> Option<PathBuf> {
 
 /// A part of the user's own configuration. A file that cannot be read is complained of where agents are looked for.
 pub(crate) fn own_settings(key: &str) -> Option<Value> {
-    let file = configuration_folder()?.join("switchboard").join("config.json");
-    let small = file.metadata().is_ok_and(|metadata| metadata.len() <= MAX_FILE);
-    let text = std::fs::read_to_string(&file).ok().filter(|_| small)?;
-    commented_json::parse(&text).ok()?.get(key).cloned()
+    own_configuration().ok()??.get(key).cloned()
+}
+
+/// The user's own configuration, if there is one, or why it cannot be read.
+fn own_configuration() -> Result<Option<Value>, String> {
+    match configuration_folder() {
+        Some(folder) => read_json(&folder.join("switchboard").join("config.json")),
+        None => Ok(None),
+    }
+}
+
+/// The JSON in a file; nothing where there is no file.
+fn read_json(file: &Path) -> Result<Option<Value>, String> {
+    let Ok(metadata) = file.metadata() else { return Ok(None) };
+    if metadata.len() > MAX_FILE {
+        return Err(format!("{} is too large", file.display()));
+    }
+    let text =
+        std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let value =
+        commented_json::parse(&text).map_err(|error| format!("{} is no JSON: {error}", file.display()))?;
+    Ok(Some(value))
 }
 
 /// The files that may hold agents, the most important first.

@@ -1,0 +1,249 @@
+//! Who knocks: the token of a request, and those who guess.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+/// How many wrong tokens one address may try in [`WINDOW`].
+const WRONG: usize = 10;
+const WINDOW: Duration = Duration::from_secs(60);
+/// How many addresses are told apart in one [`WINDOW`]; all others count as one.
+const ADDRESSES: usize = 4096;
+
+/// The token of a request: `Authorization: Bearer TOKEN`. `None` for everything else, also where there are several.
+///
+/// ```
+/// let mut headers = http::HeaderMap::new();
+/// assert_eq!(switchboard_hub::bearer(&headers), None);
+/// headers.insert("authorization", http::HeaderValue::from_static("Bearer sb_abc"));
+/// assert_eq!(switchboard_hub::bearer(&headers), Some("sb_abc"));
+/// ```
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.trim().split_once(' ')?;
+    let token = token.trim_start();
+    let is_one_word = !token.is_empty() && !token.contains([' ', '\t', ',']);
+    (scheme.eq_ignore_ascii_case("bearer") && is_one_word).then_some(token)
+}
+
+/// Whether two secrets are the same. How long it takes tells nothing but whether they are equally long, and how long a token
+/// is everybody knows.
+pub fn is_same(one: &str, other: &str) -> bool {
+    let differs = one.bytes().zip(other.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
+    // Behind this the compiler cannot know that one difference is enough.
+    one.len() == other.len() && std::hint::black_box(differs) == 0
+}
+
+/// Counts wrong tokens by address, in bounded memory. Who has a right token is never asked about it.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use switchboard_hub::WrongTokens;
+///
+/// let (wrong, from, now) = (WrongTokens::default(), "192.0.2.7".parse().unwrap(), Instant::now());
+/// for _ in 0..10 {
+///     assert_eq!(wrong.count(from, now), Ok(()));
+/// }
+/// assert_eq!(wrong.count(from, now), Err(Duration::from_secs(60)));
+/// ```
+#[derive(Debug, Default)]
+pub struct WrongTokens {
+    inner: Mutex<Inner>,
+}
+
+/// Two generations of addresses: when the younger one is [`WINDOW`] old, the older one counts for nothing any more. So no
+/// look at all addresses is ever needed.
+#[derive(Debug, Default)]
+struct Inner {
+    since: Option<Instant>,
+    younger: HashMap<Address, Attempts>,
+    older: HashMap<Address, Attempts>,
+    /// All those for whom there was no room.
+    others: Attempts,
+}
+
+/// When somebody tried wrong tokens: the last times, in their order.
+type Attempts = VecDeque<Instant>;
+
+/// Whose address it is, as far as it can be told: of IPv6 everybody has a whole network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Address {
+    V4([u8; 4]),
+    V6([u8; 8]),
+}
+
+impl From<IpAddr> for Address {
+    fn from(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Address::V4(address.octets()),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, e, f, g, h, ..] = address.octets();
+                Address::V6([a, b, c, d, e, f, g, h])
+            }
+        }
+    }
+}
+
+impl WrongTokens {
+    /// Somebody tried a wrong token. When there were too many, gives how long it is before another one is looked at.
+    pub fn count(&self, from: IpAddr, now: Instant) -> Result<(), Duration> {
+        let mut inner = self.lock();
+        inner.age(now);
+        let attempts = inner.of(from.into());
+        while attempts.front().is_some_and(|first| now.saturating_duration_since(*first) >= WINDOW) {
+            attempts.pop_front();
+        }
+        match attempts.front() {
+            Some(first) if attempts.len() >= WRONG => Err(WINDOW - now.saturating_duration_since(*first)),
+            _ => {
+                attempts.push_back(now);
+                Ok(())
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing is left half done when a thread panics.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn age(&mut self, now: Instant) {
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= WINDOW {
+            self.older = std::mem::take(&mut self.younger);
+            self.since = Some(now);
+        }
+    }
+
+    fn of(&mut self, address: Address) -> &mut Attempts {
+        let is_known = self.younger.contains_key(&address);
+        if !is_known && self.younger.len() >= ADDRESSES {
+            return match self.older.get_mut(&address) {
+                Some(attempts) => attempts,
+                None => &mut self.others,
+            };
+        }
+        let before = if is_known { None } else { self.older.remove(&address) };
+        self.younger.entry(address).or_insert_with(|| before.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_one_word_behind_bearer() {
+        let read = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(AUTHORIZATION, HeaderValue::from_static(value));
+            }
+            bearer(&headers).map(str::to_owned)
+        };
+        for value in ["Bearer sb_a-b_c.d~e+/=", "bearer sb_a-b_c.d~e+/=", "BEARER   sb_a-b_c.d~e+/= "] {
+            assert_eq!(read(&[value]).as_deref(), Some("sb_a-b_c.d~e+/="), "{value:?}");
+        }
+        for value in
+            ["", "Bearer", "Bearer ", "sb_a", "Basic sb_a", "Bearer a b", "Bearer a, Bearer b", "Bearersb_a"]
+        {
+            assert_eq!(read(&[value]), None, "{value:?}");
+        }
+        assert_eq!(read(&[]), None);
+        assert_eq!(read(&["Bearer a", "Bearer a"]), None, "which of them would be meant?");
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, HeaderValue::from_bytes(b"Bearer \xff").unwrap());
+        assert_eq!(bearer(&headers), None);
+    }
+
+    #[test]
+    fn secrets_are_the_same_or_not() {
+        assert!(is_same("", "") && is_same("sb_abc", "sb_abc"));
+        for (one, other) in [("sb_abc", "sb_abd"), ("sb_abc", "sb_ab"), ("", "a"), ("a", ""), ("ab", "ba")] {
+            assert!(!is_same(one, other), "{one:?} {other:?}");
+        }
+    }
+
+    fn v4(number: u32) -> IpAddr {
+        Ipv4Addr::from(number).into()
+    }
+
+    /// How many of so many attempts are let through.
+    fn let_through(wrong: &WrongTokens, from: IpAddr, now: Instant, tries: usize) -> usize {
+        (0..tries).filter(|_| wrong.count(from, now).is_ok()).count()
+    }
+
+    #[test]
+    fn ten_wrong_ones_in_any_minute_are_enough() {
+        let (wrong, start) = (WrongTokens::default(), Instant::now());
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        // One every five seconds, so that generations change in between.
+        for attempt in 0..10 {
+            assert_eq!(wrong.count(v4(1), at(5 * attempt)), Ok(()), "{attempt}");
+        }
+        assert_eq!(wrong.count(v4(1), at(50)), Err(Duration::from_secs(10)));
+        assert_eq!(wrong.count(v4(1), at(59)), Err(Duration::from_secs(1)));
+        // What was refused did not count: the first one is a minute old, then the second.
+        assert_eq!(wrong.count(v4(1), at(60)), Ok(()));
+        assert_eq!(wrong.count(v4(1), at(60)), Err(Duration::from_secs(5)));
+        assert_eq!(wrong.count(v4(1), at(65)), Ok(()));
+        assert_eq!(let_through(&wrong, v4(1), at(10_000), 50), 10);
+        // Others have nothing to do with it.
+        assert_eq!(wrong.count(v4(2), at(10_000)), Ok(()));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_refuses_nobody_for_longer() {
+        let (wrong, now) = (WrongTokens::default(), Instant::now() + Duration::from_secs(1000));
+        assert_eq!(let_through(&wrong, v4(1), now, 11), 10);
+        assert_eq!(wrong.count(v4(1), now.checked_sub(Duration::from_secs(500)).unwrap()), Err(WINDOW));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address_and_ipv4_in_it_is_ipv4() {
+        let (wrong, now) = (WrongTokens::default(), Instant::now());
+        let v6 = |network: u16, host: u16| {
+            IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, network, host, 0, 0, host))
+        };
+        for host in 0..10 {
+            assert_eq!(wrong.count(v6(1, host), now), Ok(()));
+        }
+        assert!(wrong.count(v6(1, 99), now).is_err());
+        assert_eq!(wrong.count(v6(2, 1), now), Ok(()));
+        let mapped = |number: u32| IpAddr::from(Ipv4Addr::from(number).to_ipv6_mapped());
+        assert_eq!(let_through(&wrong, mapped(7), now, 10), 10);
+        assert!(wrong.count(v4(7), now).is_err());
+        assert_eq!(wrong.count(mapped(8), now), Ok(()));
+    }
+
+    #[test]
+    fn many_addresses_take_bounded_memory_and_no_more_attempts() {
+        let (wrong, start) = (WrongTokens::default(), Instant::now());
+        assert_eq!(let_through(&wrong, v4(0), start, 20), 10);
+        for round in 0..3_u64 {
+            let now = start + WINDOW * round as u32 + Duration::from_secs(30);
+            let through: usize = (1..100_000).map(|number| let_through(&wrong, v4(number), now, 1)).sum();
+            assert!(through <= ADDRESSES + WRONG, "{through}");
+            let inner = wrong.lock();
+            assert!(inner.younger.len() <= ADDRESSES && inner.older.len() <= ADDRESSES);
+            assert!(inner.others.len() <= WRONG);
+            assert!(inner.younger.values().all(|attempts| attempts.len() <= WRONG));
+            drop(inner);
+            if round == 0 {
+                // The flood does not wash away who was there before.
+                assert!(wrong.count(v4(0), now).is_err());
+            }
+        }
+    }
+}

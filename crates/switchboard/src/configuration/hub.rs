@@ -1,0 +1,119 @@
+//! What the user's configuration says about a hub.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::own_configuration;
+use super::roots::Roots;
+use crate::outcome::CommandError;
+use crate::units;
+
+/// How long an agent is kept that has nothing to do and that nobody looks at.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// `{"roots": ["~/projects"], "hub": {"idle": "30m", "connections": 100}}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HubSettings {
+    /// Where sessions may work.
+    pub(crate) roots: Roots,
+    /// How long an agent is kept that has nothing to do and that nobody looks at.
+    pub(crate) idle: Duration,
+    /// How many connections there may be, if not as many as usual.
+    pub(crate) connections: Option<usize>,
+}
+
+impl HubSettings {
+    /// Reads the configuration. `usual` is the only root where none are listed. What makes no sense is reported; about
+    /// folders it is an error, since there a mistake would open something.
+    pub(crate) fn read(usual: &Path) -> Result<Self, CommandError> {
+        let configuration =
+            own_configuration().map_err(|problem| CommandError::usage(problem).hint("mend or remove it"))?;
+        let (settings, problems) = HubSettings::parse(&configuration.unwrap_or_default(), usual)
+            .map_err(|problem| CommandError::usage(format!("the setting roots {problem}")))?;
+        for problem in problems.into_iter().chain(settings.roots.problems()) {
+            eprintln!("switchboard: {problem}");
+        }
+        Ok(settings)
+    }
+
+    fn parse(configuration: &Value, usual: &Path) -> Result<(Self, Vec<String>), String> {
+        let roots = Roots::parse(configuration.get("roots"), usual)?;
+        let mut settings = HubSettings { roots, idle: IDLE, connections: None };
+        let mut problems = Vec::new();
+        match configuration.get("hub") {
+            None => {}
+            Some(Value::Object(hub)) => {
+                for (key, value) in hub {
+                    if let Err(problem) = settings.take(key, value) {
+                        problems.push(format!("the setting hub.{key}: {problem}"));
+                    }
+                }
+            }
+            Some(_) => problems.push("the setting hub: expected an object".to_owned()),
+        }
+        Ok((settings, problems))
+    }
+
+    fn take(&mut self, key: &str, value: &Value) -> Result<(), String> {
+        match key {
+            "idle" => {
+                let time = value.as_str().and_then(|text| units::duration(text).ok());
+                let time = time.and_then(|milliseconds| u64::try_from(milliseconds).ok());
+                self.idle =
+                    Duration::from_millis(time.ok_or_else(|| {
+                        format!("expected a time such as \"30m\" or \"12h\", found {value}")
+                    })?);
+            }
+            "connections" => {
+                let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
+                let number = number.filter(|number| *number > 0);
+                self.connections = Some(number.ok_or_else(|| format!("expected a number, found {value}"))?);
+            }
+            _ => return Err("there is no such setting".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(configuration: &Value) -> (HubSettings, Vec<String>) {
+        HubSettings::parse(configuration, Path::new("/usual")).unwrap()
+    }
+
+    #[test]
+    fn settings_are_read_and_the_rest_is_as_usual() {
+        let (usual, problems) = parse(&json!({"agent_servers": {}}));
+        assert_eq!((usual.idle, usual.connections, problems), (IDLE, None, vec![]));
+        assert_eq!(Roots::parse(None, Path::new("/usual")).as_ref(), Ok(&usual.roots));
+        let (settings, problems) = parse(&json!({"roots": ["/a"], "hub": {"idle": "2h", "connections": 9}}));
+        assert_eq!((settings.idle.as_secs(), settings.connections), (7200, Some(9)));
+        assert_eq!(problems, [""; 0]);
+        assert_ne!(settings.roots, usual.roots);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_and_the_rest_counts() {
+        let (settings, mut problems) = parse(&json!({"hub": {
+            "idle": "soon", "connections": 0, "idel": "1h"
+        }}));
+        assert_eq!((settings.idle, settings.connections), (IDLE, None));
+        problems.sort();
+        assert_eq!(
+            problems,
+            [
+                "the setting hub.connections: expected a number, found 0",
+                "the setting hub.idel: there is no such setting",
+                "the setting hub.idle: expected a time such as \"30m\" or \"12h\", found \"soon\"",
+            ]
+        );
+        assert_eq!(parse(&json!({"hub": 7})).1, ["the setting hub: expected an object"]);
+        assert!(HubSettings::parse(&json!({"roots": "/a"}), Path::new("/")).is_err());
+    }
+}
