@@ -1,15 +1,30 @@
-// A client made with the official TypeScript SDK: `node client.mjs 1|2 PROMPT PROGRAM ARGUMENT...`. It prints a line of
-// JSON for every update, and allows what it is asked for.
+// A client made with the official TypeScript SDK: `node client.mjs 1|2 PROMPT PROGRAM ARGUMENT...`, or with a server:
+// `node client.mjs 1|2 PROMPT URL TOKEN`. It prints a line of JSON for every update, and allows what it is asked for.
 import { spawn } from "node:child_process";
 import { Readable, Writable } from "node:stream";
 
 const [version, prompt, program, ...rest] = process.argv.slice(2);
 const acp = await import(version === "1" ? "@agentclientprotocol/sdk" : "@agentclientprotocol/sdk/experimental/v2");
-const child = spawn(program, rest, { stdio: ["pipe", "pipe", "inherit"] });
-const stream = acp.ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout));
+let child;
+const stream = await connect();
 const { agent, client } = acp.methods;
 let idle;
 const isIdle = new Promise((resolve) => (idle = resolve));
+
+async function connect() {
+  const headers = { authorization: `Bearer ${rest[0]}` };
+  if (program.startsWith("http:")) {
+    const { createHttpStream } = await import("@agentclientprotocol/sdk/experimental/http-client");
+    return createHttpStream(program, { headers });
+  }
+  if (program.startsWith("ws:")) {
+    const { createWebSocketStream } = await import("@agentclientprotocol/sdk/experimental/ws-client");
+    const { WebSocket } = await import("ws");
+    return createWebSocketStream(program, { headers, WebSocket });
+  }
+  child = spawn(program, rest, { stdio: ["pipe", "pipe", "inherit"] });
+  return acp.ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout));
+}
 
 await acp
   .client({ name: "official-client" })
@@ -37,5 +52,5 @@ await acp
       await context.request(agent.session.close, { sessionId });
     }
   });
-child.stdin.end();
-child.kill();
+child?.stdin.end();
+child?.kill();

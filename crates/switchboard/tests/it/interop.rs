@@ -29,15 +29,25 @@ fn succeed(command: &mut Command) {
 /// The programs that are made with the Rust SDK.
 pub(crate) fn rust(name: &str) -> Vec<String> {
     static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        succeed(
-            Command::new(env!("CARGO"))
-                .args(["build", "--locked", "--manifest-path"])
-                .arg(sources().join("Cargo.toml"))
-                .arg("--target-dir")
-                .arg(folder()),
-        );
-    });
+    BUILT.get_or_init(|| build(&[]));
+    official(name)
+}
+
+/// A client of servers that is made with the Rust SDK. It is built apart, because most of its time goes into a crypto
+/// library that nothing else needs.
+pub(crate) fn rust_remote_client() -> Vec<String> {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| build(&["--features", "remote", "--bin", "official-remote-client"]));
+    official("remote-client")
+}
+
+fn build(more: &[&str]) {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--locked", "--manifest-path"]).arg(sources().join("Cargo.toml"));
+    succeed(command.arg("--target-dir").arg(folder()).args(more));
+}
+
+fn official(name: &str) -> Vec<String> {
     vec![folder().join("debug").join(format!("official-{name}")).display().to_string()]
 }
 
@@ -144,7 +154,7 @@ pub(crate) fn run_with_agent(place: &Place, client: &[String], own: &[&str], age
     place.run_command(command)
 }
 
-fn kinds(updates: &[Value]) -> Vec<&str> {
+pub(crate) fn kinds(updates: &[Value]) -> Vec<&str> {
     updates.iter().filter_map(|update| update["sessionUpdate"].as_str()).collect()
 }
 

@@ -1,5 +1,7 @@
 //! Agents by URL: servers of the official SDKs, and servers that misbehave.
 
+mod clients;
+mod hosted;
 mod servers;
 
 use serde_json::json;
