@@ -17,6 +17,7 @@ mod open;
 mod readers;
 mod run;
 mod schema;
+pub(crate) mod serve;
 mod sessions;
 mod tokens;
 
@@ -36,6 +37,7 @@ pub(crate) enum Command {
     Open(open::Arguments),
     Run(run::Arguments),
     Schema(schema::Arguments),
+    Serve(Box<serve::Arguments>),
     Sessions(sessions::Arguments),
     Tokens(tokens::Arguments),
 }
@@ -54,6 +56,7 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::Open(arguments) => open::run(&arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Sessions(arguments) => sessions::run(&arguments),
         Command::Tokens(arguments) => tokens::run(&arguments),
     }

@@ -228,14 +228,6 @@ impl Core {
         self.sessions.insert(id, Session::at_rest(known));
     }
 
-    /// Whether there is an agent of this name.
-    pub(crate) fn agent(&self, name: Option<&str>) -> Option<usize> {
-        match name {
-            None => (!self.options.agents.is_empty()).then_some(0),
-            Some(name) => self.options.agents.iter().position(|agent| agent == name),
-        }
-    }
-
     /// How much of everything there is.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts =

@@ -1,1 +1,720 @@
+//! Every order of events: a small world around the core, with a log, an agent and clients, which does what the core says
+//! as late as it likes.
 
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use switchboard_store::{Channel, Role};
+
+use super::{ConnectionId, Core, CoreOptions, HostId, Identity, Kept, Known, Memory, Output, SessionId};
+
+/// What a client has got.
+#[derive(Default)]
+struct Client {
+    /// The places of the updates of each session, since it last said where it is.
+    updates: BTreeMap<String, Vec<u64>>,
+    /// Where it said that it is: it gets what stands from there on.
+    from: BTreeMap<String, u64>,
+    /// Answers by request.
+    answers: HashMap<i64, Vec<Value>>,
+    asked: HashSet<i64>,
+    /// Questions that it has been asked and that were not taken back: the agent's words.
+    questions: BTreeMap<i64, String>,
+    bytes: HashMap<String, u64>,
+    next_id: i64,
+    is_closed: bool,
+    sessions: Vec<String>,
+}
+
+struct World {
+    core: Core,
+    log: BTreeMap<SessionId, Vec<(Channel, Arc<str>)>>,
+    clients: BTreeMap<ConnectionId, Client>,
+    next_connection: ConnectionId,
+    /// What the core wants and has not got yet.
+    later: VecDeque<Output>,
+    agent: Agent,
+}
+
+/// An agent that does what the test says.
+#[derive(Default)]
+struct Agent {
+    host: Option<HostId>,
+    sessions: Vec<String>,
+    /// Prompts that it has got, by their text.
+    prompts: Vec<String>,
+    /// Prompts that it has not ended: session.
+    at_work: Vec<String>,
+    questions: Vec<(i64, String)>,
+    answered: HashMap<i64, usize>,
+    next: i64,
+    refuses: bool,
+}
+
+fn who(name: &str, role: Role) -> Identity {
+    Identity { name: name.into(), role, all: true, made: 0 }
+}
+
+fn world(flow: usize) -> World {
+    let core = Core::new(CoreOptions {
+        agents: vec!["one".to_owned()],
+        folders: Box::new(|folder| {
+            if folder.starts_with("/w") {
+                Ok(folder.to_owned())
+            } else {
+                let roots = vec!["/w".to_owned()];
+                Err(super::FolderRefusal { reason: "is outside".to_owned(), roots })
+            }
+        }),
+        idle: 1000,
+        handshake: 1000,
+        flow,
+        version: "0",
+    });
+    World {
+        core,
+        log: BTreeMap::new(),
+        clients: BTreeMap::new(),
+        next_connection: 0,
+        later: VecDeque::new(),
+        agent: Agent::default(),
+    }
+}
+
+impl World {
+    fn connect(&mut self, role: Role) -> ConnectionId {
+        self.next_connection += 1;
+        let id = self.next_connection;
+        self.clients.insert(id, Client::default());
+        self.core.connected(id, who(&format!("{role}-{id}"), role), 0, false);
+        self.request(id, "initialize", json!({"protocolVersion": 2, "info": {"name": "c", "version": "1"}}));
+        id
+    }
+
+    fn request(&mut self, connection: ConnectionId, method: &str, params: Value) -> i64 {
+        let Some(client) = self.clients.get_mut(&connection) else { return 0 };
+        client.next_id += 1;
+        let id = client.next_id;
+        client.asked.insert(id);
+        let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
+        self.core.client_line(connection, &line.into());
+        self.perform();
+        id
+    }
+
+    fn notify(&mut self, connection: ConnectionId, method: &str, params: Value) {
+        let line = json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string();
+        self.core.client_line(connection, &line.into());
+        self.perform();
+    }
+
+    fn say(&mut self, line: Value) {
+        if let Some(host) = self.agent.host {
+            self.core.host_line(host, &line.to_string());
+            self.perform();
+        }
+    }
+
+    fn update(&mut self, session: &str, update: Value) {
+        self.say(json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}}));
+    }
+
+    /// Does what the core says; what takes time is done later.
+    fn perform(&mut self) {
+        while let Some(output) = self.core.next_output() {
+            match output {
+                Output::Append { session, sequence, channel, text } => {
+                    let log = self.log.entry(session).or_default();
+                    assert_eq!(log.len() as u64, sequence, "a record does not follow");
+                    log.push((channel, text));
+                }
+                Output::Send { connection, line } => self.receive(connection, &line),
+                Output::Close { connection, .. } => {
+                    if let Some(client) = self.clients.get_mut(&connection) {
+                        client.is_closed = true;
+                    }
+                }
+                Output::ToHost { line, .. } => self.agent.hear(&line),
+                Output::StartHost { host, .. } => {
+                    self.agent.host = Some(host);
+                    self.agent.sessions.clear();
+                }
+                Output::EndHost { .. } => {}
+                Output::Remove { session } => {
+                    self.log.remove(&session);
+                }
+                Output::Rest { .. } | Output::Changed { .. } | Output::Tell(_) => {}
+                later @ (Output::Create { .. } | Output::Load { .. } | Output::Read { .. }) => {
+                    self.later.push_back(later);
+                }
+            }
+        }
+        for line in std::mem::take(&mut self.agent_out()) {
+            self.say(line);
+        }
+    }
+
+    /// What the agent answers by itself.
+    fn agent_out(&mut self) -> Vec<Value> {
+        std::mem::take(&mut OUT.with(|out| out.borrow_mut().drain(..).collect()))
+    }
+
+    /// Does one of the things that take time.
+    fn do_later(&mut self, which: usize) {
+        if self.later.is_empty() {
+            return;
+        }
+        let which = which % self.later.len();
+        match self.later.remove(which) {
+            Some(Output::Create { ticket, agent, owner, folder }) => {
+                let id: SessionId = format!("h{ticket}").into();
+                self.log.insert(Arc::clone(&id), Vec::new());
+                let known = Known { id, agent, owner, folder, title: None, changed: 0, length: 0 };
+                self.core.created(ticket, Ok(known));
+            }
+            Some(Output::Load { session }) => {
+                let mut memory = Memory::default();
+                let log = self.log.get(&session).cloned().unwrap_or_default();
+                for (place, (channel, text)) in log.iter().enumerate() {
+                    let _ = memory.see(place as u64, *channel, text);
+                }
+                self.core.loaded(&session, Ok((memory, log.len() as u64)));
+            }
+            Some(Output::Read { connection, session, from }) => {
+                let log = self.log.get(&session).cloned().unwrap_or_default();
+                let part: Vec<Kept> = log
+                    .iter()
+                    .enumerate()
+                    .skip(from as usize)
+                    .take(3)
+                    .map(|(place, (channel, text))| Kept {
+                        sequence: place as u64,
+                        channel: *channel,
+                        text: Arc::clone(text),
+                    })
+                    .collect();
+                let to = part.last().map_or(from, |last| last.sequence + 1);
+                self.core.read(connection, &session, from, part, to);
+            }
+            _ => {}
+        }
+        self.perform();
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            if self.later.is_empty() {
+                let mut moved = false;
+                let ids: Vec<ConnectionId> = self.clients.keys().copied().collect();
+                for id in ids {
+                    moved |= self.room(id);
+                }
+                if !moved && self.later.is_empty() {
+                    return;
+                }
+            }
+            self.do_later(0);
+        }
+        panic!("it does not come to rest");
+    }
+
+    /// The client takes what was sent.
+    fn room(&mut self, connection: ConnectionId) -> bool {
+        let Some(client) = self.clients.get(&connection) else { return false };
+        let before = client.bytes.values().sum::<u64>();
+        for (session, gone) in client.bytes.clone() {
+            self.core.has_room(connection, &session.into(), gone);
+        }
+        self.perform();
+        self.clients.get(&connection).is_some_and(|client| client.bytes.values().sum::<u64>() != before)
+    }
+
+    fn receive(&mut self, connection: ConnectionId, line: &super::ToClient) {
+        let Some(client) = self.clients.get_mut(&connection) else { return };
+        let message: Value = serde_json::from_str(&line.text).unwrap();
+        if line.counts {
+            let session = line.stream.as_ref().unwrap().to_string();
+            *client.bytes.entry(session).or_default() += line.text.len() as u64;
+        }
+        match (message.get("method").and_then(Value::as_str), message.get("id")) {
+            (None, Some(id)) => {
+                let id = id.as_i64().unwrap();
+                client.answers.entry(id).or_default().push(message.clone());
+            }
+            (Some("session/update"), None) => {
+                let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                let cursor =
+                    message["params"]["_meta"]["acp/cursor"].as_str().expect("updates have a cursor");
+                let (of, place) = cursor.rsplit_once('.').unwrap();
+                assert_eq!(of, session);
+                // The state at the end of catching up stands under the cursor of what came before it.
+                if message["params"]["update"]["n"].is_u64() {
+                    let place = place.parse().unwrap();
+                    // It is in the log before anybody sees it.
+                    assert!(self.log[&*session].len() as u64 > place);
+                    client.updates.entry(session).or_default().push(place);
+                }
+            }
+            (Some("$/cancel_request"), None) => {
+                let id = message["params"]["requestId"].as_i64().unwrap();
+                assert!(client.questions.remove(&id).is_some(), "what was not asked is taken back");
+            }
+            (Some("session/request_permission"), Some(id)) => {
+                let title = message["params"]["title"].as_str().unwrap().to_owned();
+                client.questions.insert(id.as_i64().unwrap(), title);
+            }
+            (Some(_), _) => {}
+            (None, None) => panic!("{message}"),
+        }
+    }
+
+    /// The places of the updates that a client at a place should get.
+    fn wanted(&self, session: &str, from: u64) -> Vec<u64> {
+        let log = &self.log[session];
+        let is_update = |text: &str| {
+            let message: Value = serde_json::from_str(text).unwrap();
+            message["params"]["update"]["n"].is_u64()
+        };
+        let places = log.iter().enumerate().skip(from as usize);
+        places
+            .filter(|(_, (channel, text))| *channel == Channel::ToClient && is_update(text))
+            .map(|(place, _)| place as u64)
+            .collect()
+    }
+
+    fn session_of(&self, which: usize) -> Option<String> {
+        let ids: Vec<&SessionId> =
+            self.log.iter().filter(|(_, log)| log.len() > 4).map(|(id, _)| id).collect();
+        (!ids.is_empty()).then(|| ids[which % ids.len()].to_string())
+    }
+
+    fn client(&self, which: usize) -> Option<ConnectionId> {
+        let ids: Vec<ConnectionId> = self.clients.keys().copied().collect();
+        (!ids.is_empty()).then(|| ids[which % ids.len()])
+    }
+}
+
+thread_local! {
+    static OUT: std::cell::RefCell<Vec<Value>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+fn answer(id: &Value, result: Value) {
+    OUT.with(|out| out.borrow_mut().push(json!({"jsonrpc": "2.0", "id": id, "result": result})));
+}
+
+impl Agent {
+    fn hear(&mut self, line: &str) {
+        let message: Value = serde_json::from_str(line).unwrap();
+        let (method, id) = (message["method"].as_str().map(str::to_owned), &message["id"]);
+        match method.as_deref() {
+            Some("initialize") => answer(
+                id,
+                json!({"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {"session": {}}}),
+            ),
+            Some("session/new") => {
+                self.next += 1;
+                let session = format!("a{}", self.next);
+                self.sessions.push(session.clone());
+                answer(id, json!({"sessionId": session}));
+            }
+            Some("session/resume") => {
+                let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                if self.refuses {
+                    let error = json!({"code": -32002, "message": "gone"});
+                    OUT.with(|out| {
+                        out.borrow_mut().push(json!({"jsonrpc": "2.0", "id": id, "error": error}))
+                    });
+                } else {
+                    self.sessions.push(session);
+                    answer(id, json!({}));
+                }
+            }
+            Some("session/prompt") => {
+                assert!(message["params"]["_meta"].get("switchboard/operationId").is_none());
+                let text = message["params"]["prompt"][0]["text"].as_str().unwrap().to_owned();
+                let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                assert!(self.sessions.contains(&session), "a prompt for a session that is not open");
+                assert!(!self.at_work.contains(&session), "two prompts at once");
+                self.prompts.push(text);
+                self.at_work.push(session.clone());
+                let running = json!({"sessionUpdate": "state_update", "state": "running"});
+                let params = json!({"sessionId": session, "update": running});
+                OUT.with(|out| {
+                    out.borrow_mut()
+                        .push(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
+                });
+                answer(id, json!({"messageId": "m"}));
+            }
+            Some("session/cancel" | "session/close") => {
+                let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                if !id.is_null() {
+                    answer(id, json!({}));
+                }
+                if self.at_work.contains(&session) && method.as_deref() == Some("session/cancel") {
+                    self.rest(&session);
+                }
+                self.at_work.retain(|known| *known != session);
+            }
+            Some(_) if !id.is_null() => answer(id, json!({})),
+            Some(_) => {}
+            None => {
+                *self.answered.entry(id.as_i64().unwrap()).or_default() += 1;
+                self.questions.retain(|(known, _)| Some(*known) != id.as_i64());
+            }
+        }
+    }
+
+    fn rest(&mut self, session: &str) {
+        self.at_work.retain(|known| known != session);
+        let idle = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"});
+        let params = json!({"sessionId": session, "update": idle});
+        OUT.with(|out| {
+            out.borrow_mut().push(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
+        });
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    Connect(u8),
+    New(usize),
+    Attach(usize, usize),
+    AttachAt(usize, usize, usize),
+    Detach(usize, usize),
+    Disconnect(usize),
+    Reconnect(usize),
+    Prompt(usize, usize, bool),
+    Repeat(usize),
+    Update(usize),
+    Ask(usize),
+    TakeBack(usize),
+    Answer(usize, usize),
+    Rest(usize),
+    Cancel(usize, usize),
+    Close(usize, usize),
+    Later(usize),
+    Room(usize),
+    Die,
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let place = 0..4_usize;
+    prop_oneof![
+        2 => (0..3_u8).prop_map(Action::Connect),
+        2 => place.clone().prop_map(Action::New),
+        4 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Attach(a, b)),
+        3 => (place.clone(), place.clone(), 0..40_usize).prop_map(|(a, b, c)| Action::AttachAt(a, b, c)),
+        1 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Detach(a, b)),
+        1 => place.clone().prop_map(Action::Disconnect),
+        2 => place.clone().prop_map(Action::Reconnect),
+        5 => (place.clone(), place.clone(), any::<bool>()).prop_map(|(a, b, c)| Action::Prompt(a, b, c)),
+        2 => place.clone().prop_map(Action::Repeat),
+        16 => place.clone().prop_map(Action::Update),
+        4 => place.clone().prop_map(Action::Ask),
+        1 => place.clone().prop_map(Action::TakeBack),
+        4 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Answer(a, b)),
+        4 => place.clone().prop_map(Action::Rest),
+        1 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Cancel(a, b)),
+        1 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Close(a, b)),
+        12 => place.clone().prop_map(Action::Later),
+        8 => place.prop_map(Action::Room),
+        1 => Just(Action::Die),
+    ]
+}
+
+/// What the test itself has to know.
+#[derive(Default)]
+struct Notes {
+    number: u64,
+    /// Prompts that may be repeated: client, session, params.
+    repeatable: Vec<(ConnectionId, Value)>,
+    operations: usize,
+}
+
+impl World {
+    fn act(&mut self, action: Action, notes: &mut Notes) {
+        match action {
+            Action::Connect(role) => {
+                if self.clients.len() < 5 {
+                    let role = [Role::Own, Role::Answer, Role::Own][usize::from(role)];
+                    let id = self.connect(role);
+                    let _ = id;
+                }
+            }
+            Action::New(which) => {
+                if let Some(client) = self.client(which) {
+                    self.request(client, "session/new", json!({"cwd": "/w/p"}));
+                }
+            }
+            Action::Attach(which, session) => {
+                if let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) {
+                    self.begin_at(client, &session, 0);
+                    let params =
+                        json!({"sessionId": session, "cwd": "/w/p", "replayFrom": {"type": "start"}});
+                    self.request(client, "session/resume", params);
+                }
+            }
+            Action::AttachAt(which, session, place) => {
+                let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) else {
+                    return;
+                };
+                let length = self.log[&*session].len();
+                let place = place % length;
+                self.begin_at(client, &session, place as u64 + 1);
+                let meta = json!({"acp/cursor": format!("{session}.{place}")});
+                self.request(
+                    client,
+                    "session/resume",
+                    json!({"sessionId": session, "cwd": "/w/p", "_meta": meta}),
+                );
+            }
+            Action::Detach(which, session) => {
+                if let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) {
+                    self.request(client, "session/detach", json!({"sessionId": session}));
+                    self.forget(client, &session);
+                }
+            }
+            Action::Disconnect(which) => {
+                if let Some(client) = self.client(which) {
+                    self.core.disconnected(client);
+                    self.perform();
+                    self.clients.remove(&client);
+                    notes.repeatable.retain(|(known, _)| *known != client);
+                }
+            }
+            Action::Reconnect(which) => self.reconnect(which),
+            Action::Prompt(which, session, named) => {
+                let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) else {
+                    return;
+                };
+                notes.operations += 1;
+                let text = format!("p{}", notes.operations);
+                let mut params = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
+                if named {
+                    params["_meta"] = json!({"switchboard/operationId": text});
+                    notes.repeatable.push((client, params.clone()));
+                }
+                let is_attached = self.clients[&client].from.contains_key(&session);
+                if !is_attached && self.clients[&client].next_id > 0 {
+                    // A prompt attaches where the log ends.
+                    let length = self.log[&*session].len() as u64;
+                    let _ = length;
+                }
+                self.request(client, "session/prompt", params);
+            }
+            Action::Repeat(which) => {
+                if !notes.repeatable.is_empty() {
+                    let (client, params) = notes.repeatable[which % notes.repeatable.len()].clone();
+                    self.request(client, "session/prompt", params);
+                }
+            }
+            Action::Update(which) => {
+                if !self.agent.sessions.is_empty() {
+                    let session = self.agent.sessions[which % self.agent.sessions.len()].clone();
+                    notes.number += 1;
+                    let update = json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "n": notes.number,
+                        "content": {"type": "text", "text": "x".repeat(notes.number as usize % 50)}});
+                    self.update(&session, update);
+                }
+            }
+            Action::Ask(which) => {
+                if let Some(session) = self.agent.at_work.get(which).cloned() {
+                    self.agent.next += 1;
+                    let (id, title) = (self.agent.next, format!("q{}", self.agent.next));
+                    self.agent.questions.push((id, title.clone()));
+                    self.say(
+                        json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": {
+                        "sessionId": session, "title": title,
+                        "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}),
+                    );
+                }
+            }
+            Action::TakeBack(which) => {
+                if let Some((id, _)) = self.agent.questions.get(which).cloned() {
+                    self.agent.questions.retain(|(known, _)| *known != id);
+                    self.say(
+                        json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}}),
+                    );
+                }
+            }
+            Action::Answer(which, question) => {
+                let Some(client) = self.client(which) else { return };
+                let open: Vec<i64> = self.clients[&client].questions.keys().copied().collect();
+                if let Some(id) = open.get(question).copied() {
+                    self.clients.get_mut(&client).unwrap().questions.remove(&id);
+                    let result = json!({"outcome": {"outcome": "selected", "optionId": "y"}});
+                    let line = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+                    // Twice: the second one is too late.
+                    self.core.client_line(client, &line.as_str().into());
+                    self.core.client_line(client, &line.into());
+                    self.perform();
+                }
+            }
+            Action::Rest(which) => {
+                if let Some(session) = self.agent.at_work.get(which).cloned() {
+                    self.agent.rest(&session);
+                    self.perform();
+                }
+            }
+            Action::Cancel(which, session) => {
+                if let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) {
+                    self.notify(client, "session/cancel", json!({"sessionId": session}));
+                }
+            }
+            Action::Close(which, session) => {
+                if let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) {
+                    self.request(client, "session/close", json!({"sessionId": session}));
+                    self.settle();
+                    for client in self.clients.keys().copied().collect::<Vec<_>>() {
+                        if !self.core.connections[&client].attachments.contains_key(&*session) {
+                            self.forget(client, &session);
+                        }
+                    }
+                }
+            }
+            Action::Later(which) => self.do_later(which),
+            Action::Room(which) => {
+                if let Some(client) = self.client(which) {
+                    self.room(client);
+                }
+            }
+            Action::Die => {
+                if let Some(host) = self.agent.host.take() {
+                    self.agent.at_work.clear();
+                    self.agent.sessions.clear();
+                    self.agent.questions.clear();
+                    self.core.host_ended(host, "died", &[]);
+                    self.perform();
+                }
+            }
+        }
+    }
+
+    /// The client begins anew at a place.
+    fn begin_at(&mut self, client: ConnectionId, session: &str, place: u64) {
+        if !self.core.connections[&client].is_initialized {
+            return;
+        }
+        let client = self.clients.get_mut(&client).unwrap();
+        client.updates.insert(session.to_owned(), Vec::new());
+        client.from.insert(session.to_owned(), place);
+    }
+
+    fn forget(&mut self, client: ConnectionId, session: &str) {
+        let client = self.clients.get_mut(&client).unwrap();
+        client.updates.remove(session);
+        client.from.remove(session);
+        client.sessions.retain(|known| known != session);
+        let known: HashSet<i64> =
+            self.core.connections.values().flat_map(|known| known.asked.keys().copied()).collect();
+        client.questions.retain(|id, _| known.contains(id));
+    }
+
+    /// The socket of a client breaks; some of what was sent is lost, and it says what it has got.
+    fn reconnect(&mut self, which: usize) {
+        let Some(id) = self.client(which) else { return };
+        self.core.reconnected(id);
+        self.perform();
+        let client = self.clients.get_mut(&id).unwrap();
+        let mut streams = Vec::new();
+        for (session, updates) in &mut client.updates {
+            // The last one is lost.
+            updates.pop();
+            let last = match updates.last() {
+                Some(last) => *last,
+                None => match client.from.get(session) {
+                    // It has nothing to name, so it gives the session up.
+                    None | Some(0) => continue,
+                    Some(from) => from - 1,
+                },
+            };
+            streams.push(json!({"sessionId": session, "cursor": format!("{session}.{last}")}));
+        }
+        let named: HashSet<String> =
+            streams.iter().map(|stream| stream["sessionId"].as_str().unwrap().to_owned()).collect();
+        client.updates.retain(|session, _| named.contains(session));
+        client.from.retain(|session, _| named.contains(session));
+        // It is asked again what it was asked.
+        client.questions.clear();
+        self.notify(id, "stream/resume", json!({"streams": streams}));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_missing_and_nothing_comes_twice(
+        actions in proptest::collection::vec(action(), 1..120),
+        flow in prop_oneof![Just(1_usize), Just(600), Just(100_000)],
+    ) {
+        let mut world = world(flow);
+        let mut notes = Notes::default();
+        let first = world.connect(Role::Own);
+        world.request(first, "session/new", json!({"cwd": "/w/p"}));
+        for action in actions {
+            world.act(action, &mut notes);
+        }
+        world.settle();
+        world.check();
+    }
+}
+
+impl World {
+    fn check(&self) {
+        let mut ran = HashSet::new();
+        for prompt in &self.agent.prompts {
+            assert!(ran.insert(prompt), "the prompt {prompt} ran twice");
+        }
+        for (id, times) in &self.agent.answered {
+            assert_eq!(*times, 1, "question {id} was answered {times} times");
+        }
+        for (connection, client) in &self.clients {
+            for id in &client.asked {
+                let count = client.answers.get(id).map_or(0, Vec::len);
+                // Prompts wait for their turn.
+                let waits = self.core.connections[connection]
+                    .open
+                    .keys()
+                    .any(|open| *open == switchboard_protocol::rpc::RequestId::Number(*id));
+                assert_eq!(
+                    count,
+                    usize::from(!waits),
+                    "request {id} of {connection}: {:?}",
+                    client.answers.get(id)
+                );
+            }
+            for (session, from) in &client.from {
+                let attached = self.core.connections[connection].attachments.contains_key(&**session);
+                assert!(attached, "{connection} is not attached to {session}");
+                let got = client.updates.get(session).cloned().unwrap_or_default();
+                assert_eq!(got, self.wanted(session, *from), "{connection} in {session} from {from}");
+                let open: Vec<String> = self.core.sessions[&**session]
+                    .memory
+                    .iter()
+                    .flat_map(|memory| memory.questions.values())
+                    .map(|question| question.params.to_value()["title"].as_str().unwrap().to_owned())
+                    .collect();
+                for title in open {
+                    assert!(
+                        client.questions.values().any(|known| *known == title),
+                        "{connection} is not asked {title}"
+                    );
+                }
+            }
+        }
+        // Whatever happened, the log alone amounts to what the hub believes.
+        for (id, session) in &self.core.sessions {
+            let Some(known) = &session.memory else { continue };
+            let mut memory = Memory::default();
+            for (place, (channel, text)) in self.log[id].iter().enumerate() {
+                let _ = memory.see(place as u64, *channel, text);
+            }
+            assert_eq!(format!("{memory:?}").len(), format!("{known:?}").len(), "{memory:?}\n{known:?}");
+            assert_eq!(memory.questions, known.questions);
+            assert_eq!(memory.state, known.state);
+        }
+    }
+}

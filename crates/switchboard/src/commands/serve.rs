@@ -1,0 +1,299 @@
+//! `switchboard serve`.
+
+mod gate;
+mod logging;
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use switchboard_hub::{FolderRefusal, Hub, HubOptions};
+use switchboard_transport::server::{self, ListenerLimits, ServerLimits, Service, Tls};
+use switchboard_transport::{Program, Remote};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::gate::Gate;
+use self::logging::{LogFormat, Logger};
+use crate::configuration::hub::HubSettings;
+use crate::configuration::roots::Refused;
+use crate::configuration::{Configuration, chosen_program};
+use crate::outcome::{CommandError, Outcome, write_error};
+use crate::remote_agent::{HEADERS, TOKEN};
+use crate::{stdio, store_file};
+
+/// The port unless another is asked for.
+pub(crate) const PORT: u16 = 4173;
+/// How long an agent may take to introduce itself.
+const HANDSHAKE: Duration = Duration::from_secs(60);
+/// How long the end may take in all.
+const END: Duration = Duration::from_millis(4500);
+/// How long clients have to hear of the end.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Run agents for clients that come and go.
+///
+/// Sessions go on when their clients leave, and any number of clients of either version of the protocol can look at one:
+/// editors by `switchboard connect`, everything that speaks ACP over WebSocket or HTTP at /acp (the first agent) and
+/// /acp/AGENT. Each session has a log in the store; a second start goes on with the same sessions.
+///
+/// Who comes needs a token: one made by `switchboard tokens add`, or the one of this launch, which --token-file names a
+/// file for. Sessions work in the folders listed as `roots` in config.json, else in the one where this was started.
+/// Another address than this machine's own needs a certificate, or a proxy that has one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    switchboard serve --token-file ~/.switchboard-token claude codex\n  \
+    switchboard connect ws://127.0.0.1:4173/acp --token-file ~/.switchboard-token\n  \
+    switchboard serve --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem -- my-agent --acp")]
+pub(crate) struct Arguments {
+    /// Names of configured agents (see `switchboard agents`), or `demo`; all that are configured where none is named
+    #[arg(value_name = "AGENT")]
+    agents: Vec<String>,
+
+    /// The command line of the only agent, which is then called `default`
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+
+    /// Where to listen; port 0 is any that is free
+    #[arg(long, value_name = "ADDR:PORT", default_value_t = format!("127.0.0.1:{PORT}"))]
+    listen: String,
+
+    /// The store's file, instead of the usual one
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+
+    /// Write the token of this launch, which may do everything, to this file
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Certificates in PEM, the server's own first
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// Their private key in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// A proxy with a certificate stands before this, and clients know it by this name
+    #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
+    behind_proxy: Option<String>,
+
+    /// How to write what happens, on standard error
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let folder = std::env::current_dir()
+        .map_err(|error| CommandError::failed(format!("cannot tell where this was started: {error}")))?;
+    let agents = agents(arguments, &folder)?;
+    let address = address(arguments)?;
+    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificates), Some(key)) => Some(Tls::from_files(certificates, key).map_err(tls_error)?),
+        _ => None,
+    };
+    let store = store_file::open_to_record(store_file::place(arguments.store.as_ref())?)?;
+    let logger = Logger::new(arguments.log_format);
+    let settings = HubSettings::read(&folder)?;
+    let serving = Serving { address, tls, store, agents, logger, settings };
+    stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, serving))
+}
+
+struct Serving {
+    address: SocketAddr,
+    tls: Option<Tls>,
+    store: switchboard_store::Store,
+    agents: Vec<(String, Program)>,
+    logger: Logger,
+    settings: HubSettings,
+}
+
+fn tls_error(error: server::TlsError) -> CommandError {
+    let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+    CommandError::usage(format!("{error}{source}"))
+}
+
+/// The agents by their names.
+fn agents(arguments: &Arguments, folder: &Path) -> Result<Vec<(String, Program)>, CommandError> {
+    if !arguments.command.is_empty() {
+        if !arguments.agents.is_empty() {
+            return Err(CommandError::usage("either names of agents or a command line, not both"));
+        }
+        let is_remote = arguments.command.first().is_some_and(|program| Remote::is_address(program));
+        let program = chosen_program(folder, None, &arguments.command)?;
+        return Ok(vec![("default".to_owned(), without_secrets(program, is_remote))]);
+    }
+    let configuration = Configuration::read(folder);
+    let mut names = arguments.agents.clone();
+    if names.is_empty() {
+        names = configuration.names().into_iter().map(str::to_owned).collect();
+    }
+    if names.is_empty() {
+        return Err(CommandError::usage("which agent?")
+            .hint("name one that `switchboard agents` lists, or give a command line behind `--`")
+            .hint("`switchboard serve demo` serves the built-in demo agent"));
+    }
+    let mut agents: Vec<(String, Program)> = Vec::new();
+    for name in names {
+        if agents.iter().any(|(known, _)| *known == name) {
+            continue;
+        }
+        let is_remote = configuration.find(&name).is_some_and(|agent| Remote::is_address(&agent.command));
+        let program = configuration.named_program(&name)?;
+        agents.push((name, without_secrets(program, is_remote)));
+    }
+    Ok(agents)
+}
+
+/// Agents get nothing of what lets somebody into a hub. One at an address has been given what it is to have.
+fn without_secrets(program: Program, is_remote: bool) -> Program {
+    if is_remote { program } else { program.env_remove(TOKEN).env_remove(HEADERS) }
+}
+
+/// Where to listen, if that is safe.
+fn address(arguments: &Arguments) -> Result<SocketAddr, CommandError> {
+    let bad = |reason: String| {
+        CommandError::usage(format!("cannot listen on {}: {reason}", arguments.listen))
+            .hint("an address and a port, such as 127.0.0.1:0 or [::1]:4173")
+    };
+    let mut found = arguments.listen.to_socket_addrs().map_err(|error| bad(error.to_string()))?;
+    let address = found.next().ok_or_else(|| bad("it is no address".to_owned()))?;
+    let is_safe =
+        address.ip().is_loopback() || arguments.tls_cert.is_some() || arguments.behind_proxy.is_some();
+    if !is_safe {
+        return Err(CommandError::usage(format!(
+            "{address} can be reached by others, who could read everything"
+        ))
+        .hint("give a certificate with --tls-cert FILE and --tls-key FILE")
+        .hint("or say --behind-proxy NAME, if a proxy with a certificate for NAME is the only way here"));
+    }
+    Ok(address)
+}
+
+async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, CommandError> {
+    let Serving { address, tls, store, agents, logger, settings } = serving;
+    let failed = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        CommandError::failed(format!("cannot listen on {address}: {error}"))
+            .hint("port 0 takes any that is free: --listen 127.0.0.1:0")
+    })?;
+    let address = listener.local_addr().map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let has_tokens = store.tokens().map(|tokens| !tokens.is_empty()).unwrap_or_default();
+    let gate = Gate::new(
+        store.clone(),
+        origins(address, tls.is_some(), arguments.behind_proxy.as_deref()),
+        logger.clone(),
+    )
+    .map_err(|error| CommandError::failed(format!("cannot make a token: {error}")))?;
+    if let Some(file) = &arguments.token_file {
+        write_token(file, gate.launch_token())?;
+    } else if !has_tokens {
+        logger.say("nobody has a token yet; make one with `switchboard tokens add NAME --role own`, or start with --token-file FILE");
+    }
+    let tell = logger.clone();
+    let roots = settings.roots;
+    let hub = Hub::start(HubOptions {
+        store,
+        agents,
+        folders: Box::new(move |folder| {
+            roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
+        }),
+        idle: settings.idle,
+        handshake_timeout: HANDSHAKE,
+        tell: Arc::new(move |what| tell.say(what)),
+        local_names: vec![gate.launch_name()],
+    })
+    .map_err(store_file::store_error)?;
+    let gate = Arc::new(gate.over(hub.clone()));
+    let (acp, connections) = server::router(Arc::clone(&gate), limits(settings.connections));
+    let router = acp.merge(operators(&gate, &hub));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    writeln!(std::io::stdout(), "listening on {scheme}://{address}").map_err(write_error)?;
+    std::io::stdout().flush().map_err(write_error)?;
+    tokio::select! {
+        never = server::serve(&listener, &router, tls.as_ref(), ListenerLimits::default()) => match never {},
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    logger.say("ending: agents are told, logs are closed");
+    let end = async {
+        hub.end("the hub was ended").await;
+        connections.shut_down(FAREWELL).await;
+    };
+    if tokio::time::timeout(END, end).await.is_err() {
+        logger.say("not everything came to its end in time; the next start puts it in order");
+    }
+    Ok(Outcome::Fine)
+}
+
+fn limits(connections: Option<usize>) -> ServerLimits {
+    let mut limits = ServerLimits::default();
+    if let Some(connections) = connections {
+        limits.connections = connections;
+    }
+    limits
+}
+
+/// The addresses under which a page of this server can be open.
+fn origins(address: SocketAddr, is_encrypted: bool, proxy: Option<&str>) -> Vec<String> {
+    let scheme = if is_encrypted { "https" } else { "http" };
+    let mut origins = vec![format!("{scheme}://{address}")];
+    if address.ip().is_loopback() {
+        origins.push(format!("{scheme}://localhost:{}", address.port()));
+    }
+    if let IpAddr::V4(_) = address.ip()
+        && address.ip().is_unspecified()
+    {
+        origins.push(format!("{scheme}://127.0.0.1:{}", address.port()));
+    }
+    origins.extend(proxy.map(|name| format!("https://{name}")));
+    origins
+}
+
+/// Writes the token of this launch where only its owner can read it.
+fn write_token(file: &Path, token: &str) -> Result<(), CommandError> {
+    let failed = |error: std::io::Error| {
+        CommandError::usage(format!("cannot write the token to {}: {error}", file.display()))
+    };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // In the place of what was there, whoever could read that.
+    let mut new = tempfile::Builder::new().prefix(".token").tempfile_in(folder).map_err(failed)?;
+    new.write_all(format!("{token}\n").as_bytes()).map_err(failed)?;
+    new.persist(file).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// What operators look at.
+fn operators(gate: &Arc<Gate>, hub: &Hub) -> Router {
+    let (gate, hub) = (Arc::clone(gate), hub.clone());
+    Router::new().route("/health", get(async || "ok\n")).route(
+        "/metrics",
+        get(move |request: Request| async move {
+            let (head, _) = request.into_parts();
+            let from = head.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(from)| *from);
+            let from = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+            if let Err(refusal) = gate.identify(&head, from) {
+                return refusal.into_response();
+            }
+            metrics(&hub).await
+        }),
+    )
+}
+
+async fn metrics(hub: &Hub) -> Response {
+    match hub.metrics().await {
+        Some(text) => {
+            ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+        }
+        None => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}

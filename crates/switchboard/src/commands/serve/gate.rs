@@ -1,0 +1,110 @@
+//! Who may come in.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use switchboard_hub::{Hub, Identity, WrongTokens, bearer, is_same};
+use switchboard_store::{Role, Store};
+use switchboard_transport::server::{Refusal, ServerConnection, Service};
+
+use super::logging::Logger;
+
+/// The name of whoever has the token of the launch.
+const LAUNCH: &str = "launch";
+
+/// Looks at tokens.
+pub(super) struct Gate {
+    store: Store,
+    origins: Vec<String>,
+    logger: Logger,
+    launch: String,
+    name: Arc<str>,
+    wrong: WrongTokens,
+    hub: Option<Hub>,
+}
+
+impl Gate {
+    pub(super) fn new(store: Store, origins: Vec<String>, logger: Logger) -> Result<Self, getrandom::Error> {
+        let mut random = [0; 32];
+        getrandom::fill(&mut random)?;
+        let launch = format!("sb_{}", URL_SAFE_NO_PAD.encode(random));
+        let name = LAUNCH.into();
+        Ok(Gate { store, origins, logger, launch, name, wrong: WrongTokens::default(), hub: None })
+    }
+
+    /// The token of this launch.
+    pub(super) fn launch_token(&self) -> &str {
+        &self.launch
+    }
+
+    pub(super) fn launch_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
+    /// The same, with the hub that connections are for.
+    pub(super) fn over(self, hub: Hub) -> Self {
+        Gate { hub: Some(hub), ..self }
+    }
+
+    fn refuse(&self, from: SocketAddr, refusal: Refusal) -> Refusal {
+        self.logger.say(&format!("refused {}: {}", from.ip(), refusal.message));
+        refusal
+    }
+}
+
+impl Service for Gate {
+    type Identity = Identity;
+
+    fn identify(&self, head: &Parts, from: SocketAddr) -> Result<Identity, Refusal> {
+        if let Some(origin) = head.headers.get(header::ORIGIN)
+            && !self.origins.iter().any(|own| own.as_bytes() == origin.as_bytes())
+        {
+            let message = "pages of other servers may not use this one";
+            return Err(self.refuse(from, Refusal::new(StatusCode::FORBIDDEN, message)));
+        }
+        let Some(token) = bearer(&head.headers) else {
+            let message =
+                "a token is needed: Authorization: Bearer TOKEN; `switchboard tokens add` makes one";
+            return Err(self.refuse(from, Refusal::new(StatusCode::UNAUTHORIZED, message)));
+        };
+        if is_same(token, &self.launch) {
+            return Ok(Identity { name: Arc::clone(&self.name), role: Role::Own, all: true, made: 0 });
+        }
+        match self.store.find_token(token) {
+            Ok(Some(token)) => {
+                Ok(Identity { name: token.name.into(), role: token.role, all: token.all, made: token.made.0 })
+            }
+            Ok(None) => {
+                let refusal = match self.wrong.count(from.ip(), Instant::now()) {
+                    Ok(()) => {
+                        Refusal::new(StatusCode::UNAUTHORIZED, "this token is unknown here, or was revoked")
+                    }
+                    Err(wait) => Refusal {
+                        status: StatusCode::TOO_MANY_REQUESTS,
+                        message: "too many wrong tokens from this address".to_owned(),
+                        retry_after: Some(wait),
+                    },
+                };
+                Err(self.refuse(from, refusal))
+            }
+            Err(error) => {
+                self.logger.say(&format!("tokens cannot be looked up: {error}"));
+                Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "tokens cannot be looked up now"))
+            }
+        }
+    }
+
+    fn has_agent(&self, agent: Option<&str>) -> bool {
+        self.hub.as_ref().is_some_and(|hub| hub.has_agent(agent))
+    }
+
+    fn open(&self, who: Identity, agent: Option<String>, connection: ServerConnection) {
+        let Some(hub) = self.hub.clone() else { return };
+        tokio::spawn(async move { hub.connect(who, agent.as_deref(), connection).await });
+    }
+}
