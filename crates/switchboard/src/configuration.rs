@@ -1,15 +1,18 @@
 //! Which agents the user has, by the files that we and the editors keep.
 
 mod commented_json;
-// For the hub that is to come.
+// For `serve`, which is to come.
 #[allow(dead_code)]
-pub(crate) mod hub;
+mod hub;
 #[allow(dead_code)]
-pub(crate) mod roots;
+mod roots;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+
+#[allow(unused_imports)]
+pub(crate) use hub::HubSettings;
 
 use crate::outcome::CommandError;
 use crate::remote_agent;

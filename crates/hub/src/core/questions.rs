@@ -188,14 +188,17 @@ impl Core {
 
     /// The agent that asked is gone: its questions can have no answer.
     pub(super) fn abandon_questions(&mut self, id: &SessionId, reason: &str) {
-        let open: Vec<u64> = self
+        let open: Vec<(u64, serde_json::Value)> = self
             .sessions
             .get(id)
             .and_then(|session| session.memory.as_ref())
-            .map(|memory| memory.questions.keys().copied().collect())
+            .map(|memory| {
+                memory.questions.iter().map(|(place, question)| (*place, id_value(&question.id))).collect()
+            })
             .unwrap_or_default();
-        for place in open {
-            self.note(id, &json!({"hub": "unanswered", "question": place, "reason": reason}));
+        for (place, request) in open {
+            let note = json!({"hub": "unanswered", "question": place, "request": request, "reason": reason});
+            self.note(id, &note);
             self.withdraw(id, place, None);
         }
     }

@@ -80,7 +80,12 @@ fn remote(arguments: &Arguments) -> Result<Remote, CommandError> {
             remote = remote.header(name, value).map_err(|error| CommandError::usage(error.to_string()))?;
         }
     }
-    if let Some(token) = token(arguments.token_file.as_deref())? {
+    with_token(remote, arguments.token_file.as_deref())
+}
+
+/// The server with the token, where there is one: from the file, else from the variable.
+pub(super) fn with_token(mut remote: Remote, file: Option<&Path>) -> Result<Remote, CommandError> {
+    if let Some(token) = token(file)? {
         if let Some(host) = remote.exposes_secrets_to() {
             standard_error::say(format!(
                 "switchboard: the token goes to {host} unencrypted; wss:// or https:// would hide it"
@@ -110,7 +115,7 @@ fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
     }
 }
 
-fn failed(error: &RemoteError) -> CommandError {
+pub(super) fn failed(error: &RemoteError) -> CommandError {
     let told = error.to_string();
     match error {
         RemoteError::BadAddress { .. } | RemoteError::BadHeader { .. } => CommandError::usage(told),

@@ -1,6 +1,7 @@
 //! `switchboard hub`: what concerns a hub that runs.
 
 mod share;
+mod status;
 
 use crate::outcome::{CommandError, Outcome};
 
@@ -10,7 +11,8 @@ use crate::outcome::{CommandError, Outcome};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard hub share 20261115-041843-0a1b2c phone   # the token \"phone\" sees that session\n  \
-    switchboard hub unshare 20261115-041843-0a1b2c phone")]
+    switchboard hub unshare 20261115-041843-0a1b2c phone\n  \
+    switchboard hub status --token-file ~/.switchboard-token")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: HubCommand,
@@ -20,11 +22,13 @@ pub(crate) struct Arguments {
 enum HubCommand {
     Share(share::Arguments),
     Unshare(share::UnshareArguments),
+    Status(status::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     match &arguments.command {
         HubCommand::Share(arguments) => share::share(arguments),
         HubCommand::Unshare(arguments) => share::unshare(arguments),
+        HubCommand::Status(arguments) => status::run(arguments),
     }
 }

@@ -14,6 +14,7 @@ mod diff;
 mod fold;
 mod history;
 mod hub_notes;
+mod hub_status;
 mod interop;
 mod program;
 mod readers;

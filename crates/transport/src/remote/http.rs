@@ -166,6 +166,15 @@ impl Client {
         self.remote.refused(status, &body.map(Collected::to_bytes).unwrap_or_default())
     }
 
+    /// What is at the address.
+    pub(super) async fn get(&self) -> Result<String, RemoteError> {
+        let response = self.send(Method::GET, None, &[], Bytes::new()).await?;
+        if !response.status().is_success() {
+            return Err(self.refusal(response).await);
+        }
+        Ok(String::from_utf8_lossy(&self.body(response).await?).into_owned())
+    }
+
     /// Posts a message of ours. Gives what is to be said to whoever sent it.
     async fn post(self: &Arc<Self>, line: &str, streams: &Streams) -> Result<Option<String>, RemoteError> {
         let message = routing(line);

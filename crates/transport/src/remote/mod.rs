@@ -192,6 +192,11 @@ impl Remote {
         Ok(RemoteStream { reader, writer, end })
     }
 
+    /// What the server has at the address, which is one of HTTP: a text.
+    pub async fn get(&self) -> Result<String, RemoteError> {
+        http::Client::new(self)?.get().await
+    }
+
     /// The address as it may be shown: without what follows the path, which may be a secret.
     fn shown(&self) -> String {
         let scheme = self.url.scheme().map_or("", Scheme::as_str);

@@ -1,0 +1,278 @@
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use switchboard_transport::{Remote, RemoteError};
+
+use crate::commands::connect::{failed, with_token};
+use crate::commands::fold::text::shown;
+use crate::outcome::{CommandError, Outcome, write_error};
+use crate::stdio;
+
+/// Where a hub is that nobody named another port for.
+const PORT: u16 = 4173;
+
+/// How long the hub may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Show how a hub is
+///
+/// Prints how many sessions there are by what they are at, how many agents run, who looks, and how far behind the slowest
+/// client is. That is what /metrics of the hub has for Prometheus. It needs a token of any role, from --token-file or from
+/// the variable SWITCHBOARD_TOKEN.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Where the hub is, as for `connect`, instead of http://127.0.0.1:4173
+    url: Option<String>,
+
+    /// A file with the token in it
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    stdio::run_alone(status(arguments))
+}
+
+async fn status(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let url = match &arguments.url {
+        Some(url) => metrics_of(url),
+        None => format!("http://127.0.0.1:{PORT}/metrics"),
+    };
+    let remote = Remote::new(&url).map_err(|error| CommandError::usage(error.to_string()))?;
+    let remote = with_token(remote, arguments.token_file.as_deref())?;
+    let text = match tokio::time::timeout(PATIENCE, remote.get()).await {
+        Ok(Ok(text)) => text,
+        Ok(Err(error @ RemoteError::Unreachable { .. })) => {
+            return Err(failed(&error).hint("is `switchboard serve` running, and does it listen there?"));
+        }
+        Ok(Err(error)) => return Err(failed(&error)),
+        Err(_) => {
+            let seconds = PATIENCE.as_secs();
+            return Err(CommandError::failed(format!("{url} has not answered for {seconds} seconds")));
+        }
+    };
+    let metrics = Metrics::parse(&text);
+    if metrics.0.is_empty() {
+        let problem = format!("{url} is there, but says nothing about a hub");
+        return Err(CommandError::failed(problem).hint("the address of a hub is that of `switchboard serve`"));
+    }
+    let mut output = std::io::stdout().lock();
+    output.write_all(metrics.in_words().as_bytes()).and_then(|()| output.flush()).map_err(write_error)?;
+    Ok(Outcome::Fine)
+}
+
+/// Where the metrics are of the hub that an address means, also where it is one for clients.
+fn metrics_of(url: &str) -> String {
+    let url = url.trim();
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let scheme = match scheme {
+        "ws" => "http",
+        "wss" => "https",
+        other => other,
+    };
+    let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    // A proxy may have the hub below a path of its own.
+    let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    if let Some(end) = parts.iter().rposition(|part| matches!(*part, "acp" | "metrics")) {
+        parts.truncate(end);
+    }
+    parts.push("metrics");
+    format!("{scheme}://{place}/{}", parts.join("/"))
+}
+
+/// What Prometheus would read: by name, the value of each set of labels, as far as they are a hub's.
+#[derive(Debug, Default, PartialEq)]
+struct Metrics(BTreeMap<String, Vec<(BTreeMap<String, String>, f64)>>);
+
+const PREFIX: &str = "switchboard_";
+
+impl Metrics {
+    /// Reads the text format. What cannot be understood is passed over.
+    fn parse(text: &str) -> Self {
+        let mut metrics = Metrics::default();
+        for (name, labels, value) in text.lines().filter_map(sample) {
+            if let Some(name) = name.strip_prefix(PREFIX) {
+                metrics.0.entry(name.to_owned()).or_default().push((labels, value));
+            }
+        }
+        metrics
+    }
+
+    /// The sum over all labels; `None` where there is nothing of that name.
+    fn total(&self, name: &str) -> Option<f64> {
+        Some(self.0.get(name)?.iter().map(|(_, value)| value).sum())
+    }
+
+    /// The values of one label, in the order in which they came.
+    fn by<'a>(&'a self, name: &str, label: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
+        let samples = self.0.get(name).into_iter().flatten();
+        samples.filter_map(move |(labels, value)| Some((labels.get(label)?.as_str(), *value)))
+    }
+
+    /// A line for each matter that the hub tells of.
+    fn in_words(&self) -> String {
+        let mut lines = String::new();
+        let mut line = |what: &str, words: Option<String>| {
+            if let Some(words) = words {
+                lines.push_str(&format!("{what:<12}{}\n", shown(&words).replace('\n', " ")));
+            }
+        };
+        let each = |name: &str, label: &str, in_words: &dyn Fn(&str) -> String| {
+            let parts: Vec<String> = self
+                .by(name, label)
+                .map(|(value, number)| format!("{} {}", whole(number), in_words(value)))
+                .collect();
+            parts.join(", ")
+        };
+        line(
+            "sessions",
+            self.total("sessions").map(|total| {
+                let states = each("sessions", "state", &|state| match state {
+                    "waiting" => "waiting for an answer".to_owned(),
+                    "rest" => "at rest".to_owned(),
+                    other => other.to_owned(),
+                });
+                if states.is_empty() { whole(total) } else { format!("{}: {states}", whole(total)) }
+            }),
+        );
+        line("agents", self.total("hosts").map(|hosts| format!("{} running", whole(hosts))));
+        line("clients", self.total("connections").map(|number| format!("{} connected", whole(number))));
+        line(
+            "attachments",
+            self.total("attachments").map(|attachments| {
+                let behind = self.total("attachment_lag_seconds").map(seconds);
+                let behind = behind.map_or_else(String::new, |lag| format!(", the slowest {lag} behind"));
+                format!("{}{behind}", whole(attachments))
+            }),
+        );
+        line(
+            "messages",
+            self.total("messages_total").map(|total| {
+                let directions =
+                    each("messages_total", "direction", &|direction| direction.replace('_', " ") + "s");
+                if directions.is_empty() { whole(total) } else { directions }
+            }),
+        );
+        line(
+            "log",
+            self.total("append_seconds_count").map(|count| {
+                let sum = self.total("append_seconds_sum").filter(|_| count > 0.0);
+                let average = sum.map(|sum| format!(", {} each", seconds(sum / count)));
+                format!("{} appends{}", whole(count), average.unwrap_or_default())
+            }),
+        );
+        lines
+    }
+}
+
+/// A number of things.
+fn whole(number: f64) -> String {
+    format!("{number:.0}")
+}
+
+/// A time in the unit that suits it.
+fn seconds(seconds: f64) -> String {
+    match seconds {
+        0.0 => "0 s".to_owned(),
+        small if small < 0.001 => format!("{:.0} µs", small * 1e6),
+        small if small < 1.0 => format!("{:.1} ms", small * 1e3),
+        large if large < 120.0 => format!("{large:.1} s"),
+        large => format!("{:.0} min", large / 60.0),
+    }
+}
+
+/// A line of the text format: the name, labels and the value. What may follow is a time, which concerns nobody here.
+fn sample(line: &str) -> Option<(&str, BTreeMap<String, String>, f64)> {
+    let line = line.trim();
+    let end = line.find(|character: char| character == '{' || character.is_whitespace())?;
+    let (name, mut rest) = line.split_at(end);
+    let mut labels = BTreeMap::new();
+    rest = rest.trim_start();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside.trim_start();
+        loop {
+            if let Some(after) = rest.strip_prefix('}') {
+                rest = after;
+                break;
+            }
+            let (label, after) = rest.split_once('=')?;
+            let (value, after) = quoted(after.trim_start())?;
+            labels.insert(label.trim().to_owned(), value);
+            rest = after.trim_start();
+            rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+        }
+    }
+    let value = rest.split_whitespace().next()?.parse().ok()?;
+    (!name.is_empty() && !name.starts_with('#')).then_some((name, labels, value))
+}
+
+/// A value in quotes, and what is behind it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut characters = text.strip_prefix('"')?.char_indices();
+    while let Some((place, character)) = characters.next() {
+        match character {
+            '"' => return Some((value, &text[place + 2..])),
+            '\\' => match characters.next()?.1 {
+                'n' => value.push('\n'),
+                other => value.push(other),
+            },
+            other => value.push(other),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hub_is_found_by_any_of_its_addresses() {
+        for (url, metrics) in [
+            ("http://127.0.0.1:4173", "http://127.0.0.1:4173/metrics"),
+            ("http://127.0.0.1:4173/", "http://127.0.0.1:4173/metrics"),
+            ("ws://127.0.0.1:4173/acp", "http://127.0.0.1:4173/metrics"),
+            ("wss://example.com/acp/claude?x=1", "https://example.com/metrics"),
+            ("https://example.com/acp-hub/acp/x", "https://example.com/acp-hub/metrics"),
+            ("https://example.com/metrics", "https://example.com/metrics"),
+            ("example.com:4173", "http://example.com:4173/metrics"),
+            ("[::1]:4173", "http://[::1]:4173/metrics"),
+        ] {
+            assert_eq!(metrics_of(url), metrics, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_text_format_is_read_tolerantly() {
+        let text = "# HELP switchboard_hosts x\n# TYPE switchboard_hosts gauge\n\r\n\
+            switchboard_hosts 3\n  switchboard_connections\t4 1700000000000\n\
+            switchboard_sessions{state=\"working\",} 2\nswitchboard_sessions { state = \"a\\\"}\\n\\\\b\" , x=\"é\" } 1e1\n\
+            process_cpu_seconds 7\nswitchboard_broken{state=\"open 1\nswitchboard_broken{=} 1\nswitchboard_broken x\n\
+            switchboard_broken\n{} 1\n#\nswitchboard_odd NaN\nswitchboard_odd +Inf\n";
+        let metrics = Metrics::parse(text);
+        assert_eq!((metrics.total("hosts"), metrics.total("connections")), (Some(3.0), Some(4.0)));
+        let states: Vec<_> = metrics.by("sessions", "state").collect();
+        assert_eq!(states, [("working", 2.0), ("a\"}\n\\b", 10.0)]);
+        assert_eq!((metrics.total("broken"), metrics.total("nothing")), (None, None));
+        assert_eq!(metrics.0.len(), 4, "{metrics:?}");
+        assert!(!metrics.in_words().contains('\u{1b}'));
+        assert_eq!(Metrics::parse("<html>{\"a\": 1}</html>\n\"{ 1").0.len(), 0);
+    }
+
+    #[test]
+    fn only_what_the_hub_tells_is_shown() {
+        assert_eq!(Metrics::parse("switchboard_hosts 1").in_words(), "agents      1 running\n");
+        let odd =
+            Metrics::parse("switchboard_sessions{state=\"\u{1b}[2Jnew\nline\"} 1\nswitchboard_sessions 2");
+        assert!(!odd.in_words().contains('\u{1b}'), "{}", odd.in_words());
+        assert_eq!(
+            seconds(0.0) + &seconds(0.000_25) + &seconds(0.25) + &seconds(3.0),
+            "0 s250 µs250.0 ms3.0 s"
+        );
+        assert_eq!(seconds(600.0), "10 min");
+    }
+}
