@@ -1,18 +1,12 @@
 //! Which agents the user has, by the files that we and the editors keep.
 
 mod commented_json;
-// For `serve`, which is to come.
-#[allow(dead_code)]
-mod hub;
-#[allow(dead_code)]
-mod roots;
+pub(crate) mod hub;
+pub(crate) mod roots;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-
-#[allow(unused_imports)]
-pub(crate) use hub::HubSettings;
 
 use crate::outcome::CommandError;
 use crate::remote_agent;

@@ -7,11 +7,9 @@ use switchboard_transport::{Remote, RemoteError};
 
 use crate::commands::connect::{failed, with_token};
 use crate::commands::fold::text::shown;
+use crate::commands::serve::PORT;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::stdio;
-
-/// Where a hub is that nobody named another port for.
-const PORT: u16 = 4173;
 
 /// How long the hub may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
