@@ -348,21 +348,25 @@ impl Service {
     /// Heeds changes of tokens and shares, whoever made them.
     fn look_at_access(&mut self) {
         let Ok(state) = self.store.access_changed() else { return };
-        if self.access.replace(state) == Some(state) {
+        if self.access == Some(state) {
             return;
         }
+        // What cannot be read now is read at the next look: nobody may keep what was taken away.
         let Ok(tokens) = self.store.tokens() else { return };
         let mut shared: HashMap<String, Vec<String>> = HashMap::new();
         for token in tokens.iter().filter(|token| token.role < Role::Own) {
-            for session in self.store.shared_with(&token.name).unwrap_or_default() {
+            let Ok(sessions) = self.store.shared_with(&token.name) else { return };
+            for session in sessions {
                 shared.entry(session).or_default().push(token.name.clone());
             }
         }
+        self.access = Some(state);
         self.core.set_shares(shared);
         let connections: Vec<(ConnectionId, Identity)> =
             self.seats.iter().map(|(id, seat)| (*id, seat.who.clone())).collect();
         for (connection, before) in connections {
-            if self.local.contains(&before.name) {
+            // A token of the store may have such a name, but it was made at some time.
+            if before.made == 0 && self.local.contains(&before.name) {
                 continue;
             }
             let token =

@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::gate::Gate;
+pub(crate) use self::gate::LAUNCH;
 use self::logging::{LogFormat, Logger};
 use crate::configuration::hub::HubSettings;
 use crate::configuration::roots::Refused;

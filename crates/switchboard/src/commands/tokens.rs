@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use switchboard_store::{Role, Store, StoreError, Token};
 
+use crate::commands::serve::LAUNCH;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::store_file::{self, store_error};
 
@@ -87,6 +88,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 
 fn add(place: PathBuf, arguments: &AddArguments) -> Result<Outcome, CommandError> {
     let AddArguments { name, role, all } = arguments;
+    if name == LAUNCH {
+        let problem = format!("{name:?} is what the token is called that each start of a hub makes");
+        return Err(CommandError::usage(problem).hint("take another name"));
+    }
     let store = store_file::open(place)?;
     let token = store.add_token(name, *role, *all).map_err(|error| match error {
         StoreError::TokenTaken { .. } => CommandError::usage(error.to_string())

@@ -125,6 +125,8 @@ fn what_is_wrong_about_a_token_is_told_with_what_to_do() {
     assert!(unknown.contains("\"ben\"") && unknown.contains("hint: there are anna"), "{unknown}");
     let name = scratch.refused(&["tokens", "add", "a b", "--role", "own"]);
     assert!(name.contains("letters, digits"), "{name}");
+    let launch = scratch.refused(&["tokens", "add", "launch", "--role", "own"]);
+    assert!(launch.contains("each start of a hub") && launch.contains("another name"), "{launch}");
     let role = scratch.refused(&["tokens", "add", "ben", "--role", "root"]);
     assert!(role.contains("expected view, answer or own"), "{role}");
     scratch.refused(&["tokens", "add", "ben"]);

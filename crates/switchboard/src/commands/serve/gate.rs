@@ -15,7 +15,7 @@ use switchboard_transport::server::{Refusal, ServerConnection, Service};
 use super::logging::Logger;
 
 /// The name of whoever has the token of the launch.
-const LAUNCH: &str = "launch";
+pub(crate) const LAUNCH: &str = "launch";
 
 /// Looks at tokens.
 pub(super) struct Gate {
