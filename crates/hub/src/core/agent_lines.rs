@@ -14,6 +14,9 @@ use super::questions::{ELICITATION, PERMISSION};
 use super::{ConnectionId, Core, HostId, Memory, Output, SessionId, ToClient};
 use crate::host::About;
 
+/// What everybody is told of an agent that has forgotten a session.
+const FORGOTTEN: &str = "The agent does not remember this session: it knows only what comes from here on.";
+
 impl Core {
     /// A line of an agent, in version 2.
     pub(crate) fn host_line(&mut self, host: HostId, line: &str) {
@@ -200,7 +203,8 @@ impl Core {
                     self.opened(host, &session, &client, line);
                 }
             }
-            Purpose::Wake { session } => self.woken(&session, &outcome, line),
+            Purpose::Wake { session } => self.woken(host, &session, &outcome, line),
+            Purpose::Renew { session } => self.renewed(host, &session, &outcome, line),
             Purpose::Prompt { session, client, operation: _ } => {
                 let after = self.append(&session, Channel::ToClient, line);
                 let is_error = outcome.is_error();
@@ -251,17 +255,44 @@ impl Core {
         }
     }
 
-    /// The agent goes on with a session, or does not.
-    fn woken(&mut self, id: &SessionId, outcome: &Outcome, line: &str) {
-        if let Outcome::Error(error) = outcome {
-            let reason = serde_json::from_str::<serde_json::Value>(error).unwrap_or_default();
-            let message = reason["message"].as_str().unwrap_or("no reason").to_owned();
-            self.note(id, &json!({"hub": "not resumed", "error": reason}));
-            let message = format!("the agent cannot go on with this session ({message}); open a new one");
-            let error = Outcome::error(codes::INTERNAL_ERROR, message, Some(json!({"agentError": reason})));
-            return self.not_awake(id, &error);
-        }
+    /// The agent goes on with a session, or has forgotten it.
+    fn woken(&mut self, host: HostId, id: &SessionId, outcome: &Outcome, line: &str) {
         let _ = self.append(id, Channel::ToClient, line);
+        if outcome.is_error() {
+            return self.renew(host, id);
+        }
+        self.is_awake(id);
+    }
+
+    /// The agent has begun a session anew in the place of one that it has forgotten.
+    fn renewed(&mut self, host: HostId, id: &SessionId, outcome: &Outcome, line: &str) {
+        let result = match outcome {
+            Outcome::Result(result) => Raw::parse(result.as_str()).ok(),
+            Outcome::Error(_) => None,
+        };
+        let agent_session = lines::text_of(result.as_ref(), "sessionId").map(|id| id.into_owned());
+        let Some(agent_session) = agent_session else {
+            let error = match outcome {
+                Outcome::Error(error) => serde_json::from_str(error).unwrap_or_default(),
+                Outcome::Result(_) => serde_json::Value::Null,
+            };
+            let reason = error["message"].as_str().unwrap_or("it does not say why").to_owned();
+            let message =
+                format!("the agent has forgotten this session and begins none in its place: {reason}");
+            let error = Outcome::error(codes::INTERNAL_ERROR, message, Some(json!({"agentError": error})));
+            return self.not_awake(id, &error);
+        };
+        self.note(id, &json!({"hub": "agent session", "id": agent_session}));
+        let _ = self.append(id, Channel::ToClient, line);
+        let notice = json!({"sessionUpdate": "notice", "severity": "warning", "title": FORGOTTEN});
+        let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &notice.to_string()));
+        self.output.push_back(Output::Changed { session: Arc::clone(id) });
+        self.joined(host, id, &agent_session);
+        self.is_awake(id);
+    }
+
+    /// A session has its agent: what waited for that is done.
+    fn is_awake(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.is_waking = false;
         let waiting = std::mem::take(&mut session.waiting);

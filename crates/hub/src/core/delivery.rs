@@ -9,7 +9,7 @@ use switchboard_transport::SharedText;
 
 use super::connection::{Attachment, Phase};
 use super::lines::{self, Outcome, Rewrite};
-use super::{ConnectionId, Core, Kept, Output, SessionId, ToClient};
+use super::{ConnectionId, Core, Kept, Memory, Output, SessionId, ToClient};
 
 /// Why a client cannot go on at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,15 @@ impl Core {
             }
         }
         self.pump(connection, id);
+    }
+
+    /// Lets the client that has opened a session look at it from its beginning.
+    pub(super) fn attach_first(&mut self, connection: ConnectionId, id: &SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        session.attached.insert(connection);
+        session.window_start = session.next;
+        client.attachments.insert(Arc::clone(id), Attachment::new(session.next, Phase::Live));
     }
 
     /// A client looks at a session no more.
@@ -143,7 +152,7 @@ impl Core {
                 Some(line) => line.clone(),
                 None => {
                     let text = Arc::clone(&recent.text);
-                    let line: SharedText = for_client(&text, session.agent_session(), id, sequence).into();
+                    let line: SharedText = for_client(&text, session.memory.as_ref(), id, sequence).into();
                     if let Some(recent) = session.recent(sequence) {
                         recent.line = Some(line.clone());
                     }
@@ -166,7 +175,6 @@ impl Core {
         to: u64,
     ) {
         let Some(session) = self.sessions.get(id) else { return };
-        let agent_session = session.agent_session().map(str::to_owned);
         let Some(client) = self.connections.get_mut(&connection) else { return };
         let Some(attachment) = client.attachments.get_mut(id) else { return };
         // It may have gone elsewhere meanwhile.
@@ -183,7 +191,7 @@ impl Core {
             match Message::decode(&kept.text, WireFormat::Any) {
                 Ok(Message::Notification(notification)) if notification.method != "$/cancel_request" => {
                     let line: SharedText =
-                        for_client(&kept.text, agent_session.as_deref(), id, kept.sequence).into();
+                        for_client(&kept.text, session.memory.as_ref(), id, kept.sequence).into();
                     attachment.sent += line.len() as u64;
                     let line = update_line(line, id, kept.sequence);
                     self.output.push_back(Output::Send { connection, line });
@@ -275,12 +283,13 @@ impl Core {
 }
 
 /// A line of the agent as clients get it.
-fn for_client(text: &str, agent_session: Option<&str>, id: &str, sequence: u64) -> String {
+fn for_client(text: &str, memory: Option<&Memory>, id: &str, sequence: u64) -> String {
     let Ok(Message::Notification(notification)) = Message::decode(text, WireFormat::Any) else {
         return text.to_owned();
     };
     let params = notification.params.as_ref();
-    let is_own = lines::text_of(params, "sessionId").is_some_and(|session| Some(&*session) == agent_session);
+    let is_own = lines::text_of(params, "sessionId")
+        .is_some_and(|session| memory.is_some_and(|memory| memory.is_own(&session)));
     let cursor = (notification.method == "session/update").then(|| lines::cursor(id, sequence));
     let rewrite = Rewrite { session: is_own.then_some(id), cursor: cursor.as_deref(), drops_own: false };
     lines::call(None, &notification.method, params, rewrite)

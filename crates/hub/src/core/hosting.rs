@@ -59,6 +59,10 @@ pub(super) enum Purpose {
     Wake {
         session: SessionId,
     },
+    /// A session that the agent has forgotten is begun anew.
+    Renew {
+        session: SessionId,
+    },
     Prompt {
         session: SessionId,
         client: (ConnectionId, RequestId<'static>),
@@ -163,7 +167,7 @@ impl Core {
         for purpose in host.open.into_values() {
             match purpose {
                 Purpose::Handshake | Purpose::Close => {}
-                Purpose::Wake { session } => self.not_awake(&session, &error()),
+                Purpose::Wake { session } | Purpose::Renew { session } => self.not_awake(&session, &error()),
                 Purpose::New { session, client } => {
                     self.reply(client.0, &client.1, error(), None);
                     self.forget(&session);
@@ -539,13 +543,13 @@ impl Core {
         self.output.push_back(Output::Changed { session: Arc::clone(id) });
         let told = with_session(result, id);
         // Whoever opened it looks at it from its beginning.
-        self.attach(client.0, id, 0, None);
+        self.attach_first(client.0, id);
         self.reply(client.0, &client.1, Outcome::Result(told), None);
         self.joined(host, id, &agent_session);
     }
 
     /// A session has its place in an agent: what the agent has said of it already comes into its log.
-    fn joined(&mut self, host: HostId, id: &SessionId, agent_session: &str) {
+    pub(super) fn joined(&mut self, host: HostId, id: &SessionId, agent_session: &str) {
         let Some(known) = self.hosts.get_mut(&host) else { return };
         known.sessions.insert(agent_session.to_owned(), Arc::clone(id));
         let early = std::mem::take(&mut known.early);
@@ -603,6 +607,13 @@ impl Core {
         let Some([request, answer]) = self.hosts.get(&host).and_then(|host| host.handshake.clone()) else {
             return;
         };
+        let _ = self.append(id, Channel::ToAgent, request);
+        let _ = self.append(id, Channel::ToClient, answer);
+        // An agent that counts its sessions anew has given the id to another.
+        let known = self.hosts.get(&host).and_then(|host| host.sessions.get(&agent_session));
+        if known.is_some_and(|other| other != id) {
+            return self.renew(host, id);
+        }
         let purpose = Purpose::Wake { session: Arc::clone(id) };
         let asked = self.ask_host(host, "session/resume", Some(&params), Rewrite::default(), purpose);
         let Some((_, line)) = asked else {
@@ -610,12 +621,25 @@ impl Core {
             self.not_awake(id, &error);
             return;
         };
-        let _ = self.append(id, Channel::ToAgent, request);
-        let _ = self.append(id, Channel::ToClient, answer);
         let _ = self.append(id, Channel::ToAgent, line.as_str());
         if let Some(known) = self.hosts.get_mut(&host) {
             known.sessions.insert(agent_session, Arc::clone(id));
         }
+        self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
+    }
+
+    /// Begins a session anew in an agent that has forgotten it: better than to lose the place where it was.
+    pub(super) fn renew(&mut self, host: HostId, id: &SessionId) {
+        self.leave(host, id);
+        let Some(session) = self.sessions.get(id) else { return };
+        let params = Raw::from(json!({"cwd": session.known.folder, "mcpServers": []}));
+        let purpose = Purpose::Renew { session: Arc::clone(id) };
+        let Some((_, line)) = self.ask_host(host, "session/new", Some(&params), Rewrite::default(), purpose)
+        else {
+            let error = Outcome::error(codes::INTERNAL_ERROR, "the agent has too many open requests", None);
+            return self.not_awake(id, &error);
+        };
+        let _ = self.append(id, Channel::ToAgent, line.as_str());
         self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
     }
 

@@ -48,6 +48,8 @@ pub(crate) enum Activity {
 pub(crate) struct Memory {
     /// The agent's id of the session.
     pub(crate) agent_session: Option<String>,
+    /// Ids that it had before, with an agent that has forgotten it since.
+    earlier: Vec<String>,
     /// The sessions of sub-agents.
     pub(crate) children: HashSet<String>,
     pub(crate) activity: Activity,
@@ -148,12 +150,8 @@ impl Memory {
             return;
         }
         self.learn_children(&kind, &update);
-        let own = self.agent_session.as_deref();
-        let is_own = params
-            .get("sessionId")
-            .and_then(|id| id.as_text().map(|id| own.is_none_or(|own| own == &*id)))
-            .unwrap_or_default();
-        if !is_own {
+        let id = params.get("sessionId").and_then(|id| id.as_text().map(|id| id.into_owned()));
+        if !id.is_some_and(|id| self.agent_session.is_none() || self.is_own(&id)) {
             return;
         }
         let text = |key: &str| update.get(key).map(|value| value.as_str().to_owned());
@@ -231,8 +229,7 @@ impl Memory {
                     "session/prompt" => {
                         self.prompts += 1;
                         // The note of its name stands before it.
-                        let unnamed = matches!(self.open.get(&request.id), Some(Asked::Prompt(_)));
-                        if unnamed {
+                        if matches!(self.open.get(&request.id), Some(Asked::Prompt(_))) {
                             return;
                         }
                         Asked::Prompt(None)
@@ -277,7 +274,10 @@ impl Memory {
         let Ok(note) = Raw::parse(text) else { return };
         let word = |key: &str| text_of(Some(&note), key).map(|text| text.into_owned());
         match word("hub").as_deref() {
-            Some("agent session") => self.agent_session = word("id"),
+            Some("agent session") => {
+                let before = std::mem::replace(&mut self.agent_session, word("id"));
+                self.earlier.extend(before.filter(|before| Some(before) != self.agent_session.as_ref()));
+            }
             Some("prompt") => {
                 let name = word("operation");
                 if let Some(name) = &name {
@@ -306,6 +306,11 @@ impl Memory {
             }
             _ => {}
         }
+    }
+
+    /// Whether an id is one that an agent gave this session, and not a sub-agent.
+    pub(crate) fn is_own(&self, id: &str) -> bool {
+        self.agent_session.as_deref() == Some(id) || self.earlier.iter().any(|earlier| earlier == id)
     }
 
     /// A prompt by the name that its client gave it.

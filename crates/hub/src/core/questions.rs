@@ -34,9 +34,8 @@ impl Core {
             client.last_id
         });
         client.asked.insert(number, Topic::Question(Arc::clone(id), place));
-        let agent_session = memory.agent_session.as_deref();
-        let is_own = lines::text_of(Some(&question.params), "sessionId")
-            .is_some_and(|own| Some(&*own) == agent_session);
+        let is_own =
+            lines::text_of(Some(&question.params), "sessionId").is_some_and(|own| memory.is_own(&own));
         let rewrite = Rewrite { session: is_own.then_some(id), ..Rewrite::default() };
         let request = RequestId::Number(number);
         let text = lines::call(Some(&request), &question.method, Some(&question.params), rewrite).into();

@@ -50,6 +50,7 @@ struct Agent {
     questions: Vec<(i64, String)>,
     answered: HashMap<i64, usize>,
     next: i64,
+    /// Whether it has forgotten its sessions.
     refuses: bool,
 }
 
@@ -585,6 +586,7 @@ impl World {
                     self.agent.at_work.clear();
                     self.agent.sessions.clear();
                     self.agent.questions.clear();
+                    self.agent.refuses = !self.agent.refuses;
                     self.core.host_ended(host, "died", &[]);
                     self.perform();
                 }
@@ -602,8 +604,8 @@ impl World {
         client.from.insert(session.to_owned(), place);
     }
 
-    fn forget(&mut self, client: ConnectionId, session: &str) {
-        let client = self.clients.get_mut(&client).unwrap();
+    fn forget(&mut self, id: ConnectionId, session: &str) {
+        let client = self.clients.get_mut(&id).unwrap();
         client.updates.remove(session);
         client.from.remove(session);
         client.sessions.retain(|known| known != session);
@@ -636,9 +638,10 @@ impl World {
             streams.iter().map(|stream| stream["sessionId"].as_str().unwrap().to_owned()).collect();
         client.updates.retain(|session, _| named.contains(session));
         client.from.retain(|session, _| named.contains(session));
-        // It is asked again what it was asked.
-        client.questions.clear();
         self.notify(id, "stream/resume", json!({"streams": streams}));
+        // What it was asked in sessions that it has given up concerns it no more.
+        let known: HashSet<i64> = self.core.connections[&id].asked.keys().copied().collect();
+        self.clients.get_mut(&id).unwrap().questions.retain(|id, _| known.contains(id));
     }
 }
 

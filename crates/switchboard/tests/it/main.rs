@@ -24,6 +24,7 @@ mod run;
 mod run_ends;
 mod run_subagents;
 mod schema;
+mod serve;
 mod sessions;
 mod terminal;
 mod tokens;

@@ -60,6 +60,7 @@ fn help_names_every_command() {
         "hub",
         "run",
         "schema",
+        "serve",
         "sessions",
         "tokens",
     ] {

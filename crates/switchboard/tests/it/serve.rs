@@ -1,0 +1,334 @@
+//! `switchboard serve`: sessions that outlive their clients.
+
+pub(crate) mod hub;
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use self::hub::{Client, Hub};
+use crate::agent_program::Place;
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// The text that an agent has said, put together from the pieces.
+fn text(messages: &[Value]) -> String {
+    let chunks = messages.iter().map(|message| &message["params"]["update"]);
+    let chunks = chunks.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
+    chunks.filter_map(|update| update["content"]["text"].as_str()).collect()
+}
+
+/// The places in the log of the updates.
+fn cursors(messages: &[Value]) -> Vec<u64> {
+    let cursors = messages.iter().filter_map(|message| message["params"]["_meta"]["acp/cursor"].as_str());
+    cursors.map(|cursor| cursor.rsplit_once('.').unwrap().1.parse().unwrap()).collect()
+}
+
+#[test]
+fn clients_of_both_versions_look_at_one_session() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    block_on(async {
+        let mut new = hub.client(2).await;
+        let session = new.new_session(&place).await;
+        new.prompt(&session, "hello").await;
+        let first = new.until_idle().await;
+
+        let mut old = hub.client(1).await;
+        let list = old.ask("session/list", json!({"cwd": place.work()})).await;
+        assert_eq!(list["result"]["sessions"][0]["sessionId"], *session, "{list}");
+        let load = json!({"sessionId": session, "cwd": place.work(), "mcpServers": []});
+        let loaded = old.ask("session/load", load).await;
+        assert!(loaded.get("error").is_none(), "{loaded}");
+        let history: Vec<Value> = old.seen.drain(..).collect();
+        assert_eq!(text(&history), text(&first));
+
+        // A turn that the old client starts is seen by the new one, live, and the other way round.
+        let prompt = old.prompt(&session, "tool").await;
+        let answer = old.answer(prompt).await;
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let second = new.until_idle().await;
+        let seen: Vec<Value> = old.seen.drain(..).collect();
+        assert_eq!(text(&seen), text(&second));
+        assert!(
+            second.iter().any(|message| message["params"]["update"]["sessionUpdate"] == "tool_call_update")
+        );
+
+        // Nothing is missing and nothing comes twice.
+        let places = [cursors(&first), cursors(&second)].concat();
+        assert!(places.is_sorted_by(|one, other| one < other), "{places:?}");
+        let mut third = hub.client(2).await;
+        let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
+        let resumed = third.ask("session/resume", resume).await;
+        assert!(resumed.get("error").is_none(), "{resumed}");
+        let mut replayed = cursors(third.seen.make_contiguous());
+        // The last is the state, once more.
+        replayed.pop();
+        assert_eq!(replayed, places);
+    });
+    assert_eq!(hub.end(), Some(0));
+}
+
+#[test]
+fn the_first_answer_wins_and_is_written_down_with_its_name() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    let session = block_on(async {
+        let (mut one, mut other) = (hub.client(2).await, hub.client(1).await);
+        let session = one.new_session(&place).await;
+        one.prompt(&session, "permission").await;
+        let asked = one.question().await;
+        // Who comes later is asked, too.
+        let load = json!({"sessionId": session, "cwd": place.work(), "mcpServers": []});
+        assert!(other.ask("session/load", load).await.get("error").is_none());
+        let also_asked = other.question().await;
+        other.allow(&also_asked).await;
+        let withdrawn = one.until(|message| message["method"] == "$/cancel_request").await;
+        assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+        // Too late: it changes nothing.
+        one.allow(&asked).await;
+        one.until_idle().await;
+        session
+    });
+    let shown = place.run(&["sessions", "show", &session, "--store", hub.store()]);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    assert!(shown.stdout.contains("launch (old 1)"), "{}", shown.stdout);
+}
+
+#[test]
+fn work_goes_on_without_its_client_and_after_a_restart() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    let (session, cursor) = block_on(async {
+        let mut client = hub.client(2).await;
+        let session = client.new_session(&place).await;
+        client.prompt(&session, "permission").await;
+        client.question().await;
+        drop(client);
+        // Somebody else finds the question, and the work goes on.
+        let mut client = hub.client(2).await;
+        let resume = json!({"sessionId": session, "cwd": place.work()});
+        assert!(client.ask("session/resume", resume).await.get("error").is_none());
+        let question = client.question().await;
+        client.allow(&question).await;
+        let updates = client.until_idle().await;
+        let last = updates.last().unwrap()["params"]["_meta"]["acp/cursor"].as_str().unwrap().to_owned();
+        (session, last)
+    });
+    assert_eq!(hub.end(), Some(0));
+
+    let hub = Hub::start(&place, &["demo"]);
+    block_on(async {
+        let mut client = hub.client(2).await;
+        let list = client.ask("session/list", json!({})).await;
+        assert_eq!(list["result"]["sessions"][0]["sessionId"], *session, "{list}");
+        let meta = json!({"acp/cursor": cursor});
+        let resume = json!({"sessionId": session, "cwd": place.work(), "_meta": meta});
+        assert!(client.ask("session/resume", resume).await.get("error").is_none());
+        // Nothing but the state: it has seen everything.
+        let seen: Vec<Value> = client.seen.drain(..).collect();
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        assert_eq!(seen[0]["params"]["update"]["state"], "idle");
+        // It is woken by the next prompt.
+        client.prompt(&session, "hello").await;
+        let updates = client.until_idle().await;
+        assert!(!text(&updates).is_empty(), "{updates:?}");
+    });
+}
+
+#[test]
+fn a_power_cut_ends_the_turn_and_nothing_else() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    let prompt = |session: &str| {
+        let meta = json!({"switchboard/operationId": "once"});
+        json!({"sessionId": session, "prompt": [{"type": "text", "text": "permission"}], "_meta": meta})
+    };
+    let session = block_on(async {
+        let mut client = hub.client(2).await;
+        let session = client.new_session(&place).await;
+        client.begin("session/prompt", prompt(&session)).await;
+        client.question().await;
+        session
+    });
+    hub.kill();
+
+    let hub = Hub::start(&place, &["demo"]);
+    block_on(async {
+        let mut client = hub.client(2).await;
+        let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
+        assert!(client.ask("session/resume", resume).await.get("error").is_none());
+        let seen: Vec<Value> = client.seen.drain(..).collect();
+        let state = &seen.last().unwrap()["params"]["update"];
+        assert_eq!((&state["state"], &state["stopReason"]), (&json!("idle"), &json!("error")), "{state}");
+        // The prompt that was at work is known: it does not run again.
+        let answer = client.ask("session/prompt", prompt(&session)).await;
+        assert!(answer.get("result").is_some(), "{answer}");
+        client.prompt(&session, "hello").await;
+        let updates = client.until_idle().await;
+        assert!(
+            updates.iter().all(|message| message["method"] != "session/request_permission"),
+            "{updates:?}"
+        );
+    });
+}
+
+#[test]
+fn two_prompts_at_once_are_held_in_their_order() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    block_on(async {
+        let (mut one, mut other) = (hub.client(1).await, hub.client(1).await);
+        let session = one.new_session(&place).await;
+        let load = json!({"sessionId": session, "cwd": place.work(), "mcpServers": []});
+        assert!(other.ask("session/load", load).await.get("error").is_none());
+        let first = one.prompt(&session, "permission").await;
+        let question = one.question().await;
+        let second = other.prompt(&session, "hello").await;
+        one.allow(&question).await;
+        assert_eq!(one.answer(first).await["result"]["stopReason"], "end_turn");
+        assert_eq!(other.answer(second).await["result"]["stopReason"], "end_turn");
+    });
+}
+
+#[test]
+fn an_agent_that_dies_ends_its_turn_and_is_started_again() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    block_on(async {
+        let mut client = hub.client(2).await;
+        let session = client.new_session(&place).await;
+        client.prompt(&session, "crash").await;
+        let updates = client.until_idle().await;
+        let state = &updates.last().unwrap()["params"]["update"];
+        assert_eq!(state["stopReason"], "error", "{state}");
+        client.prompt(&session, "hello").await;
+        assert!(!text(&client.until_idle().await).is_empty());
+    });
+}
+
+/// Makes a token by the command line.
+fn token(place: &Place, hub: &Hub, name: &str, role: &str) -> String {
+    let made = place.run(&["tokens", "add", name, "--role", role, "--store", hub.store()]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    made.stdout.trim().to_owned()
+}
+
+#[test]
+fn roles_and_sharing_are_kept() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    let (view, answer) = (token(&place, &hub, "vera", "view"), token(&place, &hub, "anna", "answer"));
+    block_on(async {
+        let mut own = hub.client(2).await;
+        let session = own.new_session(&place).await;
+        let mut viewer = hub.client_as(&view, 2).await;
+        let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
+        let refused = viewer.ask("session/resume", resume.clone()).await;
+        assert_eq!(refused["error"]["code"], -32002, "{refused}");
+        assert_eq!(refused["error"]["data"]["sessionId"], *session);
+        assert_eq!(viewer.ask("session/list", json!({})).await["result"]["sessions"], json!([]));
+
+        for name in ["vera", "anna"] {
+            let shared = place.run(&["hub", "share", &session, name, "--store", hub.store()]);
+            assert_eq!(shared.code, 0, "{}", shared.stderr);
+        }
+        // A running hub heeds it; how soon is not the point here.
+        let is_shared = async |client: &mut Client| loop {
+            let list = client.ask("session/list", json!({})).await;
+            if list["result"]["sessions"][0]["sessionId"] == *session {
+                break;
+            }
+            tokio::task::yield_now().await;
+        };
+        is_shared(&mut viewer).await;
+        assert!(viewer.ask("session/resume", resume.clone()).await.get("error").is_none());
+        let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
+        let refused = viewer.ask("session/prompt", prompt).await;
+        assert_eq!(refused["error"]["code"], -32004, "{refused}");
+        assert_eq!(refused["error"]["data"], json!({"role": "view", "needs": "own"}));
+        let refused = viewer.ask("session/new", json!({"cwd": place.work()})).await;
+        assert_eq!(refused["error"]["code"], -32004, "{refused}");
+
+        let mut answerer = hub.client_as(&answer, 2).await;
+        is_shared(&mut answerer).await;
+        assert!(answerer.ask("session/resume", resume).await.get("error").is_none());
+        own.prompt(&session, "permission").await;
+        own.question().await;
+        let question = answerer.question().await;
+        answerer.allow(&question).await;
+        own.until_idle().await;
+        // Who may only look was not asked.
+        let seen = viewer.until_idle().await;
+        assert!(seen.iter().all(|message| message["method"] != "session/request_permission"), "{seen:?}");
+
+        let revoked = place.run(&["tokens", "revoke", "vera", "--store", hub.store()]);
+        assert_eq!(revoked.code, 0, "{}", revoked.stderr);
+        let end = viewer.ended().await;
+        assert!(end.contains("4401"), "{end}");
+        let refused = hub.client_with(&view, "").await.err().unwrap().to_string();
+        assert!(refused.contains("401"), "{refused}");
+    });
+}
+
+#[test]
+fn strangers_stay_outside() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    let mode = std::fs::metadata(place.home().join("token")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let status = |head: &str| hub.http(head).lines().next().unwrap_or_default().to_owned();
+    assert!(status("GET /health HTTP/1.1").contains("200"));
+    assert!(status("GET /metrics HTTP/1.1").contains("401"));
+    let own = format!("Authorization: Bearer {}", hub.token);
+    assert!(status(&format!("GET /metrics HTTP/1.1\n{own}")).contains("200"));
+    assert!(status(&format!("GET /metrics HTTP/1.1\n{own}\nOrigin: http://evil.example")).contains("403"));
+    assert!(status(&format!("POST /acp/nobody HTTP/1.1\n{own}\nContent-Length: 0")).contains("404"));
+    // Guessing: ten wrong ones a minute; the right one still works.
+    let wrong = "GET /metrics HTTP/1.1\nAuthorization: Bearer sb_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    for _ in 0..10 {
+        assert!(status(wrong).contains("401"));
+    }
+    let refused = hub.http(wrong);
+    assert!(refused.contains("429") && refused.to_lowercase().contains("retry-after"), "{refused}");
+    assert!(status(&format!("GET /metrics HTTP/1.1\n{own}")).contains("200"));
+}
+
+#[test]
+fn what_a_client_gets_wrong_it_is_told() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    std::os::unix::fs::symlink("/", place.work().join("out")).unwrap();
+    block_on(async {
+        let mut client = hub.client(2).await;
+        for folder in ["/", "/etc", "relative", &format!("{}/out/etc", place.work().display())] {
+            let refused = client.ask("session/new", json!({"cwd": folder})).await;
+            assert_eq!(refused["error"]["code"], -32602, "{refused}");
+            assert_eq!(refused["error"]["data"]["roots"], json!([place.work()]), "{refused}");
+        }
+        let more = json!({"cwd": place.work(), "additionalDirectories": ["/etc"]});
+        assert_eq!(client.ask("session/new", more).await["error"]["code"], -32602);
+        let unknown = client.ask("session/prompt", json!({"sessionId": "nobody", "prompt": []})).await;
+        assert_eq!(unknown["error"]["code"], -32002, "{unknown}");
+        let session = client.new_session(&place).await;
+        let other = client.new_session(&place).await;
+        for cursor in [format!("{session}.99999"), format!("{other}.1"), "x".to_owned()] {
+            let meta = json!({"acp/cursor": cursor});
+            let resume = json!({"sessionId": session, "cwd": place.work(), "_meta": meta});
+            let refused = client.ask("session/resume", resume).await;
+            assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        }
+        let elsewhere = client.ask("session/resume", json!({"sessionId": session, "cwd": "/"})).await;
+        assert_eq!(elsewhere["error"]["code"], -32602);
+        let mut stranger = hub.client_with(&hub.token, "").await.unwrap();
+        let refused = stranger.initialize(0).await;
+        assert_eq!(refused["error"]["code"], -32022, "{refused}");
+        let nobody = hub.client_with(&hub.token, "/nobody").await.err().unwrap().to_string();
+        assert!(nobody.contains("404"), "{nobody}");
+        // Nobody else notices.
+        client.prompt(&session, "hello").await;
+        client.until_idle().await;
+    });
+}

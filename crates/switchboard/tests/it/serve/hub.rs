@@ -1,0 +1,200 @@
+//! A hub of the program, and clients that speak to it line by line.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_transport::{Remote, RemoteError};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, Lines};
+
+use crate::agent_program::{Place, signal};
+
+/// How long anything may take, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A hub that runs. It is ended with the test.
+pub(crate) struct Hub {
+    child: Option<Child>,
+    pub(crate) address: String,
+    pub(crate) token: String,
+    store: PathBuf,
+}
+
+impl Hub {
+    /// Starts a hub with its store in the home of the place.
+    pub(crate) fn start(place: &Place, arguments: &[&str]) -> Self {
+        let (store, file) = (place.home().join("hub.sqlite3"), place.home().join("token"));
+        let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
+        command.arg("--store").arg(&store).arg("--token-file").arg(&file).args(arguments);
+        let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}"));
+        let address = address.split_once("://").unwrap().1.to_owned();
+        let token = std::fs::read_to_string(file).unwrap().trim().to_owned();
+        Hub { child: Some(child), address, token, store }
+    }
+
+    pub(crate) fn store(&self) -> &str {
+        self.store.to_str().unwrap()
+    }
+
+    /// A client with a token.
+    pub(crate) async fn client_with(&self, token: &str, agent: &str) -> Result<Client, RemoteError> {
+        let remote = Remote::new(&format!("ws://{}/acp{agent}", self.address))?;
+        let stream = remote.header("authorization", &format!("Bearer {token}"))?.connect().await?;
+        let lines = tokio::io::BufReader::new(stream.reader).lines();
+        Ok(Client { lines, writer: stream.writer, end: stream.end, seen: VecDeque::new(), last: 0 })
+    }
+
+    /// A client of a version that has said hello, with the token of the launch.
+    pub(crate) async fn client(&self, version: u64) -> Client {
+        let token = self.token.clone();
+        self.client_as(&token, version).await
+    }
+
+    pub(crate) async fn client_as(&self, token: &str, version: u64) -> Client {
+        let mut client = self.client_with(token, "").await.unwrap();
+        let answer = client.initialize(version).await;
+        assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
+        client
+    }
+
+    /// Ends it as an operator would, and gives the exit code.
+    pub(crate) fn end(mut self) -> Option<i32> {
+        let mut child = self.child.take().unwrap();
+        signal("TERM", child.id());
+        child.wait().unwrap().code()
+    }
+
+    /// Ends it as a power cut would.
+    pub(crate) fn kill(mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// What the server says to a request of HTTP.
+    pub(crate) fn http(&self, head: &str) -> String {
+        use std::io::Write;
+        let mut stream = std::net::TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = head.replace("\n", "\r\n");
+        write!(stream, "{head}\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A client that speaks line by line.
+pub(crate) struct Client {
+    lines: Lines<tokio::io::BufReader<tokio::io::ReadHalf<tokio::io::DuplexStream>>>,
+    writer: tokio::io::WriteHalf<tokio::io::DuplexStream>,
+    pub(crate) end: tokio::task::JoinHandle<Result<(), RemoteError>>,
+    /// What has come and nobody has taken.
+    pub(crate) seen: VecDeque<Value>,
+    last: i64,
+}
+
+impl Client {
+    pub(crate) async fn send(&mut self, message: Value) {
+        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    pub(crate) async fn initialize(&mut self, version: u64) -> Value {
+        let params = match version {
+            1 => {
+                json!({"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": {"name": "old", "version": "1"}})
+            }
+            _ => json!({"protocolVersion": version, "info": {"name": "new", "version": "2"},
+                "capabilities": {"elicitation": {"form": {}}}}),
+        };
+        self.ask("initialize", params).await
+    }
+
+    /// Asks without waiting for the answer; gives the id.
+    pub(crate) async fn begin(&mut self, method: &str, params: Value) -> i64 {
+        self.last += 1;
+        self.send(json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params})).await;
+        self.last
+    }
+
+    /// Asks, and gives the answer.
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.begin(method, params).await;
+        self.answer(id).await
+    }
+
+    pub(crate) async fn answer(&mut self, id: i64) -> Value {
+        self.until(|message| message["id"] == id && message.get("method").is_none()).await
+    }
+
+    /// The next message that is meant; those before it stay to be seen.
+    pub(crate) async fn until(&mut self, is_meant: impl Fn(&Value) -> bool) -> Value {
+        if let Some(place) = self.seen.iter().position(&is_meant) {
+            return self.seen.remove(place).unwrap();
+        }
+        loop {
+            let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await;
+            let line = line.unwrap_or_else(|_| panic!("it does not come; seen: {:?}", self.seen)).unwrap();
+            let line = line.unwrap_or_else(|| panic!("the connection ended; seen: {:?}", self.seen));
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if is_meant(&message) {
+                return message;
+            }
+            self.seen.push_back(message);
+        }
+    }
+
+    /// Everything that has come in a session until it is idle, with that.
+    pub(crate) async fn until_idle(&mut self) -> Vec<Value> {
+        let last = self.until(|message| message["params"]["update"]["state"] == "idle").await;
+        self.seen.drain(..).chain([last]).collect()
+    }
+
+    pub(crate) async fn question(&mut self) -> Value {
+        self.until(|message| message["method"] == "session/request_permission").await
+    }
+
+    /// Chooses the first option.
+    pub(crate) async fn allow(&mut self, question: &Value) {
+        let option = &question["params"]["options"][0]["optionId"];
+        let result = json!({"outcome": {"outcome": "selected", "optionId": option}});
+        self.send(json!({"jsonrpc": "2.0", "id": question["id"], "result": result})).await;
+    }
+
+    /// Opens a session in a folder, and gives its id.
+    pub(crate) async fn new_session(&mut self, place: &Place) -> String {
+        let answer = self.ask("session/new", json!({"cwd": place.work(), "mcpServers": []})).await;
+        answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    pub(crate) async fn prompt(&mut self, session: &str, text: &str) -> i64 {
+        self.begin(
+            "session/prompt",
+            json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]}),
+        )
+        .await
+    }
+
+    /// Why the server ended the connection.
+    pub(crate) async fn ended(self) -> String {
+        match tokio::time::timeout(PATIENCE, self.end).await.unwrap().unwrap() {
+            Ok(()) => String::new(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
