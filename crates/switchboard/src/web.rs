@@ -9,7 +9,6 @@ mod actions;
 pub(crate) mod app;
 mod asked;
 mod checkpoints;
-mod connections;
 mod entry_times;
 mod excerpt;
 mod family;
@@ -41,10 +40,10 @@ use std::time::Duration;
 
 use switchboard_store::Store;
 use switchboard_transport::Program;
+use switchboard_transport::server::{ListenerLimits, serve};
 use tokio::net::TcpListener;
 
 use app::App;
-use connections::Limits;
 use guard::Guard;
 
 use crate::standard_error;
@@ -114,7 +113,7 @@ impl Server {
         });
         let router = pages::router(Arc::clone(&self.app));
         let end = tokio::select! {
-            never = connections::serve(&self.listener, &router, Limits::default()) => match never {},
+            never = serve(&self.listener, &router, None, ListenerLimits::default()) => match never {},
             end = end => end,
         };
         self.app.end().await;

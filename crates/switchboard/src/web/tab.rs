@@ -314,12 +314,11 @@ mod tests {
     use axum::extract::ws::WebSocketUpgrade;
     use axum::routing::get;
     use switchboard_store::Store;
-    use switchboard_transport::Program;
+    use switchboard_transport::{Program, server};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::web::connections;
     use crate::web::guard::Guard;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
@@ -341,9 +340,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let router = Router::new().route("/", get(serve));
-        tokio::spawn(
-            async move { connections::serve(&listener, &router, connections::Limits::default()).await },
-        );
+        tokio::spawn(async move { server::serve(&listener, &router, None, Default::default()).await });
         stream.write_all(REQUEST).await.unwrap();
         (stream, folder)
     }

@@ -14,7 +14,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::response::Response;
-use http::Request;
+use http::header::HOST;
+use http::{HeaderValue, Request};
 use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -47,7 +48,7 @@ impl Default for ListenerLimits {
     fn default() -> Self {
         ListenerLimits {
             life: Duration::from_secs(30),
-            strangers: 128,
+            strangers: 1024,
             connections: 32_768,
             idle: Duration::from_secs(90),
             stalled: Duration::from_secs(75),
@@ -130,6 +131,8 @@ pub async fn serve(
             Requests { router: TowerToHyperService::new(router.clone()), from, admission: admission.clone() };
         let task = tokio::spawn(begin(stream, tls.cloned(), requests, limits, counted));
         strangers.push_back((task.abort_handle(), admission));
+        // Many come at once after a restart: each gets to say who it is before it gives way to those behind it.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -167,6 +170,13 @@ impl Service<Request<hyper::body::Incoming>> for Requests {
     type Future = <TowerToHyperService<Router> as Service<Request<hyper::body::Incoming>>>::Future;
 
     fn call(&self, mut request: Request<hyper::body::Incoming>) -> Self::Future {
+        // HTTP/2 names the host in another place, and whoever checks it looks in one.
+        if !request.headers().contains_key(HOST)
+            && let Some(authority) = request.uri().authority()
+            && let Ok(host) = HeaderValue::from_str(authority.as_str())
+        {
+            request.headers_mut().insert(HOST, host);
+        }
         request.extensions_mut().insert(ConnectInfo(self.from));
         request.extensions_mut().insert(self.admission.clone());
         self.router.call(request)

@@ -8,6 +8,7 @@
 //! Everything that a client can make grow has a limit in [`ServerLimits`], and what it may keep open without having said
 //! who it is one in [`ListenerLimits`].
 
+mod collecting;
 mod connection;
 mod events;
 mod flow;

@@ -28,6 +28,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::{CloseFrame, Frame, Utf8Byt
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::collecting::Collecting;
 use super::connection::{Carrier, Incoming, Outgoing, OutgoingLine, Shared};
 use super::http_requests::name_connection;
 use super::mailbox::{Claim, Next, Reader};
@@ -35,16 +36,13 @@ use super::{Refusal, Server, ServerLimits, Service, close_codes, message};
 use crate::SharedText;
 use crate::routing::CONNECTION_ID;
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+type Socket = WebSocketStream<Collecting<TokioIo<Upgraded>>>;
 
 /// What is read at once. Thousands of sockets that say nothing have one each.
-const READ_BUFFER: usize = 4 << 10;
-
-/// What is collected before it is written.
-const WRITE_BUFFER: usize = 8 << 10;
+const READ_BUFFER: usize = 2 << 10;
 
 /// The longest frame that is sent. A longer message is sent in several, so that no socket keeps a large buffer after it.
-const FRAME: usize = 16 << 10;
+const FRAME: usize = 4 << 10;
 
 /// How much is sent before other things have their turn.
 const TURN: usize = 256 << 10;
@@ -166,10 +164,11 @@ async fn talk(upgraded: Upgraded, reader: Reader, mut opening: Option<Opening>) 
     let limits = Arc::clone(&reader.shared.limits);
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
-        .write_buffer_size(WRITE_BUFFER)
+        .write_buffer_size(0)
         .max_message_size(Some(limits.message))
         .max_frame_size(Some(limits.message));
-    let socket = Socket::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
+    let stream = Collecting::new(TokioIo::new(upgraded));
+    let socket = Socket::from_raw_socket(stream, Role::Server, Some(config)).await;
     let (mut sink, mut frames) = socket.split();
     let over = tokio::select! {
         over = send(&reader, &mut sink, &limits) => over,

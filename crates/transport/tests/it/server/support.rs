@@ -11,7 +11,7 @@ use http::request::Parts;
 use serde_json::{Value, json};
 use switchboard_transport::server::{
     Connections, Incoming, ListenerLimits, OutgoingLine, Refusal, ServerConnection, ServerLimits, Service,
-    router, serve,
+    Tls, router, serve,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -66,11 +66,19 @@ pub(crate) struct TestServer {
 
 impl TestServer {
     pub(crate) async fn start(limits: ServerLimits) -> Self {
+        Self::start_with(limits, ListenerLimits::default(), None).await
+    }
+
+    pub(crate) async fn start_with(
+        limits: ServerLimits,
+        listening: ListenerLimits,
+        tls: Option<Tls>,
+    ) -> Self {
         let (tell, opened) = mpsc::channel(1000);
         let (router, connections) = router(Arc::new(Door(tell)), limits);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { serve(&listener, &router, None, ListenerLimits::default()).await });
+        tokio::spawn(async move { serve(&listener, &router, tls.as_ref(), listening).await });
         TestServer { address, connections, opened }
     }
 
