@@ -211,11 +211,7 @@ impl Service {
             Event::Loaded { session, memory } => self.core.loaded(&session, *memory),
             Event::Read { connection, session, from, part } => match part {
                 Ok((part, to)) => self.core.read(connection, &session, from, part, to),
-                Err(reason) => {
-                    (self.tell)(&format!("the log of {session} cannot be read: {reason}"));
-                    let reason = format!("the log of {session} cannot be read");
-                    self.pass(connection, ForConnection::Close { code: 1011, reason });
-                }
+                Err(reason) => self.core.read_failed(connection, &session, &reason),
             },
             Event::Count { answer } => {
                 // Who asked may have gone.

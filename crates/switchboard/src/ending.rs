@@ -267,7 +267,7 @@ impl Signals {
 }
 
 /// Whether this process was started with the signal ignored, where the system tells.
-fn ignores_hang_up() -> bool {
+pub(crate) fn ignores_hang_up() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask =
         status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());

@@ -101,7 +101,8 @@ impl Core {
         loop {
             let Some(session) = self.sessions.get_mut(id) else { return };
             let Some(client) = self.connections.get_mut(&connection) else { return };
-            if client.is_paused {
+            // Before the log was read nobody knows which ids are whose.
+            if client.is_paused || session.memory.is_none() {
                 return;
             }
             let Some(attachment) = client.attachments.get_mut(id) else { return };
@@ -205,6 +206,18 @@ impl Core {
             self.ask(connection, id, question);
         }
         self.pump(connection, id);
+    }
+
+    /// A part of the log could not be read for a client, which cannot be told what follows then.
+    pub(crate) fn read_failed(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
+        let client = self.connections.get(&connection);
+        // A session that was deleted meanwhile has no log.
+        if client.is_some_and(|client| client.attachments.contains_key(id)) {
+            self.tell(format!("the log of {id} cannot be read: {reason}"));
+            let reason = format!("the log of {id} cannot be read");
+            self.output.push_back(Output::Close { connection, code: 1011, reason });
+            self.disconnected(connection);
+        }
     }
 
     /// A client has seen everything up to when it came: it is told how things stand, gets its answer, and is asked what

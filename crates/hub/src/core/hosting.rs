@@ -688,6 +688,12 @@ impl Core {
         if let Some(asked) = asked {
             asked.at_host = Some((host, number));
         }
+        let by = by.unwrap_or_default();
+        let prompt = params.get("prompt").map(|prompt| prompt.to_value());
+        let sender =
+            json!({"clientId": connection.to_string(), "name": by["client"], "version": by["version"]});
+        let received = json!({"sessionUpdate": "prompt_received", "prompt": prompt, "sentBy": sender});
+        self.notice(id, &received, Some(connection));
         self.note(id, &json!({"hub": "prompt", "request": number, "operation": operation, "by": by}));
         let _ = self.append(id, Channel::ToAgent, line.as_str());
         self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });

@@ -16,6 +16,8 @@ use super::memory::Memory;
 use super::session::Prompt;
 use super::{ConnectionId, Core, FORBIDDEN, FolderRefusal, Identity, Output, SessionId};
 
+/// Error of `session/attach`: something of it is not offered.
+const UNSUPPORTED: i32 = -32003;
 /// How many sessions are listed at once.
 const PAGE: usize = 100;
 /// How many prompts of a session may wait.
@@ -515,7 +517,7 @@ impl Core {
         if !matches!(&*policy, "full" | "pending_only" | "none") {
             let message =
                 format!("at /params/historyPolicy: {policy} is not offered; full, pending_only and none are");
-            return Err((codes::INVALID_PARAMS, message, None));
+            return Err((UNSUPPORTED, message, None));
         }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
@@ -752,6 +754,7 @@ impl Core {
         if !self.awake(&session) {
             if let Some(known) = self.sessions.get_mut(&session)
                 && known.is_waking
+                && known.waiting.len() < WAITING
             {
                 known.waiting.push_back((connection, Arc::clone(line)));
             } else {

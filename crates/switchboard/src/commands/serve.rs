@@ -28,7 +28,7 @@ use crate::configuration::roots::Refused;
 use crate::configuration::{Configuration, chosen_program};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::remote_agent::{HEADERS, TOKEN};
-use crate::{stdio, store_file};
+use crate::{ending, stdio, store_file};
 
 /// The port unless another is asked for.
 pub(crate) const PORT: u16 = 4173;
@@ -188,6 +188,14 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let address = listener.local_addr().map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut hang_up =
+        if ending::ignores_hang_up() { None } else { Some(signal(SignalKind::hangup()).map_err(failed)?) };
+    let hung_up = async {
+        match &mut hang_up {
+            Some(hang_up) => hang_up.recv().await,
+            None => std::future::pending().await,
+        }
+    };
     let has_tokens = store.tokens().map(|tokens| !tokens.is_empty()).unwrap_or_default();
     let gate = Gate::new(
         store.clone(),
@@ -224,6 +232,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         never = server::serve(&listener, &router, tls.as_ref(), ListenerLimits::default()) => match never {},
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        _ = hung_up => {}
     }
     logger.say("ending: agents are told, logs are closed");
     let end = async {
