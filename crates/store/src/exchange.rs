@@ -108,6 +108,18 @@ mod tests {
     }
 
     #[test]
+    fn what_a_later_program_recorded_is_taken_for_nothing_else() {
+        for (bytes, shown) in
+            [(r#"{"jsonrpc":"2.0"}"#, r#""{\"jsonrpc\":\"2.0\"}""#), ("words", r#""words""#)]
+        {
+            let record = Record::new(Channel::Unknown(9), bytes).at(Time(0));
+            assert_eq!(to_line(&record, Time(0), false), None);
+            let line = to_line(&record, Time(0), true).unwrap();
+            assert_eq!(line, format!(r#"{{"t":0.000,"diagnostic":{{"text":{shown},"unknownChannel":9}}}}"#));
+        }
+    }
+
+    #[test]
     fn other_lines_are_refused() {
         for line in [
             "",
