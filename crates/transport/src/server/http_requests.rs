@@ -124,7 +124,11 @@ impl<S: Service> Client<S> {
             let reason = "a message is posted with Content-Type: application/json";
             return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
         }
-        let connection = self.connection(headers);
+        // A client that begins anew may still name the connection that is gone.
+        let connection = match self.connection(headers) {
+            Err(refusal) if refusal.status != StatusCode::NOT_FOUND => return Err(refusal),
+            found => found,
+        };
         let (text, _room) = self.read_body(body).await?;
         let message = message::read(&text).map_err(|answer| Refusal::new(StatusCode::BAD_REQUEST, answer))?;
         if let Some(id) = message.id.as_ref().filter(|_| message::opens(&message)) {
@@ -239,7 +243,7 @@ impl<S: Service> Client<S> {
         let limits = self.server.connections.limits();
         let reading = async {
             let (mut bytes, mut room, mut length) = (Vec::new(), Vec::new(), 0);
-            while let Some(frame) = body.frame().await {
+            while let Some(frame) = timeout(limits.body, body.frame()).await.map_err(|_| too_slow())? {
                 let frame = frame.map_err(|error| {
                     Refusal::new(StatusCode::BAD_REQUEST, format!("the body broke off: {error}"))
                 })?;
@@ -267,10 +271,7 @@ impl<S: Service> Client<S> {
             let text = String::from_utf8(bytes).map_err(|error| not_text(&error))?;
             Ok((text, room))
         };
-        timeout(limits.body, reading).await.unwrap_or_else(|_| {
-            let reason = format!("the body did not come within {} seconds", limits.body.as_secs());
-            Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, reason))
-        })
+        timeout(10 * limits.body, reading).await.unwrap_or_else(|_| Err(too_slow()))
     }
 }
 
@@ -335,6 +336,10 @@ fn no_connection() -> Refusal {
 fn gone() -> Refusal {
     let reason = "there is no such connection any more; initialize a new one";
     Refusal::new(StatusCode::NOT_FOUND, reason)
+}
+
+fn too_slow() -> Refusal {
+    Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")
 }
 
 fn busy() -> Refusal {

@@ -22,7 +22,8 @@ pub struct ServerLimits {
     pub posts: usize,
     /// How long a WebSocket may take to its first message.
     pub first_message: Duration,
-    /// How long the body of a request may take, and a message may wait for the program.
+    /// How long the body of a request may pause, and a message may wait for the program. A body that goes on has ten times
+    /// that in all.
     pub body: Duration,
     /// How long the program may take to answer `initialize`.
     pub opening: Duration,

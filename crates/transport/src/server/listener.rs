@@ -98,6 +98,10 @@ const BUFFER: usize = 64 << 10;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const SILENCE: Duration = Duration::from_secs(60);
 
+/// How many requests HTTP/2 may have under way on a connection: the streams of all sessions that a client may read, and
+/// what it posts beside them.
+const STREAMS: u32 = 512;
+
 /// Serves every connection, for ever, by HTTP/1.1 and HTTP/2.
 pub async fn serve(
     listener: &TcpListener,
@@ -215,6 +219,7 @@ where
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(SILENCE)
         .max_send_buf_size(BUFFER)
+        .max_concurrent_streams(STREAMS)
         .max_header_list_size(u32::try_from(BUFFER).unwrap_or(u32::MAX));
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), requests);
     let mut connection = pin!(connection);

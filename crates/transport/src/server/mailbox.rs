@@ -167,12 +167,17 @@ impl Reader {
         Poll::Pending
     }
 
-    /// Puts a message into its place, unless another reader has come since: then nothing may come after its arrival.
-    pub(super) fn deliver(&self, place: mpsc::Permit<'_, Incoming>, message: String) {
+    /// Puts something into its place, unless another reader has come since: nothing of this one may follow its arrival.
+    pub(super) fn deliver(&self, place: mpsc::Permit<'_, Incoming>, incoming: Incoming) -> bool {
         let queue = self.mailbox.queue();
-        if queue.readers == self.number {
-            place.send(Incoming::Message(message));
+        let is_last = queue.readers == self.number;
+        if is_last {
+            place.send(incoming);
+        } else {
+            // What it holds may want to look into the queue when it is dropped.
+            drop(queue);
         }
+        is_last
     }
 }
 

@@ -138,11 +138,12 @@ async fn take_over<S: Service>(
     let incoming = shared.incoming().ok_or_else(gone)?;
     let (reader, gate) = shared.take_over();
     let reader = reader.ok_or_else(gone)?;
-    match timeout(shared.limits.body, incoming.send(Incoming::Reconnected(gate))).await {
-        Ok(Ok(())) => Ok(reader),
-        Ok(Err(_)) => Err(gone()),
-        Err(_) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "the server is busy")),
+    let busy = |_| Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "the server is busy");
+    let place = timeout(shared.limits.body, incoming.reserve()).await.map_err(busy)?.map_err(|_| gone())?;
+    if reader.deliver(place, Incoming::Reconnected(gate)) {
+        return Ok(reader);
     }
+    Err(Refusal::new(StatusCode::CONFLICT, "another socket has taken this connection over"))
 }
 
 /// How the time of a socket ended.
@@ -323,10 +324,10 @@ async fn take(reader: &Reader, opening: &mut Option<Opening>, text: &str) -> Res
         None => None,
     };
     match place {
-        Some(place) => reader.deliver(place, text.to_owned()),
+        Some(place) => reader.deliver(place, Incoming::Message(text.to_owned())),
         // The connection has ended; whoever sends says why.
         None => pending().await,
-    }
+    };
     Ok(())
 }
 

@@ -2,5 +2,6 @@
 
 mod http;
 mod listener;
+mod remote;
 mod support;
 mod websocket;

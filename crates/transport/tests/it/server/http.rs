@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use switchboard_transport::server::{
     Incoming, OutgoingLine, Refusal, ResumeReply, ServerConnection, ServerLimits,
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::support::{TestServer, initialize, line, message};
 use crate::support::bounded;
@@ -148,13 +149,12 @@ async fn an_error_to_initialize_is_the_answer_and_no_connection() {
 #[tokio::test]
 async fn a_client_that_gives_up_before_it_is_answered_leaves_nothing() {
     let mut server = TestServer::start(ServerLimits::default()).await;
-    let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let body = initialize(1);
     let head =
         "POST /acp HTTP/1.1\r\nhost: x\r\nauthorization: Bearer owner\r\ncontent-type: application/json";
     let sent = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    let mut stream = stream;
-    tokio::io::AsyncWriteExt::write_all(&mut stream, sent.as_bytes()).await.unwrap();
+    stream.write_all(sent.as_bytes()).await.unwrap();
     let mut opened = server.opened().await;
     drop(stream);
     assert_eq!(message(&mut opened.connection).await["id"], 1);
@@ -264,13 +264,24 @@ async fn a_body_that_is_too_long_or_too_slow_is_refused() {
     let slow = format!("{head}content-length: 10\r\n\r\n{{");
     let answer = super::support::exchange(server.address, slow.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    // One that goes on for ever, a byte at a time, ends as well.
+    let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let drip = format!("{head}content-length: 100000\r\n\r\n");
+    stream.write_all(drip.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    let (mut from_server, mut to_server) = stream.split();
+    let mut pause = tokio::time::interval(Duration::from_millis(20));
+    tokio::select! {
+        read = bounded(from_server.read_exact(&mut answer)) => { read.unwrap(); }
+        never = async { loop { pause.tick().await; let _ = to_server.write_all(b" ").await; } } => never,
+    }
+    assert_eq!(&answer, b"HTTP/1.1 408");
 }
 
 #[tokio::test]
-async fn streams_posts_and_what_waits_have_limits() {
+async fn streams_and_what_waits_have_limits() {
     let mut limits = ServerLimits::default();
     limits.streams = 3;
-    limits.posts = 2;
     limits.waiting = 10_000;
     limits.body = Duration::from_millis(100);
     let mut server = TestServer::start(limits).await;
@@ -303,6 +314,35 @@ async fn streams_posts_and_what_waits_have_limits() {
     }
     assert!(connection.outgoing.is_closed());
     assert_eq!(server.post("owner", &connection.id, &list).await.status, 404);
+}
+
+#[tokio::test]
+async fn posts_of_a_connection_have_a_limit() {
+    let mut limits = ServerLimits::default();
+    limits.posts = 2;
+    let mut server = TestServer::start(limits).await;
+    let connection = server.open_http("owner").await;
+    let begun = format!(
+        "POST /acp HTTP/1.1\r\nhost: x\r\nauthorization: Bearer owner\r\ncontent-type: application/json\r\nacp-connection-id: {}\r\ncontent-length: 9\r\n\r\n",
+        connection.id
+    );
+    let mut unfinished = Vec::new();
+    for _ in 0..2 {
+        let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        unfinished.push(stream);
+    }
+    // As soon as the server has seen both, a third is refused; and taken again when they are gone.
+    let until = async |status: u16| loop {
+        let answer = server.post("owner", &connection.id, "{").await;
+        if answer.status == status {
+            break answer;
+        }
+    };
+    let refused = bounded(until(429)).await;
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    drop(unfinished);
+    bounded(until(400)).await;
 }
 
 #[tokio::test]
