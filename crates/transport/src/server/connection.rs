@@ -32,6 +32,27 @@ pub struct ServerConnection {
     pub outgoing: Outgoing,
 }
 
+impl ServerConnection {
+    pub(super) fn begin(id: Arc<str>, carrier: Carrier, limits: Arc<ServerLimits>) -> ServerConnection {
+        let (sender, incoming) = mpsc::channel(INCOMING);
+        let shared = Shared {
+            id: Arc::clone(&id),
+            carrier,
+            limits,
+            main: Arc::default(),
+            sessions: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            incoming: Mutex::new(Some(sender)),
+            ending: OnceLock::new(),
+            presence: Mutex::new(Presence { count: 0, requests: 0, since: Instant::now() }),
+            changed: Notify::new(),
+            opening: Mutex::default(),
+            is_open: AtomicBool::new(false),
+        };
+        ServerConnection { id, incoming, outgoing: Outgoing(Arc::new(shared)) }
+    }
+}
+
 /// What comes from a client.
 #[derive(Debug)]
 pub enum Incoming {
@@ -183,25 +204,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(id: Arc<str>, carrier: Carrier, limits: Arc<ServerLimits>) -> ServerConnection {
-        let (sender, incoming) = mpsc::channel(INCOMING);
-        let shared = Shared {
-            id: Arc::clone(&id),
-            carrier,
-            limits,
-            main: Arc::default(),
-            sessions: Mutex::default(),
-            waiting: AtomicUsize::new(0),
-            incoming: Mutex::new(Some(sender)),
-            ending: OnceLock::new(),
-            presence: Mutex::new(Presence { count: 0, requests: 0, since: Instant::now() }),
-            changed: Notify::new(),
-            opening: Mutex::default(),
-            is_open: AtomicBool::new(false),
-        };
-        ServerConnection { id, incoming, outgoing: Outgoing(Arc::new(shared)) }
-    }
-
     pub(super) fn ending(&self) -> Option<&Ending> {
         self.ending.get()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 
-use super::connection::{Carrier, Incoming, Outgoing, OutgoingLine, ServerConnection, Shared};
+use super::connection::{Carrier, Incoming, Outgoing, OutgoingLine, ServerConnection};
 use super::mailbox::{Claim, Next, Reader};
 use super::{ServerLimits, close_codes, message};
 use crate::{Frame, LineReader};
@@ -35,7 +35,7 @@ impl ServerConnection {
     /// ```
     pub fn local(limits: ServerLimits) -> (ServerConnection, DuplexStream) {
         let (client, ours) = tokio::io::duplex(BUFFER);
-        let connection = Shared::new("local".into(), Carrier::Socket, Arc::new(limits));
+        let connection = ServerConnection::begin("local".into(), Carrier::Socket, Arc::new(limits));
         if let Ok(reader) = connection.outgoing.0.read(None, Claim::Free) {
             tokio::spawn(pass_on(reader, ours));
         }

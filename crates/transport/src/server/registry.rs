@@ -125,7 +125,7 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
             return Err(Refusal::later(StatusCode::TOO_MANY_REQUESTS, reason));
         }
         table.counts[place].1 += 1;
-        let connection = Shared::new(Arc::clone(&id), carrier, Arc::clone(limits));
+        let connection = ServerConnection::begin(Arc::clone(&id), carrier, Arc::clone(limits));
         let shared = Arc::clone(&connection.outgoing.0);
         table.entries.insert(id, Entry { who, agent, shared: Arc::clone(&shared) });
         drop(table);

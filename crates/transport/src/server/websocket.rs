@@ -147,7 +147,7 @@ async fn take_over<S: Service>(
 }
 
 /// How the time of a socket ended.
-enum Over {
+enum SocketEnd {
     /// It broke. The client may come back.
     Broken,
     /// The client has left.
@@ -171,39 +171,39 @@ async fn talk(upgraded: Upgraded, reader: Reader, mut opening: Option<Opening>) 
     let stream = Collecting::new(TokioIo::new(upgraded));
     let socket = Socket::from_raw_socket(stream, Role::Server, Some(config)).await;
     let (mut sink, mut frames) = socket.split();
-    let over = tokio::select! {
-        over = send(&reader, &mut sink, &limits) => over,
-        over = receive(&reader, &mut frames, &mut opening, &limits) => over,
+    let end = tokio::select! {
+        end = send(&reader, &mut sink, &limits) => end,
+        end = receive(&reader, &mut frames, &mut opening, &limits) => end,
     };
     let shared = &reader.shared;
-    let words: Option<(u16, Arc<str>)> = match over {
-        Over::Broken if opening.is_none() => None,
-        Over::Broken | Over::Left => {
+    let words: Option<(u16, Arc<str>)> = match end {
+        SocketEnd::Broken if opening.is_none() => None,
+        SocketEnd::Broken | SocketEnd::Left => {
             shared.end(close_codes::NORMAL, "the client has left");
             None
         }
-        Over::Refused(code, reason) => {
+        SocketEnd::Refused(code, reason) => {
             shared.end(code, &reason);
             Some((code, reason.into()))
         }
-        Over::TakenOver => {
+        SocketEnd::TakenOver => {
             Some((close_codes::POLICY_VIOLATION, "another socket has taken this connection over".into()))
         }
-        Over::Ended(code, reason) => Some((code, reason)),
+        SocketEnd::Ended(code, reason) => Some((code, reason)),
     };
     // Who is gone does not hear it.
     let _ = timeout(FAREWELL, say_farewell(sink, frames, words, limits.message)).await;
 }
 
 /// Sends what waits, and signs of life.
-async fn send(reader: &Reader, sink: &mut SplitSink<Socket, Message>, limits: &ServerLimits) -> Over {
+async fn send(reader: &Reader, sink: &mut SplitSink<Socket, Message>, limits: &ServerLimits) -> SocketEnd {
     let mut ticks = interval_at(Instant::now() + limits.keep_alive, limits.keep_alive);
     loop {
         let mut next = tokio::select! {
             next = poll_fn(|context| reader.poll_next(context)) => Some(next),
             _ = ticks.tick() => {
                 if sink.send(Message::Ping(Bytes::new())).await.is_err() {
-                    return Over::Broken;
+                    return SocketEnd::Broken;
                 }
                 continue;
             }
@@ -217,11 +217,11 @@ async fn send(reader: &Reader, sink: &mut SplitSink<Socket, Message>, limits: &S
                     sent += text.len();
                     written.extend(receipt);
                     if feed(sink, text).await.is_err() {
-                        return Over::Broken;
+                        return SocketEnd::Broken;
                     }
                 }
-                Next::TakenOver => return Over::TakenOver,
-                Next::Ended(ending) => return Over::Ended(ending.code, ending.reason),
+                Next::TakenOver => return SocketEnd::TakenOver,
+                Next::Ended(ending) => return SocketEnd::Ended(ending.code, ending.reason),
             }
             next = if sent > TURN {
                 None
@@ -230,7 +230,7 @@ async fn send(reader: &Reader, sink: &mut SplitSink<Socket, Message>, limits: &S
             };
         }
         if sink.flush().await.is_err() {
-            return Over::Broken;
+            return SocketEnd::Broken;
         }
     }
 }
@@ -265,7 +265,7 @@ async fn receive(
     frames: &mut SplitStream<Socket>,
     opening: &mut Option<Opening>,
     limits: &ServerLimits,
-) -> Over {
+) -> SocketEnd {
     let begin = Instant::now();
     let mut heard = begin;
     loop {
@@ -273,17 +273,17 @@ async fn receive(
         let frame = match timeout_at(until, frames.next()).await {
             Ok(Some(Ok(frame))) => frame,
             Ok(Some(Err(error))) => return refused(&error),
-            Ok(None) => return Over::Broken,
+            Ok(None) => return SocketEnd::Broken,
             Err(_) if opening.is_some() => {
                 let reason = format!("no initialize within {} seconds", limits.first_message.as_secs());
-                return Over::Refused(close_codes::POLICY_VIOLATION, reason);
+                return SocketEnd::Refused(close_codes::POLICY_VIOLATION, reason);
             }
-            Err(_) => return Over::Broken,
+            Err(_) => return SocketEnd::Broken,
         };
         match frame {
             Message::Text(text) => {
-                if let Err(over) = take(reader, opening, &text).await {
-                    return over;
+                if let Err(end) = take(reader, opening, &text).await {
+                    return end;
                 }
                 // The answers to pings stand behind what had to wait.
                 heard = heard.max(Instant::now() - limits.silence / 2);
@@ -292,7 +292,7 @@ async fn receive(
             Message::Close(frame) => {
                 // Without a code, or with that of a good end, the client does not mean to come back.
                 let code = frame.map_or(close_codes::NORMAL, |frame| frame.code.into());
-                return if code == close_codes::NORMAL { Over::Left } else { Over::Broken };
+                return if code == close_codes::NORMAL { SocketEnd::Left } else { SocketEnd::Broken };
             }
             // Pings are answered by the library, and nobody says what frames of bytes would mean.
             Message::Ping(_) | Message::Binary(_) | Message::Frame(_) => {}
@@ -301,12 +301,12 @@ async fn receive(
 }
 
 /// Passes a message on.
-async fn take(reader: &Reader, opening: &mut Option<Opening>, text: &str) -> Result<(), Over> {
+async fn take(reader: &Reader, opening: &mut Option<Opening>, text: &str) -> Result<(), SocketEnd> {
     let shared: &Arc<Shared> = &reader.shared;
     match message::read(text) {
         Ok(message) if opening.is_some() && !message::opens(&message) => {
             let reason = "the first message must be initialize".to_owned();
-            return Err(Over::Refused(close_codes::PROTOCOL_ERROR, reason));
+            return Err(SocketEnd::Refused(close_codes::PROTOCOL_ERROR, reason));
         }
         Ok(_) => {}
         Err(answer) => {
@@ -332,14 +332,14 @@ async fn take(reader: &Reader, opening: &mut Option<Opening>, text: &str) -> Res
 }
 
 /// What a fault of the socket means.
-fn refused(error: &Error) -> Over {
+fn refused(error: &Error) -> SocketEnd {
     match error {
-        Error::Capacity(error) => Over::Refused(close_codes::TOO_LONG, error.to_string()),
+        Error::Capacity(error) => SocketEnd::Refused(close_codes::TOO_LONG, error.to_string()),
         // The line ended without a word.
-        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Over::Broken,
-        Error::Protocol(error) => Over::Refused(close_codes::PROTOCOL_ERROR, error.to_string()),
-        Error::Utf8(error) => Over::Refused(close_codes::INVALID_TEXT, error.clone()),
-        _ => Over::Broken,
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => SocketEnd::Broken,
+        Error::Protocol(error) => SocketEnd::Refused(close_codes::PROTOCOL_ERROR, error.to_string()),
+        Error::Utf8(error) => SocketEnd::Refused(close_codes::INVALID_TEXT, error.clone()),
+        _ => SocketEnd::Broken,
     }
 }
 

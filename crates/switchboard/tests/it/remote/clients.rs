@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 
+use serde_json::json;
+
 use crate::agent_program::Place;
 use crate::interop::{kinds, python, run_with_agent, rust_remote_client, typescript};
 
-use super::hosted::{Hosted, TOKEN};
+use super::hosted::{Hosted, TOKEN, certificate};
 
 /// What a client is to find: questions, files, terminals, and updates of every kind.
 const SCENARIOS: [&str; 6] = ["hello", "tool", "permission", "edit", "plan", "config"];
@@ -50,5 +52,28 @@ fn the_typescript_sdk_as_client_of_a_server() {
 fn the_python_sdk_as_client_of_a_server() {
     if let Some(client) = python("client") {
         come_to(Hosted::start().address, TOKEN, &client, &["1"]);
+    }
+}
+
+#[test]
+fn our_own_client_of_an_encrypted_server() {
+    let (server, place) = (Hosted::start_encrypted(), Place::new());
+    for scheme in ["https", "wss"] {
+        let url = format!("{scheme}://localhost:{}/acp/2", server.address.port());
+        let agents = json!({"agent_servers": {"far": {"url": url, "headers": {"authorization": format!("Bearer {TOKEN}")}}}});
+        place.write(place.work().join(".switchboard.json"), &agents.to_string());
+        let run = |trusted: &str| {
+            let mut command =
+                place.command(&["run", "far", "permission", "--approve-all", "--format", "json"]);
+            command.env("SSL_CERT_FILE", certificate(trusted));
+            place.run_command(command)
+        };
+        let there = run("authority.pem");
+        assert_eq!(there.code, 0, "{url}: {}", there.stderr);
+        let here = place.demo("permission", &["--approve-all", "--format", "json"]);
+        assert_eq!(kinds(&there.updates()), kinds(&here.updates()), "{url}");
+        // A certificate that nobody trusted is not taken.
+        let refused = run("certificate.pem");
+        assert_ne!(refused.code, 0, "{url}: {}", refused.stdout);
     }
 }

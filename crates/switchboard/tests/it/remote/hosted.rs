@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde_json::Value;
 use switchboard_transport::server::{
-    Incoming, ListenerLimits, OutgoingLine, Refusal, ServerConnection, ServerLimits, Service, router, serve,
+    Incoming, ListenerLimits, OutgoingLine, Refusal, ServerConnection, ServerLimits, Service, Tls, router,
+    serve,
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
@@ -26,14 +28,29 @@ pub(super) struct Hosted {
 
 impl Hosted {
     pub(super) fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// With the certificate of the tests.
+    pub(super) fn start_encrypted() -> Self {
+        let tls = Tls::from_files(&certificate("certificate.pem"), &certificate("key.pem"));
+        Self::start_with(Some(tls.unwrap()))
+    }
+
+    fn start_with(tls: Option<Tls>) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (router, _) = router(Arc::new(Demo), ServerLimits::default());
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
-        runtime.spawn(async move { serve(&listener, &router, None, ListenerLimits::default()).await });
+        runtime
+            .spawn(async move { serve(&listener, &router, tls.as_ref(), ListenerLimits::default()).await });
         Hosted { address, _runtime: runtime }
     }
+}
+
+pub(super) fn certificate(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tls").join(name)
 }
 
 struct Demo;

@@ -16,6 +16,8 @@ const OWNER: (&str, &str) = ("authorization", "Bearer owner");
 const JSON: (&str, &str) = ("content-type", "application/json");
 const EVENTS: (&str, &str) = ("accept", "text/event-stream");
 
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 fn request(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).to_string()
 }
@@ -55,7 +57,7 @@ async fn requests_that_are_wrong_are_refused_with_their_status() {
     let bare = request("session/prompt", &json!({}));
     let list = request("session/list", &json!({}));
     let other = ("authorization", "Bearer other");
-    let cases: &[(&str, &[(&str, &str)], &str, u16)] = &[
+    let cases: &[(&str, Headers<'_>, &str, u16)] = &[
         // Who asks comes first, whatever is asked.
         ("POST /acp", &[JSON], &list, 401),
         ("POST /acp/unknown", &[], "{", 401),
