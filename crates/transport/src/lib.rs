@@ -12,6 +12,8 @@
 //!   sent; it never breaks the connection.
 //! - Below that, for whoever forwards lines without reading them: [`LineReader`] and [`LineDecoder`] cut bytes into
 //!   [`Frame`]s, [`Outbox`] writes lines, [`RequestTable`] matches answers with requests.
+//! - With the feature `remote`, `Remote` is an agent behind a URL; with `serve`, the module `server` lets clients come over
+//!   the network.
 //! - [`Error`] says why something could not be done. An error that the peer answers is an [`Answer`] instead.
 //!
 //! ```
