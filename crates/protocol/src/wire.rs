@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::error::{DecodeError, Diagnostic, Problem, Read};
 use crate::json::raw::{Extra, Raw};
-use crate::json::reader::{Key, KnownKey, LastMember, Reader};
+use crate::json::reader::{Key, KnownKey, LastMember, NextKey, Reader};
 use crate::json::writer::Writer;
 use crate::schema::Schemas;
 use crate::{Text, WireFormat};
@@ -119,21 +119,35 @@ impl Body {
     }
 
     /// The next key, with the position at its value; `None` behind the closing brace.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_known_key<'a>(
         &mut self,
         reader: &mut Reader<'a>,
         keys: &'static [KnownKey],
         expected: &mut usize,
     ) -> Read<Option<Key<'a>>> {
-        // A member of the object begins here, so what was guessed to be one is one.
+        if self.guess.is_some() {
+            self.pass_guess(reader);
+        }
+        match reader.expect_key(self.first, keys, *expected) {
+            NextKey::Known(index) => {
+                self.first = false;
+                *expected = index + 1;
+                Ok(Some(Key::Known(index)))
+            }
+            NextKey::End => Ok(None),
+            NextKey::Unclear => reader.find_key(&mut self.first, keys, expected),
+        }
+    }
+
+    /// Passes over the guessed tag, if it comes next: a member of the object begins here, so it is one.
+    fn pass_guess(&mut self, reader: &mut Reader<'_>) {
         if let Some(Guess { tag, member }) = self.guess
             && reader.pass_member(member)
         {
             self.guess = None;
             self.mark_seen(tag);
         }
-        reader.next_known_key(&mut self.first, keys, expected)
     }
 
     /// The union's tag, when it is the first key. `quoted` is that key in quotes, with a colon.

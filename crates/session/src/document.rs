@@ -405,7 +405,7 @@ fn restore(document: &Document) -> Restored<Session> {
     view.notices = Arc::new(wires::<v2::Notice<'_>>(&document.notices, dialect, "notices")?);
     let alias = |(kind, id, position): &(Box<str>, Box<str>, usize)| {
         let kind = EntryKind::parse(kind).filter(|_| *position < view.entries.len());
-        kind.map(|kind| ((kind, Arc::from(&**id)), *position))
+        kind.map(|kind| ((kind, (**id).into()), *position))
     };
     let aliases: Option<HashMap<_, _>> = document.aliases.iter().map(alias).collect();
     let aliases = aliases.ok_or(SessionError::Damaged { place: "aliases", source: None })?;

@@ -9,6 +9,7 @@ use crate::change::{EntryField, FieldChanges};
 use crate::content::{Attached, Content};
 use crate::patch::{MetaRule, patch_extra};
 use crate::shared_vec::SharedVec;
+use crate::short_text::ShortText;
 use crate::subagent::{SessionMessage, Subagent};
 
 /// What an entry of the transcript is. Each kind has ids of its own: a user message and an agent message may
@@ -101,7 +102,7 @@ pub enum Entry {
 pub(crate) struct Head {
     pub(crate) kind: EntryKind,
     pub(crate) origin: Origin,
-    pub(crate) id: Arc<str>,
+    pub(crate) id: ShortText,
     pub(crate) revision: u64,
     pub(crate) attached: Option<Arc<Attached>>,
 }
@@ -142,7 +143,7 @@ impl Head {
 
     #[inline]
     pub(crate) fn is(&self, kind: EntryKind, id: &str) -> bool {
-        self.kind == kind && *self.id == *id
+        self.kind == kind && self.id.as_bytes() == id.as_bytes()
     }
 }
 
@@ -376,8 +377,8 @@ pub struct ToolCall {
     pub(crate) head: Head,
     pub(crate) kind: v2::ToolKind,
     pub(crate) status: v2::ToolCallStatus,
-    pub(crate) title: Option<Arc<str>>,
-    pub(crate) name: Option<Arc<str>>,
+    pub(crate) title: Option<ShortText>,
+    pub(crate) name: Option<ShortText>,
     pub(crate) content: Content<v2::ToolCallContent<'static>>,
     pub(crate) locations: Option<Arc<[v2::ToolCallLocation<'static>]>>,
     pub(crate) raw_input: Option<Raw<'static>>,
@@ -459,8 +460,8 @@ impl ToolCall {
 #[derive(Debug, Clone)]
 pub struct Terminal {
     pub(crate) head: Head,
-    pub(crate) command: Option<Arc<str>>,
-    pub(crate) cwd: Option<Arc<str>>,
+    pub(crate) command: Option<ShortText>,
+    pub(crate) cwd: Option<ShortText>,
     pub(crate) output: Bytes,
     /// What came with the last snapshot of the output.
     pub(crate) output_attached: Option<Arc<Attached>>,
@@ -582,7 +583,7 @@ pub struct Compaction {
     pub(crate) head: Head,
     pub(crate) status: v2::CompactionStatus,
     pub(crate) summary: Content<v2::ContentBlock<'static>>,
-    pub(crate) error: Option<Arc<str>>,
+    pub(crate) error: Option<ShortText>,
 }
 
 impl Compaction {

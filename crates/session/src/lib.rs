@@ -44,6 +44,7 @@ mod requests;
 mod segment;
 mod session;
 mod shared_vec;
+mod short_text;
 mod snapshot;
 mod subagent;
 mod turn;

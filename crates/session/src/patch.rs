@@ -6,6 +6,7 @@ use switchboard_protocol::{Extra, Field, Meta, Raw, Text, Wire};
 
 use crate::change::{ContentChange, FieldChange};
 use crate::content::{Block, Content};
+use crate::short_text::ShortText;
 
 /// What an update's `_meta` does to the stored one. This is where the two dialects differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +74,7 @@ fn replace<T: PartialEq>(stored: &mut Option<T>, value: T) -> Option<FieldChange
 }
 
 #[inline]
-pub(crate) fn patch_text(stored: &mut Option<Arc<str>>, field: &Field<Text<'_>>) -> Option<FieldChange> {
+pub(crate) fn patch_text(stored: &mut Option<ShortText>, field: &Field<Text<'_>>) -> Option<FieldChange> {
     match field {
         Field::Keep => None,
         Field::Clear => stored.take().map(|_| FieldChange::Cleared),

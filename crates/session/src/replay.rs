@@ -70,11 +70,11 @@ impl Session {
                     };
                     let head = present.head();
                     if head.id != replayed.head().id {
-                        aliases.insert((head.kind, Arc::clone(&replayed.head().id)), position);
+                        aliases.insert((head.kind, replayed.head().id.clone()), position);
                     }
                     let mut entry = replayed.clone();
                     let new_head = entry.head_mut();
-                    new_head.id = Arc::clone(&head.id);
+                    new_head.id = head.id.clone();
                     new_head.origin = head.origin;
                     new_head.revision = head.revision;
                     if entry == *present {

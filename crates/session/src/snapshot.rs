@@ -11,6 +11,7 @@ use crate::entry::{Compaction, Entry, EntryKind, Message, Terminal, ToolCall};
 use crate::index::Index;
 use crate::request::{Elicitation, Permission};
 use crate::shared_vec::SharedVec;
+use crate::short_text::ShortText;
 use crate::subagent::Subagent;
 
 /// Everything that can be read of a session, at one moment.
@@ -25,7 +26,7 @@ pub struct Snapshot {
     pub(crate) entries: SharedVec<Entry>,
     pub(crate) entry_index: Index,
     /// Ids under which entries were known before a replay gave them others.
-    pub(crate) aliases: Arc<HashMap<(EntryKind, Arc<str>), usize>>,
+    pub(crate) aliases: Arc<HashMap<(EntryKind, ShortText), usize>>,
     pub(crate) permissions: SharedVec<Arc<Permission>>,
     pub(crate) permission_index: Index,
     pub(crate) elicitations: SharedVec<Arc<Elicitation>>,
@@ -44,8 +45,8 @@ pub struct Snapshot {
 /// What the session says of itself.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Info {
-    pub(crate) title: Option<Arc<str>>,
-    pub(crate) updated_at: Option<Arc<str>>,
+    pub(crate) title: Option<ShortText>,
+    pub(crate) updated_at: Option<ShortText>,
     pub(crate) meta: Option<Meta<'static>>,
     pub(crate) extra: Extra<'static>,
 }
@@ -255,7 +256,7 @@ impl Snapshot {
     pub(crate) fn find_entry(&self, hash: u64, kind: EntryKind, id: &str) -> Option<usize> {
         let found = self.entry_index.find(hash, |position| self.is_entry(position, kind, id));
         if found.is_none() && !self.aliases.is_empty() {
-            return self.aliases.get(&(kind, Arc::from(id))).copied();
+            return self.aliases.get(&(kind, id.into())).copied();
         }
         found
     }

@@ -11,17 +11,18 @@ use crate::content::Content;
 use crate::entry::{EntryKind, Head};
 use crate::patch::{patch_content, patch_shared, patch_text};
 use crate::session::Session;
+use crate::short_text::ShortText;
 use crate::snapshot::{Activity, activity_of};
 
 /// A sub-agent, as the session that started it tells of it. Its own session has its transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subagent {
     pub(crate) head: Head,
-    pub(crate) title: Option<Arc<str>>,
-    pub(crate) description: Option<Arc<str>>,
+    pub(crate) title: Option<ShortText>,
+    pub(crate) description: Option<ShortText>,
     pub(crate) capabilities: Option<Arc<SubagentSessionCapabilities<'static>>>,
     pub(crate) state: Option<Arc<v2::StateUpdate<'static>>>,
-    pub(crate) cwd: Option<Arc<str>>,
+    pub(crate) cwd: Option<ShortText>,
     pub(crate) additional_directories: Option<Arc<[AbsolutePath<'static>]>>,
 }
 
@@ -105,10 +106,10 @@ pub(crate) fn state_in_words(state: Option<&v2::StateUpdate<'_>>) -> &'static st
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionMessage {
     pub(crate) head: Head,
-    pub(crate) sender: Option<Arc<str>>,
-    pub(crate) recipient: Option<Arc<str>>,
-    pub(crate) sender_message: Option<Arc<str>>,
-    pub(crate) recipient_message: Option<Arc<str>>,
+    pub(crate) sender: Option<ShortText>,
+    pub(crate) recipient: Option<ShortText>,
+    pub(crate) sender_message: Option<ShortText>,
+    pub(crate) recipient_message: Option<ShortText>,
     pub(crate) content: Content<v2::ContentBlock<'static>>,
 }
 

@@ -249,41 +249,38 @@ impl<'a> Reader<'a> {
         Ok(Some(key))
     }
 
-    /// As [`Reader::next_key`], for an object whose keys are known. Most writers keep to one order, so the key at
-    /// `expected` and those behind it are looked for first, without a search for the end of the key.
-    #[inline]
-    pub(crate) fn next_known_key(
-        &mut self,
-        first: &mut bool,
-        keys: &'static [KnownKey],
-        expected: &mut usize,
-    ) -> Read<Option<Key<'a>>> {
-        let start = match self.peek() {
+    /// The next key of an object whose keys are known, as far as that can be told at a glance. Most writers keep to
+    /// one order, so the key at `expected` and those behind it are looked for, without a search for the end of the key.
+    // Nothing is called here, so nothing has to be saved for it: this runs for each key of each message.
+    pub(crate) fn expect_key(&mut self, first: bool, keys: &'static [KnownKey], expected: usize) -> NextKey {
+        let bytes = self.text.as_bytes();
+        let start = match bytes.get(self.position) {
             Some(b'}') => {
                 self.position += 1;
                 self.depth -= 1;
-                return Ok(None);
+                return NextKey::End;
             }
-            Some(b'"') if *first => self.position,
-            Some(b',') if !*first => self.position + 1,
-            _ => return self.find_key(first, keys, expected),
+            Some(b'"') if first => self.position,
+            Some(b',') if !first => self.position + 1,
+            _ => return NextKey::Unclear,
         };
-        let rest = &self.text.as_bytes()[start..];
-        if let Some(head) = rest.first_chunk().map(|head| u128::from_le_bytes(*head)) {
-            for (index, key) in keys.iter().enumerate().skip(*expected) {
-                if key.begins(head, rest) {
-                    self.position = start + key.quoted.len();
-                    self.skip_whitespace();
-                    *first = false;
-                    *expected = index + 1;
-                    return Ok(Some(Key::Known(index)));
-                }
+        let Some(head) = bytes.get(start..).and_then(<[u8]>::first_chunk) else { return NextKey::Unclear };
+        let head = u128::from_le_bytes(*head);
+        let mut index = expected;
+        while let Some(key) = keys.get(index) {
+            if key.has_head(head) && (key.quoted.len() <= 16 || key.has_tail(bytes, start)) {
+                self.position = start + key.quoted.len();
+                self.skip_whitespace();
+                return NextKey::Known(index);
             }
+            index += 1;
         }
-        self.find_key(first, keys, expected)
+        NextKey::Unclear
     }
 
-    fn find_key(
+    /// As [`Reader::next_key`], for an object whose keys are known.
+    #[inline(never)]
+    pub(crate) fn find_key(
         &mut self,
         first: &mut bool,
         keys: &'static [KnownKey],
@@ -393,13 +390,13 @@ impl<'a> Reader<'a> {
             self.position = end + 1;
             return Ok(Cow::Borrowed(&self.text[start..end]));
         }
-        self.read_escaped(start, end).map(Cow::Owned)
+        self.read_escaped(start, end)
     }
 
     /// Reads a string that is not plain up to its closing quote, but up to `special`. Its end is found first, so that
     /// the copy is made in one piece.
     #[inline(never)]
-    fn read_escaped(&mut self, start: usize, special: usize) -> Read<String> {
+    fn read_escaped(&mut self, start: usize, special: usize) -> Read<Cow<'a, str>> {
         let bytes = self.text.as_bytes();
         let mut end = special;
         while let Some(b'\\') = bytes.get(end) {
@@ -427,7 +424,7 @@ impl<'a> Reader<'a> {
         }
         string.push_str(&self.text[copied..end]);
         self.position = end + 1;
-        Ok(string)
+        Ok(Cow::Owned(string))
     }
 
     /// Whether a `null` stands here; it is read then.
@@ -510,28 +507,39 @@ pub(crate) struct KnownKey {
     /// Its first sixteen bytes, and which of them count.
     head: u128,
     mask: u128,
+    /// Its last sixteen bytes, where it has more than these.
+    tail: u128,
 }
 
 impl KnownKey {
     pub(crate) const fn new(quoted: &'static str) -> Self {
         let bytes = quoted.as_bytes();
-        let (mut head, mut mask, mut index) = (0, 0, 0);
-        while index < bytes.len() && index < 16 {
-            head |= (bytes[index] as u128) << (8 * index);
-            mask |= 0xff << (8 * index);
+        assert!(bytes.len() <= 32, "a longer key has bytes that neither its head nor its tail has");
+        let (mut head, mut mask, mut tail, mut index) = (0, 0, 0, 0);
+        while index < bytes.len() {
+            if index < 16 {
+                head |= (bytes[index] as u128) << (8 * index);
+                mask |= 0xff << (8 * index);
+            }
+            tail = tail >> 8 | (bytes[index] as u128) << 120;
             index += 1;
         }
-        KnownKey { quoted, head, mask }
+        KnownKey { quoted, head, mask, tail }
     }
 
     pub(crate) fn name(&self) -> &'static str {
         &self.quoted[1..self.quoted.len() - 2]
     }
 
-    /// Whether a text begins with the key, whose first sixteen bytes are `head`.
-    #[inline]
-    fn begins(&self, head: u128, text: &[u8]) -> bool {
-        head & self.mask == self.head && (self.quoted.len() <= 16 || text.starts_with(self.quoted.as_bytes()))
+    #[inline(always)]
+    fn has_head(&self, head: u128) -> bool {
+        head & self.mask == self.head
+    }
+
+    /// Whether the text has the end of the key, where the key may begin.
+    fn has_tail(&self, text: &[u8], start: usize) -> bool {
+        let tail = text.get(start + self.quoted.len() - 16..).and_then(<[u8]>::first_chunk);
+        tail.is_some_and(|tail| u128::from_le_bytes(*tail) == self.tail)
     }
 }
 
@@ -544,6 +552,17 @@ pub(crate) struct LastMember {
     value: usize,
     /// Where the value ends: its closing quote.
     end: usize,
+}
+
+/// What follows in an object.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NextKey {
+    /// This one of the known keys, with the position at its value.
+    Known(usize),
+    /// Nothing: the position is behind the closing brace.
+    End,
+    /// Something else, still unread.
+    Unclear,
 }
 
 /// A key of an object.
