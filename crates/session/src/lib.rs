@@ -38,6 +38,7 @@ mod form;
 mod index;
 mod json;
 mod patch;
+mod references;
 mod replay;
 mod request;
 mod requests;
@@ -61,6 +62,9 @@ pub use conversation::{
 pub use entry::{Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;
 pub use form::{Choice, Form, FormFault, FormField, check_elicitation};
+pub use references::{
+    StartedSession, may_name_sessions, rename_sessions, sessions_started_by, sessions_started_in,
+};
 pub use request::{Decider, Elicitation, Permission, Settlement};
 pub use session::{Session, TERMINAL_OUTPUT_LIMIT};
 pub use snapshot::{Activity, Plan, Snapshot, Usage};

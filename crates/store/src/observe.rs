@@ -9,6 +9,7 @@ use switchboard_protocol::rpc::{
     BATCH_LIMIT, Message, Notification, Request, Response, batch_entries, is_batch,
 };
 use switchboard_protocol::{Correlator, Raw, Side, WireFormat};
+use switchboard_session::{may_name_sessions, sessions_started_in};
 
 use crate::record::{About, Record};
 use crate::text::{TextKind, texts};
@@ -73,12 +74,12 @@ impl Observer {
         let Some((from, false)) = record.channel.message() else { return };
         let head = &record.bytes[..record.bytes.len().min(256)];
         let is_update = memmem::find(head, b"\"session/update\"").is_some();
-        let has = |kind: &[u8]| memmem::find(&record.bytes, kind).is_some();
-        let informs = is_update && (has(b"\"session_info_update\"") || has(b"\"subagent_update\""));
-        if is_update && !informs && !self.wire_ids.is_empty() {
+        let Ok(text) = std::str::from_utf8(&record.bytes) else { return };
+        let informs =
+            || memmem::find(&record.bytes, b"\"session_info_update\"").is_some() || may_name_sessions(text);
+        if is_update && !self.wire_ids.is_empty() && !informs() {
             return;
         }
-        let Ok(text) = std::str::from_utf8(&record.bytes) else { return };
         let messages =
             if is_batch(text) { batch_entries(text, BATCH_LIMIT).unwrap_or_default() } else { vec![text] };
         for message in messages {
@@ -101,8 +102,8 @@ impl Observer {
         self.wire_id(session, observed);
         let update = params.and_then(|params| params.get("update"));
         let kind = string(update.as_ref(), "sessionUpdate");
-        if kind.as_deref() == Some("subagent_update") {
-            self.child(string(update.as_ref(), "sessionId"), observed);
+        for child in update.as_ref().map(|update| sessions_started_in(update.as_str())).unwrap_or_default() {
+            self.child(child, observed);
         }
         // What a sub-agent is called is no title for the whole.
         if kind.as_deref() == Some("session_info_update")
@@ -181,12 +182,9 @@ impl Observer {
         }
     }
 
-    fn child(&mut self, id: Option<String>, observed: &mut Observed) {
+    fn child(&mut self, id: String, observed: &mut Observed) {
         // One that is there by itself, such as the session that tells of it, is nobody's child.
-        if let Some(id) = id
-            && !self.wire_ids.contains(&id)
-            && self.children.len() < MAX_OPEN
-            && self.children.insert(id.clone())
+        if !self.wire_ids.contains(&id) && self.children.len() < MAX_OPEN && self.children.insert(id.clone())
         {
             observed.children.push(id);
         }

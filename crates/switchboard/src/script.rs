@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError, messages};
 use switchboard_protocol::{Correlator, Raw, Side, Wire, WireFormat};
+use switchboard_session::sessions_started_in;
 use switchboard_store::{Channel, Record, Time};
 
 /// The result of a request, or its error.
@@ -119,26 +120,6 @@ fn is_history(notification: &Notification<'_>) -> bool {
     notification.method == "session/update"
         && !matches!(kind.as_deref(), Some("notice" | "state_update"))
         && !notification.params_text().contains(MOMENTARY)
-}
-
-/// The sessions of sub-agents that an update tells of.
-fn started(notification: &Notification<'_>) -> Vec<String> {
-    let Some(update) = notification.params.as_ref().and_then(|params| params.get("update")) else {
-        return Vec::new();
-    };
-    let content = update.get("content");
-    let items: Vec<Raw<'_>> = match &content {
-        Some(content) if content.is_object() => vec![content.borrowed()],
-        Some(content) => content.items().collect(),
-        None => Vec::new(),
-    };
-    let is_session = |item: &Raw<'_>| text(Some(item), "type").as_deref() == Some("session");
-    let told = items.iter().filter(|item| is_session(item)).filter_map(|item| text(Some(item), "sessionId"));
-    match text(Some(&update), "sessionUpdate").as_deref() {
-        Some("subagent_update") => text(Some(&update), "sessionId").into_iter().collect(),
-        Some("tool_call" | "tool_call_update" | "tool_call_content_chunk") => told.collect(),
-        _ => Vec::new(),
-    }
 }
 
 /// Whether a request to open a session wants its history: `session/load` of version 1 always.
@@ -389,7 +370,9 @@ impl Reader {
         }
         match self.session(notification.params.as_ref(), at) {
             Some(session) => {
-                for child in started(&notification) {
+                let update = notification.params.as_ref().and_then(|params| params.get("update"));
+                // Version 1 tells of them alike.
+                for child in update.map(|update| sessions_started_in(update.as_str())).unwrap_or_default() {
                     // One that the client has opened, or that has shown before, stays by itself.
                     if self.find(&child).is_none() && self.children.len() < MAX_OPEN {
                         self.children.entry(child).or_insert(session);

@@ -1,6 +1,7 @@
 //! What sub-agents say, for a client that does not know of them: shown in a tool call of the session that it opened.
 
 use switchboard_protocol::{Diagnostic, Extra, Field, Raw, Text, Wire, WireFormat, v2};
+use switchboard_session::sessions_started_by;
 
 use super::family::{Held, ShownBy, Standing, Unlinked};
 use super::{Active, V1ToV2};
@@ -59,11 +60,17 @@ impl V1ToV2 {
         use v2::SessionUpdate as Update;
         let now = self.context.now;
         let is_root = self.family.get(parent).is_none();
+        for started in sessions_started_by(update) {
+            // A call that is only named beside the protocol may never come, so nothing is shown in it.
+            let is_told = matches!(update, Update::SubagentUpdate(_));
+            let call = started.tool_call.as_deref().filter(|_| !is_told);
+            let pointer = format!("/params/update{}", started.pointer);
+            if !self.link(started.session, parent, call, (update.tag(), &pointer)) && is_told {
+                return true;
+            }
+        }
         match update {
             Update::SubagentUpdate(update) => {
-                if !self.link(&update.session_id, parent, None, ("subagent_update", "/params/update")) {
-                    return true;
-                }
                 let id = &*update.session_id;
                 if self.family.get(id).is_some_and(|child| child.heard > 1 && child.shown_by.is_none()) {
                     // The name that it has so far is told before it has another.
@@ -85,24 +92,6 @@ impl V1ToV2 {
                     self.show(id, if is_renamed { size } else { 0 });
                 }
                 self.folds()
-            }
-            Update::ToolCallUpdate(call) => {
-                let content = call.content.value().map_or(&[][..], Vec::as_slice);
-                for (index, item) in content.iter().enumerate() {
-                    if let v2::ToolCallContent::Session(session) = item {
-                        let pointer = format!("/params/update/content/{index}");
-                        let at = ("tool_call_update", &*pointer);
-                        self.link(&session.session_id, parent, Some(&call.tool_call_id), at);
-                    }
-                }
-                false
-            }
-            Update::ToolCallContentChunk(chunk) => {
-                if let v2::ToolCallContent::Session(session) = &chunk.content {
-                    let at = ("tool_call_content_chunk", "/params/update/content");
-                    self.link(&session.session_id, parent, Some(&chunk.tool_call_id), at);
-                }
-                false
             }
             Update::SessionMessage(message) if is_root && self.folds() => {
                 self.session_message(parent, message, size);

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use switchboard_protocol::{Diagnostic, Field, Text, Wire, WireFormat, v2};
+use switchboard_protocol::{Diagnostic, Field, Text, Wire, v2};
 
 use super::Conversation;
+use crate::references::{StartedSession, sessions_started_by};
 use crate::snapshot::{Activity, activity_of};
 use crate::subagent::{Subagent, state_in_words};
 
@@ -313,43 +314,23 @@ impl Conversation {
         update: &v2::SessionUpdate<'_>,
         left_out: &mut Vec<Diagnostic>,
     ) {
-        use v2::SessionUpdate as Update;
-        match update {
-            Update::SubagentUpdate(update) => {
-                let call = update
-                    .extra
-                    .get("toolCallId")
-                    .and_then(|call| Text::decode(call.as_str(), WireFormat::Any).ok());
-                let child = &*update.session_id;
-                if self.link(child, parent, call.as_deref(), "/params/update/sessionId", left_out) {
-                    // While history is replayed, the entry is not there yet.
-                    let entry = self.session(Some(parent)).and_then(|session| session.subagent(child));
-                    let title = now(&update.title, entry.and_then(Subagent::title));
-                    let description = now(&update.description, entry.and_then(Subagent::description));
-                    if let Some(name) = name_of(title, description) {
-                        self.lineage.call(child, name);
-                    }
-                    if let Some(state) = update.state.value() {
-                        self.lineage.tell_state(child, state);
-                    }
-                }
+        for started in sessions_started_by(update) {
+            let StartedSession { session: child, tool_call, pointer } = started;
+            let pointer = format!("/params/update{pointer}/sessionId");
+            if !self.link(child, parent, tool_call.as_deref(), &pointer, left_out) {
+                continue;
             }
-            Update::ToolCallUpdate(call) => {
-                let content = call.content.value().map_or(&[][..], Vec::as_slice);
-                for (index, item) in content.iter().enumerate() {
-                    if let v2::ToolCallContent::Session(session) = item {
-                        let pointer = format!("/params/update/content/{index}/sessionId");
-                        self.link(&session.session_id, parent, Some(&call.tool_call_id), &pointer, left_out);
-                    }
-                }
+            let v2::SessionUpdate::SubagentUpdate(update) = update else { continue };
+            // While history is replayed, the entry is not there yet.
+            let entry = self.session(Some(parent)).and_then(|session| session.subagent(child));
+            let title = now(&update.title, entry.and_then(Subagent::title));
+            let description = now(&update.description, entry.and_then(Subagent::description));
+            if let Some(name) = name_of(title, description) {
+                self.lineage.call(child, name);
             }
-            Update::ToolCallContentChunk(chunk) => {
-                if let v2::ToolCallContent::Session(session) = &chunk.content {
-                    let pointer = "/params/update/content/sessionId";
-                    self.link(&session.session_id, parent, Some(&chunk.tool_call_id), pointer, left_out);
-                }
+            if let Some(state) = update.state.value() {
+                self.lineage.tell_state(child, state);
             }
-            _ => {}
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use memchr::memmem;
 use serde_json::{Value, json};
 use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes, messages};
+use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes};
 use switchboard_protocol::{Correlator, Raw, Side, Version, Wire, WireFormat};
 use switchboard_store::{Channel, Filter, Item, Store, Summary};
 
@@ -91,19 +91,6 @@ fn changed(object: &Raw<'_>, without: &[&str], with: Option<(&str, &Value)>) -> 
     text.push('}');
     // Made of parts that were read before.
     Raw::parse(text).unwrap_or_else(|_| json!({}).into())
-}
-
-/// The sub-agents that an update tells of.
-fn children_of(line: &str) -> Vec<String> {
-    if memmem::find(line.as_bytes(), b"\"subagent_update\"").is_none() {
-        return Vec::new();
-    }
-    let update = |line: &str| {
-        let update = Raw::parse(line).ok()?.get("params")?.get("update")?.into_owned();
-        let is_it = text(Some(&update), "sessionUpdate").as_deref() == Some("subagent_update");
-        is_it.then(|| text(Some(&update), "sessionId")).flatten()
-    };
-    messages(line).into_iter().filter_map(update).collect()
 }
 
 fn answer(id: RequestId<'static>, result: Raw<'static>) -> Step {
@@ -328,9 +315,8 @@ impl History {
         for session in self.sessions() {
             let project = session.about.project.filter(|project| cwd.is_none_or(|cwd| cwd == project));
             let Some(project) = project else { continue };
-            let children =
-                if session.wire_ids.len() > 1 { self.children_in(&session.id) } else { Vec::new() };
-            for wire_id in session.wire_ids.into_iter().filter(|id| !children.contains(id)) {
+            // Those of sub-agents are not among them: nobody opened them, so that nobody opens them again.
+            for wire_id in session.wire_ids {
                 let place = *places.entry(wire_id.clone()).or_insert(listed.len());
                 if place == listed.len() && place < MAX_LISTED {
                     let updated = format!("{}Z", session.changed.to_string().replace(' ', "T"));
@@ -343,22 +329,6 @@ impl History {
             }
         }
         answer(id, json!({ "sessions": listed }).into())
-    }
-
-    /// The sessions of sub-agents in a recording: nobody opened them, so that nobody opens them again.
-    fn children_in(&self, recording: &str) -> Vec<String> {
-        let Ok(items) = self.store.read(recording, 0) else { return Vec::new() };
-        let records = items.filter_map(|item| match item {
-            Ok(Item::Record(record)) => Some(record),
-            _ => None,
-        });
-        let mut children: Vec<String> = records
-            .filter_map(|record| std::str::from_utf8(&record.bytes).map(children_of).ok())
-            .flatten()
-            .collect();
-        children.sort_unstable();
-        children.dedup();
-        children
     }
 
     /// What was recorded last of a session, and of its sub-agents behind it.
