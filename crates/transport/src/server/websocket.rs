@@ -282,11 +282,12 @@ async fn receive(
         };
         match frame {
             Message::Text(text) => {
+                let came = Instant::now();
                 if let Err(end) = take(reader, opening, &text).await {
                     return end;
                 }
-                // The answers to pings stand behind what had to wait.
-                heard = heard.max(Instant::now() - limits.silence / 2);
+                // While it waited for the program, no answer to a ping could be read.
+                heard += came.elapsed();
             }
             Message::Pong(_) => heard = Instant::now(),
             Message::Close(frame) => {

@@ -9,7 +9,7 @@ use switchboard_transport::server::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::support::{TestServer, initialize, line, message};
+use super::support::{TestServer, initialize, line, message, until_empty};
 use crate::support::bounded;
 
 const OWNER: (&str, &str) = ("authorization", "Bearer owner");
@@ -243,7 +243,6 @@ async fn delete_ends_the_connection_and_its_streams() {
 async fn a_body_that_is_too_long_or_too_slow_is_refused() {
     let mut limits = ServerLimits::default();
     limits.message = 100_000;
-    limits.body = Duration::from_millis(200);
     let mut server = TestServer::start(limits).await;
     let mut connection = server.open_http("owner").await;
     let fits = json!({"x": "y".repeat(99_992)}).to_string();
@@ -263,6 +262,9 @@ async fn a_body_that_is_too_long_or_too_slow_is_refused() {
     chunked.push_str("0\r\n\r\n");
     let answer = super::support::exchange(server.address, chunked.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    let mut limits = ServerLimits::default();
+    limits.body = Duration::from_millis(200);
+    let server = TestServer::start(limits).await;
     let slow = format!("{head}content-length: 10\r\n\r\n{{");
     let answer = super::support::exchange(server.address, slow.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
@@ -365,9 +367,7 @@ async fn connections_have_a_limit_for_one_and_for_all() {
     drop(second);
     drop(socket);
     first.outgoing.close(1000, "");
-    while server.connections.count() > 0 {
-        tokio::task::yield_now().await;
-    }
+    until_empty(&server).await;
     server.open_http("third").await;
 }
 

@@ -71,18 +71,21 @@ async fn silence_half_a_head_and_idleness_have_an_end() {
 
 #[tokio::test]
 async fn who_is_admitted_lives_on_until_it_is_idle() {
+    const ADMITTED: &str = "GET /admitted HTTP/1.1\r\nhost: x\r\n\r\n";
     let mut limits = limits(1, Duration::from_secs(3600));
-    limits.idle = Duration::from_millis(100);
     let address = serving(limits).await;
-    let mut admitted = begin(address, "GET /admitted HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let mut admitted = begin(address, ADMITTED).await;
     answered(&mut admitted).await;
     // Strangers push out only each other.
     let stranger = begin(address, "GET / HT").await;
     let _second = begin(address, "GET / HT").await;
     assert_eq!(rest(stranger).await, "");
-    admitted.write_all(REQUEST.as_bytes()).await.unwrap();
+    admitted.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
     let answer = rest(admitted).await;
     assert_eq!(answer.matches("here").count(), 2, "{answer}");
+    limits.idle = Duration::from_millis(100);
+    let answer = rest(begin(serving(limits).await, ADMITTED).await).await;
+    assert!(answer.ends_with("here"), "{answer}");
 }
 
 #[tokio::test]
@@ -181,13 +184,14 @@ async fn encrypted(address: SocketAddr, protocol: &[u8]) -> tokio_rustls::client
 #[tokio::test]
 async fn encrypted_by_either_protocol_and_not_otherwise() {
     let tls = Tls::from_files(&file("certificate.pem"), &file("key.pem")).unwrap();
-    let limits = limits(100, Duration::from_millis(500));
-    let mut server = TestServer::start_with(ServerLimits::default(), limits, Some(tls)).await;
+    let start = |limits| TestServer::start_with(ServerLimits::default(), limits, Some(tls.clone()));
+    let mut server = start(ListenerLimits::default()).await;
     let stream = encrypted(server.address, b"h2").await;
     assert_eq!(ask_by_http2(stream, &mut server).await, (http::StatusCode::OK, true));
     let mut stream = encrypted(server.address, b"http/1.1").await;
-    stream.write_all(b"GET /acp HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    stream.write_all(b"GET /acp HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
     assert!(rest(stream).await.starts_with("HTTP/1.1 401 "));
+    let server = start(limits(100, Duration::from_millis(200))).await;
     // Plain text, and a handshake that is not gone on with, end.
     for sent in ["GET /acp HTTP/1.1\r\nhost: x\r\n\r\n", "\u{16}\u{3}\u{1}"] {
         assert!(!rest(begin(server.address, sent).await).await.contains("HTTP"));

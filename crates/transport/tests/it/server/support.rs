@@ -332,3 +332,13 @@ pub(crate) async fn exchange(address: SocketAddr, sent: &[u8]) -> String {
     let _ = bounded(stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
+
+/// Waits until no connection is left.
+pub(crate) async fn until_empty(server: &TestServer) {
+    bounded(async {
+        while server.connections.count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}

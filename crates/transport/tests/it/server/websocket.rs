@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-use super::support::{Socket, TestServer, initialize, line, message};
+use super::support::{Socket, TestServer, initialize, line, message, until_empty};
 use crate::support::bounded;
 
 const OWNER: [(&str, &str); 1] = [("authorization", "Bearer owner")];
@@ -208,7 +208,7 @@ async fn a_program_that_ends_a_connection_says_why() {
 async fn a_client_that_does_not_answer_pings_is_dead_and_may_come_back() {
     let mut limits = ServerLimits::default();
     limits.keep_alive = Duration::from_millis(10);
-    limits.silence = Duration::from_millis(300);
+    limits.silence = Duration::from_secs(2);
     let mut server = TestServer::start(limits).await;
     let (mut alive, mut other) = server.open_socket("owner").await;
     let (dead, connection) = server.open_socket("owner").await;
@@ -263,15 +263,6 @@ async fn what_was_not_written_yet_is_counted_and_has_a_limit() {
     }
     assert!(connection.outgoing.is_closed());
     assert!(flow.outstanding() < 60 << 20, "{}", flow.outstanding());
-}
-
-async fn until_empty(server: &TestServer) {
-    bounded(async {
-        while server.connections.count() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
 }
 
 /// The line under a socket.
