@@ -57,6 +57,8 @@ pub(crate) fn start(
     program: &Program,
     events: mpsc::Sender<Event>,
 ) -> mpsc::UnboundedSender<ForAgent> {
+    // The task takes everything at once, and gives an agent up for which too much waits.
+    #[allow(clippy::disallowed_methods)]
     let (sender, lines) = mpsc::unbounded_channel();
     let spawned = program.spawn();
     let options = BridgeOptions {
@@ -138,7 +140,7 @@ impl Host {
                     Err(error) => break Some(format!("cannot be read from: {error}")),
                 },
                 line = lines.recv() => match line {
-                    Some(ForAgent { line, session }) => self.to_agent(&line, session.as_ref()),
+                    Some(ForAgent { line, session }) => self.pass_on(&line, session.as_ref()),
                     None => break None,
                 },
                 sent = send_first(&outbox, &self.waiting), if !self.waiting.is_empty() => {
@@ -190,9 +192,9 @@ impl Host {
 
     fn frame(&mut self, frame: Frame) {
         match frame {
-            Frame::Message(line) => self.from_agent(&line),
+            Frame::Message(line) => self.agent_said(&line),
             Frame::TooLong(too_long) => match too_long.substitute() {
-                Some(Substitute::Answer(line)) => self.from_agent(&line),
+                Some(Substitute::Answer(line)) => self.agent_said(&line),
                 Some(Substitute::Refusal(line)) => self.send(line),
                 None => self.said.push(Said::Error("(a message was too long and is dropped)".to_owned())),
             },
@@ -204,7 +206,7 @@ impl Host {
         }
     }
 
-    fn from_agent(&mut self, line: &str) {
+    fn agent_said(&mut self, line: &str) {
         let now = self.now();
         let handled = self.bridge.handle(Side::Agent, line, now);
         if self.is_translated()
@@ -218,7 +220,7 @@ impl Host {
         }
     }
 
-    fn to_agent(&mut self, line: &str, session: Option<&SessionId>) {
+    fn pass_on(&mut self, line: &str, session: Option<&SessionId>) {
         let now = self.now();
         let handled = self.bridge.handle(Side::Client, line, now);
         self.collect(session);
@@ -272,7 +274,8 @@ impl Host {
             Message::Request(request) => request.params,
             Message::Notification(notification) => notification.params,
         };
-        let id = params.as_ref()?.get("sessionId").and_then(|id| id.as_text().map(|id| id.into_owned()));
+        let id =
+            params.as_ref()?.get("sessionId").and_then(|id| id.as_text().map(std::borrow::Cow::into_owned));
         id.map(About::Agents)
     }
 }

@@ -12,7 +12,7 @@ mod log;
 mod metrics;
 mod service;
 
-pub use crate::core::{Counts, FolderRefusal, Identity};
+pub use crate::core::{Counts, FolderRefusal, Folders, Identity};
 pub use access::{WrongTokens, bearer, is_same};
 
 use std::collections::HashMap;
@@ -43,7 +43,7 @@ pub struct HubOptions {
     /// The agents by their names; the first is the usual one.
     pub agents: Vec<(String, Program)>,
     /// Says where a folder really is, if sessions may work there.
-    pub folders: Box<dyn Fn(&str) -> Result<String, FolderRefusal> + Send>,
+    pub folders: Folders,
     /// After how long without work and without clients an agent is ended.
     pub idle: Duration,
     /// How long an agent may take to introduce itself.

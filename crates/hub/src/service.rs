@@ -158,9 +158,13 @@ impl Service {
     fn take(&mut self, event: Event) {
         match event {
             Event::Connected { connection, who, agent, is_named, stream } => {
+                // What counts is bounded by its flow, answers and questions by how many may be open; and the connection's
+                // task passes everything on at once, to where more than may wait ends the connection.
+                #[allow(clippy::disallowed_methods)]
                 let (lines, receiver) = mpsc::unbounded_channel();
                 self.seats.insert(connection, Seat { lines, who: who.clone() });
-                self.core.connected(connection, who, agent, is_named);
+                let repeats_by_id = stream.outgoing.has_streams();
+                self.core.connected(connection, who, agent, is_named, repeats_by_id);
                 tokio::spawn(connection::run(connection, *stream, receiver, self.events.clone(), self.flow));
             }
             Event::Message { connection, text } => {
@@ -210,7 +214,7 @@ impl Service {
             }
             Event::Loaded { session, memory } => self.core.loaded(&session, *memory),
             Event::Read { connection, session, from, part } => match part {
-                Ok((part, to)) => self.core.read(connection, &session, from, part, to),
+                Ok((part, to)) => self.core.read(connection, &session, from, &part, to),
                 Err(reason) => self.core.read_failed(connection, &session, &reason),
             },
             Event::Count { answer } => {

@@ -220,7 +220,7 @@ impl Core {
                 self.reply(client.0, &client.1, outcome, after);
             }
             Purpose::Fork { params, of, client } => {
-                self.forked(host, &params, &of, client, &outcome, number, line)
+                self.forked(host, &params, &of, client, &outcome, number, line);
             }
             Purpose::Close => {}
         }
@@ -270,7 +270,7 @@ impl Core {
             Outcome::Result(result) => Raw::parse(result.as_str()).ok(),
             Outcome::Error(_) => None,
         };
-        let agent_session = lines::text_of(result.as_ref(), "sessionId").map(|id| id.into_owned());
+        let agent_session = lines::text_of(result.as_ref(), "sessionId").map(std::borrow::Cow::into_owned);
         let Some(agent_session) = agent_session else {
             let error = match outcome {
                 Outcome::Error(error) => serde_json::from_str(error).unwrap_or_default(),

@@ -23,6 +23,8 @@ pub(super) struct Connection {
     pub(super) agent: usize,
     /// Whether it asked for this agent, and so sees only its sessions.
     pub(super) is_agent_named: bool,
+    /// Whether a prompt with the id of an earlier one is that one.
+    pub(super) repeats_by_id: bool,
     /// The client's own name and version.
     pub(super) client: (String, String),
     pub(super) is_initialized: bool,
@@ -91,11 +93,12 @@ pub(super) enum Phase {
 }
 
 impl Connection {
-    pub(super) fn new(who: Identity, agent: usize, is_agent_named: bool) -> Self {
+    pub(super) fn new(who: Identity, agent: usize, is_agent_named: bool, repeats_by_id: bool) -> Self {
         Connection {
             who,
             agent,
             is_agent_named,
+            repeats_by_id,
             client: (String::new(), String::new()),
             is_initialized: false,
             can_show_forms: false,

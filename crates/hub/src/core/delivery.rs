@@ -172,7 +172,7 @@ impl Core {
         connection: ConnectionId,
         id: &SessionId,
         from: u64,
-        part: Vec<Kept>,
+        part: &[Kept],
         to: u64,
     ) {
         let Some(session) = self.sessions.get(id) else { return };
@@ -185,7 +185,7 @@ impl Core {
         attachment.is_reading = false;
         let is_live = matches!(attachment.phase, Phase::Live);
         let mut questions = Vec::new();
-        for kept in &part {
+        for kept in part {
             if kept.channel != Channel::ToClient {
                 continue;
             }

@@ -13,6 +13,8 @@ use super::lines::{Outcome, text_of};
 const OPERATIONS: usize = 256;
 /// How many questions of one session may be open.
 const QUESTIONS: usize = 1024;
+/// How many bytes they may have together: as long as the longest message of one.
+const QUESTION_BYTES: usize = 32 * 1024 * 1024;
 /// How many sub-agents of a session are known.
 const CHILDREN: usize = 10_000;
 
@@ -94,9 +96,9 @@ impl Memory {
     /// Takes a record of the log into account.
     pub(crate) fn see(&mut self, sequence: u64, channel: Channel, text: &str) -> Seen {
         match channel {
-            Channel::ToClient => self.from_agent(sequence, text),
+            Channel::ToClient => self.agent_said(sequence, text),
             Channel::ToAgent => {
-                self.to_agent(text);
+                self.agent_was_told(text);
                 Seen::Nothing
             }
             Channel::Hub => {
@@ -107,7 +109,7 @@ impl Memory {
         }
     }
 
-    fn from_agent(&mut self, sequence: u64, text: &str) -> Seen {
+    fn agent_said(&mut self, sequence: u64, text: &str) -> Seen {
         match Message::decode(text, WireFormat::Any) {
             Ok(Message::Notification(notification)) => match &*notification.method {
                 "session/update" => {
@@ -121,7 +123,9 @@ impl Memory {
                 _ => Seen::Update,
             },
             Ok(Message::Request(request)) => {
-                if self.questions.len() >= QUESTIONS {
+                let bytes: usize =
+                    self.questions.values().map(|question| question.params.as_str().len()).sum();
+                if self.questions.len() >= QUESTIONS || bytes + text.len() > QUESTION_BYTES {
                     return Seen::Nothing;
                 }
                 let question = Question {
@@ -150,7 +154,7 @@ impl Memory {
             return;
         }
         self.learn_children(&kind, &update);
-        let id = params.get("sessionId").and_then(|id| id.as_text().map(|id| id.into_owned()));
+        let id = params.get("sessionId").and_then(|id| id.as_text().map(std::borrow::Cow::into_owned));
         if !id.is_some_and(|id| self.agent_session.is_none() || self.is_own(&id)) {
             return;
         }
@@ -174,7 +178,7 @@ impl Memory {
             }
             "session_info_update" => {
                 if let Some(title) = update.get("title") {
-                    self.title = title.as_text().map(|title| title.into_owned());
+                    self.title = title.as_text().map(std::borrow::Cow::into_owned);
                 }
             }
             _ => {}
@@ -213,7 +217,7 @@ impl Memory {
         Some(place)
     }
 
-    fn to_agent(&mut self, text: &str) {
+    fn agent_was_told(&mut self, text: &str) {
         match Message::decode(text, WireFormat::Any) {
             Ok(Message::Response(response)) => {
                 self.questions.retain(|_, question| question.id != response.id);
@@ -272,7 +276,7 @@ impl Memory {
     /// Something that the hub wrote down itself.
     fn note(&mut self, text: &str) {
         let Ok(note) = Raw::parse(text) else { return };
-        let word = |key: &str| text_of(Some(&note), key).map(|text| text.into_owned());
+        let word = |key: &str| text_of(Some(&note), key).map(std::borrow::Cow::into_owned);
         match word("hub").as_deref() {
             Some("agent session") => {
                 let before = std::mem::replace(&mut self.agent_session, word("id"));

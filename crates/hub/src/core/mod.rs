@@ -132,7 +132,7 @@ pub struct FolderRefusal {
 }
 
 /// Says where a folder really is, if sessions may work there.
-pub(crate) type Folders = Box<dyn Fn(&str) -> Result<String, FolderRefusal> + Send>;
+pub type Folders = Box<dyn Fn(&str) -> Result<String, FolderRefusal> + Send>;
 
 /// What the hub is told at its start.
 pub(crate) struct CoreOptions {

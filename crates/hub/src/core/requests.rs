@@ -26,15 +26,17 @@ const PROMPTS: usize = 256;
 const WAITING: usize = 1024;
 
 impl Core {
-    /// A client has come, for an agent that it has named or not.
+    /// A client has come, for an agent that it has named or not. Over HTTP a request of the same id is the same
+    /// request, sent again.
     pub(crate) fn connected(
         &mut self,
         connection: ConnectionId,
         who: Identity,
         agent: usize,
         is_named: bool,
+        repeats_by_id: bool,
     ) {
-        self.connections.insert(connection, Connection::new(who, agent, is_named));
+        self.connections.insert(connection, Connection::new(who, agent, is_named, repeats_by_id));
     }
 
     /// A client is gone. Its sessions stay, and so does its work.
@@ -104,9 +106,9 @@ impl Core {
         if let Message::Request(request) = &message {
             let id = request.id.clone().into_owned();
             let params = request.params.as_ref();
-            let operation = lines::meta_text(params, OPERATION).or_else(|| {
-                (request.method == "session/prompt").then(|| format!("{connection}:{}", lines::id_text(&id)))
-            });
+            let is_repeatable = client.repeats_by_id && request.method == "session/prompt";
+            let operation = lines::meta_text(params, OPERATION)
+                .or_else(|| is_repeatable.then(|| format!("{connection}:{}", lines::id_text(&id))));
             let known =
                 operation.as_deref().and_then(|operation| self.answers.get(&client.who.name, operation));
             if let Some(outcome) = known.cloned() {
@@ -472,7 +474,8 @@ impl Core {
                     }
                 }
                 (None, Some(from)) if from.is_object() => {
-                    let kind = from.get("type").and_then(|kind| kind.as_text().map(|kind| kind.into_owned()));
+                    let kind =
+                        from.get("type").and_then(|kind| kind.as_text().map(std::borrow::Cow::into_owned));
                     if kind.as_deref() != Some("start") {
                         let message = "at /params/replayFrom: expected {\"type\": \"start\"}".to_owned();
                         return Err((codes::INVALID_PARAMS, message, None));

@@ -89,7 +89,7 @@ impl World {
         self.next_connection += 1;
         let id = self.next_connection;
         self.clients.insert(id, Client::default());
-        self.core.connected(id, who(&format!("{role}-{id}"), role), 0, false);
+        self.core.connected(id, who(&format!("{role}-{id}"), role), 0, false, false);
         self.request(id, "initialize", json!({"protocolVersion": 2, "info": {"name": "c", "version": "1"}}));
         id
     }
@@ -197,7 +197,7 @@ impl World {
                     })
                     .collect();
                 let to = part.last().map_or(from, |last| last.sequence + 1);
-                self.core.read(connection, &session, from, part, to);
+                self.core.read(connection, &session, from, &part, to);
             }
             _ => {}
         }

@@ -136,6 +136,11 @@ impl Outgoing {
         self.0.end(code, reason);
     }
 
+    /// Whether each session has a stream of its own, and each message a request: streamable HTTP.
+    pub fn has_streams(&self) -> bool {
+        self.0.carrier == Carrier::Events
+    }
+
     /// Whether the connection is gone for good.
     pub fn is_closed(&self) -> bool {
         self.0.ending().is_some()

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use serde_json::json;
 
 use crate::agent_program::Place;
-use crate::interop::{kinds, python, run_with_agent, rust_remote_client, typescript};
+use crate::interop::{SWITCHBOARD, kinds, python, run_with_agent, rust_remote_client, typescript};
+use crate::serve::hub::Hub;
 
 use super::hosted::{Hosted, TOKEN, certificate};
 
@@ -37,25 +38,6 @@ fn come_to(address: SocketAddr, token: &str, client: &[String], versions: &[&str
 }
 
 #[test]
-fn the_rust_sdk_as_client_of_a_server() {
-    come_to(Hosted::start().address, TOKEN, &rust_remote_client(), &["1", "2"]);
-}
-
-#[test]
-fn the_typescript_sdk_as_client_of_a_server() {
-    if let Some(client) = typescript("client") {
-        come_to(Hosted::start().address, TOKEN, &client, &["1", "2"]);
-    }
-}
-
-#[test]
-fn the_python_sdk_as_client_of_a_server() {
-    if let Some(client) = python("client") {
-        come_to(Hosted::start().address, TOKEN, &client, &["1"]);
-    }
-}
-
-#[test]
 fn our_own_client_of_an_encrypted_server() {
     let (server, place) = (Hosted::start_encrypted(), Place::new());
     for scheme in ["https", "wss"] {
@@ -75,5 +57,35 @@ fn our_own_client_of_an_encrypted_server() {
         // A certificate that nobody trusted is not taken.
         let refused = run("certificate.pem");
         assert_ne!(refused.code, 0, "{url}: {}", refused.stdout);
+/// A hub whose agents are called by the version that they speak, with a folder for each client.
+fn hub(place: &Place) -> Hub {
+    let agent = |version: &str| json!({"command": SWITCHBOARD, "args": ["demo-agent", "--protocol", version]});
+    let configuration = json!({"agent_servers": {"1": agent("1"), "2": agent("2")}, "roots": ["/"]});
+    place.write("home/.config/switchboard/config.json", &configuration.to_string());
+    Hub::start(place, &["1", "2"])
+}
+
+#[test]
+fn the_rust_sdk_as_client_of_a_hub() {
+    let place = Place::new();
+    let hub = hub(&place);
+    come_to(hub.address.parse().unwrap(), &hub.token, &rust_remote_client(), &["1", "2"]);
+}
+
+#[test]
+fn the_typescript_sdk_as_client_of_a_hub() {
+    if let Some(client) = typescript("client") {
+        let place = Place::new();
+        let hub = hub(&place);
+        come_to(hub.address.parse().unwrap(), &hub.token, &client, &["1", "2"]);
+    }
+}
+
+#[test]
+fn the_python_sdk_as_client_of_a_hub() {
+    if let Some(client) = python("client") {
+        let place = Place::new();
+        let hub = hub(&place);
+        come_to(hub.address.parse().unwrap(), &hub.token, &client, &["1"]);
     }
 }
