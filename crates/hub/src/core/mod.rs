@@ -16,6 +16,8 @@ mod questions;
 mod requests;
 mod session;
 #[cfg(test)]
+// Tests hand `json!` values to small functions; a reference there would only be noise.
+#[allow(clippy::unwrap_used, clippy::needless_pass_by_value, clippy::semicolon_if_nothing_returned)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -57,9 +57,13 @@ fn our_own_client_of_an_encrypted_server() {
         // A certificate that nobody trusted is not taken.
         let refused = run("certificate.pem");
         assert_ne!(refused.code, 0, "{url}: {}", refused.stdout);
+    }
+}
+
 /// A hub whose agents are called by the version that they speak, with a folder for each client.
 fn hub(place: &Place) -> Hub {
-    let agent = |version: &str| json!({"command": SWITCHBOARD, "args": ["demo-agent", "--protocol", version]});
+    let agent =
+        |version: &str| json!({"command": SWITCHBOARD, "args": ["demo-agent", "--protocol", version]});
     let configuration = json!({"agent_servers": {"1": agent("1"), "2": agent("2")}, "roots": ["/"]});
     place.write("home/.config/switchboard/config.json", &configuration.to_string());
     Hub::start(place, &["1", "2"])
