@@ -65,7 +65,7 @@ pub use client::{
     Observer, PermissionQuestion, PromptTurn, Reply, Sessions, Steered, TurnEnd, Update, WireSide,
 };
 pub use error::Error;
-pub use resuming::{Connected, ResumableClient, ResumableOutput};
+pub use resuming::{Connected, ResumableClient, ResumableOutput, is_resumable};
 
 /// The examples of the guide are compiled and run with the tests.
 #[cfg(doctest)]

@@ -638,7 +638,7 @@ impl ResumableClient {
         let is_new = cursor.as_ref().map(|cursor| self.places.advance(&session, cursor, may_begin_again));
         if is_new != Some(false) {
             let line = if cursor.is_some() && !self.keeps_cursors {
-                let params = envelope::with_meta(params, &[CURSOR], &[]);
+                let params = envelope::with_meta(params, &[CURSOR, QUESTIONS], &[]);
                 let mut notification = notification.clone();
                 notification.params = Some(params);
                 Message::Notification(notification).encode(WireFormat::Any)
@@ -705,6 +705,28 @@ impl ResumableClient {
             self.withdraw(seen);
         }
     }
+}
+
+/// Whether an answer to `initialize`, in either version, is one of a server whose connections can be taken up again.
+///
+/// ```
+/// use switchboard_peer::is_resumable;
+///
+/// assert!(is_resumable(r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":2,"capabilities":{"transport":{"resumable":{}}}}}"#));
+/// assert!(!is_resumable(r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{}}}"#));
+/// ```
+pub fn is_resumable(answer: &str) -> bool {
+    let resumable =
+        |transport: Raw<'_>| transport.get("resumable").is_some_and(|resumable| resumable.is_object());
+    let Ok(answer) = Raw::parse(answer) else { return false };
+    let Some(result) = answer.get("result") else { return false };
+    let of_version_two =
+        result.get("capabilities").and_then(|known| Some(resumable(known.get("transport")?)));
+    let of_version_one = result.get("agentCapabilities").and_then(|known| {
+        let meta = known.get("_meta")?;
+        Some(resumable(meta.get("acp/transport")?))
+    });
+    of_version_two.or(of_version_one).unwrap_or_default()
 }
 
 /// What a request of the client will mean for what is remembered of sessions.

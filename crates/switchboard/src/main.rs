@@ -8,6 +8,7 @@ mod ending;
 mod handshake;
 mod lines;
 mod oddities;
+mod outbound_queue;
 mod outcome;
 mod recording;
 mod remote_agent;

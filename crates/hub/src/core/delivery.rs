@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use switchboard_protocol::WireFormat;
 use switchboard_protocol::rpc::{Message, RequestId};
-use switchboard_store::Channel;
+use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
 use super::connection::{Attachment, Phase};
@@ -225,10 +225,14 @@ impl Core {
     fn caught_up(&mut self, connection: ConnectionId, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        let Some(attachment) = client.attachments.get_mut(id) else { return };
         let state = session.memory.as_ref().map(|memory| memory.state_update().to_owned());
-        let open: Vec<u64> =
-            session.memory.iter().flat_map(|memory| memory.questions.keys().copied()).collect();
+        let asks = client.who.role >= Role::Answer;
+        let questions = session.memory.iter().flat_map(|memory| &memory.questions);
+        let open: Vec<u64> = questions
+            .filter(|(_, question)| asks && client.can_answer(question))
+            .map(|(place, _)| *place)
+            .collect();
+        let Some(attachment) = client.attachments.get_mut(id) else { return };
         let place = attachment.place;
         let Phase::CatchingUp { answer, .. } = std::mem::replace(&mut attachment.phase, Phase::Live) else {
             return;
@@ -237,7 +241,7 @@ impl Core {
         if let Some(state) = state
             && place > 0
         {
-            let text = state_line(id, &state, place - 1);
+            let text = state_line(id, &state, place - 1, open.len());
             attachment.sent += text.len() as u64;
             let line = update_line(text, id, place - 1);
             self.output.push_back(Output::Send { connection, line });
@@ -313,13 +317,16 @@ fn update_line(text: SharedText, id: &SessionId, sequence: u64) -> ToClient {
     ToClient { text, stream: Some(Arc::clone(id)), cursor, counts: true }
 }
 
-/// The update that says what a session is at, under the cursor of what was told before it.
-fn state_line(id: &str, state: &str, sequence: u64) -> SharedText {
-    let line = lines::update(id, state);
-    let Ok(Message::Notification(notification)) = Message::decode(&line, WireFormat::Any) else {
-        return line.into();
+/// The update that says what a session is at, under the cursor of what was told before it; and how many questions are asked
+/// next, so that a client which was cut off knows what is asked no more.
+fn state_line(id: &str, state: &str, sequence: u64, questions: usize) -> SharedText {
+    let quoted = |text: &str| {
+        let mut out = String::new();
+        lines::push_string(&mut out, text);
+        out
     };
-    let cursor = lines::cursor(id, sequence);
-    let rewrite = Rewrite { session: None, cursor: Some(&cursor), drops_own: false };
-    lines::call(None, &notification.method, notification.params.as_ref(), rewrite).into()
+    let cursor = quoted(&lines::cursor(id, sequence));
+    let meta = lines::merged(None, &[(lines::CURSOR, &cursor), (lines::QUESTIONS, &questions.to_string())]);
+    let params = lines::merged(None, &[("sessionId", &quoted(id)), ("update", state), ("_meta", &meta)]);
+    format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#).into()
 }

@@ -9,6 +9,8 @@ use switchboard_protocol::{Raw, Text, Wire, WireFormat};
 pub(crate) const CURSOR: &str = "acp/cursor";
 /// The key under which a client names a request so that it can be repeated.
 pub(crate) const OPERATION: &str = "switchboard/operationId";
+/// Where the state of a session that a client goes on with says how many questions follow.
+pub(crate) const QUESTIONS: &str = "switchboard/questions";
 
 /// What changes in the parameters of a message.
 #[derive(Clone, Copy, Default)]

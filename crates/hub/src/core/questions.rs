@@ -238,7 +238,7 @@ impl Core {
 
 impl super::connection::Connection {
     /// Whether the client has what it takes to answer.
-    fn can_answer(&self, question: &Question) -> bool {
+    pub(super) fn can_answer(&self, question: &Question) -> bool {
         if question.method != ELICITATION {
             return true;
         }

@@ -788,6 +788,7 @@ impl Core {
             "session/cancel" => {
                 if self.needs(connection, Role::Answer).is_ok()
                     && let Ok(named) = self.named(connection, params)
+                    && !self.is_heard(connection, params)
                 {
                     self.cancel(connection, &named);
                 }
@@ -807,6 +808,16 @@ impl Core {
                 self.output.push_back(Output::ToHost { host, line: text, session: Some(session) });
             }
         }
+    }
+
+    /// Whether a client tells something for the second time, because it could not know that it was heard: a cancellation
+    /// that comes late must not end work that began after it.
+    fn is_heard(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) -> bool {
+        let Some(client) = self.connections.get(&connection) else { return true };
+        let Some(operation) = lines::meta_text(params, OPERATION) else { return false };
+        let is_heard = self.answers.get(&client.who.name, &operation).is_some();
+        self.answers.keep(&client.who.name, operation, Outcome::Result("{}".to_owned()));
+        is_heard
     }
 
     /// Cancels the work of a session, or of a sub-agent alone.

@@ -2,7 +2,6 @@
 
 mod history;
 mod host;
-mod outbound_queue;
 mod recorded;
 mod service;
 

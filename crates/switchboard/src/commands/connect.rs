@@ -1,12 +1,19 @@
 //! `switchboard connect`.
 
+mod attempts;
+mod hub;
+mod pipe;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use switchboard_transport::{Remote, RemoteError, RemoteStream};
-use tokio::io::AsyncWriteExt;
+use switchboard_transport::{Remote, RemoteError};
 
+use self::attempts::{Attempts, Server};
+use self::hub::HubLink;
+use self::pipe::{Begun, EditorInput, Pipe};
 use crate::ending::Stops;
+use crate::outbound_queue::OutboundQueue;
 use crate::outcome::{CommandError, Outcome};
 use crate::remote_agent::{HEADERS, TOKEN};
 use crate::{standard_error, stdio};
@@ -17,9 +24,13 @@ use crate::{standard_error, stdio};
 /// streamable HTTP. Editors start it in the place of an agent. The other commands take such an address in the place of
 /// a command line, and need no `connect`.
 ///
+/// With a hub (`switchboard serve`) it goes on whatever breaks: it connects again for as long as it takes, and the
+/// editor sees nothing of that. Each update comes once and each prompt runs once, also when the hub was started anew
+/// meanwhile. With other servers the end of the connection is the end.
+///
 /// A token is read from --token-file or from the variable SWITCHBOARD_TOKEN and sent as `Authorization: Bearer`. It
-/// never belongs on a command line, which others can see. Certificates are checked by those of this machine, or by
-/// the file that SSL_CERT_FILE names.
+/// never belongs on a command line, which others can see. The file is read again for each connection. Certificates are
+/// checked by those of this machine, or by the file that SSL_CERT_FILE names.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Where the agent is, for example wss://example.com/acp
@@ -28,6 +39,10 @@ pub(crate) struct Arguments {
     /// A file with the token in it
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// End with an error where the server cannot be reached at the beginning, instead of trying on
+    #[arg(long)]
+    no_wait: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
@@ -35,42 +50,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 }
 
 async fn connect(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let remote = remote(arguments)?.tell(|what| standard_error::say(format!("switchboard: {what}")));
     let mut stops = Stops::listen(None)?;
-    let stream = tokio::select! {
-        stream = remote.connect() => stream.map_err(|error| failed(&error))?,
-        stop = stops.next() => return Ok(Outcome::Stopped(stop)),
-    };
-    let RemoteStream { mut reader, mut writer, mut end } = stream;
-    let mut output = stdio::output();
-    let sending = async {
-        let mut input = stdio::input();
-        // However it went, that is all there is to send.
-        let _ = tokio::io::copy(&mut input, &mut writer).await;
-        let _ = writer.shutdown().await;
-        std::future::pending::<()>().await;
-    };
-    let receiving = async {
-        // Each message goes out as it comes: who reads it may wait for it.
-        let copied = tokio::io::copy(&mut reader, &mut output).await;
-        if copied.is_ok() {
-            let _ = output.flush().await;
-        }
-    };
+    let mut pipe =
+        Pipe { from_editor: EditorInput::new(), to_editor: OutboundQueue::to_client(stdio::output()) };
+    let mut attempts = Attempts::new(arguments);
     tokio::select! {
-        () = sending => {}
-        () = receiving => {}
-        stop = stops.next() => return Ok(Outcome::Stopped(stop)),
-    }
-    match (&mut end).await {
-        Ok(Ok(())) => Ok(Outcome::Fine),
-        Ok(Err(error)) => Err(failed(&error)),
-        Err(error) => Err(CommandError::failed(format!("the connection was given up: {error}"))),
+        outcome = pass_on(&mut pipe, &mut attempts) => outcome,
+        stop = stops.next() => Ok(Outcome::Stopped(stop)),
     }
 }
 
-/// The server, with everything that it wants to see.
-fn remote(arguments: &Arguments) -> Result<Remote, CommandError> {
+async fn pass_on(pipe: &mut Pipe, attempts: &mut Attempts<'_>) -> Result<Outcome, CommandError> {
+    match pipe.begin(attempts).await? {
+        Begun::Over => Ok(Outcome::Fine),
+        Begun::Hub(initialize) => HubLink::new(&initialize)?.run(pipe, attempts, &initialize).await,
+    }
+}
+
+/// The server, with everything that it wants to see, and the token that is among it.
+fn server(arguments: &Arguments, warns: bool) -> Result<Server, CommandError> {
     let mut remote = Remote::new(&arguments.url).map_err(|error| CommandError::usage(error.to_string()))?;
     let headers = std::env::var(HEADERS).unwrap_or_default();
     if !headers.is_empty() {
@@ -80,22 +78,26 @@ fn remote(arguments: &Arguments) -> Result<Remote, CommandError> {
             remote = remote.header(name, value).map_err(|error| CommandError::usage(error.to_string()))?;
         }
     }
-    with_token(remote, arguments.token_file.as_deref())
+    let token = token(arguments.token_file.as_deref())?;
+    let remote = authorized(remote, token.as_deref(), warns)?;
+    let remote = remote.tell(|what| standard_error::say(format!("switchboard: {what}")));
+    Ok(Server { remote, token })
 }
 
 /// The server with the token, where there is one: from the file, else from the variable.
-pub(super) fn with_token(mut remote: Remote, file: Option<&Path>) -> Result<Remote, CommandError> {
-    if let Some(token) = token(file)? {
-        if let Some(host) = remote.exposes_secrets_to() {
-            standard_error::say(format!(
-                "switchboard: the token goes to {host} unencrypted; wss:// or https:// would hide it"
-            ));
-        }
-        let value = format!("Bearer {token}");
-        remote =
-            remote.header("authorization", &value).map_err(|error| CommandError::usage(error.to_string()))?;
+pub(super) fn with_token(remote: Remote, file: Option<&Path>) -> Result<Remote, CommandError> {
+    authorized(remote, token(file)?.as_deref(), true)
+}
+
+fn authorized(remote: Remote, token: Option<&str>, warns: bool) -> Result<Remote, CommandError> {
+    let Some(token) = token else { return Ok(remote) };
+    if let Some(host) = remote.exposes_secrets_to().filter(|_| warns) {
+        standard_error::say(format!(
+            "switchboard: the token goes to {host} unencrypted; wss:// or https:// would hide it"
+        ));
     }
-    Ok(remote)
+    let value = format!("Bearer {token}");
+    remote.header("authorization", &value).map_err(|error| CommandError::usage(error.to_string()))
 }
 
 /// The token, where there is one: from the file, else from the variable.

@@ -16,7 +16,7 @@ use hyper_util::rt::TokioExecutor;
 use switchboard_protocol::rpc::codes;
 use switchboard_protocol::{Correlator, Raw, Side};
 use tokio::io::DuplexStream;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 use super::server_events::{EventDecoder, EventTooLong};
@@ -69,6 +69,7 @@ enum Told {
 /// Where streams tell, and where they run.
 struct Streams {
     tell: mpsc::Sender<Told>,
+    taken_up: Arc<Notify>,
     running: Mutex<JoinSet<()>>,
 }
 
@@ -269,6 +270,7 @@ impl Client {
             last: None,
             pause: Duration::ZERO,
             tell: streams.tell.clone(),
+            taken_up: Arc::clone(&streams.taken_up),
         };
         let mut running = streams.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.spawn(stream.read(body));
@@ -321,6 +323,8 @@ struct EventStream {
     /// How long to wait before it is taken up again: not at all after one that brought something.
     pause: Duration,
     tell: mpsc::Sender<Told>,
+    /// Is told that it was taken up again.
+    taken_up: Arc<Notify>,
 }
 
 /// How the reading of a stream ended.
@@ -392,6 +396,9 @@ impl EventStream {
     /// Opens the stream once more, behind what has come. `None` where the session is over.
     async fn take_up(&mut self, reason: &str) -> Result<Option<Incoming>, RemoteError> {
         let (client, session) = (&self.client, self.session.as_deref());
+        if client.remote.is_exact && session.is_some() && self.last.is_none() {
+            return Err(client.remote.ended(reason));
+        }
         let what =
             session.map_or_else(|| "the connection".to_owned(), |session| format!("session {session}"));
         let begin = tokio::time::Instant::now();
@@ -400,11 +407,15 @@ impl EventStream {
             self.pause = (self.pause * 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
             match client.open_stream(session, self.last.as_deref()).await {
                 Ok(body) => {
-                    let gap =
-                        if self.last.is_some() { "" } else { "; what was said meanwhile may be missing" };
+                    let gap = if self.last.is_some() || client.remote.is_exact {
+                        ""
+                    } else {
+                        "; what was said meanwhile may be missing"
+                    };
                     (client.remote.tell)(&format!(
                         "the stream of {what} broke ({reason}) and was taken up again{gap}"
                     ));
+                    self.taken_up.notify_one();
                     return Ok(Some(body));
                 }
                 Err(RemoteError::Refused { status, .. })
@@ -422,13 +433,17 @@ impl EventStream {
 }
 
 /// Passes messages on in both directions until one side ends.
-pub(super) async fn pass_on(client: Client, local: DuplexStream) -> Result<(), RemoteError> {
+pub(super) async fn pass_on(
+    client: Client,
+    local: DuplexStream,
+    taken_up: Arc<Notify>,
+) -> Result<(), RemoteError> {
     let client = Arc::new(client);
     let (reader, writer) = tokio::io::split(local);
     let writer = tokio::sync::Mutex::new(writer);
     let mut lines = Lines::new(reader, &client.remote);
     let (tell, mut told) = mpsc::channel(WAITING);
-    let streams = Streams { tell, running: Mutex::default() };
+    let streams = Streams { tell, taken_up, running: Mutex::default() };
     let sending = async {
         while let Some(line) = lines.next(&client.remote).await {
             if let Some(answer) = client.post(&line, &streams).await?

@@ -14,6 +14,7 @@ use std::time::Duration;
 use ::http::uri::Scheme;
 use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::DEFAULT_MESSAGE_LIMIT;
@@ -48,6 +49,7 @@ pub struct Remote {
     headers: HeaderMap,
     limit: usize,
     tell: Arc<dyn Fn(&str) + Send + Sync>,
+    is_exact: bool,
 }
 
 /// The connection to a [`Remote`]: one JSON value a line in both directions. It ends with the writer.
@@ -59,6 +61,11 @@ pub struct RemoteStream {
     pub writer: tokio::io::WriteHalf<DuplexStream>,
     /// How it ended: fine where we ended it.
     pub end: JoinHandle<Result<(), RemoteError>>,
+    /// What the server calls the connection, for [`Remote::take_up`]. Only a WebSocket is taken up from outside.
+    pub connection_id: Option<String>,
+    /// Is told when a stream broke and was taken up again inside: what was said on it meanwhile may be lost, except for what
+    /// has a place in the stream.
+    pub taken_up: Arc<Notify>,
 }
 
 /// Why a server could not be reached, or was lost.
@@ -141,7 +148,8 @@ impl Remote {
             return Err(bad("a password does not belong there; send a header".to_owned()));
         }
         let tell = Arc::new(|_: &str| {});
-        Ok(Remote { url: uri, headers: HeaderMap::new(), limit: DEFAULT_MESSAGE_LIMIT, tell })
+        let (headers, limit) = (HeaderMap::new(), DEFAULT_MESSAGE_LIMIT);
+        Ok(Remote { url: uri, headers, limit, tell, is_exact: false })
     }
 
     /// Whether a word is meant as an address, and not as a program.
@@ -178,18 +186,38 @@ impl Remote {
         (!is_here).then_some(host)
     }
 
+    /// Ends a connection rather than to go on where something may be missing: for whoever can begin a new one behind the
+    /// last thing that came.
+    #[must_use]
+    pub fn exact(mut self) -> Self {
+        self.is_exact = true;
+        self
+    }
+
     /// Connects. Over HTTP the server is first spoken to with the first message.
     pub async fn connect(&self) -> Result<RemoteStream, RemoteError> {
+        if matches!(self.url.scheme_str(), Some("ws" | "wss")) {
+            return self.connect_socket(None).await;
+        }
         let (near, far) = tokio::io::duplex(BUFFER);
-        let end = if matches!(self.url.scheme_str(), Some("ws" | "wss")) {
-            let socket = websocket::open(self).await?;
-            spawn(websocket::pass_on(self.clone(), socket, far))
-        } else {
-            let client = http::Client::new(self)?;
-            spawn(http::pass_on(client, far))
-        };
+        let client = http::Client::new(self)?;
+        let taken_up = Arc::new(Notify::new());
+        let end = spawn(http::pass_on(client, far, Arc::clone(&taken_up)));
         let (reader, writer) = tokio::io::split(near);
-        Ok(RemoteStream { reader, writer, end })
+        Ok(RemoteStream { reader, writer, end, connection_id: None, taken_up })
+    }
+
+    /// Takes up a connection by WebSocket that was lost. A server that does not know it any more refuses with 404.
+    pub async fn take_up(&self, connection_id: &str) -> Result<RemoteStream, RemoteError> {
+        self.connect_socket(Some(connection_id)).await
+    }
+
+    async fn connect_socket(&self, earlier: Option<&str>) -> Result<RemoteStream, RemoteError> {
+        let (near, far) = tokio::io::duplex(BUFFER);
+        let (socket, connection_id) = websocket::open(self, earlier).await?;
+        let end = spawn(websocket::pass_on(self.clone(), socket, far));
+        let (reader, writer) = tokio::io::split(near);
+        Ok(RemoteStream { reader, writer, end, connection_id, taken_up: Arc::default() })
     }
 
     /// What the server has at the address, which is one of HTTP: a text.
@@ -210,6 +238,11 @@ impl Remote {
 
     fn unreachable(&self, reason: &impl ToString) -> RemoteError {
         RemoteError::Unreachable { url: self.shown(), reason: reason.to_string() }
+    }
+
+    /// What to say of a server that has not answered in the time that it had.
+    pub fn no_answer(&self, time: Duration) -> RemoteError {
+        self.unreachable(&format!("no answer within {} seconds", time.as_secs()))
     }
 
     fn refused(&self, status: StatusCode, body: &[u8]) -> RemoteError {

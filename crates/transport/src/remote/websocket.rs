@@ -1,8 +1,8 @@
 //! WebSocket: a message a frame.
 
 use futures_util::{SinkExt, StreamExt};
-use http::Request;
 use http::header::{CONNECTION, HOST, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use http::{HeaderValue, Request};
 use switchboard_protocol::rpc::Outline;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
@@ -12,13 +12,18 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream};
 
 use crate::SharedText;
+use crate::routing::CONNECTION_ID;
 
 use super::{KEEP_ALIVE, Lines, Remote, RemoteError, SILENCE, tls, write_lines};
 
 pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Asks the server for a WebSocket.
-pub(super) async fn open(remote: &Remote) -> Result<Socket, RemoteError> {
+/// Asks the server for a WebSocket, which may be to go on with an earlier connection. Gives what the server calls the
+/// connection, too.
+pub(super) async fn open(
+    remote: &Remote,
+    earlier: Option<&str>,
+) -> Result<(Socket, Option<String>), RemoteError> {
     let connector =
         if remote.is_encrypted() { Connector::Rustls(tls::config(remote)?) } else { Connector::Plain };
     let authority = remote.url.authority().map_or("", http::uri::Authority::as_str);
@@ -31,12 +36,19 @@ pub(super) async fn open(remote: &Remote) -> Result<Socket, RemoteError> {
         .body(())
         .map_err(|error| remote.unreachable(&error))?;
     request.headers_mut().extend(remote.headers.clone());
+    if let Some(earlier) = earlier {
+        let value = HeaderValue::from_str(earlier).map_err(|error| remote.unreachable(&error))?;
+        request.headers_mut().insert(CONNECTION_ID, value);
+    }
     let config =
         WebSocketConfig::default().max_message_size(Some(remote.limit)).max_frame_size(Some(remote.limit));
     let opened =
         tokio_tungstenite::connect_async_tls_with_config(request, Some(config), true, Some(connector)).await;
     match opened {
-        Ok((socket, _)) => Ok(socket),
+        Ok((socket, response)) => {
+            let id = response.headers().get(CONNECTION_ID).and_then(|id| id.to_str().ok());
+            Ok((socket, id.map(str::to_owned)))
+        }
         Err(Error::Http(response)) => {
             Err(remote.refused(response.status(), response.body().as_deref().unwrap_or_default()))
         }
@@ -54,7 +66,7 @@ pub(super) async fn pass_on(
     let mut lines = Lines::new(reader, &remote);
     let mut first = None;
     while let Some(again) = pass_on_by(&remote, socket, first, &mut lines, &mut writer).await? {
-        socket = open(&remote).await?;
+        (socket, _) = open(&remote, None).await?;
         first = Some(again);
     }
     Ok(())

@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 use super::history::{History, Step};
 use super::host::TerminalEvent;
-use super::outbound_queue::{Line, OutboundQueue};
 use super::recorded::Recorded;
 use crate::ending::{self, Phase, Stop, Stops};
 use crate::oddities::Oddities;
+use crate::outbound_queue::{Line, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
 use crate::{handshake, standard_error, stdio};
 

@@ -1,4 +1,4 @@
-//! The lines on their way to one side of the bridge.
+//! The lines on their way to a peer that may be slow.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ const QUEUE: usize = 256 * 1024;
 const UNREAD: usize = 1024;
 
 /// The lines on their way to one side.
-pub(super) struct OutboundQueue {
+pub(crate) struct OutboundQueue {
     /// `None` once the side is to be told nothing more.
     outbox: Option<Outbox>,
     /// Lines are held until they may go: see [`OutboundQueue::holding`].
@@ -24,7 +24,7 @@ pub(super) struct OutboundQueue {
 }
 
 /// A line that one side gets.
-pub(super) enum Line {
+pub(crate) enum Line {
     /// It was made here, or is several lines that wait together.
     Made(String),
     /// It came so.
@@ -32,7 +32,7 @@ pub(super) enum Line {
 }
 
 impl Line {
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         match self {
             Line::Made(line) => line,
             Line::Forwarded(line) => line.as_str(),
@@ -42,38 +42,39 @@ impl Line {
 
 impl OutboundQueue {
     /// Lines to the client.
-    pub(super) fn to_client(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+    pub(crate) fn to_client(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         Self::over(Outbox::new(writer, options()))
     }
 
     /// Lines to the agent.
-    pub(super) fn to_agent(input: ChildInput) -> Self {
+    pub(crate) fn to_agent(input: ChildInput) -> Self {
         Self::over(Outbox::to_child(input, options()))
     }
 
-    fn over(outbox: Outbox) -> Self {
+    /// Lines by an outbox.
+    pub(crate) fn over(outbox: Outbox) -> Self {
         let (waiting, waiting_bytes) = (VecDeque::new(), 0);
         OutboundQueue { outbox: Some(outbox), holds: false, waiting, waiting_bytes, closed: false }
     }
 
     /// Lets no line go before [`OutboundQueue::send_ready`] is called: what is recorded must be safe first.
-    pub(super) fn holding(mut self, holds: bool) -> Self {
+    pub(crate) fn holding(mut self, holds: bool) -> Self {
         self.holds = holds;
         self
     }
 
     /// Whether more may be read for this side: not while more waits than the outbox takes.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.waiting.is_empty() || (self.holds && self.room() > 0)
     }
 
     /// Whether the side reads what it is told, or has not been told much that it has not read.
-    pub(super) fn keeps_up(&self) -> bool {
+    pub(crate) fn keeps_up(&self) -> bool {
         self.waiting.len() < UNREAD
     }
 
     /// Sends a line behind all that came before it, at once where that can be.
-    pub(super) fn push(&mut self, line: Line) {
+    pub(crate) fn push(&mut self, line: Line) {
         if self.holds || !self.waiting.is_empty() || !self.takes(line.text()) {
             self.waiting_bytes += line.text().len();
             self.waiting.push_back(line);
@@ -82,7 +83,7 @@ impl OutboundQueue {
 
     /// Sends lines behind all that came before them, with their ends between them. Where they are recorded, they are
     /// safe already.
-    pub(super) fn push_run(&mut self, lines: &str) {
+    pub(crate) fn push_run(&mut self, lines: &str) {
         if !self.waiting.is_empty() || !self.takes(lines) {
             self.waiting_bytes += lines.len();
             self.waiting.push_back(Line::Made(lines.to_owned()));
@@ -102,7 +103,7 @@ impl OutboundQueue {
     }
 
     /// Sends what can be sent at once.
-    pub(super) fn send_ready(&mut self) {
+    pub(crate) fn send_ready(&mut self) {
         while let Some(line) = self.waiting.pop_front() {
             if !self.takes(line.text()) {
                 self.waiting.push_front(line);
@@ -113,7 +114,7 @@ impl OutboundQueue {
     }
 
     /// Waits until the first line is sent, or, when there is none, until the side takes nothing more.
-    pub(super) async fn send_first(&mut self) {
+    pub(crate) async fn send_first(&mut self) {
         match (self.waiting.front(), &self.outbox) {
             (Some(line), Some(outbox)) => {
                 if outbox.send(line.text()).await.is_err() {
@@ -131,17 +132,17 @@ impl OutboundQueue {
     }
 
     /// How many bytes can be sent at once.
-    pub(super) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.outbox.as_ref().map_or(0, Outbox::room).saturating_sub(self.waiting_bytes)
     }
 
     /// Whether the side takes nothing more.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
     /// Waits until all is sent and written.
-    pub(super) async fn flush(&mut self) {
+    pub(crate) async fn flush(&mut self) {
         self.send_ready();
         while !self.waiting.is_empty() && !self.closed {
             self.send_first().await;
@@ -154,7 +155,7 @@ impl OutboundQueue {
     }
 
     /// Tells the side nothing more. What was sent is written behind this.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.send_ready();
         self.outbox = None;
         self.closed = true;

@@ -1,0 +1,329 @@
+//! The editor on a hub: the connection is made again whenever it breaks, and the editor does not notice.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use switchboard_bridge::{Bridge, BridgeOptions, Moment, Output, Side, Version};
+use switchboard_peer::{Connected, ResumableClient, ResumableOutput};
+use switchboard_protocol::detect::Handshake;
+use switchboard_protocol::rpc::{Message, Outline};
+use switchboard_protocol::{Correlator, WireFormat};
+use switchboard_transport::{Remote, RemoteError, RemoteStream, SharedText};
+use tokio::sync::Notify;
+
+use super::attempts::{Attempts, within_patience};
+use super::pipe::{Link, LinkEnd, LinkLines, Pipe};
+use crate::outbound_queue::{Line, OutboundQueue};
+use crate::outcome::{CommandError, Outcome};
+use crate::{standard_error, stdio};
+
+/// How long the hub may take for answers after the editor has said all that it has to say: it may be a script that still
+/// reads.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
+
+/// How long an editor that reads nothing is waited for at the end.
+const UNREAD: Duration = Duration::from_secs(2);
+
+/// Of how many requests it is known that the editor waits for their answers.
+const UNANSWERED: usize = 10_000;
+
+/// An editor on a hub.
+pub(super) struct HubLink {
+    client: ResumableClient,
+    /// For an editor of version 1: the hub hears version 2 from us.
+    bridge: Option<Bridge>,
+    start: Instant,
+    link: Option<Link>,
+    taken_up: Arc<Notify>,
+    /// What the hub calls the connection that there is, or was.
+    connection_id: Option<String>,
+    unanswered: Correlator<()>,
+    /// Whether the hub refuses to go on over this connection.
+    is_refused: bool,
+    /// A connection over which nothing has come yet.
+    is_new: Option<Connected>,
+    /// Whether this connection has brought something for the editor.
+    is_useful: bool,
+}
+
+type Attempt = Pin<Box<dyn Future<Output = Result<(RemoteStream, Connected), RemoteError>> + Send>>;
+
+impl HubLink {
+    /// For an editor that began with this line.
+    pub(super) fn new(initialize: &str) -> Result<Self, CommandError> {
+        let mut seed = [0; 16];
+        getrandom::fill(&mut seed)
+            .map_err(|error| CommandError::failed(format!("this machine has no random numbers: {error}")))?;
+        let (name, mut count) = (u128::from_le_bytes(seed), 0_u64);
+        let mut client = ResumableClient::new(move || {
+            count += 1;
+            format!("{name:032x}-{count}")
+        });
+        let version = match Message::decode(initialize, WireFormat::Any) {
+            Ok(Message::Request(request)) => Handshake::of_request(request.params.as_ref()).version,
+            _ => Version::V2,
+        };
+        let bridge =
+            (version == Version::V1).then(|| Bridge::new(BridgeOptions::between(Version::V1, Version::V2)));
+        if bridge.is_some() {
+            client = client.without_cursors();
+        }
+        Ok(HubLink {
+            client,
+            bridge,
+            start: Instant::now(),
+            link: None,
+            taken_up: Arc::default(),
+            connection_id: None,
+            unanswered: Correlator::new(UNANSWERED),
+            is_refused: false,
+            is_new: None,
+            is_useful: false,
+        })
+    }
+
+    /// Goes on until the editor has ended, or the hub wants nothing of us.
+    pub(super) async fn run(
+        mut self,
+        pipe: &mut Pipe,
+        attempts: &mut Attempts<'_>,
+        initialize: &SharedText,
+    ) -> Result<Outcome, CommandError> {
+        self.from_editor(pipe, initialize);
+        let result = self.serve(pipe, attempts).await;
+        if let Err(error) = &result {
+            let reason = error.to_string();
+            self.client.give_up(&reason);
+            self.carry(pipe);
+            if let Some(bridge) = &mut self.bridge {
+                bridge.agent_ended(&reason, &[]);
+            }
+            self.carry(pipe);
+        }
+        // An editor that reads nothing is not waited for.
+        let _ = tokio::time::timeout(UNREAD, pipe.to_editor.flush()).await;
+        if let Some(link) = self.link.take() {
+            link.leave().await;
+        }
+        result.map(|()| Outcome::Fine)
+    }
+
+    async fn serve(&mut self, pipe: &mut Pipe, attempts: &mut Attempts<'_>) -> Result<(), CommandError> {
+        let mut farewell = None;
+        let (mut due, mut attempt): (_, Option<Attempt>) = (None, None);
+        loop {
+            self.carry(pipe);
+            if std::mem::take(&mut self.is_useful) {
+                attempts.was_useful();
+            }
+            if self.is_refused {
+                self.is_refused = false;
+                self.lost(attempts).await?;
+            }
+            if pipe.to_editor.is_closed() || (farewell.is_some() && self.unanswered.is_empty()) {
+                return Ok(());
+            }
+            if self.link.is_none() && attempt.is_none() && due.is_none() {
+                due = Some(tokio::time::Instant::now() + attempts.next_pause());
+            }
+            let deadline = self.bridge.as_ref().and_then(Bridge::next_deadline).map(|due| self.instant(due));
+            let takes_from_editor = farewell.is_none() && self.takes_from_editor(pipe);
+            let is_linked = self.link.is_some();
+            let (lines, outbound) = match &mut self.link {
+                Some(Link { lines, outbound, .. }) => (Some(lines), Some(outbound)),
+                None => (None, None),
+            };
+            tokio::select! {
+                line = next_of(lines), if is_linked && pipe.to_editor.has_room() => match line {
+                    Some(line) => {
+                        // Over HTTP there is a connection when something comes, and not before.
+                        if let Some(how) = self.is_new.take() {
+                            attempts.succeeded(how);
+                        }
+                        self.client.handle(Side::Agent, &line);
+                    }
+                    None => self.lost(attempts).await?,
+                },
+                line = pipe.from_editor.next(), if takes_from_editor => match line {
+                    Some(line) => self.from_editor(pipe, &line),
+                    None => farewell = Some(tokio::time::Instant::now() + LAST_ANSWERS),
+                },
+                outcome = outcome_of(&mut attempt), if attempt.is_some() => {
+                    attempt = None;
+                    match outcome {
+                        Ok((stream, how)) => self.connected(stream, how),
+                        Err(error) => attempts.failed(&error)?,
+                    }
+                }
+                () = stdio::sleep_until(due), if due.is_some() => {
+                    due = None;
+                    attempt = self.next_attempt(attempts);
+                }
+                () = self.taken_up.notified(), if is_linked => self.client.refreshed(),
+                () = send_first_of(outbound), if is_linked => {}
+                () = pipe.to_editor.send_first() => {}
+                () = stdio::sleep_until(farewell), if farewell.is_some() => return Ok(()),
+                () = stdio::sleep_until(deadline), if deadline.is_some() => {
+                    let now = self.now();
+                    if let Some(bridge) = &mut self.bridge {
+                        bridge.tick(now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether there is room for what the editor says, and for the answers that it gets from us.
+    fn takes_from_editor(&self, pipe: &Pipe) -> bool {
+        let takes = self.link.as_ref().is_none_or(|link| link.outbound.has_room());
+        takes && self.client.has_room() && pipe.to_editor.keeps_up()
+    }
+
+    fn now(&self) -> Moment {
+        Moment(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn instant(&self, moment: Moment) -> tokio::time::Instant {
+        // One more, because the clock counts whole milliseconds.
+        (self.start + Duration::from_millis(moment.0.saturating_add(1))).into()
+    }
+
+    /// The next attempt; `None` where the settings cannot be used now.
+    fn next_attempt(&mut self, attempts: &mut Attempts<'_>) -> Option<Attempt> {
+        let earlier = self.connection_id.clone().filter(|_| self.client.is_resumable());
+        let remote = match attempts.server() {
+            Ok(remote) => remote.exact(),
+            Err(error) => {
+                attempts.unusable(&error);
+                return None;
+            }
+        };
+        Some(Box::pin(async move { reach(&remote, earlier.as_deref()).await }))
+    }
+
+    fn connected(&mut self, stream: RemoteStream, how: Connected) {
+        self.connection_id.clone_from(&stream.connection_id);
+        self.taken_up = Arc::clone(&stream.taken_up);
+        self.link = Some(Link::new(stream));
+        self.is_new = Some(how);
+        self.client.connected(how);
+    }
+
+    /// The connection is lost.
+    async fn lost(&mut self, attempts: &mut Attempts<'_>) -> Result<(), CommandError> {
+        self.client.lost();
+        let Some(link) = self.link.take() else { return Ok(()) };
+        match link.ended().await {
+            LinkEnd::Failed(error) => attempts.failed(&error),
+            LinkEnd::Fine => Ok(()),
+        }
+    }
+
+    fn from_editor(&mut self, pipe: &mut Pipe, line: &str) {
+        if let Some(Outline::Request { id, .. }) = Outline::of(line) {
+            self.unanswered.open_or_evict(Side::Client, &id, ());
+        }
+        let now = self.now();
+        match &mut self.bridge {
+            Some(bridge) => {
+                // Between two versions nothing goes over as it is.
+                let _ = bridge.handle(Side::Client, line, now);
+            }
+            None => self.client.handle(Side::Client, line),
+        }
+        self.carry(pipe);
+    }
+
+    /// Passes on what there is to send, until nobody has anything to say to anybody.
+    fn carry(&mut self, pipe: &mut Pipe) {
+        let now = self.now();
+        loop {
+            let outputs: Vec<ResumableOutput> = self.client.drain().collect();
+            let is_quiet = outputs.is_empty();
+            for output in outputs {
+                match output {
+                    ResumableOutput::Line { to: Side::Agent, line } => {
+                        if let Some(link) = &mut self.link {
+                            link.outbound.push(Line::Made(line));
+                        }
+                    }
+                    ResumableOutput::Line { to: Side::Client, line } => {
+                        self.is_useful = true;
+                        match &mut self.bridge {
+                            Some(bridge) => {
+                                let _ = bridge.handle(Side::Agent, &line, now);
+                            }
+                            None => self.to_editor(pipe, line),
+                        }
+                    }
+                    ResumableOutput::Gap { session, reason } => standard_error::say(format!(
+                        "switchboard: session {session} goes on, but something may be missing: {reason}"
+                    )),
+                    ResumableOutput::SessionLost { session, reason } => {
+                        standard_error::say(format!("switchboard: session {session} is lost: {reason}"));
+                    }
+                    ResumableOutput::Refused { reason } => {
+                        standard_error::say(format!("switchboard: the hub does not go on: {reason}"));
+                        self.is_refused = true;
+                    }
+                    _ => {}
+                }
+            }
+            let translated: Vec<Output> =
+                self.bridge.as_mut().map(|bridge| bridge.drain().collect()).unwrap_or_default();
+            if is_quiet && translated.is_empty() {
+                return;
+            }
+            for output in translated {
+                match output {
+                    Output::Line { to: Side::Client, line } => self.to_editor(pipe, line),
+                    Output::Line { to: Side::Agent, line } => self.client.handle(Side::Client, &line),
+                    // What a person would miss is said in the session by the bridge itself.
+                    Output::Loss(_) => {}
+                }
+            }
+        }
+    }
+
+    fn to_editor(&mut self, pipe: &mut Pipe, line: String) {
+        if let Some(Outline::Response { id }) = Outline::of(&line) {
+            self.unanswered.answered(Side::Agent, &id);
+        }
+        pipe.to_editor.push(Line::Made(line));
+    }
+}
+
+/// Takes the connection up where it broke, or makes a new one.
+async fn reach(remote: &Remote, earlier: Option<&str>) -> Result<(RemoteStream, Connected), RemoteError> {
+    if let Some(earlier) = earlier {
+        match within_patience(remote.take_up(earlier), remote).await {
+            Ok(stream) => return Ok((stream, Connected::Resumed)),
+            // The hub was started anew, or has waited long enough.
+            Err(RemoteError::Refused { status, .. }) if status.as_u16() == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    within_patience(remote.connect(), remote).await.map(|stream| (stream, Connected::Anew))
+}
+
+async fn next_of(lines: Option<&mut LinkLines>) -> Option<SharedText> {
+    match lines {
+        Some(lines) => lines.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn send_first_of(outbound: Option<&mut OutboundQueue>) {
+    match outbound {
+        Some(outbound) => outbound.send_first().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn outcome_of(attempt: &mut Option<Attempt>) -> Result<(RemoteStream, Connected), RemoteError> {
+    match attempt {
+        Some(attempt) => attempt.await,
+        None => std::future::pending().await,
+    }
+}

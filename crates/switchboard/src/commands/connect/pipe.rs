@@ -1,0 +1,304 @@
+//! The beginning, which finds out what kind of server it is; and the whole, where it is no hub.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use switchboard_peer::{Connected, is_resumable};
+use switchboard_protocol::Wire;
+use switchboard_protocol::rpc::{Outline, RequestId};
+use switchboard_transport::{
+    DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions, RemoteError, RemoteStream, SharedText,
+};
+use tokio::io::{AsyncRead, DuplexStream, ReadHalf};
+use tokio::task::JoinHandle;
+
+use super::attempts::{Attempts, within_patience};
+use super::failed;
+use crate::outbound_queue::{Line, OutboundQueue};
+use crate::outcome::CommandError;
+use crate::{standard_error, stdio};
+
+/// How long the end of a connection may take that we end.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// How long a server may take to answer an editor that has said all that it has to say.
+const LAST_ANSWER: Duration = Duration::from_secs(10);
+
+/// How many lines are kept of an editor that does not wait for the answer to its handshake.
+const HELD: usize = 64;
+
+/// Standard input and output.
+pub(super) struct Pipe {
+    pub(super) from_editor: EditorInput,
+    pub(super) to_editor: OutboundQueue,
+}
+
+/// What the editor says.
+pub(super) struct EditorInput {
+    lines: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
+    /// What it said when it was not known yet to whom.
+    held: VecDeque<SharedText>,
+    pub(super) has_ended: bool,
+}
+
+impl EditorInput {
+    pub(super) fn new() -> Self {
+        let lines = LineReader::new(stdio::input(), DEFAULT_MESSAGE_LIMIT);
+        EditorInput { lines, held: VecDeque::new(), has_ended: false }
+    }
+
+    /// The next message; `None` at the end.
+    pub(super) async fn next(&mut self) -> Option<SharedText> {
+        match self.held.pop_front() {
+            Some(line) => Some(line),
+            None => self.read().await,
+        }
+    }
+
+    async fn read(&mut self) -> Option<SharedText> {
+        loop {
+            match self.lines.next().await {
+                Ok(Some(Frame::Message(line))) => return Some(line),
+                Ok(Some(Frame::Noise(noise) | Frame::Unfinished(noise))) => {
+                    if !noise.is_blank() {
+                        standard_error::say(format!("switchboard: not sent: {noise}"));
+                    }
+                }
+                Ok(Some(Frame::TooLong(line))) => {
+                    standard_error::say(format!("switchboard: not sent: {line}"));
+                }
+                Ok(None) | Err(_) => {
+                    self.has_ended = true;
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Keeps one more line for later.
+    async fn hold(&mut self) {
+        if self.has_ended || self.held.len() >= HELD {
+            return std::future::pending().await;
+        }
+        if let Some(line) = self.read().await {
+            self.held.push_back(line);
+        }
+    }
+
+    /// The next message, or one more is kept for later: what follows the handshake may have to be said to a hub.
+    async fn next_or_hold(&mut self, holds: bool) -> Option<SharedText> {
+        if holds {
+            self.hold().await;
+            return None;
+        }
+        self.next().await
+    }
+
+    /// Waits until the editor has ended, as far as there is room for what it says before that.
+    async fn is_gone(&mut self) {
+        while !self.has_ended {
+            self.hold().await;
+        }
+    }
+
+    /// Whether there is nothing more to come.
+    pub(super) fn is_over(&self) -> bool {
+        self.has_ended && self.held.is_empty()
+    }
+}
+
+/// What the beginning has come to.
+pub(super) enum Begun {
+    /// All is over.
+    Over,
+    /// The server is a hub: the line with which the editor began.
+    Hub(SharedText),
+}
+
+/// A connection to the server.
+pub(super) struct Link {
+    pub(super) lines: LinkLines,
+    pub(super) outbound: OutboundQueue,
+    end: JoinHandle<Result<(), RemoteError>>,
+}
+
+/// What the server says.
+pub(super) struct LinkLines(LineReader<ReadHalf<DuplexStream>>);
+
+impl LinkLines {
+    /// The next message; `None` at the end.
+    pub(super) async fn next(&mut self) -> Option<SharedText> {
+        loop {
+            match self.0.next().await {
+                Ok(Some(Frame::Message(line))) => return Some(line),
+                Ok(Some(Frame::TooLong(line))) => {
+                    standard_error::say(format!("switchboard: from the server: {line}"));
+                }
+                Ok(Some(Frame::Noise(_) | Frame::Unfinished(_))) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// How a connection ended.
+pub(super) enum LinkEnd {
+    /// Nobody was at fault.
+    Fine,
+    Failed(RemoteError),
+}
+
+impl Link {
+    /// Takes the stream apart from its name.
+    pub(super) fn new(stream: RemoteStream) -> Self {
+        let RemoteStream { reader, writer, end, connection_id: _, taken_up: _ } = stream;
+        let options = OutboxOptions { stall: None, ..OutboxOptions::default() };
+        let outbound = OutboundQueue::over(Outbox::new(writer, options));
+        let lines = LinkLines(LineReader::new(reader, DEFAULT_MESSAGE_LIMIT));
+        Link { lines, outbound, end }
+    }
+
+    /// Why there is nothing more to come.
+    pub(super) async fn ended(self) -> LinkEnd {
+        let Link { lines, outbound, end } = self;
+        drop((lines, outbound));
+        match end.await {
+            Ok(Ok(())) | Err(_) => LinkEnd::Fine,
+            Ok(Err(error)) => LinkEnd::Failed(error),
+        }
+    }
+
+    /// Ends it from our side, when everything is said.
+    pub(super) async fn leave(mut self) {
+        self.outbound.close();
+        // A server that does not listen need not hear it.
+        let _ = tokio::time::timeout(FAREWELL, self.ended()).await;
+    }
+}
+
+impl Pipe {
+    /// Reaches the server and sends it what the editor says, in the editor's own words. Where it answers as a hub does,
+    /// the connection is given up for one that can be taken up again; with any other server it goes on to its end.
+    pub(super) async fn begin(&mut self, attempts: &mut Attempts<'_>) -> Result<Begun, CommandError> {
+        let mut first = None;
+        loop {
+            let remote = attempts.server()?;
+            let error = match within_patience(remote.connect(), &remote).await {
+                Ok(stream) => {
+                    let mut link = Link::new(stream);
+                    if first.is_none() && !self.from_editor.is_over() {
+                        first = self.first_line(&mut link).await;
+                    }
+                    match self.talk(&mut link, first.as_ref()).await {
+                        Talked::Hub => {
+                            attempts.succeeded(Connected::Anew);
+                            link.leave().await;
+                            return Ok(first.map_or(Begun::Over, Begun::Hub));
+                        }
+                        Talked::OverAfterAll => {
+                            self.to_editor.flush().await;
+                            return match link.ended().await {
+                                LinkEnd::Fine => Ok(Begun::Over),
+                                LinkEnd::Failed(error) => Err(failed(&error)),
+                            };
+                        }
+                        Talked::NoAnswer => match link.ended().await {
+                            LinkEnd::Fine => return Ok(Begun::Over),
+                            LinkEnd::Failed(error) => error,
+                        },
+                    }
+                }
+                Err(error) => error,
+            };
+            if self.from_editor.has_ended {
+                return Err(failed(&error));
+            }
+            attempts.failed(&error)?;
+            // An editor that is gone is not waited for.
+            tokio::select! {
+                () = tokio::time::sleep(attempts.next_pause()) => {}
+                () = self.from_editor.is_gone() => return Err(failed(&error)),
+            }
+        }
+    }
+
+    /// Waits for the first line of the editor. A server may speak, or end it, before that.
+    async fn first_line(&mut self, link: &mut Link) -> Option<SharedText> {
+        loop {
+            tokio::select! {
+                line = self.from_editor.next() => return line,
+                line = link.lines.next() => match line {
+                    Some(line) => self.to_editor.push(Line::Forwarded(line)),
+                    None => return self.from_editor.next().await,
+                },
+                () = self.to_editor.send_first() => {}
+            }
+        }
+    }
+
+    async fn talk(&mut self, link: &mut Link, first: Option<&SharedText>) -> Talked {
+        let mut asked = first.and_then(|line| id_of_initialize(line));
+        let mut is_answered = false;
+        let (mut has_left, mut farewell) = (false, None);
+        if let Some(line) = first {
+            link.outbound.push(Line::Forwarded(line.clone()));
+        }
+        loop {
+            if self.to_editor.is_closed() {
+                link.outbound.close();
+                return Talked::OverAfterAll;
+            }
+            if self.from_editor.is_over() && !has_left {
+                if asked.is_none() {
+                    has_left = true;
+                    link.outbound.close();
+                } else if farewell.is_none() {
+                    farewell = Some(tokio::time::Instant::now() + LAST_ANSWER);
+                }
+            }
+            tokio::select! {
+                line = link.lines.next(), if self.to_editor.has_room() => match line {
+                    Some(line) => {
+                        is_answered = true;
+                        if asked.as_ref().is_some_and(|asked| answers(&line, asked)) {
+                            asked = None;
+                            if is_resumable(&line) {
+                                return Talked::Hub;
+                            }
+                        }
+                        self.to_editor.push(Line::Forwarded(line));
+                    }
+                    None if is_answered || has_left => return Talked::OverAfterAll,
+                    None => return Talked::NoAnswer,
+                },
+                line = self.from_editor.next_or_hold(asked.is_some()), if !has_left && link.outbound.has_room() => {
+                    if let Some(line) = line {
+                        link.outbound.push(Line::Forwarded(line));
+                    }
+                }
+                () = self.to_editor.send_first() => {}
+                () = link.outbound.send_first(), if !has_left => {}
+                () = stdio::sleep_until(farewell), if farewell.is_some() => asked = None,
+            }
+        }
+    }
+}
+
+enum Talked {
+    Hub,
+    /// A conversation has come to its end.
+    OverAfterAll,
+    /// The connection ended before anything was said.
+    NoAnswer,
+}
+
+fn id_of_initialize(line: &str) -> Option<RequestId<'static>> {
+    match Outline::of(line)? {
+        Outline::Request { id, method } if method == "initialize" => Some(id.into_owned()),
+        _ => None,
+    }
+}
+
+fn answers(line: &str, asked: &RequestId<'_>) -> bool {
+    matches!(Outline::of(line), Some(Outline::Response { id }) if id == *asked)
+}
