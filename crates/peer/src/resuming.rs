@@ -69,7 +69,7 @@ pub struct ResumableClient {
     sessions: BTreeMap<String, Attached>,
     places: Places,
     /// Requests of our own, on this link.
-    own: HashMap<RequestId<'static>, Own>,
+    own: BTreeMap<u64, (Own, String)>,
     last_own: u64,
     /// The sessions that are being taken up: until their state is told, what has come already may come once more.
     taken_up: HashSet<String>,
@@ -187,7 +187,7 @@ impl ResumableClient {
             questions: Questions::default(),
             sessions: BTreeMap::new(),
             places: Places::default(),
-            own: HashMap::new(),
+            own: BTreeMap::new(),
             last_own: 0,
             taken_up: HashSet::new(),
             catching_up: HashMap::new(),
@@ -257,8 +257,10 @@ impl ResumableClient {
         }
     }
 
-    /// The connection is the same, but something that the server said on it may be lost.
+    /// The connection is the same, but answers of the server may be lost.
     pub fn refreshed(&mut self) {
+        let own: Vec<String> = self.own.values().map(|(_, line)| line.clone()).collect();
+        own.into_iter().for_each(|line| self.to_server(line));
         if self.phase == Phase::Up {
             self.send_pending(false);
         }
@@ -398,19 +400,22 @@ impl ResumableClient {
 
 /// To the server, when there is a connection again.
 impl ResumableClient {
-    fn own_id(&mut self) -> RequestId<'static> {
+    /// Sends a request of our own.
+    fn ask_for(&mut self, own: Own, method: &str, params: Raw<'_>) {
         self.last_own += 1;
-        RequestId::Text(format!("switchboard/{}", self.last_own).into())
+        let line = envelope::request(own_id(self.last_own), method, params);
+        self.own.insert(self.last_own, (own, line.clone()));
+        self.to_server(line);
     }
 
     fn send_initialize(&mut self) {
         let Some(Initialize { id, params, is_answered }) = &self.initialize else { return };
-        let (mut id, params) = (id.clone(), params.clone());
+        let (id, params) = (id.clone(), params.clone());
         if *is_answered {
-            id = self.own_id();
-            self.own.insert(id.clone(), Own::Initialize);
+            self.ask_for(Own::Initialize, "initialize", params);
+        } else {
+            self.to_server(envelope::request(id, "initialize", params));
         }
-        self.to_server(envelope::request(id, "initialize", params));
     }
 
     /// The server knows us: now it is to know our sessions. What else waits follows when it does.
@@ -442,10 +447,8 @@ impl ResumableClient {
         }
         let method = *method;
         let params = self.with_operation(&params);
-        let id = self.own_id();
         self.taken_up.insert(session.clone());
-        self.own.insert(id.clone(), Own::Attach { session, has_cursor });
-        self.to_server(envelope::request(id, method, params));
+        self.ask_for(Own::Attach { session, has_cursor }, method, params);
     }
 
     fn go_on_when_attached(&mut self) {
@@ -483,9 +486,10 @@ impl ResumableClient {
 /// From the server.
 impl ResumableClient {
     fn server_answers(&mut self, line: &str, response: &Response<'_>) {
-        match self.own.remove(&response.id.clone().into_owned()) {
-            Some(Own::Initialize) => return self.initialized_again(response),
-            Some(Own::Attach { session, has_cursor }) => {
+        let own = self.own.keys().copied().find(|number| own_id(*number) == response.id);
+        match own.and_then(|number| self.own.remove(&number)) {
+            Some((Own::Initialize, _)) => return self.initialized_again(response),
+            Some((Own::Attach { session, has_cursor }, _)) => {
                 return self.attached(session, has_cursor, response);
             }
             None => {}
@@ -653,8 +657,15 @@ impl ResumableClient {
     /// Looks whether an update says how a session stands that is taken up. A server of ours counts the questions that are
     /// open there; of another it is at least known that a state without a place in the log is no part of the history.
     fn look_at_state(&mut self, session: &str, params: &Raw<'_>, is_new: Option<bool>) {
-        let is_taken_up = self.taken_up.contains(session);
-        if !is_taken_up && !self.catching_up.contains_key(session) && !self.pending.cancels(session) {
+        let questions: Option<u64> =
+            envelope::meta(params, QUESTIONS).and_then(|count| count.as_str().trim().parse().ok());
+        if questions.is_some() && !self.catching_up.contains_key(session) && self.questions.ask_again(session)
+        {
+            // A stream was taken up again without our doing.
+            self.catching_up.insert(session.to_owned(), CatchingUp::Waits);
+        }
+        let is_concerned = self.taken_up.contains(session) || self.catching_up.contains_key(session);
+        if !is_concerned && !self.pending.cancels(session) {
             return;
         }
         let update = params.get("update");
@@ -705,6 +716,11 @@ impl ResumableClient {
             self.withdraw(seen);
         }
     }
+}
+
+/// The id of a request of our own.
+fn own_id(number: u64) -> RequestId<'static> {
+    RequestId::Text(format!("switchboard/{number}").into())
 }
 
 /// Whether an answer to `initialize`, in either version, is one of a server whose connections can be taken up again.

@@ -3,6 +3,7 @@
 //!
 //! - [`stream`] makes the messages of a long session, the same ones each time.
 //! - [`recordings`] reads recorded traffic of real agents, where a folder of it is at hand.
+//! - [`FaultProxy`] is a bad network between a client and a server.
 //! - [`Contest`] times contenders side by side and prints their ratios.
 //! - [`assert_every_file_is_a_module`] guards against test files that nobody compiles.
 //!
@@ -13,11 +14,13 @@
 //! ```
 
 mod contest;
+mod fault_proxy;
 mod modules;
 mod recordings;
 mod stream;
 
 pub use contest::{Contest, thread_time};
+pub use fault_proxy::{FAULTS, FaultProxy};
 pub use modules::assert_every_file_is_a_module;
 pub use recordings::{Recorded, Recording, recordings};
 pub use stream::{TagPlace, stream};

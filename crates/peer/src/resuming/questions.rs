@@ -131,6 +131,13 @@ impl Questions {
         self.known.values_mut().for_each(|question| question.id = None);
     }
 
+    /// What is open in a session is about to be asked once more on this link. Whether there is something.
+    pub(super) fn ask_again(&mut self, session: &str) -> bool {
+        let of_session =
+            self.known.values_mut().filter(|question| question.session.as_deref() == Some(session));
+        of_session.map(|question| question.asked_on = 0).count() > 0
+    }
+
     /// The sessions in which something was asked.
     pub(super) fn sessions(&self) -> impl Iterator<Item = &str> {
         self.known.values().filter_map(|question| question.session.as_deref())

@@ -29,6 +29,9 @@ enum Step {
     Arrive(usize, usize),
     /// The connection breaks: what is on its way is lost.
     Cut,
+    /// A stream breaks inside the connection, which goes on: the one with the answers, or that of a session.
+    LoseAnswers,
+    LoseStream(usize),
     /// The server is killed; whether the work of its agents is over by that.
     Kill(bool),
     /// There is a connection again; how many updates come twice.
@@ -48,6 +51,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..3_usize).prop_map(Step::TurnEnds),
         12 => (0..6_usize, 0..12_usize).prop_map(|(there, here)| Step::Arrive(there, here)),
         4 => Just(Step::Cut),
+        1 => Just(Step::LoseAnswers),
+        1 => (0..3_usize).prop_map(Step::LoseStream),
         1 => any::<bool>().prop_map(Step::Kill),
         5 => (0..4_usize).prop_map(Step::Connect),
     ]
@@ -225,6 +230,26 @@ impl World {
             }
             Step::Arrive(there, here) => self.arrive(*there, *here),
             Step::Cut => self.cut(),
+            Step::LoseAnswers => {
+                // Those of the handshake come with it.
+                if let Some(link) = self.link.filter(|_| self.editor.answers.contains_key(&1)) {
+                    self.hub.lose_answers(link);
+                    self.client.refreshed();
+                    self.carry();
+                }
+            }
+            Step::LoseStream(which) => {
+                let session = of_editor(which).filter(|_| self.hub.counts_questions && self.sent.is_empty());
+                let place =
+                    session.as_ref().and_then(|session| self.editor.updates.get(session)).map_or(0, Vec::len);
+                if let (Some(link), Some(session)) = (self.link, session.filter(|_| place > 0))
+                    && self.editor.replays.is_empty()
+                {
+                    self.hub.lose_stream(link, &session, place);
+                    self.client.refreshed();
+                    self.carry();
+                }
+            }
             Step::Kill(work_is_over) => {
                 self.cut();
                 self.hub.restart(*work_is_over);

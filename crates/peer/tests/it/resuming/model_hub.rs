@@ -90,6 +90,32 @@ impl ModelHub {
         self.connections.get_mut(&connection).unwrap().out.clear();
     }
 
+    /// The stream with the answers broke and was taken up again.
+    pub(super) fn lose_answers(&mut self, connection: u64) {
+        let out = &mut self.connections.get_mut(&connection).unwrap().out;
+        out.retain(|line| line.contains("\"method\""));
+    }
+
+    /// The stream of a session broke and was taken up again behind what has come.
+    pub(super) fn lose_stream(&mut self, connection: u64, session: &str, place: usize) {
+        self.flow();
+        let known = self.connections.get_mut(&connection).unwrap();
+        if !known.attached.contains_key(session) {
+            return;
+        }
+        let (asked, named) = (known.questions.clone(), format!("\"sessionId\":\"{session}\""));
+        let is_of_session = |line: &str| {
+            let message: Value = serde_json::from_str(line).unwrap();
+            let id = message["params"]["requestId"].as_i64();
+            let takes_back = id.is_some_and(|id| asked.get(&id).is_none_or(|(known, _)| known == session));
+            message["method"].is_string() && (takes_back || line.contains(&named))
+        };
+        known.out.retain(|line| !is_of_session(line));
+        self.attach(connection, session, place, 0);
+        self.tell_state(connection, session);
+        self.ask_again(connection, session);
+    }
+
     /// The process is killed and begins anew. What was asked is asked again, or the work is over.
     pub(super) fn restart(&mut self, work_is_over: bool) {
         self.connections.clear();

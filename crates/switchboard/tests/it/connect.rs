@@ -1,0 +1,143 @@
+//! An editor on a hub by `switchboard connect`, over a network that breaks and a hub that is killed.
+
+mod editor;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use switchboard_testkit::{FAULTS, FaultProxy};
+
+use crate::agent_program::Place;
+use editor::{Editor, Hub};
+
+/// What an editor got is what the log has, and each prompt ran once.
+fn assert_nothing_lost(place: &Place, hub: &Hub, editor: &Editor, session: &str) {
+    let mut second = Editor::start(place, &hub.url("ws"), 2);
+    let params = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
+    let resumed = second.call("session/resume", params);
+    assert!(resumed["result"].is_object(), "{resumed}");
+    let logged = second.updates(session);
+    let got = editor.updates(session);
+    for (at, (got, wanted)) in got.iter().zip(&logged).enumerate() {
+        assert_eq!(got, wanted, "update {at} of {}", logged.len());
+    }
+    assert_eq!(got.len(), logged.len(), "updates");
+    let mut prompts: BTreeMap<&str, usize> = BTreeMap::new();
+    for update in got.iter().filter(|update| update["sessionUpdate"] == "user_message") {
+        *prompts.entry(update["content"][0]["text"].as_str().unwrap()).or_default() += 1;
+    }
+    for (text, prompt) in &editor.prompts {
+        let runs = prompts.get(&**text).copied().unwrap_or_default();
+        let answers = editor.answers(*prompt);
+        assert_eq!(answers.len(), 1, "answers to {text}: {answers:?}");
+        assert!(runs <= 1, "{text} ran {runs} times");
+        assert_eq!(answers[0]["result"].is_object(), runs == 1, "{text}: {}", answers[0]);
+    }
+    assert_eq!(second.end(), 0);
+}
+
+/// A long session over a network on which so much happens.
+fn survive(scheme: &str, seed: u64, faults: usize) {
+    let place = Place::new();
+    let hub = Hub::start(&place, 0);
+    let proxy = FaultProxy::start(hub.address, seed, faults).unwrap();
+    let mut editor = Editor::start(&place, &format!("{scheme}://{}/acp", proxy.address()), 2);
+    let session = editor.open(&place);
+    let mut turns = 0;
+    while proxy.left() > 0 {
+        turns += 1;
+        assert!(turns < 2000, "{:?} left of {faults}", proxy.left());
+        let scenario = ["permission", "hello"][turns % 2];
+        let answer = editor.prompt(&session, &format!("{scenario} {turns}"));
+        assert!(answer["result"].is_object(), "{answer}");
+        editor.turn_end(&session, &format!("{scenario} {turns}"));
+    }
+    assert!(proxy.counts().iter().all(|count| *count > 0), "{FAULTS:?}: {:?}", proxy.counts());
+    // Each turn with a question has one, under another name.
+    let asked: BTreeSet<&String> = editor.asked.iter().collect();
+    assert_eq!((asked.len(), editor.asked.len()), (turns / 2, turns / 2), "{:?}", editor.asked);
+    assert_nothing_lost(&place, &hub, &editor, &session);
+    assert_eq!(editor.end(), 0);
+}
+
+#[test]
+fn two_hundred_faults_on_the_way_and_nothing_is_lost() {
+    survive("ws", 16, 200);
+}
+
+#[test]
+fn streams_of_events_survive_as_well() {
+    survive("http", 7, 60);
+}
+
+#[test]
+fn a_hub_that_is_killed_fifty_times_goes_on_where_it_was() {
+    let place = Place::new();
+    let mut hub = Hub::start(&place, 0);
+    let mut editor = Editor::start(&place, &hub.url("ws"), 2);
+    let session = editor.open(&place);
+    let mut turns_ended = 0;
+    for kill in 0..50_usize {
+        let scenario = ["permission", "hello", "hello"][kill % 3];
+        let text = format!("{scenario} {kill}");
+        let id = editor.send_prompt(&session, &text);
+        // Sometimes before anything has come, sometimes in the middle, sometimes when all is over.
+        editor.wait_for_updates(&session, kill % 7 * 5);
+        hub.kill();
+        hub = Hub::start(&place, hub.address.port());
+        let answer = editor.answer_to(id);
+        if answer["result"].is_object() {
+            let end = editor.turn_end(&session, &text);
+            turns_ended += usize::from(end["stopReason"] == "error");
+        }
+    }
+    assert!(turns_ended > 0, "a turn that a kill has ended is said to be over");
+    assert_nothing_lost(&place, &hub, &editor, &session);
+    assert_eq!(editor.end(), 0);
+}
+
+#[test]
+fn an_editor_of_version_one_notices_nothing() {
+    let place = Place::new();
+    let hub = Hub::start(&place, 0);
+    let proxy = FaultProxy::start(hub.address, 5, 40).unwrap();
+    let mut editor = Editor::start(&place, &format!("ws://{}/acp", proxy.address()), 1);
+    let session = editor.open(&place);
+    let mut turns = 0;
+    while proxy.left() > 0 {
+        turns += 1;
+        let scenario = ["permission", "hello"][turns % 2];
+        let answer = editor.prompt(&session, &format!("{scenario} {turns}"));
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    }
+    assert!(editor.lines.iter().all(|line| !line.to_string().contains("acp/cursor")));
+    let said = |updates: &[Value]| -> String {
+        let of_agent = updates.iter().filter(|update| update["sessionUpdate"] == "agent_message_chunk");
+        of_agent.map(|update| update["content"]["text"].as_str().unwrap_or_default()).collect()
+    };
+    let mut second = Editor::start(&place, &hub.url("ws"), 1);
+    let params = json!({"sessionId": session, "cwd": place.work(), "mcpServers": []});
+    second.call("session/load", params);
+    assert_eq!(said(&editor.updates(&session)), said(&second.updates(&session)));
+    assert_eq!((second.end(), editor.end()), (0, 0));
+}
+
+#[test]
+fn a_first_connection_is_waited_for_and_a_wrong_token_is_the_end() {
+    let place = Place::new();
+    let hub = Hub::start(&place, 0);
+    let port = hub.address.port();
+    let url = hub.url("ws");
+    hub.kill_for_good();
+    let mut editor = Editor::start_unanswered(&place, &url, 2);
+    editor.wait_for_error("trying again");
+    let mut hub = Hub::start(&place, port);
+    assert!(editor.answer_to(1)["result"].is_object());
+    // The token of the next launch is another one, and in another file.
+    hub.kill();
+    let _hub = Hub::start_with_token_in(&place, port, "other-token");
+    editor.wait_for_error("401");
+    assert_eq!(editor.exit_code(), 5);
+    let answered = Editor::start_no_wait(&place, &format!("ws://127.0.0.1:{port}/elsewhere"));
+    assert_eq!(answered.exit_code(), 1);
+}

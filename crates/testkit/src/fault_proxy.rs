@@ -1,0 +1,290 @@
+//! A bad network on the loopback: connections that break, stall, arrive in halves or twice.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The kinds of faults, in the order in which [`FaultProxy::counts`] has them.
+pub const FAULTS: [&str; 5] = ["cut", "half-open", "delayed", "halved", "duplicated"];
+
+/// How long a connection whose one direction is gone stays open, and how long something that is delayed waits at most.
+const STALL: Duration = Duration::from_millis(100);
+
+/// How much of what a client has said is kept, to be said again on a second connection.
+const KEPT: usize = 256 * 1024;
+
+/// The most that a connection carries before something happens to it.
+const LONGEST: u64 = 6000;
+
+/// Stands between a client and a server and does to their connections, one after the other and so often as it is told, what a
+/// bad network does. What happens after how many bytes depends on a seed and the number of the connection alone.
+///
+/// - cut: both sides are closed;
+/// - half-open: what one side says is swallowed for a while, then both are closed;
+/// - delayed: it stops for a moment;
+/// - halved: one side gets a part of what there is, then both are closed;
+/// - duplicated: all that the client has said so far is said once more on a second connection, which is then closed.
+///
+/// Ends with the value.
+#[derive(Debug)]
+pub struct FaultProxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    listening: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: SocketAddr,
+    seed: u64,
+    left: AtomicUsize,
+    counts: [AtomicUsize; FAULTS.len()],
+    is_over: AtomicBool,
+}
+
+impl FaultProxy {
+    /// Begins to listen before a server.
+    pub fn start(server: SocketAddr, seed: u64, faults: usize) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            server,
+            seed,
+            left: AtomicUsize::new(faults),
+            counts: Default::default(),
+            is_over: AtomicBool::new(false),
+        });
+        let known = Arc::clone(&shared);
+        let listening = std::thread::spawn(move || {
+            for (number, client) in listener.incoming().enumerate() {
+                if known.is_over.load(Ordering::Acquire) {
+                    return;
+                }
+                if let Ok(client) = client {
+                    carry(&known, client, number as u64);
+                }
+            }
+        });
+        Ok(FaultProxy { address, shared, listening: Some(listening) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How often each kind of fault has happened.
+    pub fn counts(&self) -> [usize; FAULTS.len()] {
+        std::array::from_fn(|kind| self.shared.counts[kind].load(Ordering::Acquire))
+    }
+
+    /// How many faults are still to come.
+    pub fn left(&self) -> usize {
+        self.shared.left.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        // The listener wakes up by one more connection, and ends.
+        let _ = TcpStream::connect(self.address);
+        if let Some(listening) = self.listening.take() {
+            let _ = listening.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Takes one fault of those that are left.
+    fn takes(&self, kind: usize) -> bool {
+        let taken = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
+        if taken.is_ok() {
+            self.counts[kind].fetch_add(1, Ordering::AcqRel);
+        }
+        taken.is_ok()
+    }
+}
+
+/// Numbers from a seed: SplitMix64.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut number = self.0;
+        number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        number ^ (number >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// One direction of a connection.
+struct Way {
+    from: TcpStream,
+    to: TcpStream,
+    chance: Chance,
+    /// What the client has said so far, in the direction that carries that.
+    said: Option<Vec<u8>>,
+}
+
+/// Carries a connection in both directions, on threads of their own.
+fn carry(shared: &Arc<Shared>, client: TcpStream, number: u64) {
+    // A server that is not there is what the client is to see.
+    let Ok(server) = TcpStream::connect(shared.server) else { return };
+    let (Ok(client_too), Ok(server_too)) = (client.try_clone(), server.try_clone()) else { return };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let chance = |way: u64| Chance(shared.seed ^ (number * 2 + way).wrapping_mul(0xA076_1D64_78BD_642F));
+    let there = Way { from: client, to: server, chance: chance(0), said: Some(Vec::new()) };
+    let here = Way { from: server_too, to: client_too, chance: chance(1), said: None };
+    for way in [there, here] {
+        let shared = Arc::clone(shared);
+        std::thread::spawn(move || way.carry(&shared));
+    }
+}
+
+impl Way {
+    fn carry(mut self, shared: &Shared) {
+        let mut buffer = [0; 4096];
+        let mut left = 1 + self.chance.below(LONGEST);
+        loop {
+            let count = match self.from.read(&mut buffer) {
+                Ok(0) | Err(_) => {
+                    let _ = self.to.shutdown(Shutdown::Write);
+                    return;
+                }
+                Ok(count) => count,
+            };
+            let chunk = &buffer[..count];
+            if let Some(said) = self.said.as_mut().filter(|said| said.len() + count <= KEPT) {
+                said.extend_from_slice(chunk);
+            }
+            if left > count as u64 {
+                left -= count as u64;
+            } else {
+                left = 1 + self.chance.below(LONGEST);
+                let kind = self.chance.below(FAULTS.len() as u64) as usize;
+                if shared.takes(kind) && !self.fault(FAULTS[kind], chunk, shared) {
+                    return self.cut();
+                }
+            }
+            if self.to.write_all(chunk).is_err() {
+                return self.cut();
+            }
+        }
+    }
+
+    /// Lets something happen when this is to be carried. Whether it goes on.
+    fn fault(&mut self, kind: &str, chunk: &[u8], shared: &Shared) -> bool {
+        match kind {
+            "half-open" => {
+                self.swallow();
+                false
+            }
+            "halved" => {
+                let _ = self.to.write_all(&chunk[..chunk.len() / 2]);
+                false
+            }
+            "delayed" => {
+                std::thread::park_timeout(STALL.mul_f64(self.chance.below(100) as f64 / 100.0));
+                true
+            }
+            "duplicated" => {
+                if let Some(said) = &self.said {
+                    say_again(shared.server, said);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes what comes and gives it to nobody, until nothing comes for a while.
+    fn swallow(&mut self) {
+        let mut buffer = [0; 4096];
+        let _ = self.from.set_read_timeout(Some(STALL));
+        // One that never stops is not to keep the other side waiting.
+        for _ in 0..100 {
+            match self.from.read(&mut buffer) {
+                Ok(0) => return,
+                Err(error) if error.kind() != ErrorKind::Interrupted => return,
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    fn cut(&self) {
+        let _ = self.from.shutdown(Shutdown::Both);
+        let _ = self.to.shutdown(Shutdown::Both);
+    }
+}
+
+/// Says on a second connection what was said on the first, and hears what comes of it for a while.
+fn say_again(server: SocketAddr, said: &[u8]) {
+    let Ok(mut second) = TcpStream::connect(server) else { return };
+    let _ = (second.write_all(said), second.set_read_timeout(Some(STALL)));
+    let mut buffer = [0; 4096];
+    for _ in 0..100 {
+        if !matches!(second.read(&mut buffer), Ok(1..)) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that says back what it hears, once for each connection that is counted.
+    fn echo() -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&connections);
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                count.fetch_add(1, Ordering::AcqRel);
+                let mut socket = socket.unwrap();
+                let mut back = socket.try_clone().unwrap();
+                std::thread::spawn(move || std::io::copy(&mut socket, &mut back));
+            }
+        });
+        (address, connections)
+    }
+
+    /// Sends until the connection breaks or all came back.
+    fn talk(address: SocketAddr) -> Option<Vec<u8>> {
+        let mut socket = TcpStream::connect(address).unwrap();
+        let sent: Vec<u8> = (0..20_000_u32).map(|number| (number % 251) as u8).collect();
+        let mut back = vec![0; sent.len()];
+        for (part, place) in sent.chunks(500).zip(back.chunks_mut(500)) {
+            socket.write_all(part).ok()?;
+            socket.read_exact(place).ok()?;
+        }
+        assert_eq!(back, sent, "what comes is what was sent");
+        Some(back)
+    }
+
+    #[test]
+    fn every_kind_of_fault_happens_and_then_no_more() {
+        let (server, connections) = echo();
+        let proxy = FaultProxy::start(server, 1, 60).unwrap();
+        let mut tried = 0;
+        while proxy.left() > 0 {
+            let _ = talk(proxy.address());
+            tried += 1;
+            assert!(tried < 1000, "{:?} after {tried} connections", proxy.counts());
+        }
+        assert_eq!(proxy.counts().iter().sum::<usize>(), 60);
+        assert!(proxy.counts().iter().all(|count| *count > 0), "{FAULTS:?}: {:?}", proxy.counts());
+        assert!(connections.load(Ordering::Acquire) > tried, "some were duplicated");
+        assert!(talk(proxy.address()).is_some(), "the network is whole");
+    }
+}
