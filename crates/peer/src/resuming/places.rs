@@ -38,7 +38,7 @@ impl Places {
                     (Some(last), Some(number)) => last < number,
                     _ => last.cursor != cursor,
                 };
-                if !is_new && !(may_begin_again && self.begins_again.remove(log)) {
+                if !(is_new || (may_begin_again && self.begins_again.remove(log))) {
                     return false;
                 }
                 *last = place();

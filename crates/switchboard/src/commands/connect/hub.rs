@@ -90,7 +90,7 @@ impl HubLink {
         attempts: &mut Attempts<'_>,
         initialize: &SharedText,
     ) -> Result<Outcome, CommandError> {
-        self.from_editor(pipe, initialize);
+        self.take_from_editor(pipe, initialize);
         let result = self.serve(pipe, attempts).await;
         if let Err(error) = &result {
             let reason = error.to_string();
@@ -146,7 +146,7 @@ impl HubLink {
                     None => self.lost(attempts).await?,
                 },
                 line = pipe.from_editor.next(), if takes_from_editor => match line {
-                    Some(line) => self.from_editor(pipe, &line),
+                    Some(line) => self.take_from_editor(pipe, &line),
                     None => farewell = Some(tokio::time::Instant::now() + LAST_ANSWERS),
                 },
                 outcome = outcome_of(&mut attempt), if attempt.is_some() => {
@@ -220,7 +220,7 @@ impl HubLink {
         }
     }
 
-    fn from_editor(&mut self, pipe: &mut Pipe, line: &str) {
+    fn take_from_editor(&mut self, pipe: &mut Pipe, line: &str) {
         if let Some(Outline::Request { id, .. }) = Outline::of(line) {
             self.unanswered.open_or_evict(Side::Client, &id, ());
         }
@@ -254,7 +254,7 @@ impl HubLink {
                             Some(bridge) => {
                                 let _ = bridge.handle(Side::Agent, &line, now);
                             }
-                            None => self.to_editor(pipe, line),
+                            None => self.tell_editor(pipe, line),
                         }
                     }
                     ResumableOutput::Gap { session, reason } => standard_error::say(format!(
@@ -277,7 +277,7 @@ impl HubLink {
             }
             for output in translated {
                 match output {
-                    Output::Line { to: Side::Client, line } => self.to_editor(pipe, line),
+                    Output::Line { to: Side::Client, line } => self.tell_editor(pipe, line),
                     Output::Line { to: Side::Agent, line } => self.client.handle(Side::Client, &line),
                     // What a person would miss is said in the session by the bridge itself.
                     Output::Loss(_) => {}
@@ -286,7 +286,7 @@ impl HubLink {
         }
     }
 
-    fn to_editor(&mut self, pipe: &mut Pipe, line: String) {
+    fn tell_editor(&mut self, pipe: &mut Pipe, line: String) {
         if let Some(Outline::Response { id }) = Outline::of(&line) {
             self.unanswered.answered(Side::Agent, &id);
         }

@@ -1,0 +1,244 @@
+//! What the server says.
+
+use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
+use switchboard_protocol::{Raw, Wire, WireFormat};
+
+use super::pending::Opens;
+use super::questions::Asked;
+use super::{
+    Attached, CURSOR, CatchingUp, Own, QUESTIONS, ResumableClient, ResumableOutput, envelope, own_id,
+};
+
+impl ResumableClient {
+    pub(super) fn server_answers(&mut self, line: &str, response: &Response<'_>) {
+        let own = self.own.keys().copied().find(|number| own_id(*number) == response.id);
+        match own.and_then(|number| self.own.remove(&number)) {
+            Some((Own::Initialize, _)) => return self.initialized_again(response),
+            Some((Own::Attach { session, has_cursor }, _)) => {
+                return self.attached(session, has_cursor, response);
+            }
+            None => {}
+        }
+        if let Some(known) = self.initialize.as_mut().filter(|known| !known.is_answered)
+            && known.id == response.id
+        {
+            if response.outcome.is_ok() {
+                known.is_answered = true;
+                self.tell_client(line.to_owned());
+                return self.attach_all();
+            }
+            // The client may try with other words.
+            self.initialize = None;
+            return self.tell_client(line.to_owned());
+        }
+        // The second answer to a request that was sent twice has nobody to go to.
+        let Some((opens, first_on)) = self.pending.answered(&response.id) else { return };
+        if let Opens::Known { session, .. } = &opens {
+            self.places.has_begun(session);
+        }
+        let is_new = matches!(opens, Opens::New { .. });
+        let opened = response.outcome.as_ref().ok().and_then(|result| self.opened(opens, result));
+        self.tell_client(line.to_owned());
+        if let Some(session) = opened.filter(|_| is_new && first_on != Some(self.link)) {
+            // It may have been opened by what was said before, and not be told here.
+            self.attach(session, true);
+        }
+    }
+
+    /// A request of the client that opens or ends a session has succeeded. Gives the session that is open now.
+    fn opened(&mut self, opens: Opens, result: &Raw<'_>) -> Option<String> {
+        let cursor = envelope::meta(result, CURSOR).and_then(|cursor| Some(cursor.as_text()?.into_owned()));
+        let (session, attached) = match opens {
+            Opens::Nothing => return None,
+            Opens::New { params, is_empty } => match envelope::text_at(result, "sessionId") {
+                Some(session) => (session, Attached { method: "session/resume", params, is_own: is_empty }),
+                None => return None,
+            },
+            Opens::Known { method, session, params } => {
+                let is_own = self.sessions.get(&session).is_some_and(|known| known.is_own);
+                (session, Attached { method, params, is_own })
+            }
+            Opens::End { session } => {
+                self.sessions.remove(&session);
+                self.places.forget(&session);
+                return None;
+            }
+        };
+        if let Some(cursor) = cursor {
+            self.places.begin(&session, &cursor);
+        }
+        self.sessions.insert(session.clone(), attached);
+        Some(session)
+    }
+
+    fn initialized_again(&mut self, response: &Response<'_>) {
+        match &response.outcome {
+            Ok(_) => self.attach_all(),
+            Err(error) => {
+                let reason = error.to_string();
+                self.output.push_back(ResumableOutput::Refused { reason });
+            }
+        }
+    }
+
+    fn attached(&mut self, session: String, has_cursor: bool, response: &Response<'_>) {
+        self.taken_up.remove(&session);
+        if let Err(error) = &response.outcome {
+            let reason = error.to_string();
+            if has_cursor && error.code != codes::RESOURCE_NOT_FOUND {
+                self.output.push_back(ResumableOutput::Gap { session: session.clone(), reason });
+                self.places.forget(&session);
+                self.attach(session, false);
+            } else {
+                self.lose_session(session, reason);
+            }
+        }
+        self.go_on_when_attached();
+    }
+
+    /// A session is gone: nobody is to wait for what happens in it.
+    fn lose_session(&mut self, session: String, reason: String) {
+        self.sessions.remove(&session);
+        self.places.forget(&session);
+        self.settle(&session);
+        let update = serde_json::json!({
+            "sessionId": session,
+            "update": {"sessionUpdate": "state_update", "state": "idle", "stopReason": "error",
+                "error": {"code": codes::RESOURCE_NOT_FOUND, "message": &reason}},
+        });
+        self.tell_client(envelope::notification("session/update", Raw::from(update)));
+        self.output.push_back(ResumableOutput::SessionLost { session, reason });
+    }
+
+    pub(super) fn server_asks(&mut self, request: &Request<'_>) {
+        let session = request.params.as_ref().and_then(|params| envelope::text_at(params, "sessionId"));
+        let asked = self.questions.ask(request, self.link);
+        if let Some(session) = session {
+            self.count_question(&session);
+        }
+        match asked {
+            Asked::New(seen) => {
+                let line = envelope::request_as(request, RequestId::Number(seen));
+                self.tell_client(line);
+            }
+            Asked::Known => {}
+            Asked::Answered(answer) => self.tell_server(answer),
+            Asked::TooMany => {
+                let error =
+                    RpcError::new(codes::INTERNAL_ERROR, "too many questions wait for an answer".to_owned());
+                let answer = Message::response(request.id.clone(), Err(error)).encode(WireFormat::Any);
+                self.tell_server(answer);
+            }
+        }
+    }
+
+    pub(super) fn server_tells(&mut self, line: &str, notification: &Notification<'_>) {
+        let Some(params) = &notification.params else { return self.tell_client(line.to_owned()) };
+        match &*notification.method {
+            "session/update" => self.update(line, params, notification),
+            "$/cancel_request" => {
+                let id = params.get("requestId");
+                let id = id.as_ref().and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).ok());
+                if let Some(seen) = id.and_then(|id| self.questions.withdraw(&id)) {
+                    self.withdraw(seen);
+                }
+            }
+            "stream/resume_failed" => {
+                if let Some(session) = envelope::text_at(params, "sessionId") {
+                    self.taken_up.remove(&session);
+                    if !self.is_being_opened(&session) {
+                        self.attach(session, true);
+                    }
+                }
+            }
+            _ => self.tell_client(line.to_owned()),
+        }
+    }
+
+    fn withdraw(&mut self, seen: i64) {
+        let params = Raw::from(serde_json::json!({"requestId": seen}));
+        self.tell_client(envelope::notification("$/cancel_request", params));
+    }
+
+    fn update(&mut self, line: &str, params: &Raw<'_>, notification: &Notification<'_>) {
+        let session = envelope::text_at(params, "sessionId").unwrap_or_default();
+        let cursor = envelope::meta(params, CURSOR).and_then(|cursor| Some(cursor.as_text()?.into_owned()));
+        let may_begin_again = !self.taken_up.contains(&session);
+        let is_new = cursor.as_ref().map(|cursor| self.places.advance(&session, cursor, may_begin_again));
+        if is_new != Some(false) {
+            let line = if cursor.is_some() && !self.keeps_cursors {
+                let params = envelope::with_meta(params, &[CURSOR, QUESTIONS], &[]);
+                let mut notification = notification.clone();
+                notification.params = Some(params);
+                Message::Notification(notification).encode(WireFormat::Any)
+            } else {
+                line.to_owned()
+            };
+            self.tell_client(line);
+        }
+        self.look_at_state(&session, params, is_new);
+    }
+
+    /// Looks whether an update says how a session stands that is taken up. A server of ours counts the questions that are
+    /// open there; of another it is at least known that a state without a place in the log is no part of the history.
+    fn look_at_state(&mut self, session: &str, params: &Raw<'_>, is_new: Option<bool>) {
+        let questions: Option<u64> =
+            envelope::meta(params, QUESTIONS).and_then(|count| count.as_str().trim().parse().ok());
+        if questions.is_some() && !self.catching_up.contains_key(session) && self.questions.ask_again(session)
+        {
+            // A stream was taken up again without our doing.
+            self.catching_up.insert(session.to_owned(), CatchingUp::Waits);
+        }
+        let is_concerned = self.taken_up.contains(session) || self.catching_up.contains_key(session);
+        if !is_concerned && !self.pending.cancels(session) {
+            return;
+        }
+        let update = params.get("update");
+        let update = update.filter(|update| {
+            envelope::text_at(update, "sessionUpdate").is_some_and(|kind| kind == "state_update")
+        });
+        let state = update.and_then(|update| envelope::text_at(&update, "state"));
+        if state.as_deref() == Some("idle") {
+            self.pending.is_idle(session);
+        }
+        let questions =
+            envelope::meta(params, QUESTIONS).and_then(|count| count.as_str().trim().parse().ok());
+        let stands = match (questions, is_new) {
+            (Some(count), _) => Some(CatchingUp::Asks(count)),
+            (None, None) if state.is_some() => Some(CatchingUp::AsksUntilLive),
+            (None, _) => None,
+        };
+        if stands.is_some() {
+            self.taken_up.remove(session);
+        }
+        let Some(catching_up) = self.catching_up.get_mut(session) else { return };
+        match (stands, &catching_up) {
+            (Some(stands), CatchingUp::Waits) => *catching_up = stands,
+            (None, CatchingUp::AsksUntilLive) if is_new == Some(true) => *catching_up = CatchingUp::Asks(0),
+            _ => {}
+        }
+        self.settle_if_all_asked(session);
+    }
+
+    /// A question was asked in a session that is taken up.
+    fn count_question(&mut self, session: &str) {
+        if let Some(CatchingUp::Asks(count)) = self.catching_up.get_mut(session) {
+            *count = count.saturating_sub(1);
+            self.settle_if_all_asked(session);
+        }
+    }
+
+    /// What the server has not asked by now it does not want to know any more.
+    fn settle_if_all_asked(&mut self, session: &str) {
+        if self.catching_up.get(session) == Some(&CatchingUp::Asks(0)) {
+            self.settle(session);
+        }
+    }
+
+    fn settle(&mut self, session: &str) {
+        self.catching_up.remove(session);
+        for seen in self.questions.settle(session, self.link) {
+            self.withdraw(seen);
+        }
+    }
+}
