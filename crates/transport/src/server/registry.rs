@@ -42,6 +42,29 @@ struct Table<I> {
     is_closed: bool,
 }
 
+impl<I: PartialEq> Table<I> {
+    fn forget(&mut self, id: &str) {
+        let Some(entry) = self.entries.remove(id) else { return };
+        if let Some(place) = self.counts.iter().position(|(name, _)| *name == entry.who) {
+            self.counts[place].1 -= 1;
+            if self.counts[place].1 == 0 {
+                self.counts.swap_remove(place);
+            }
+        }
+    }
+
+    /// Ends the connection of this client that nobody has used for the longest time, if there is one without anybody.
+    fn forget_longest_absent(&mut self, who: &I) {
+        let absent = (self.entries.values().filter(|entry| entry.who == *who))
+            .filter_map(|entry| Some((entry.shared.absent_since()?, &entry.shared)))
+            .min_by_key(|(since, _)| *since);
+        if let Some(shared) = absent.map(|(_, shared)| Arc::clone(shared)) {
+            shared.end(close_codes::POLICY_VIOLATION, "too many of your connections are open");
+            self.forget(&shared.id);
+        }
+    }
+}
+
 struct Entry<I> {
     who: I,
     agent: Option<String>,
@@ -112,18 +135,25 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
         if table.is_closed {
             return Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
         }
+        let of_one = |table: &Table<I>| {
+            table.counts.iter().find(|(name, _)| *name == who).map_or(0, |(_, count)| *count)
+        };
+        // A client that comes back without naming its connection leaves one behind each time.
+        if table.entries.len() >= limits.connections || of_one(&table) >= limits.connections_of_one {
+            table.forget_longest_absent(&who);
+        }
         if table.entries.len() >= limits.connections {
             return Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open"));
+        }
+        if of_one(&table) >= limits.connections_of_one {
+            let reason = "too many of your connections are open; close some with DELETE";
+            return Err(Refusal::later(StatusCode::TOO_MANY_REQUESTS, reason));
         }
         let known = table.counts.iter().position(|(name, _)| *name == who);
         let place = known.unwrap_or_else(|| {
             table.counts.push((who.clone(), 0));
             table.counts.len() - 1
         });
-        if table.counts[place].1 >= limits.connections_of_one {
-            let reason = "too many of your connections are open; close some with DELETE";
-            return Err(Refusal::later(StatusCode::TOO_MANY_REQUESTS, reason));
-        }
         table.counts[place].1 += 1;
         let connection = ServerConnection::begin(Arc::clone(&id), carrier, Arc::clone(limits));
         let shared = Arc::clone(&connection.outgoing.0);
@@ -183,14 +213,7 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
             }
         }
         let mut table = self.table();
-        if let Some(entry) = table.entries.remove(&shared.id)
-            && let Some(place) = table.counts.iter().position(|(name, _)| *name == entry.who)
-        {
-            table.counts[place].1 -= 1;
-            if table.counts[place].1 == 0 {
-                table.counts.swap_remove(place);
-            }
-        }
+        table.forget(&shared.id);
         if table.entries.is_empty() {
             table.entries.shrink_to_fit();
             self.0.empty.notify_waiters();

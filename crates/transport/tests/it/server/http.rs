@@ -355,17 +355,19 @@ async fn connections_have_a_limit_for_one_and_for_all() {
     limits.connections_of_one = 2;
     limits.connections = 3;
     let mut server = TestServer::start(limits).await;
+    // One that nobody uses gives way to a new one of the same client.
+    let mut unused = server.open_http("owner").await;
     let first = server.open_http("owner").await;
+    let reading = server.stream(&first.id, None, None).await.unwrap();
     let (socket, second) = server.open_socket("owner").await;
+    assert!(bounded(unused.incoming.recv()).await.is_none());
     let refused = server.post("owner", "", &initialize(1)).await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("5")), "{refused:?}");
     assert_eq!(server.socket("/acp", &[OWNER]).await.err().unwrap().0, 429);
     let third = server.open_http("other").await;
     assert_eq!(server.post("third", "", &initialize(1)).await.status, 503);
     // One that ends makes room, whichever way it ends.
-    drop(third);
-    drop(second);
-    drop(socket);
+    drop((third, second, socket, reading));
     first.outgoing.close(1000, "");
     until_empty(&server).await;
     server.open_http("third").await;
