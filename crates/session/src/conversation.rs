@@ -24,7 +24,7 @@ use crate::session::Session;
 use crate::turn::{Turn, Turns};
 use crate::update::entry_of_update;
 use lineage::Lineage;
-pub use lineage::Parent;
+pub use lineage::{MAX_ANCESTORS, MAX_SUBAGENTS, Parent};
 pub use login::AuthStatus;
 
 /// How many requests may wait for an answer; for more, the oldest are forgotten.

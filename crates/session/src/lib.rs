@@ -57,7 +57,8 @@ pub use change::{
 };
 pub use content::{Attached, Block, Content, Item};
 pub use conversation::{
-    AgentQuestion, AuthStatus, Conversation, ConversationError, Decoded, Folded, Parent, Step,
+    AgentQuestion, AuthStatus, Conversation, ConversationError, Decoded, Folded, MAX_ANCESTORS,
+    MAX_SUBAGENTS, Parent, Step,
 };
 pub use entry::{Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;

@@ -5,16 +5,12 @@ use std::collections::VecDeque;
 
 use switchboard_protocol::v2::ToolCallStatus;
 use switchboard_protocol::{Diagnostic, Extra, Field, Raw, Wire, WireFormat, v2};
-use switchboard_session::Session as Fold;
+use switchboard_session::{MAX_ANCESTORS, MAX_SUBAGENTS, Session as Fold};
 
 use crate::Moment;
 use crate::map::{HashMap, HashSet};
 use crate::sessions::Size;
 
-/// How many sub-agents are remembered on a connection.
-const CHILDREN: usize = 4096;
-/// How deep they may be nested. One that is deeper is shown beside its parent.
-const DEPTH: usize = 32;
 /// How many bytes of what one of them says are kept, and how many one tool call shows of it and all below it.
 pub(super) const SHOWN: usize = 1024 * 1024;
 /// How many sessions are known as the client's.
@@ -119,6 +115,7 @@ pub(super) struct Child {
     pub(super) parent: String,
     /// The sub-agent below the root that it descends from, or is.
     pub(super) top: String,
+    /// How many ancestors it has. One that would have too many is shown beside its parent.
     depth: usize,
     /// The sub-agents that it has itself, in the order in which they were told of.
     pub(super) below: Vec<String>,
@@ -358,17 +355,17 @@ impl Family {
                 || self
                     .children
                     .get(parent)
-                    .is_some_and(|parent| parent.parent == known.parent && parent.depth >= DEPTH);
+                    .is_some_and(|parent| parent.parent == known.parent && parent.depth >= MAX_ANCESTORS);
             return if is_same { Ok(()) } else { Err(Unlinked::Taken) };
         }
         if self.opened.ids.contains(id) {
             return Err(Unlinked::Opened);
         }
-        if self.children.len() >= CHILDREN && !self.make_room() {
+        if self.children.len() >= MAX_SUBAGENTS && !self.make_room() {
             return Err(Unlinked::Full);
         }
         let (root, parent, top, depth) = match self.children.get(parent) {
-            Some(above) if above.depth >= DEPTH => {
+            Some(above) if above.depth >= MAX_ANCESTORS => {
                 (above.root.clone(), above.parent.clone(), above.top.clone(), above.depth)
             }
             Some(above) => (above.root.clone(), parent.to_owned(), above.top.clone(), above.depth + 1),

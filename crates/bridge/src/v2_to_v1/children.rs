@@ -1,12 +1,10 @@
 //! Sub-agents. Version 1 tells of their states in the session that they belong to only, version 2 also in their own.
 
 use switchboard_protocol::{Field, Wire, v1, v2};
+use switchboard_session::MAX_ANCESTORS;
 
 use super::V2ToV1;
 use crate::convert::subagent;
-
-/// How far up it is looked for the session that another belongs to.
-const DEPTH: usize = 32;
 
 impl V2ToV1 {
     /// A session tells of a sub-agent. Gives what that is at, to be told in its own session.
@@ -31,7 +29,7 @@ impl V2ToV1 {
     /// The sessions that one belongs to.
     fn lineage(&self, id: &str) -> Vec<String> {
         let above = |id: &String| self.sessions.get(id)?.parent.clone();
-        std::iter::successors(above(&id.to_owned()), above).take(DEPTH).collect()
+        std::iter::successors(above(&id.to_owned()), above).take(MAX_ANCESTORS).collect()
     }
 
     /// Whether what was said in a session is not to be told again: it comes because that of another was asked for.

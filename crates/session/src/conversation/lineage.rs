@@ -10,11 +10,12 @@ use crate::references::{StartedSession, sessions_started_by};
 use crate::snapshot::{Activity, activity_of};
 use crate::subagent::{Subagent, state_in_words};
 
-/// How many sessions are known as children of others.
-const MAX_CHILDREN: usize = 10_000;
+/// How many sessions of a connection are known as those of sub-agents, here and in the bridge.
+pub const MAX_SUBAGENTS: usize = 10_000;
 
-/// How many ancestors a session can have. Nobody could follow more, and every name of an asker goes through them.
-const MAX_DEPTH: usize = 64;
+/// How many ancestors a session can have, here and in the bridge. Nobody could follow more, and every name of an asker goes
+/// through them.
+pub const MAX_ANCESTORS: usize = 64;
 
 /// How much of a description belongs to a name.
 const MAX_DESCRIPTION: usize = 60;
@@ -98,10 +99,10 @@ impl Lineage {
             return Err(NotLinked::Circle);
         }
         // A session that has children of its own takes them along.
-        if self.ancestors(parent).count() + self.height(child) >= MAX_DEPTH {
+        if self.ancestors(parent).count() + self.height(child) >= MAX_ANCESTORS {
             return Err(NotLinked::TooDeep);
         }
-        if self.known.len() >= MAX_CHILDREN {
+        if self.known.len() >= MAX_SUBAGENTS {
             return Err(NotLinked::Full);
         }
         self.revision += 1;
@@ -134,7 +135,7 @@ impl Lineage {
         }
         let key = (Arc::clone(&known.parent.session), Arc::<str>::from(name));
         // Of very many names, those that come last are not counted.
-        if self.names.len() >= MAX_CHILDREN && !self.names.contains_key(&key) {
+        if self.names.len() >= MAX_SUBAGENTS && !self.names.contains_key(&key) {
             known.name = Some((key.1, 1));
             return;
         }
