@@ -12,7 +12,7 @@ mod log;
 mod metrics;
 mod service;
 
-pub use crate::core::{Counts, FolderRefusal, Folders, Identity};
+pub use crate::core::{Counts, FolderRefusal, Folders, Identity, SessionState, SessionSummary};
 pub use access::{WrongTokens, bearer, is_same};
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use switchboard_store::{Store, StoreError};
 use switchboard_transport::Program;
 use switchboard_transport::server::ServerConnection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::core::{Core, CoreOptions};
 use crate::log::Log;
@@ -61,6 +61,7 @@ pub struct Hub {
     agents: Arc<[String]>,
     metrics: Arc<Metrics>,
     last: Arc<AtomicU64>,
+    changed: watch::Receiver<u64>,
 }
 
 impl fmt::Debug for Hub {
@@ -91,6 +92,7 @@ impl Hub {
         }
         let (events, receiver) = mpsc::channel(EVENTS);
         let metrics = Arc::new(Metrics::default());
+        let (changes, changed) = watch::channel(0);
         let service = Service {
             core,
             log: Log::new(store.clone()),
@@ -105,10 +107,12 @@ impl Hub {
             flow: FLOW,
             access: None,
             local: local_names,
+            changed: changes,
+            told: 0,
             ending_hosts: 0,
         };
         tokio::spawn(service.run(receiver));
-        Ok(Hub { events, agents: names.into(), metrics, last: Arc::default() })
+        Ok(Hub { events, agents: names.into(), metrics, last: Arc::default(), changed })
     }
 
     /// Whether there is an agent of this name; without a name, whether there is any.
@@ -143,6 +147,19 @@ impl Hub {
         };
         // A hub that has ended takes nobody.
         let _ = self.events.send(event).await;
+    }
+
+    /// The sessions that somebody may see, the one that changed last first, and what that somebody may do by now. `None`
+    /// when the token was revoked, or the hub has ended.
+    pub async fn sessions(&self, who: &Identity) -> Option<(Identity, Vec<SessionSummary>)> {
+        let (answer, seen) = oneshot::channel();
+        self.events.send(Event::Look { who: who.clone(), answer }).await.ok()?;
+        seen.await.ok()?
+    }
+
+    /// Changes when the state, the title or the number of sessions does, or what tokens may do.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.clone()
     }
 
     /// How much of everything there is; `None` when the hub has ended.

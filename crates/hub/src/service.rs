@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use switchboard_store::{Recorder, Role, Store, Time};
+use switchboard_store::{Recorder, Role, Store, Time, Token};
 use switchboard_transport::Program;
 use switchboard_transport::server::ServerConnection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::connection::{self, ForConnection};
-use crate::core::{ConnectionId, Core, Counts, HostId, Identity, Kept, Known, Memory, Output, SessionId};
+use crate::core::{
+    ConnectionId, Core, Counts, HostId, Identity, Kept, Known, Memory, Output, SessionId, SessionSummary,
+};
 use crate::host::{self, ForAgent, Said};
 use crate::log::{self, Log};
 use crate::metrics::Metrics;
@@ -79,10 +81,20 @@ pub(crate) enum Event {
     Count {
         answer: oneshot::Sender<Counts>,
     },
+    Look {
+        who: Identity,
+        answer: oneshot::Sender<Option<(Identity, Vec<SessionSummary>)>>,
+    },
     End {
         reason: String,
         done: oneshot::Sender<()>,
     },
+}
+
+/// What somebody may do by the tokens that there are.
+fn of_token(tokens: &[Token], who: Identity) -> Option<Identity> {
+    let token = tokens.iter().find(|token| *token.name == *who.name && token.made.0 == who.made)?;
+    Some(Identity { role: token.role, all: token.all, ..who })
 }
 
 /// Who a connection belongs to.
@@ -107,6 +119,10 @@ pub(crate) struct Service {
     pub(crate) access: Option<u64>,
     /// The names that are no tokens of the store, and need not be looked up.
     pub(crate) local: Vec<Arc<str>>,
+    /// Counts changes of sessions and of who may see them.
+    pub(crate) changed: watch::Sender<u64>,
+    /// The states of sessions that were last told.
+    pub(crate) told: u64,
     /// How many hosts have been told to end and have not.
     pub(crate) ending_hosts: usize,
 }
@@ -221,8 +237,25 @@ impl Service {
                 // Who asked may have gone.
                 let _ = answer.send(self.core.counts());
             }
+            Event::Look { who, answer } => {
+                let known = self.identity_now(who);
+                let seen = known.map(|who| {
+                    let sessions = self.core.summaries(&who);
+                    (who, sessions)
+                });
+                let _ = answer.send(seen);
+            }
             Event::End { .. } => {}
         }
+    }
+
+    /// What somebody may do now; `None` when the token was revoked.
+    fn identity_now(&self, who: Identity) -> Option<Identity> {
+        if self.local.contains(&who.name) {
+            return Some(who);
+        }
+        let tokens = self.store.tokens().ok()?;
+        of_token(&tokens, who)
     }
 
     fn pass(&self, connection: ConnectionId, line: ForConnection) {
@@ -257,6 +290,10 @@ impl Service {
                 self.metrics.appended(begun.elapsed());
             }
             if rest.is_empty() && failed.is_empty() {
+                let states = self.core.states();
+                if std::mem::replace(&mut self.told, states) != states {
+                    self.changed.send_modify(|count| *count += 1);
+                }
                 return;
             }
             for output in rest {
@@ -369,11 +406,9 @@ impl Service {
             if before.made == 0 && self.local.contains(&before.name) {
                 continue;
             }
-            let token =
-                tokens.iter().find(|token| *token.name == *before.name && token.made.0 == before.made);
-            let who = token.map(|token| Identity { role: token.role, all: token.all, ..before });
-            self.core.access_changed(connection, who);
+            self.core.access_changed(connection, of_token(&tokens, before));
         }
+        self.changed.send_modify(|count| *count += 1);
     }
 
     /// Ends everything: agents are told, logs are closed.

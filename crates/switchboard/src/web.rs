@@ -9,6 +9,7 @@ mod actions;
 pub(crate) mod app;
 mod asked;
 mod checkpoints;
+pub(crate) mod desk;
 mod entry_times;
 mod excerpt;
 mod family;
@@ -38,12 +39,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::http::request::Parts;
+use switchboard_hub::{Hub, Identity};
 use switchboard_store::Store;
 use switchboard_transport::Program;
-use switchboard_transport::server::{ListenerLimits, serve};
+use switchboard_transport::server::{ListenerLimits, Refusal, serve};
 use tokio::net::TcpListener;
 
-use app::App;
+use app::{Agents, App};
 use guard::Guard;
 
 use crate::standard_error;
@@ -75,11 +79,40 @@ pub(crate) struct Server {
 pub(crate) struct Links {
     guard: Guard,
     path: String,
+    /// Whom they let in at a hub.
+    who: Option<Identity>,
 }
 
 impl Links {
     pub(crate) fn fresh(&self) -> io::Result<String> {
-        self.guard.link(&self.path).map_err(io::Error::other)
+        self.guard.link(&self.path, self.who.clone()).map_err(io::Error::other)
+    }
+}
+
+/// Says whose a request is by its token, or how it is refused.
+pub(crate) type Identify = Arc<dyn Fn(&Parts, SocketAddr) -> Result<Identity, Refusal> + Send + Sync>;
+
+/// The page of a hub.
+pub(crate) struct HubPage {
+    pub(crate) store: Store,
+    pub(crate) hub: Hub,
+    /// The folder of a new session, unless another one is chosen.
+    pub(crate) folder: PathBuf,
+    pub(crate) port: u16,
+    /// The addresses of the server; links have the first.
+    pub(crate) origins: Vec<String>,
+    pub(crate) has_certificate: bool,
+    pub(crate) identify: Identify,
+}
+
+impl HubPage {
+    /// What answers at `/` and below, beside what a hub has for programs, and links for somebody.
+    pub(crate) fn router(self, who: Identity) -> (Router, Links) {
+        let HubPage { store, hub, folder, port, origins, has_certificate, identify } = self;
+        let guard = Guard::of_hub(port, origins, has_certificate);
+        let links = Links { guard: guard.clone(), path: "/".to_owned(), who: Some(who) };
+        let app = Arc::new(App::with(store, Agents::Hub(hub), folder, guard));
+        (pages::router(app, Some(identify)), links)
     }
 }
 
@@ -90,10 +123,10 @@ impl Server {
         let listener = TcpListener::bind(address).await?;
         let guard = Guard::new(listener.local_addr()?.port());
         remembered::mention_old_file(opening.store.path());
-        let path = opening.recording.map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));
-        let links = Links { guard: guard.clone(), path };
-        let mut app = App::new(opening.store, opening.program, opening.agent_name, opening.folder, guard);
-        app.handshake_timeout = opening.handshake_timeout;
+        let path = opening.recording.as_ref().map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));
+        let links = Links { guard: guard.clone(), path, who: None };
+        let Opening { store, program, agent_name: name, folder, handshake_timeout, .. } = opening;
+        let app = App::with(store, Agents::Ours { program, name, handshake_timeout }, folder, guard);
         Ok(Server { listener, app: Arc::new(app), links })
     }
 
@@ -111,7 +144,7 @@ impl Server {
                 standard_error::say(format!("switchboard: {reason}"));
             }
         });
-        let router = pages::router(Arc::clone(&self.app));
+        let router = pages::router(Arc::clone(&self.app), None);
         let end = tokio::select! {
             never = serve(&self.listener, &router, None, ListenerLimits::default()) => match never {},
             end = end => end,

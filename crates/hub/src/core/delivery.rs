@@ -308,7 +308,8 @@ fn for_client(text: &str, memory: Option<&Memory>, id: &str, sequence: u64) -> S
     let is_own = lines::text_of(params, "sessionId")
         .is_some_and(|session| memory.is_some_and(|memory| memory.is_own(&session)));
     let cursor = (notification.method == "session/update").then(|| lines::cursor(id, sequence));
-    let rewrite = Rewrite { session: is_own.then_some(id), cursor: cursor.as_deref(), drops_own: false };
+    let rewrite =
+        Rewrite { session: is_own.then_some(id), cursor: cursor.as_deref(), request: None, drops_own: false };
     lines::call(None, &notification.method, params, rewrite)
 }
 

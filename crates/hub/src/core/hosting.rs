@@ -160,6 +160,7 @@ impl Core {
     /// An agent's process is gone, or could not be started. Its sessions come to rest.
     pub(crate) fn host_ended(&mut self, id: HostId, reason: &str, last_lines: &[String]) {
         let Some(host) = self.hosts.remove(&id) else { return };
+        self.states += 1;
         let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
         let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
         let agent = self.options.agents.get(host.agent).cloned().unwrap_or_default();
@@ -328,7 +329,7 @@ impl Core {
             Purpose::Forwarded { client, .. } | Purpose::Fork { client, .. } => Some(client.clone()),
             _ => None,
         };
-        let rewrite = Rewrite { session: name, cursor: None, drops_own: true };
+        let rewrite = Rewrite { session: name, cursor: None, request: None, drops_own: true };
         let Some((number, line)) = self.ask_host(host, method, params, rewrite, purpose) else {
             let message = "the agent has too many open requests; try again later".to_owned();
             return Err((codes::INTERNAL_ERROR, message, None));
@@ -505,6 +506,7 @@ impl Core {
 
     /// Removes a session that did not come to be.
     pub(super) fn forget(&mut self, id: &SessionId) {
+        self.states += 1;
         if let Some(session) = self.sessions.remove(id) {
             for connection in session.attached {
                 if let Some(client) = self.connections.get_mut(&connection) {
@@ -583,6 +585,7 @@ impl Core {
             return false;
         };
         session.is_waking = true;
+        self.states += 1;
         let host = self.host_of(agent).unwrap_or_else(|| self.start_host(agent));
         if let Some(session) = self.sessions.get_mut(id) {
             session.host = Some(host);
@@ -645,6 +648,7 @@ impl Core {
 
     /// A session has no agent, for this reason: whoever waits for it is told.
     pub(super) fn not_awake(&mut self, id: &SessionId, error: &Outcome) {
+        self.states += 1;
         let Some(session) = self.sessions.get_mut(id) else { return };
         let host = session.host.take();
         session.is_waking = false;
@@ -677,7 +681,7 @@ impl Core {
         let by = self.connections.get(&connection).map(super::connection::Connection::signature);
         let purpose =
             Purpose::Prompt { session: Arc::clone(id), client: client.clone(), operation: operation.clone() };
-        let rewrite = Rewrite { session: Some(&agent_session), cursor: None, drops_own: true };
+        let rewrite = Rewrite { session: Some(&agent_session), cursor: None, request: None, drops_own: true };
         let Some((number, line)) = self.ask_host(host, "session/prompt", Some(&params), rewrite, purpose)
         else {
             self.refuse_busy(&client);

@@ -12,6 +12,9 @@ pub(crate) const OPERATION: &str = "switchboard/operationId";
 /// Where the state of a session that a client goes on with says how many questions follow.
 pub(crate) const QUESTIONS: &str = "switchboard/questions";
 
+/// The key under which a question tells the id that the agent gave it, which is the one in the log.
+pub(crate) const REQUEST: &str = "switchboard/request";
+
 /// What changes in the parameters of a message.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Rewrite<'r> {
@@ -19,8 +22,16 @@ pub(crate) struct Rewrite<'r> {
     pub(crate) session: Option<&'r str>,
     /// The place in the log, for clients.
     pub(crate) cursor: Option<&'r str>,
+    /// The agent's id of a question, for clients.
+    pub(crate) request: Option<&'r RequestId<'r>>,
     /// Whether what only the hub understands is left out, for agents.
     pub(crate) drops_own: bool,
+}
+
+impl Rewrite<'_> {
+    fn adds_meta(&self) -> bool {
+        self.cursor.is_some() || self.request.is_some()
+    }
 }
 
 /// Appends a text as JSON.
@@ -65,7 +76,7 @@ fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>)
                 out.push_str(r#""sessionId":"#);
                 push_string(out, session);
             }
-            ("_meta", _) if rewrite.cursor.is_some() || rewrite.drops_own => {
+            ("_meta", _) if rewrite.adds_meta() || rewrite.drops_own => {
                 has_meta = true;
                 separate(out);
                 out.push_str(r#""_meta":"#);
@@ -79,7 +90,7 @@ fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>)
             }
         }
     }
-    if !has_meta && rewrite.cursor.is_some() {
+    if !has_meta && rewrite.adds_meta() {
         separate(out);
         out.push_str(r#""_meta":"#);
         push_meta(out, None, rewrite);
@@ -96,8 +107,16 @@ fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
         out.push(':');
         push_string(out, cursor);
     }
+    if let Some(request) = rewrite.request {
+        if !std::mem::take(&mut first) {
+            out.push(',');
+        }
+        push_string(out, REQUEST);
+        out.push(':');
+        push_id(out, request);
+    }
     for (key, value) in meta.into_iter().flat_map(Raw::entries) {
-        if &*key == CURSOR || (rewrite.drops_own && &*key == OPERATION) {
+        if matches!(&*key, CURSOR | REQUEST) || (rewrite.drops_own && &*key == OPERATION) {
             continue;
         }
         if !std::mem::take(&mut first) {

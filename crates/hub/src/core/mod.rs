@@ -171,6 +171,54 @@ pub(crate) struct Core {
     /// Whether nothing new is begun any more.
     ending: bool,
     output: VecDeque<Output>,
+    /// See [`Core::states`].
+    states: u64,
+}
+
+/// What goes on in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionState {
+    /// Somebody is asked something.
+    Waiting,
+    /// The agent works.
+    Working,
+    /// The agent has nothing to do.
+    Idle,
+    /// It has no agent; the next prompt gives it one.
+    AtRest,
+}
+
+impl SessionState {
+    /// Its name in the answers to `session/list`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SessionState::Waiting => "waiting",
+            SessionState::Working => "working",
+            SessionState::Idle => "idle",
+            SessionState::AtRest => "rest",
+        }
+    }
+}
+
+/// A session of the hub as somebody may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// Its id, which is that of its log in the store.
+    pub id: Arc<str>,
+    /// The agent's name.
+    pub agent: String,
+    /// Who opened it.
+    pub owner: String,
+    /// Where it works.
+    pub folder: String,
+    /// What it is about, if the agent says so.
+    pub title: Option<String>,
+    /// When it last changed, in milliseconds since 1970.
+    pub changed: i64,
+    /// What goes on in it.
+    pub state: SessionState,
+    /// How many questions wait for an answer.
+    pub questions: usize,
 }
 
 /// How many sessions are in which state, and so on.
@@ -210,6 +258,7 @@ impl Core {
             time: 0,
             ending: false,
             output: VecDeque::new(),
+            states: 0,
         }
     }
 
@@ -235,11 +284,11 @@ impl Core {
         let mut counts =
             Counts { hosts: self.hosts.len(), connections: self.connections.len(), ..Counts::default() };
         for session in self.sessions.values() {
-            let count = match (session.host, session.memory.as_ref()) {
-                (Some(_), Some(memory)) if !memory.questions.is_empty() => &mut counts.waiting,
-                (Some(_), Some(memory)) if memory.is_busy() => &mut counts.working,
-                (Some(_), _) => &mut counts.idle,
-                (None, _) => &mut counts.at_rest,
+            let count = match session.state() {
+                SessionState::Waiting => &mut counts.waiting,
+                SessionState::Working => &mut counts.working,
+                SessionState::Idle => &mut counts.idle,
+                SessionState::AtRest => &mut counts.at_rest,
             };
             *count += 1;
         }
@@ -250,6 +299,19 @@ impl Core {
             }
         }
         counts
+    }
+
+    /// The sessions that somebody may see, the one that changed last first.
+    pub(crate) fn summaries(&self, who: &Identity) -> Vec<SessionSummary> {
+        let visible = self.sessions.values().filter(|session| session.next > 0 && session.is_visible_to(who));
+        let mut summaries: Vec<SessionSummary> = visible.map(Session::summary).collect();
+        summaries.sort_by(|one, other| (other.changed, &other.id).cmp(&(one.changed, &one.id)));
+        summaries
+    }
+
+    /// A number that is another one when what [`Core::summaries`] gives may be different in more than times.
+    pub(crate) fn states(&self) -> u64 {
+        self.states
     }
 
     fn tell(&mut self, what: impl Into<String>) {
@@ -265,10 +327,13 @@ impl Core {
         session.known.changed = self.time;
         let memory = session.memory.get_or_insert_default();
         let (was_busy, had_title) = (memory.is_busy(), memory.title.clone());
+        let asked = memory.questions.len();
         let seen = memory.see(sequence, channel, &text);
         let came_to_rest = was_busy && !memory.is_busy();
         let has_new_title = memory.title != had_title;
+        let is_different = has_new_title || was_busy != memory.is_busy() || asked != memory.questions.len();
         session.note(sequence, seen, &text);
+        self.states += u64::from(is_different || sequence == 0);
         self.output.push_back(Output::Append { session: Arc::clone(id), sequence, channel, text });
         if has_new_title {
             self.output.push_back(Output::Changed { session: Arc::clone(id) });

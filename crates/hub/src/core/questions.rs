@@ -36,7 +36,8 @@ impl Core {
         client.asked.insert(number, Topic::Question(Arc::clone(id), place));
         let is_own =
             lines::text_of(Some(&question.params), "sessionId").is_some_and(|own| memory.is_own(&own));
-        let rewrite = Rewrite { session: is_own.then_some(id), ..Rewrite::default() };
+        let rewrite =
+            Rewrite { session: is_own.then_some(id), request: Some(&question.id), ..Rewrite::default() };
         let request = RequestId::Number(number);
         let text = lines::call(Some(&request), &question.method, Some(&question.params), rewrite).into();
         let line = ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false };

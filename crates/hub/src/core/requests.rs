@@ -675,6 +675,8 @@ impl Core {
         let Some(known) = self.sessions.get_mut(session) else { return };
         known.host = None;
         known.is_waking = false;
+        self.states += 1;
+        let Some(known) = self.sessions.get(session) else { return };
         let attached: Vec<ConnectionId> = known.attached.iter().copied().collect();
         for connection in attached {
             self.leave_when_seen(connection, session);
@@ -801,7 +803,7 @@ impl Core {
                 let Some(known) = self.sessions.get(&session) else { return };
                 let (Some(host), Some(own)) = (known.host, known.agent_session()) else { return };
                 let name = child.unwrap_or_else(|| own.to_owned());
-                let rewrite = Rewrite { session: Some(&name), cursor: None, drops_own: true };
+                let rewrite = Rewrite { session: Some(&name), cursor: None, request: None, drops_own: true };
                 let text = lines::call(None, method, params, rewrite);
                 let _ = line;
                 let _ = self.append(&session, Channel::ToAgent, text.as_str());

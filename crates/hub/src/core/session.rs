@@ -10,7 +10,7 @@ use switchboard_protocol::rpc::RequestId;
 use switchboard_transport::SharedText;
 
 use super::memory::{Memory, Seen};
-use super::{ConnectionId, HostId, Identity, Known, SessionId};
+use super::{ConnectionId, HostId, Identity, Known, SessionId, SessionState, SessionSummary};
 use switchboard_store::{Role, Time};
 
 /// How many records of a session are kept at hand for those who keep up.
@@ -125,14 +125,25 @@ impl Session {
         self.memory.as_ref()?.agent_session.as_deref()
     }
 
+    pub(super) fn state(&self) -> SessionState {
+        match (self.host, &self.memory) {
+            (Some(_), Some(memory)) if !memory.questions.is_empty() => SessionState::Waiting,
+            (Some(_), Some(memory)) if memory.is_busy() => SessionState::Working,
+            (Some(_), _) => SessionState::Idle,
+            (None, _) => SessionState::AtRest,
+        }
+    }
+
+    pub(super) fn summary(&self) -> SessionSummary {
+        let Known { id, agent, owner, folder, title, changed, length: _ } = self.known.clone();
+        let title = self.memory.as_ref().and_then(|memory| memory.title.clone()).or(title);
+        let questions = self.memory.as_ref().map_or(0, |memory| memory.questions.len());
+        SessionSummary { id, agent, owner, folder, title, changed, state: self.state(), questions }
+    }
+
     /// What `session/list` says of it.
     pub(super) fn information(&self) -> serde_json::Value {
-        let state = match (self.host, &self.memory) {
-            (Some(_), Some(memory)) if !memory.questions.is_empty() => "waiting",
-            (Some(_), Some(memory)) if memory.is_busy() => "working",
-            (Some(_), _) => "idle",
-            (None, _) => "rest",
-        };
+        let state = self.state().as_str();
         let [date, time] = Time(self.known.changed).date_and_time();
         json!({
             "sessionId": &*self.known.id, "cwd": self.known.folder, "title": self.known.title,

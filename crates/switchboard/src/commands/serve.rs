@@ -3,7 +3,7 @@
 mod gate;
 mod logging;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use crate::configuration::roots::Refused;
 use crate::configuration::{Configuration, chosen_program};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::remote_agent::{HEADERS, TOKEN};
+use crate::web::HubPage;
 use crate::{ending, stdio, store_file};
 
 /// The port unless another is asked for.
@@ -103,11 +104,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let store = store_file::open_to_record(store_file::place(arguments.store.as_ref())?)?;
     let logger = Logger::new(arguments.log_format);
     let settings = HubSettings::read(&folder)?;
-    let serving = Serving { address, tls, store, agents, logger, settings };
+    let serving = Serving { folder, address, tls, store, agents, logger, settings };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, serving))
 }
 
 struct Serving {
+    folder: PathBuf,
     address: SocketAddr,
     tls: Option<Tls>,
     store: switchboard_store::Store,
@@ -179,7 +181,7 @@ fn address(arguments: &Arguments) -> Result<SocketAddr, CommandError> {
 }
 
 async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, CommandError> {
-    let Serving { address, tls, store, agents, logger, settings } = serving;
+    let Serving { folder, address, tls, store, agents, logger, settings } = serving;
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
     let listener = TcpListener::bind(address).await.map_err(|error| {
         CommandError::failed(format!("cannot listen on {address}: {error}"))
@@ -197,12 +199,9 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         }
     };
     let has_tokens = store.tokens().map(|tokens| !tokens.is_empty()).unwrap_or_default();
-    let gate = Gate::new(
-        store.clone(),
-        origins(address, tls.is_some(), arguments.behind_proxy.as_deref()),
-        logger.clone(),
-    )
-    .map_err(|error| CommandError::failed(format!("cannot make a token: {error}")))?;
+    let origins = origins(address, tls.is_some(), arguments.behind_proxy.as_deref());
+    let gate = Gate::new(store.clone(), origins.clone(), tls.is_some(), logger.clone())
+        .map_err(|error| CommandError::failed(format!("cannot make a token: {error}")))?;
     if let Some(file) = &arguments.token_file {
         write_token(file, gate.launch_token())?;
     } else if !has_tokens {
@@ -210,8 +209,13 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     }
     let tell = logger.clone();
     let roots = settings.roots;
+    // A new session is here, or below the first root.
+    let folder = match folder.to_str().map(|folder| roots.resolve(folder)) {
+        Some(Err(Refused { roots, .. })) => roots.first().map_or(folder, PathBuf::from),
+        _ => folder,
+    };
     let hub = Hub::start(HubOptions {
-        store,
+        store: store.clone(),
         agents,
         folders: Box::new(move |folder| {
             roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
@@ -224,10 +228,27 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     .map_err(store_file::store_error)?;
     let gate = Arc::new(gate.over(hub.clone()));
     let (acp, connections) = server::router(Arc::clone(&gate), limits(settings.connections));
-    let router = acp.merge(operators(&gate, &hub));
+    let asked = Arc::clone(&gate);
+    let page = HubPage {
+        store,
+        hub: hub.clone(),
+        folder,
+        port: address.port(),
+        origins: links_first(origins, arguments.behind_proxy.is_some()),
+        has_certificate: tls.is_some(),
+        identify: Arc::new(move |head, from| asked.identify(head, from)),
+    };
+    let (page, links) = page.router(gate.launch_identity());
+    let router = acp.merge(operators(&gate, &hub)).merge(page);
     let scheme = if tls.is_some() { "https" } else { "http" };
     writeln!(std::io::stdout(), "listening on {scheme}://{address}").map_err(write_error)?;
     std::io::stdout().flush().map_err(write_error)?;
+    if std::io::stderr().is_terminal() {
+        let link = links.fresh().map_err(failed)?;
+        eprintln!(
+            "{link}\nThis link lets one browser in, once and within a minute. Others come in with a token."
+        );
+    }
     tokio::select! {
         never = server::serve(&listener, &router, tls.as_ref(), ListenerLimits::default()) => match never {},
         _ = terminate.recv() => {}
@@ -266,6 +287,14 @@ fn origins(address: SocketAddr, is_encrypted: bool, proxy: Option<&str>) -> Vec<
         origins.push(format!("{scheme}://127.0.0.1:{}", address.port()));
     }
     origins.extend(proxy.map(|name| format!("https://{name}")));
+    origins
+}
+
+/// The addresses in the order in which links have them: that of the proxy is the one that everybody can reach.
+fn links_first(mut origins: Vec<String>, has_proxy: bool) -> Vec<String> {
+    if has_proxy {
+        origins.rotate_right(1);
+    }
     origins
 }
 

@@ -1,11 +1,12 @@
 //! What the user makes the agent do.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_protocol::{Wire, WireFormat, v2};
 
-use super::app::App;
+use super::desk::Desk;
 use super::lists;
 use super::live::{Failure, Live, refused};
 use super::request::{Action, File, Request};
@@ -14,14 +15,21 @@ use super::request::{Action, File, Request};
 const MAX_FILES: usize = 24 * 1024 * 1024;
 
 /// Does it, and gives what the page must know.
-pub(crate) async fn act(app: &App, request: Request) -> Result<Value, Failure> {
+pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) -> Result<Value, Failure> {
+    let app = &*desk.app;
     if let Request::Start = request {
         return app.start_agent().await.map(|()| Value::Null);
     }
     if let Request::Sessions { query, archived } = request {
-        return lists::sessions(app, &query, archived).await.map(|markup| json!(markup.into_string()));
+        return lists::sessions(desk, &query, archived).await.map(|markup| json!(markup.into_string()));
     }
-    let live = app.live().ok_or("no agent runs")?;
+    if let (Request::New { folder, agent }, true) = (&request, desk.is_at_hub()) {
+        let own = app.folder.display().to_string();
+        let live = desk.new_session(agent.as_deref(), folder.as_deref().unwrap_or(&own)).await?;
+        return Ok(json!({"recording": live.room.id}));
+    }
+    let live =
+        live.ok_or(if desk.is_at_hub() { "this session is not open here" } else { "no agent runs" })?;
     if let Some(reason) = live.ended() {
         return Err(format!("the agent is gone: {reason}"));
     }
@@ -36,19 +44,28 @@ pub(crate) async fn act(app: &App, request: Request) -> Result<Value, Failure> {
         }
         Request::Fork { session } => {
             let copy = live.fork(&session).await?;
-            Ok(json!({"recording": live.room.id, "session": copy}))
+            let (recording, session) = live.place_of(&copy);
+            Ok(json!({"recording": recording, "session": session}))
         }
         Request::Rename { session, title } => {
-            reply(live.agent.set_title(&session, title.trim()).await.map(|reply| reply.map(drop)))
+            reply(live.agent.set_title(live.wire(&session), title.trim()).await.map(|reply| reply.map(drop)))
         }
-        Request::Archive { session, away: true } => reply(live.agent.archive_session(&session).await),
-        Request::Archive { session, away: false } => reply(live.agent.unarchive_session(&session).await),
+        Request::Archive { session, away: true } => {
+            reply(live.agent.archive_session(live.wire(&session)).await)
+        }
+        Request::Archive { session, away: false } => {
+            reply(live.agent.unarchive_session(live.wire(&session)).await)
+        }
         Request::Cancel { session } => {
-            live.agent.cancel(&session).await.map_err(|error| error.to_string())?;
+            live.agent.cancel(live.wire(&session)).await.map_err(|error| error.to_string())?;
             Ok(Value::Null)
         }
-        Request::CancelToolCall { session, id } => reply(live.agent.cancel_tool_call(&session, &id).await),
-        Request::CancelTerminal { session, id } => reply(live.agent.cancel_terminal(&session, &id).await),
+        Request::CancelToolCall { session, id } => {
+            reply(live.agent.cancel_tool_call(live.wire(&session), &id).await)
+        }
+        Request::CancelTerminal { session, id } => {
+            reply(live.agent.cancel_terminal(live.wire(&session), &id).await)
+        }
         Request::Choose { id, option, revision } => {
             live.choose(&id, &option, &revision).await.map(|()| Value::Null)
         }
@@ -57,12 +74,12 @@ pub(crate) async fn act(app: &App, request: Request) -> Result<Value, Failure> {
             live.answer_elicitation(&id, &response, &revision).await.map(|()| Value::Null)
         }
         Request::Configure { session, id, value } => configure(&live, session, id, value).await,
-        Request::New { folder } => {
+        Request::New { folder, agent: _ } => {
             let folder = usable_folder(folder.as_deref().map_or(&*app.folder, Path::new))?;
             let session = live.new_session(&folder).await?;
             Ok(json!({"recording": live.room.id, "session": session}))
         }
-        Request::Resume { session, folder } => {
+        Request::Resume { session, folder } if !desk.is_at_hub() => {
             let folder = usable_folder(Path::new(&folder))?;
             live.resume(&session, &folder).await?;
             Ok(json!({"recording": live.room.id, "session": session}))
@@ -70,7 +87,7 @@ pub(crate) async fn act(app: &App, request: Request) -> Result<Value, Failure> {
         Request::Login { method } => {
             live.login(&method).await?;
             // Where a session is open already, it goes on.
-            if !live.room.session_ids().is_empty() {
+            if desk.is_at_hub() || !live.room.session_ids().is_empty() {
                 return Ok(Value::Null);
             }
             let session = live.new_session(&app.folder).await?;
@@ -164,7 +181,8 @@ fn elicitation_response(
 
 async fn configure(live: &Live, session: String, id: String, value: Value) -> Result<Value, Failure> {
     let kind = if value.is_boolean() { "boolean" } else { "id" };
-    let request = json!({"type": kind, "sessionId": session, "configId": id, "value": value}).to_string();
+    let request =
+        json!({"type": kind, "sessionId": live.wire(&session), "configId": id, "value": value}).to_string();
     let request = v2::SetSessionConfigOptionRequest::decode(&request, WireFormat::Any)
         .map_err(|reason| format!("this value cannot be set: {reason}"))?;
     live.agent

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use switchboard_hub::{Hub, Identity};
 use switchboard_store::Store;
 use switchboard_transport::Program;
 use tokio::sync::{Semaphore, watch};
 
+use super::desk::Desk;
 use super::guard::Guard;
 use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
@@ -17,13 +19,23 @@ use super::render::RenderCache;
 /// How many tabs may be open.
 const MAX_TABS: usize = 64;
 
+/// Whose the agents are.
+pub(crate) enum Agents {
+    /// One that is started here.
+    Ours {
+        program: Program,
+        /// Its name in the configuration, or its program.
+        name: String,
+        /// How long it may take to introduce itself.
+        handshake_timeout: Duration,
+    },
+    /// All of a hub.
+    Hub(Hub),
+}
+
 pub(crate) struct App {
     pub(crate) store: Store,
-    pub(crate) program: Program,
-    /// The agent's name in the configuration, or its program.
-    pub(crate) agent_name: String,
-    /// How long it may take to introduce itself.
-    pub(crate) handshake_timeout: Duration,
+    pub(crate) agents: Agents,
     pub(crate) folder: PathBuf,
     pub(crate) cache: RenderCache,
     pub(crate) guard: Guard,
@@ -36,6 +48,8 @@ pub(crate) struct App {
     /// Set when all is to end.
     ending: watch::Sender<bool>,
     rooms: Mutex<HashMap<String, Weak<LiveRecording>>>,
+    /// What those have before them who came to a hub.
+    desks: Mutex<Vec<Weak<Desk>>>,
 }
 
 /// How it stands with the agent.
@@ -52,6 +66,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl App {
+    /// One with an agent that is started here.
+    #[cfg(test)]
     pub(crate) fn new(
         store: Store,
         program: Program,
@@ -59,11 +75,15 @@ impl App {
         folder: PathBuf,
         guard: Guard,
     ) -> Self {
+        let handshake_timeout = Duration::from_secs(30);
+        App::with(store, Agents::Ours { program, name: agent_name, handshake_timeout }, folder, guard)
+    }
+
+    /// One with these agents.
+    pub(crate) fn with(store: Store, agents: Agents, folder: PathBuf, guard: Guard) -> Self {
         App {
             store,
-            program,
-            agent_name,
-            handshake_timeout: Duration::from_secs(30),
+            agents,
             folder,
             cache: RenderCache::default(),
             guard,
@@ -73,7 +93,27 @@ impl App {
             agent_changed: watch::Sender::new(0),
             ending: watch::Sender::new(false),
             rooms: Mutex::default(),
+            desks: Mutex::default(),
         }
+    }
+
+    /// What somebody has before them; the same in all tabs.
+    pub(crate) async fn desk(self: &Arc<Self>, who: Option<Identity>) -> Arc<Desk> {
+        let (Agents::Hub(hub), Some(who)) = (&self.agents, who) else {
+            return Arc::new(Desk::ours(Arc::clone(self)));
+        };
+        let known = {
+            let mut desks = locked(&self.desks);
+            desks.retain(|desk| desk.strong_count() > 0);
+            let known = desks.iter().filter_map(Weak::upgrade).find(|desk| desk.is_of(&who));
+            known.unwrap_or_else(|| {
+                let desk = Desk::at_hub(Arc::clone(self), hub.clone(), who);
+                desks.push(Arc::downgrade(&desk));
+                desk
+            })
+        };
+        known.refresh().await;
+        known
     }
 
     pub(crate) fn agent(&self) -> AgentState {
@@ -104,9 +144,11 @@ impl App {
             return Ok(());
         }
         self.set_agent(AgentState::Starting);
-        let (timeout, ending) = (self.handshake_timeout, self.ending.subscribe());
-        let started =
-            Live::start(&self.program, &self.agent_name, &self.folder, &self.store, timeout, ending).await;
+        let Agents::Ours { program, name, handshake_timeout } = &self.agents else {
+            return Err("agents are started by the hub".to_owned());
+        };
+        let (timeout, ending) = (*handshake_timeout, self.ending.subscribe());
+        let started = Live::start(program, name, &self.folder, &self.store, timeout, ending).await;
         let live = match started {
             Ok(live) => live,
             Err(failure) => {

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use maud::{Markup, html};
 use switchboard_session::Snapshot;
 
-use super::app::App;
-use super::live::Failure;
+use super::live::{Failure, Live};
 use super::render;
 
 /// How much of a file is read.
@@ -18,8 +17,7 @@ const MAX_FILE: u64 = 2 * 1024 * 1024;
 const AROUND: usize = 200;
 
 /// Shows a file that a tool call of the session names and that lies in the session's folder.
-pub(crate) fn show(app: &App, session: &str, path: &str, line: Option<u32>) -> Result<Markup, Failure> {
-    let live = app.live().ok_or("no agent runs")?;
+pub(crate) fn show(live: &Live, session: &str, path: &str, line: Option<u32>) -> Result<Markup, Failure> {
     let snapshot = live.room.session(session).ok_or("there is no such session")?;
     if !names(&snapshot, path) {
         return Err("the session does not name this file".to_owned());

@@ -13,6 +13,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use switchboard_hub::Identity;
 
 /// How long a link can be used.
 const LIFE: Duration = Duration::from_secs(60);
@@ -25,6 +26,8 @@ const MAX_KEYS: usize = 64;
 
 /// Where a page gives a code for a key.
 pub(crate) const ENTER: &str = "/in/enter";
+/// Where a page gives a token for a key.
+pub(crate) const TOKEN: &str = "/in/token";
 /// Answers whoever has a key.
 pub(crate) const KNOWN: &str = "/in/known";
 /// Where the tabs talk.
@@ -40,7 +43,12 @@ const KEY_HEADER: HeaderName = HeaderName::from_static("x-switchboard-key");
 /// Knows who may come in. Copies know the same.
 #[derive(Clone)]
 pub(crate) struct Guard {
+    /// The part of a cookie's name that is ours alone.
     port: u16,
+    /// The addresses of the server as browsers know them, such as `http://127.0.0.1:4173`; links have the first.
+    origins: Arc<[String]>,
+    /// Whether names are proven by certificates, so that nobody can bend another one to us.
+    is_proven: bool,
     doors: Arc<Mutex<Doors>>,
 }
 
@@ -53,6 +61,8 @@ struct Doors {
 /// What a link has.
 struct Code {
     text: String,
+    /// Whom it lets in, where there are several.
+    who: Option<Identity>,
     since: Instant,
     is_used: bool,
 }
@@ -61,7 +71,12 @@ struct Code {
 pub(crate) struct Key {
     cookie: String,
     page: String,
+    who: Option<Identity>,
 }
+
+/// Whose key came with a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Holder(pub(crate) Option<Identity>);
 
 /// Why a code lets nobody in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +115,25 @@ const HEADERS: [(HeaderName, &str); 7] = [
 const ELSEWHERE: &str = "Requests from other sites are refused.\n";
 
 impl Guard {
+    /// Of a server on loopback.
     pub(crate) fn new(port: u16) -> Self {
-        Guard { port, doors: Arc::default() }
+        let names = ["127.0.0.1", "localhost"];
+        Guard::of_hub(port, names.map(|name| format!("http://{name}:{port}")).to_vec(), false)
+    }
+
+    /// Of a hub with these addresses. With a certificate of its own it is known by every name that this proves.
+    pub(crate) fn of_hub(port: u16, origins: Vec<String>, has_certificate: bool) -> Self {
+        Guard { port, origins: origins.into(), is_proven: has_certificate, doors: Arc::default() }
+    }
+
+    /// Lets nobody in any more who came as this.
+    pub(crate) fn forget(&self, who: &Identity) {
+        let is_other = |held: &Option<Identity>| {
+            held.as_ref().is_none_or(|held| (&held.name, held.made) != (&who.name, who.made))
+        };
+        let mut doors = self.doors();
+        doors.codes.retain(|code| is_other(&code.who));
+        doors.keys.retain(|key| is_other(&key.who));
     }
 
     fn doors(&self) -> MutexGuard<'_, Doors> {
@@ -109,13 +141,14 @@ impl Guard {
     }
 
     /// A new link to a path, which lets one browser in.
-    pub(crate) fn link(&self, path: &str) -> Result<String, getrandom::Error> {
+    pub(crate) fn link(&self, path: &str, who: Option<Identity>) -> Result<String, getrandom::Error> {
         let code = random_text()?;
         // Behind the `#` it is sent to nobody; the page reads it there, gives it away and takes it out of the address.
-        let link = format!("http://127.0.0.1:{}{path}#code={code}", self.port);
+        let origin = self.origins.first().map_or("", String::as_str);
+        let link = format!("{origin}{path}#code={code}");
         let codes = &mut self.doors().codes;
         make_room(codes, MAX_CODES);
-        codes.push(Code { text: code, since: Instant::now(), is_used: false });
+        codes.push(Code { text: code, who, since: Instant::now(), is_used: false });
         Ok(link)
     }
 
@@ -130,11 +163,34 @@ impl Guard {
         if now.saturating_duration_since(code.since) > LIFE {
             return Err(Useless::Old);
         }
-        let random = || random_text().map_err(|_| Useless::Unknown);
-        let (cookie, page) = (random()?, random()?);
+        let who = code.who.clone();
+        drop(doors);
+        self.admit(who).map_err(|_| Useless::Unknown)
+    }
+
+    /// Makes a key.
+    fn admit(&self, who: Option<Identity>) -> Result<Key, getrandom::Error> {
+        let (cookie, page) = (random_text()?, random_text()?);
+        let mut doors = self.doors();
         make_room(&mut doors.keys, MAX_KEYS);
-        doors.keys.push(Key { cookie: cookie.clone(), page: page.clone() });
-        Ok(Key { cookie, page })
+        doors.keys.push(Key { cookie: cookie.clone(), page: page.clone(), who: who.clone() });
+        Ok(Key { cookie, page, who })
+    }
+
+    /// Lets a browser in that has shown a token.
+    pub(crate) fn let_in_as(&self, who: Identity, headers: &HeaderMap) -> Response {
+        match self.admit(Some(who)) {
+            Ok(key) => self.give(&key, headers),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        }
+    }
+
+    /// Gives both halves of a key away.
+    fn give(&self, Key { cookie, page, who: _ }: &Key, headers: &HeaderMap) -> Response {
+        let is_encrypted = headers.get(header::ORIGIN).is_some_and(|it| it.as_bytes().starts_with(b"https:"));
+        let secure = if is_encrypted { "; Secure" } else { "" };
+        let cookie = format!("{}={cookie}; HttpOnly; SameSite=Strict; Path=/in{secure}", self.cookie_name());
+        ([(header::SET_COOKIE, cookie)], page.clone()).into_response()
     }
 
     /// The name says the port, because cookies do not know it.
@@ -142,8 +198,8 @@ impl Guard {
         format!("switchboard-{}", self.port)
     }
 
-    /// Whether both halves of one key come with a request.
-    fn has_key(&self, headers: &HeaderMap) -> bool {
+    /// Whose key it is of which both halves come with a request.
+    fn holder(&self, headers: &HeaderMap) -> Option<Holder> {
         let texts = |name: HeaderName, separator: char| -> Vec<String> {
             let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
             values.flat_map(|value| value.split(separator)).map(|part| part.trim().to_owned()).collect()
@@ -163,51 +219,55 @@ impl Guard {
             let has_cookie = cookies.iter().any(|cookie| is_same(&key.cookie, cookie));
             has_cookie & pages.iter().any(|page| is_same(&key.page, page))
         };
-        self.doors().keys.iter().any(has)
+        self.doors().keys.iter().find(|key| has(key)).map(|key| Holder(key.who.clone()))
     }
 
     /// A name of this machine that no other site can claim: with another one, somebody has bent a domain to us.
     fn is_our_host(&self, host: &str) -> bool {
-        ["127.0.0.1", "localhost"].iter().any(|name| host == format!("{name}:{}", self.port))
+        let name = |origin: &String| origin.split_once("://").is_some_and(|(_, name)| name == host);
+        self.origins.iter().any(name)
     }
 
-    fn is_our_origin(&self, origin: &str) -> bool {
-        origin.strip_prefix("http://").is_some_and(|host| self.is_our_host(host))
+    fn is_our_origin(&self, origin: &str, host: &str) -> bool {
+        let is_known = self.origins.iter().any(|known| known == origin);
+        is_known || (self.is_proven && origin.strip_prefix("https://") == Some(host))
     }
 
-    /// Why a request is refused, if it is.
-    fn refuses(&self, request: &Request) -> Option<&'static str> {
+    /// Whose request it is, if it needs a key, or why it is refused.
+    fn admits(&self, request: &Request) -> Result<Option<Holder>, &'static str> {
         let headers = request.headers();
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-        if !text(header::HOST).is_some_and(|host| self.is_our_host(host)) {
-            return Some("This is not the name of this server.\n");
+        // In HTTP/2 it is a part of the address.
+        let host = request.uri().authority().map(|authority| authority.as_str());
+        let host = host.or(text(header::HOST)).unwrap_or_default();
+        if !self.is_proven && !self.is_our_host(host) {
+            return Err("This is not the name of this server.\n");
         }
         let origin = text(header::ORIGIN);
-        if origin.is_some_and(|origin| !self.is_our_origin(origin)) {
-            return Some(ELSEWHERE);
+        if origin.is_some_and(|origin| !self.is_our_origin(origin, host)) {
+            return Err(ELSEWHERE);
         }
         if is_public(request.uri().path(), request.method()) {
-            return None;
+            return Ok(None);
         }
         // Browsers say where a request that could change something comes from, and always for a socket.
         let needs_origin = request.method() != Method::GET || headers.contains_key(header::UPGRADE);
         let site = text(HeaderName::from_static("sec-fetch-site"));
         if (needs_origin && origin.is_none()) || site.is_some_and(|site| site != "same-origin") {
-            return Some(ELSEWHERE);
+            return Err(ELSEWHERE);
         }
-        // Whoever comes with a code has no key yet.
-        let needs_key = request.uri().path() != ENTER;
-        (needs_key && !self.has_key(headers)).then_some("This browser is not let in.\n")
+        // Whoever comes with a code or a token has no key yet.
+        if matches!(request.uri().path(), ENTER | TOKEN) {
+            return Ok(None);
+        }
+        self.holder(headers).map(Some).ok_or("This browser is not let in.\n")
     }
 
     /// Gives a key for the code of a request.
     pub(crate) fn let_in(&self, headers: &HeaderMap) -> Response {
         let offered = headers.get(CODE_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
         match self.enter(offered, Instant::now()) {
-            Ok(Key { cookie, page }) => {
-                let cookie = format!("{}={cookie}; HttpOnly; SameSite=Strict; Path=/in", self.cookie_name());
-                ([(header::SET_COOKIE, cookie)], page).into_response()
-            }
+            Ok(key) => self.give(&key, headers),
             Err(useless) => (StatusCode::FORBIDDEN, useless.reason()).into_response(),
         }
     }
@@ -220,10 +280,15 @@ fn is_public(path: &str, method: &Method) -> bool {
 }
 
 /// Lets through what may come in, and puts on every answer what keeps the page to itself.
-pub(crate) async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let mut response = match guard.refuses(&request) {
-        Some(reason) => (StatusCode::FORBIDDEN, reason).into_response(),
-        None => next.run(request).await,
+pub(crate) async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let mut response = match guard.admits(&request) {
+        Err(reason) => (StatusCode::FORBIDDEN, reason).into_response(),
+        Ok(holder) => {
+            if let Some(holder) = holder {
+                request.extensions_mut().insert(holder);
+            }
+            next.run(request).await
+        }
     };
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -258,7 +323,7 @@ mod tests {
     use super::*;
 
     fn code(guard: &Guard) -> String {
-        guard.link("/").unwrap().split_once("#code=").unwrap().1.to_owned()
+        guard.link("/", None).unwrap().split_once("#code=").unwrap().1.to_owned()
     }
 
     fn headers(cookie: &str, page: &str) -> HeaderMap {
@@ -287,8 +352,8 @@ mod tests {
         let guard = Guard::new(1);
         let key = || guard.enter(&code(&guard), Instant::now()).map_err(Useless::reason).unwrap();
         let (mine, other) = (key(), key());
-        assert!(guard.has_key(&headers(&mine.cookie, &mine.page)));
-        assert!(guard.has_key(&headers(&other.cookie, &other.page)));
+        assert!(guard.holder(&headers(&mine.cookie, &mine.page)).is_some());
+        assert!(guard.holder(&headers(&other.cookie, &other.page)).is_some());
         for (cookie, page) in [
             (&mine.cookie, &other.page),
             (&mine.cookie, &mine.cookie),
@@ -298,7 +363,7 @@ mod tests {
             (&String::new(), &mine.page),
             (&String::new(), &String::new()),
         ] {
-            assert!(!guard.has_key(&headers(cookie, page)), "{cookie} {page}");
+            assert!(guard.holder(&headers(cookie, page)).is_none(), "{cookie} {page}");
         }
     }
 

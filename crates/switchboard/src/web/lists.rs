@@ -1,14 +1,16 @@
 //! Lists beside the session: sessions of now and of earlier, and choices for always.
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use maud::{Markup, html};
+use switchboard_hub::{SessionState, SessionSummary};
 use switchboard_protocol::v2;
-use switchboard_store::{Filter, Search, Summary};
+use switchboard_store::{Filter, Role, Search, Summary};
 use tokio::time::timeout;
 
-use super::app::App;
+use super::desk::Desk;
 use super::family::{self, Sight};
 use super::live::{Failure, Live};
 use super::render;
@@ -20,10 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_SESSIONS: usize = 100;
 
 /// Sessions: those of the agent that runs, those that were recorded, and what a search finds in them.
-pub(crate) async fn sessions(app: &App, query: &str, archived: bool) -> Result<Markup, Failure> {
+pub(crate) async fn sessions(desk: &Desk, query: &str, archived: bool) -> Result<Markup, Failure> {
     if !query.trim().is_empty() {
-        return search(app, query);
+        return search(desk, query);
     }
+    if desk.is_at_hub() {
+        return Ok(of_hub(desk, None));
+    }
+    let app = &*desk.app;
     let live = app.live().filter(|live| live.ended().is_none());
     let known = match &live {
         Some(live) => agent_sessions(live, archived).await,
@@ -131,9 +137,29 @@ fn recorded_session(summary: &Summary) -> Markup {
     }
 }
 
-fn search(app: &App, query: &str) -> Result<Markup, Failure> {
-    let search = Search { query: query.to_owned(), limit: Some(MAX_SESSIONS), ..Search::default() };
-    let hits = app.store.search(&search).map_err(|error| error.to_string())?;
+/// Finds a text in all that may be seen.
+fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
+    let find = |session: Option<&str>| {
+        let search = Search {
+            query: query.to_owned(),
+            session: session.map(str::to_owned),
+            limit: Some(MAX_SESSIONS),
+            ..Search::default()
+        };
+        desk.app.store.search(&search).map_err(|error| error.to_string())
+    };
+    let hits = if desk.may(Role::Own) {
+        find(None)?
+    } else {
+        // So that what others have does not take the place of what can be seen.
+        let mut hits = Vec::new();
+        for session in desk.sessions().iter().take(MAX_SESSIONS) {
+            hits.extend(find(Some(&session.id))?);
+        }
+        hits.sort_by_key(|hit| Reverse(hit.time));
+        hits.truncate(MAX_SESSIONS);
+        hits
+    };
     Ok(html! {
         h3 { "Found" }
         @if hits.is_empty() { p class="meta" { "Nothing." } }
@@ -150,9 +176,75 @@ fn search(app: &App, query: &str) -> Result<Markup, Failure> {
     })
 }
 
+/// The sessions of a hub by their folders, those first that changed last. What waits is listed in any case.
+pub(crate) fn of_hub(desk: &Desk, looked_at: Option<&str>) -> Markup {
+    let sessions = desk.sessions();
+    let listed = sessions.iter().enumerate().filter(|(place, session)| {
+        *place < MAX_SESSIONS || session.questions > 0 || Some(&*session.id) == looked_at
+    });
+    let mut folders: Vec<(&str, Vec<&SessionSummary>)> = Vec::new();
+    for (_, session) in listed {
+        match folders.iter_mut().find(|(folder, _)| *folder == session.folder) {
+            Some((_, sessions)) => sessions.push(session),
+            None => folders.push((&session.folder, vec![session])),
+        }
+    }
+    html! {
+        @if sessions.is_empty() { p class="meta" { "No sessions yet." } }
+        @for (folder, sessions) in &folders {
+            h3 title=(folder) { (render::visible_line(name_of(folder))) }
+            ul class="sessions" { @for session in sessions { (hub_session(desk, session, looked_at)) } }
+        }
+        @if sessions.len() > MAX_SESSIONS { p class="meta" { "Search finds older ones." } }
+    }
+}
+
+/// The last part of a folder's path.
+fn name_of(folder: &str) -> &str {
+    folder.rsplit('/').find(|part| !part.is_empty()).unwrap_or(folder)
+}
+
+fn hub_session(desk: &Desk, session: &SessionSummary, looked_at: Option<&str>) -> Markup {
+    let SessionSummary { id, agent, owner, folder: _, title, changed: _, state, questions } = session;
+    let is_here = (Some(&**id) == looked_at).then_some("true");
+    let (class, words) = match state {
+        SessionState::Waiting if desk.may(Role::Answer) => ("st st-wait", "waits for you"),
+        SessionState::Waiting => ("st st-wait", "waits for an answer"),
+        SessionState::Working => ("st st-run", "working"),
+        SessionState::Idle => ("st st-good", "done"),
+        SessionState::AtRest => ("st st-off", "at rest"),
+    };
+    html! {
+        li data-state=(state.as_str()) {
+            button type="button" data-action="look" data-recording=(id) aria-current=[is_here] {
+                span class="name" { (render::visible_line(title.as_deref().unwrap_or(id))) }
+                span class="meta" {
+                    span class=(class) { (words) }
+                    @if *questions > 0 { " " span class="badge" { (questions) } }
+                    " · " (render::visible_line(agent)) " · " (render::visible_line(owner))
+                }
+            }
+        }
+    }
+}
+
+/// The agents that a new session can have.
+pub(crate) fn agents(desk: &Desk) -> Markup {
+    html! { @for agent in desk.agents() { option value=(agent) { (render::visible_line(agent)) } } }
+}
+
+/// Folders that a new session may be in: those of the sessions that there are.
+pub(crate) fn folders(desk: &Desk) -> Markup {
+    let sessions = desk.sessions();
+    let own = desk.app.folder.display().to_string();
+    let folders: BTreeSet<&str> =
+        sessions.iter().take(MAX_SESSIONS).map(|session| &*session.folder).chain([&*own]).collect();
+    html! { @for folder in folders { option value=(folder) {} } }
+}
+
 /// The choices for always, each with a button to withdraw it.
-pub(crate) fn choices(app: &App) -> Markup {
-    let choices = app.live().map(|live| live.remembered.all()).unwrap_or_default();
+pub(crate) fn choices(live: Option<&Live>) -> Markup {
+    let choices = live.map(|live| live.remembered.all()).unwrap_or_default();
     html! {
         @if choices.is_empty() {
             p class="meta" { "No choice has been made for always." }

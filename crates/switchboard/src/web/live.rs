@@ -1,4 +1,8 @@
-//! The connection to the agent.
+//! The connection to the agent: to a process of our own, or through a hub to one of its sessions.
+
+mod over_hub;
+
+pub(crate) use over_hub::Visitor;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -35,6 +39,8 @@ const MAX_SESSIONS: usize = 10_000;
 /// What the agent asks and nobody has answered.
 struct Open {
     question: Question,
+    /// The id that the recording knows it by.
+    id: RequestId<'static>,
     /// What it asks, by its revision, and since when it is that.
     content: Option<(String, Instant)>,
 }
@@ -45,11 +51,25 @@ enum Question {
     Elicitation(ElicitationQuestion),
 }
 
-impl Open {
-    fn new(question: Question) -> Self {
-        Open { question, content: None }
+impl Question {
+    /// The id on the connection.
+    fn id(&self) -> &RequestId<'static> {
+        match self {
+            Question::Permission(question) => question.id(),
+            Question::Elicitation(question) => question.id(),
+        }
     }
 
+    /// The session on the connection, if it belongs to one.
+    fn session(&self) -> Option<&Arc<str>> {
+        match self {
+            Question::Permission(question) => Some(question.session()),
+            Question::Elicitation(question) => question.session(),
+        }
+    }
+}
+
+impl Open {
     /// Takes note of what it asks now.
     fn note(&mut self, revision: &str) {
         if self.content.as_ref().is_none_or(|(known, _)| known != revision) {
@@ -69,14 +89,21 @@ impl Open {
     }
 }
 
+/// Who runs the agent.
+enum Runner {
+    /// We do, and record what it says.
+    Ours { child: Child, recording: Recording },
+    /// A hub does, in one session.
+    Hub(over_hub::Place),
+}
+
 /// An agent that runs, and the recording of what it says.
 pub(crate) struct Live {
     pub(crate) room: Arc<LiveRecording>,
     pub(crate) agent: AgentHandle,
     /// The agent's name in the configuration, or its program.
     pub(crate) name: String,
-    child: Child,
-    recording: Recording,
+    runner: Runner,
     questions: Mutex<HashMap<String, Open>>,
     /// The folder of each session that was opened here.
     folders: Mutex<HashMap<String, PathBuf>>,
@@ -126,16 +153,9 @@ impl Live {
         let room = LiveRecording::live(&id, store);
         let listener = Arc::clone(&room);
         recording.heard_by(move |record| listener.push(record));
-        let mut options = ClientOptions::new("switchboard", env!("CARGO_PKG_VERSION"));
-        options.capabilities.elicitation = Some(v2::ElicitationCapabilities {
-            form: Some(v2::EmptyObject::new()),
-            url: Some(v2::EmptyObject::new()),
-            ..v2::ElicitationCapabilities::new()
-        });
+        let mut options = client_options("switchboard");
         options.observer = Some(recording.observer());
         options.patience = handshake_timeout;
-        // Each sub-agent is one.
-        options.session_limit = MAX_SESSIONS;
         let started = program.connect(options.connection_options());
         let (child, connection) = recording::started(Some(&recording), started)?;
         ending::takes_along(&child, Some(&recording));
@@ -163,12 +183,26 @@ impl Live {
         };
         let Client { agent, feed } = client;
         room.sessions_are(feed.sessions());
-        let live = Arc::new(Live {
+        let live = Arc::new(Live::new(room, agent, name, Runner::Ours { child, recording }));
+        let driven = Arc::clone(&live);
+        tokio::spawn(async move {
+            driven.drive(feed).await;
+            if let Runner::Ours { child, recording } = &driven.runner {
+                child.shut_down().await;
+                recording.finish(watch, child.exit()).await;
+            }
+            driven.recorded.send_replace(true);
+            driven.room.touch();
+        });
+        Ok(live)
+    }
+
+    fn new(room: Arc<LiveRecording>, agent: AgentHandle, name: &str, runner: Runner) -> Self {
+        Live {
             room,
             agent,
             name: name.to_owned(),
-            child,
-            recording,
+            runner,
             questions: Mutex::default(),
             folders: Mutex::default(),
             copies: Mutex::default(),
@@ -177,16 +211,15 @@ impl Live {
             refusal: Mutex::default(),
             ended: OnceLock::new(),
             recorded: watch::Sender::new(false),
-        });
-        let driven = Arc::clone(&live);
-        tokio::spawn(async move {
-            driven.drive(feed).await;
-            driven.child.shut_down().await;
-            driven.recording.finish(watch, driven.child.exit()).await;
-            driven.recorded.send_replace(true);
-            driven.room.touch();
-        });
-        Ok(live)
+        }
+    }
+
+    /// Writes down what is no message, where we record.
+    fn recording(&self) -> Option<&Recording> {
+        match &self.runner {
+            Runner::Ours { recording, .. } => Some(recording),
+            Runner::Hub(_) => None,
+        }
     }
 
     /// Why the agent is gone, once it is.
@@ -196,7 +229,8 @@ impl Live {
 
     /// Ends the agent, and waits until everything that it said is in the store.
     pub(crate) async fn stop(&self) {
-        self.child.shut_down_within(ending::grace()).await;
+        let Runner::Ours { child, .. } = &self.runner else { return };
+        child.shut_down_within(ending::grace()).await;
         // The sender lives as long as this.
         let _ = self.recorded.subscribe().wait_for(|recorded| *recorded).await;
     }
@@ -212,8 +246,10 @@ impl Live {
             if let Some(odd) = oddities::of_event(&event) {
                 say(oddities.next(&odd));
                 // What is no message is recorded where it was read, and the rest is where the messages are.
-                if !matches!(&event, Event::Anomaly(anomaly) if anomaly.is_no_message()) {
-                    self.recording.set_aside(Side::Agent, &odd);
+                if let Some(recording) = self.recording()
+                    && !matches!(&event, Event::Anomaly(anomaly) if anomaly.is_no_message())
+                {
+                    recording.set_aside(Side::Agent, &odd);
                 }
             }
             match event {
@@ -221,19 +257,10 @@ impl Live {
                 Event::Elicitation(question) => {
                     let session = question.session().map_or("", |session| &**session);
                     self.room.log().note_question(session, question.id(), None, question.left_out());
-                    let id = question.id().encode(WireFormat::Any);
-                    locked(&self.questions).insert(id, Open::new(Question::Elicitation(question)));
-                    self.room.touch();
+                    self.keep(Question::Elicitation(question));
                 }
-                Event::Withdrawn { id } => {
-                    locked(&self.questions).remove(&id.encode(WireFormat::Any));
-                }
-                Event::Closed(closure) => {
-                    // There is one such event.
-                    let _ = self.ended.set(closure.to_string());
-                    locked(&self.questions).clear();
-                    self.room.touch();
-                }
+                Event::Withdrawn { id } => self.withdrawn(&id),
+                Event::Closed(closure) => self.closed(&closure.to_string()),
                 Event::Update(update) => self.room.note_changes(update.session(), update.changes()),
                 Event::Changed { session, changes } => self.room.note_changes(&session, &changes),
                 // All of these are messages, which the recording has seen.
@@ -241,6 +268,25 @@ impl Live {
             }
         }
         say(oddities.total());
+    }
+
+    /// Keeps a question until it is answered.
+    fn keep(&self, question: Question) {
+        let id = question.id().clone();
+        let open = Open { id, question, content: None };
+        locked(&self.questions).insert(open.id.encode(WireFormat::Any), open);
+        self.room.touch();
+    }
+
+    fn withdrawn(&self, id: &RequestId<'_>) {
+        locked(&self.questions).retain(|_, open| open.question.id() != id);
+    }
+
+    fn closed(&self, reason: &str) {
+        // There is one such event.
+        let _ = self.ended.set(reason.to_owned());
+        locked(&self.questions).clear();
+        self.room.touch();
     }
 
     async fn take_permission(&self, question: PermissionQuestion) {
@@ -256,17 +302,20 @@ impl Live {
         if let Some(choice) = choice {
             // Where it fails, the question is open still and a person is asked.
             if question.choose(&choice.option, Decider::Remembered).await.is_ok() {
-                self.recording.record(Channel::Process, &answered_by_itself(&question, &choice));
+                if let Some(recording) = self.recording() {
+                    recording.record(Channel::Process, &answered_by_itself(&question, &choice));
+                }
                 return;
             }
         }
-        let id = question.id().encode(WireFormat::Any);
-        locked(&self.questions).insert(id, Open::new(Question::Permission(question)));
-        self.room.touch();
+        self.keep(Question::Permission(question));
     }
 
     /// The folder of a session; of a sub-agent, that of the session which it descends from.
     pub(crate) fn folder(&self, session: &str) -> PathBuf {
+        if let Runner::Hub(place) = &self.runner {
+            return place.folder.clone();
+        }
         let root = self.room.look(|it| it.ancestors(session).last().map(|root| Arc::clone(&root.session)));
         let root = root.flatten();
         locked(&self.folders).get(root.as_deref().unwrap_or(session)).cloned().unwrap_or_default()
@@ -316,7 +365,8 @@ impl Live {
         session: &str,
         content: Vec<v2::ContentBlock<'_>>,
     ) -> Result<(), Failure> {
-        let reply = self.agent.prompt(session, content).await.map_err(|error| error.to_string())?;
+        let reply =
+            self.agent.prompt(self.wire(session), content).await.map_err(|error| error.to_string())?;
         reply.map(drop).map_err(|error| self.refused(&error))
     }
 
@@ -339,7 +389,12 @@ impl Live {
         let says = |it: &Conversation| {
             it.auth_status().is_some_and(|status| status.state == AuthState::Unauthenticated)
         };
-        self.wants_login.load(Ordering::Relaxed) || self.room.look(says).unwrap_or(false)
+        let told = match &self.runner {
+            Runner::Ours { .. } => self.room.look(says).unwrap_or(false),
+            // It concerns no session, so no log has it.
+            Runner::Hub(place) => place.connection.conversation(says),
+        };
+        self.wants_login.load(Ordering::Relaxed) || told
     }
 
     /// Logs in by a way that the agent offers.
@@ -357,17 +412,40 @@ impl Live {
         session: &str,
         content: Vec<v2::ContentBlock<'_>>,
     ) -> Result<(), Failure> {
-        let reply = self.agent.steer(session, content.clone()).await.map_err(|error| error.to_string())?;
+        let reply =
+            self.agent.steer(self.wire(session), content.clone()).await.map_err(|error| error.to_string())?;
         match reply.map_err(|error| self.refused(&error))? {
             Steered::NoTurn => self.prompt(session, content).await,
             _ => Ok(()),
         }
     }
 
+    /// The id by which the other end of the connection knows a session.
+    pub(crate) fn wire<'s>(&'s self, session: &'s str) -> &'s str {
+        match &self.runner {
+            Runner::Ours { .. } => session,
+            // In its log the session has the agent's id; those of its sub-agents are the same everywhere.
+            Runner::Hub(place) if self.is_root(session) => &place.session,
+            Runner::Hub(_) => session,
+        }
+    }
+
+    fn is_root(&self, session: &str) -> bool {
+        self.room.look(|it| it.parent(session).is_none()).unwrap_or(true)
+    }
+
+    /// Where a session can be looked at that was opened over this connection: the recording, and the session in it.
+    pub(crate) fn place_of<'s>(&'s self, session: &'s str) -> (&'s str, Option<&'s str>) {
+        match &self.runner {
+            Runner::Ours { .. } => (&self.room.id, Some(session)),
+            Runner::Hub(_) => (session, None),
+        }
+    }
+
     /// Makes a copy of a session that goes on by itself, and gives its id.
     pub(crate) async fn fork(&self, session: &str) -> Result<String, Failure> {
         let folder = self.folder(session);
-        let request = ForkSessionRequest::new(session, absolute(&folder)?);
+        let request = ForkSessionRequest::new(self.wire(session), absolute(&folder)?);
         let reply = self.agent.fork_session(&request).await.map_err(|error| error.to_string())?;
         let copy = reply.map_err(|error| self.refused(&error))?.session_id.into_owned();
         locked(&self.folders).insert(copy.clone(), folder);
@@ -408,18 +486,15 @@ impl Live {
     /// A question that is open, unless what was read of it is not what it asks.
     fn open_question(&self, id: &str, read: &str) -> Result<(Question, Asked), Failure> {
         let gone = || "this question is answered already".to_owned();
-        let question = locked(&self.questions).get(id).map(|open| open.question.clone()).ok_or_else(gone)?;
-        let session = match &question {
-            Question::Permission(question) => Some(question.session().to_string()),
-            Question::Elicitation(question) => question.session().map(ToString::to_string),
-        };
-        let snapshot = session.and_then(|session| self.room.session(&session));
+        let known = locked(&self.questions).get(id).map(|open| (open.question.clone(), open.id.clone()));
+        let (question, asked_as) = known.ok_or_else(gone)?;
         let asked = match &question {
             Question::Permission(question) => {
-                let snapshot = snapshot.ok_or_else(gone)?;
-                self.asked(question.session(), &snapshot, question.id()).ok_or_else(gone)?
+                let session = self.in_log(question.session());
+                let snapshot = self.room.session(&session).ok_or_else(gone)?;
+                self.asked(&session, &snapshot, &asked_as).ok_or_else(gone)?
             }
-            Question::Elicitation(question) => self.asked_for_data(question.id(), question.request()),
+            Question::Elicitation(question) => self.asked_for_data(&asked_as, question.request()),
         };
         let mut questions = locked(&self.questions);
         let open = questions.get_mut(id).ok_or_else(gone)?;
@@ -439,7 +514,8 @@ impl Live {
         locked(&self.questions).remove(id);
         let chosen = question.request().options.iter().find(|offered| offered.option_id == option);
         if let Some(chosen) = chosen {
-            self.remembered.note(question.session(), &question.request().title, &asked, chosen);
+            let session = self.in_log(question.session());
+            self.remembered.note(&session, &question.request().title, &asked, chosen);
         }
         self.room.touch();
         Ok(())
@@ -464,14 +540,8 @@ impl Live {
     /// How many questions wait in sessions that are neither a given one nor descend from it, by the sessions.
     pub(crate) fn asked_elsewhere(&self, session: &str) -> Vec<(Named, usize)> {
         let mut counts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-        for open in locked(&self.questions).values() {
-            let asking = match &open.question {
-                Question::Permission(question) => Some(question.session()),
-                Question::Elicitation(question) => question.session(),
-            };
-            if let Some(asking) = asking {
-                *counts.entry(Arc::clone(asking)).or_default() += 1;
-            }
+        for asking in locked(&self.questions).values().filter_map(|open| open.question.session()) {
+            *counts.entry(Arc::clone(asking)).or_default() += 1;
         }
         let elsewhere = |conversation: &Conversation| {
             let is_here = |id: &str| {
@@ -483,15 +553,35 @@ impl Live {
         self.room.look(elsewhere).unwrap_or_default()
     }
 
-    /// Requests for data that belong to no session.
-    pub(crate) fn loose_elicitations(&self) -> Vec<ElicitationQuestion> {
+    /// How many questions wait in all sessions.
+    pub(crate) fn open_questions(&self) -> usize {
+        locked(&self.questions).len()
+    }
+
+    /// Requests for data that belong to no session, with the ids by which they are known here.
+    pub(crate) fn loose_elicitations(&self) -> Vec<(RequestId<'static>, ElicitationQuestion)> {
         let questions = locked(&self.questions);
         let loose = questions.values().filter_map(|open| match &open.question {
-            Question::Elicitation(question) if question.session().is_none() => Some(question.clone()),
+            Question::Elicitation(question) if question.session().is_none() => {
+                Some((open.id.clone(), question.clone()))
+            }
             _ => None,
         });
         loose.collect()
     }
+}
+
+/// What a client is that shows questions and forms.
+fn client_options(name: &str) -> ClientOptions {
+    let mut options = ClientOptions::new(name, env!("CARGO_PKG_VERSION"));
+    options.capabilities.elicitation = Some(v2::ElicitationCapabilities {
+        form: Some(v2::EmptyObject::new()),
+        url: Some(v2::EmptyObject::new()),
+        ..v2::ElicitationCapabilities::new()
+    });
+    // Each sub-agent is one.
+    options.session_limit = MAX_SESSIONS;
+    options
 }
 
 /// What the recording says of a question that a remembered choice has answered.

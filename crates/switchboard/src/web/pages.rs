@@ -1,17 +1,22 @@
 //! The page around a session, and the files that it consists of.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{State, WebSocketUpgrade};
+use axum::extract::{ConnectInfo, State, WebSocketUpgrade};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use maud::{DOCTYPE, Markup, html};
 
-use super::app::App;
-use super::guard::{self, ENTER, KNOWN, PROTOCOL, SOCKET};
+use tokio::task::block_in_place;
+
+use super::Identify;
+use super::app::{Agents, App};
+use super::guard::{self, ENTER, Holder, KNOWN, PROTOCOL, SOCKET, TOKEN};
 use super::tab::{self, Limits};
 
 /// The largest message that a tab may send: a prompt with files.
@@ -21,7 +26,7 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files of the page.
-const ASSETS: [(&str, &str, &str); 12] = [
+const ASSETS: [(&str, &str, &str); 13] = [
     ("/assets/page.css", STYLE, include_str!("assets/page.css")),
     ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
     ("/assets/page.js", SCRIPT, include_str!("assets/page.js")),
@@ -33,12 +38,13 @@ const ASSETS: [(&str, &str, &str); 12] = [
     ("/assets/patch.js", SCRIPT, include_str!("assets/patch.js")),
     ("/assets/press.js", SCRIPT, include_str!("assets/press.js")),
     ("/assets/questions.js", SCRIPT, include_str!("assets/questions.js")),
+    ("/assets/waiting.js", SCRIPT, include_str!("assets/waiting.js")),
     ("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 
 /// Everything that the server answers. The page and its files are for everybody who asks, and hold nothing of a session:
 /// that goes over the socket alone.
-pub(crate) fn router(app: Arc<App>) -> Router {
+pub(crate) fn router(app: Arc<App>, identify: Option<Identify>) -> Router {
     let guard = app.guard.clone();
     let mut router = Router::new()
         .route("/", get(page))
@@ -47,6 +53,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(ENTER, post(enter))
         .route(KNOWN, get(|| async { StatusCode::NO_CONTENT }))
         .route(SOCKET, get(socket));
+    if let Some(identify) = identify {
+        router = router.route(TOKEN, post(move |app, head| by_token(app, identify, head)));
+    }
     for (path, kind, text) in ASSETS {
         router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
     }
@@ -60,19 +69,38 @@ async fn enter(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     app.guard.let_in(&headers)
 }
 
-async fn socket(upgrade: WebSocketUpgrade, State(app): State<Arc<App>>) -> Response {
+/// Gives a key for a token, which comes as programs send it.
+async fn by_token(State(app): State<Arc<App>>, identify: Identify, head: Parts) -> Response {
+    let from = head.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(from)| *from);
+    let from = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+    // It may look into the store.
+    match block_in_place(|| identify(&head, from)) {
+        Ok(who) => app.guard.let_in_as(who, &head.headers),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn socket(
+    upgrade: WebSocketUpgrade,
+    State(app): State<Arc<App>>,
+    Extension(Holder(who)): Extension<Holder>,
+) -> Response {
     let Ok(seat) = Arc::clone(&app.seats).try_acquire_owned() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many tabs are open.\n").into_response();
     };
+    let desk = app.desk(who).await;
+    if desk.is_revoked() {
+        return (StatusCode::FORBIDDEN, "This browser is not let in any more.\n").into_response();
+    }
     let upgrade = upgrade.max_message_size(MAX_MESSAGE).protocols([PROTOCOL]);
-    upgrade.on_upgrade(move |socket| tab::serve(socket, app, seat, Limits::default())).into_response()
+    upgrade.on_upgrade(move |socket| tab::serve(socket, desk, seat, Limits::default())).into_response()
 }
 
-async fn page() -> Html<String> {
-    Html(shell().into_string())
+async fn page(State(app): State<Arc<App>>) -> Html<String> {
+    Html(shell(matches!(app.agents, Agents::Hub(_))).into_string())
 }
 
-fn shell() -> Markup {
+fn shell(is_hub: bool) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -86,12 +114,13 @@ fn shell() -> Markup {
                 link rel="stylesheet" href="/assets/entries.css";
                 script type="module" src="/assets/page.js" {}
             }
-            body {
-                (door())
+            body data-hub[is_hub] {
+                (door(is_hub))
                 a class="skip" href="#prompt" { "Skip to the prompt" }
                 (bar())
                 div id="columns" {
-                    (sidebar())
+                    (sidebar(is_hub))
+                    div id="drawer-back" hidden {}
                     (talk())
                     (inspector())
                 }
@@ -109,15 +138,27 @@ fn shell() -> Markup {
 }
 
 /// What a browser sees that is not let in.
-fn door() -> Markup {
+fn door(is_hub: bool) -> Markup {
     html! {
         noscript { p { "This page needs JavaScript." } }
         main id="door" hidden {
             h1 { "This browser is not let in" }
-            p id="door-reason" {}
+            p id="door-reason" role="alert" {}
+            @if is_hub {
+                form id="token-form" {
+                    label for="token" { "Token" }
+                    input id="token" type="password" autocomplete="current-password" spellcheck="false" required;
+                    button type="submit" { "Come in" }
+                }
+                p class="meta" {
+                    "Who runs this hub makes one with " code { "switchboard tokens add NAME --role view|answer|own" } "."
+                }
+            }
             p { "Each link of Switchboard works once, and for a minute. For a new one:" }
             ul {
-                li { "press Enter in the terminal where " code { "switchboard open" } " runs, or" }
+                @if !is_hub {
+                    li { "press Enter in the terminal where " code { "switchboard open" } " runs, or" }
+                }
                 li {
                     "in a browser that is let in, take " strong { "Sessions" } " and then "
                     strong { "Open in another browser" } "."
@@ -131,7 +172,9 @@ fn bar() -> Markup {
     html! {
         header class="bar" {
             button type="button" id="show-sessions" aria-controls="sessions" aria-expanded="false"
-                title="Sessions (Alt+S)" { "☰" span class="label" { " Sessions" } }
+                title="Sessions (Alt+S)" {
+                    "☰" span class="label" { " Sessions" } " " span id="badge" class="badge" hidden {}
+                }
             div class="what" {
                 h1 id="title" { "Switchboard" }
                 p class="meta" { span id="agent" {} " " span id="state" {} }
@@ -148,7 +191,7 @@ fn bar() -> Markup {
     }
 }
 
-fn sidebar() -> Markup {
+fn sidebar(is_hub: bool) -> Markup {
     html! {
         nav id="sessions" aria-label="Sessions" hidden {
             form id="search" role="search" {
@@ -156,11 +199,17 @@ fn sidebar() -> Markup {
                 input id="query" type="search" placeholder="Search all sessions" autocomplete="off";
             }
             form id="new-session" {
+                @if is_hub {
+                    label for="agent-choice" { "Agent" }
+                    select id="agent-choice" {}
+                    datalist id="known-folders" {}
+                }
                 label for="folder" { "Folder" }
-                input id="folder" type="text" autocomplete="off" spellcheck="false";
+                input id="folder" type="text" autocomplete="off" spellcheck="false" list=[is_hub.then_some("known-folders")];
                 button type="submit" { "New session" }
             }
             div id="session-list" {}
+            button type="button" id="notify" data-action="notify" hidden { "Notify me of questions" }
             button type="button" data-action="choices" { "Choices for always" }
             button type="button" data-action="link" { "Open in another browser" }
         }

@@ -1,21 +1,27 @@
 //! Everything of a session beside its entries, in pieces that are replaced as a whole.
 
 use maud::{Markup, html};
+use serde_json::json;
+use switchboard_hub::SessionState;
 use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Activity, Conversation, Snapshot};
+use switchboard_store::Role;
 
-use super::app::{AgentState, App};
+use super::app::{AgentState, Agents, App};
+use super::desk::Desk;
 use super::family::{self, Below, Named, Relative, Sight};
-use super::live::Live;
+use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
-use super::{questions, render};
+use super::{lists, questions, render};
 
 /// So many of the latest updates of unknown kinds are shown.
 const MOST_UNKNOWN: usize = 20;
 
 /// What is shown.
 pub(crate) struct Subject<'a> {
-    pub(crate) app: &'a App,
+    pub(crate) desk: &'a Desk,
+    /// Why nobody can act in a session of a hub.
+    pub(crate) refusal: Option<&'a Failure>,
     pub(crate) sight: Option<Sight<'a>>,
     /// The agent, if what is seen is its connection.
     pub(crate) live: Option<&'a Live>,
@@ -43,7 +49,8 @@ impl<'a> Subject<'a> {
 
 /// All pieces, by the name of the place that they go to.
 pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
-    let Subject { app, live, session, .. } = *subject;
+    let Subject { desk, live, session, .. } = *subject;
+    let app = &*desk.app;
     let snapshot = subject.shown.map(|shown| &shown.snapshot);
     let asker = subject.asker();
     let below = subject.below();
@@ -62,6 +69,15 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
         ("hint", hint(subject).into_string()),
         ("speech", speech(subject, snapshot).to_owned()),
     ];
+    panels.push(("waiting", waiting_anywhere(subject, live)));
+    if desk.is_at_hub() {
+        panels.extend([
+            ("session-list", lists::of_hub(desk, subject.room().map(|room| &*room.id)).into_string()),
+            ("agent-choice", lists::agents(desk).into_string()),
+            ("known-folders", lists::folders(desk).into_string()),
+            ("role", desk.role().to_string()),
+        ]);
+    }
     if let Some(snapshot) = snapshot {
         panels.extend([
             ("state", state(subject, snapshot, &below, waiting).into_string()),
@@ -94,11 +110,16 @@ fn agent(app: &App, room: Option<&LiveRecording>, live: Option<&Live>) -> Markup
             }
         }
         None => {
-            let name =
-                room.map_or(&*app.agent_name, |room| room.about.agent.as_deref().unwrap_or("unknown agent"));
+            let usual = match &app.agents {
+                Agents::Ours { name, .. } => name,
+                Agents::Hub(_) => "Switchboard",
+            };
+            let name = room.map_or(usual, |room| room.about.agent.as_deref().unwrap_or("unknown agent"));
             html! {
                 strong { (render::visible_line(name)) }
-                @if room.is_some() { " " span class="meta" { "recording" } }
+                @if room.is_some() && matches!(app.agents, Agents::Ours { .. }) {
+                    " " span class="meta" { "recording" }
+                }
             }
         }
     }
@@ -117,7 +138,7 @@ fn path(subject: &Subject<'_>, line: &[Named]) -> Markup {
         return html! {};
     };
     let parent = above.last().map_or("", |parent| &*parent.id);
-    let can_cancel = subject.asker().is_some() && {
+    let can_cancel = subject.asker().is_some() && subject.desk.may(Role::Answer) && {
         let look = |it: &Conversation| {
             let can = it.session(Some(parent))?.subagent(&own.id)?.capabilities()?.cancel.is_some();
             Some(can && family::is_active(it, &own.id))
@@ -183,6 +204,9 @@ fn at_work(subject: &Subject<'_>, below: &Below) -> Markup {
 fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
     let is_root = subject.shown.is_some_and(|shown| shown.parent.is_none());
     let (Some(live), Some(session), true) = (subject.asker(), session, is_root) else { return html! {} };
+    if !subject.desk.may(Role::Own) {
+        return html! {};
+    }
     let can = |what: fn(&v2::SessionCapabilities<'_>) -> bool| live.offers(what);
     html! {
         @if can(|can| can.fork.is_some()) {
@@ -222,6 +246,9 @@ fn hint(subject: &Subject<'_>) -> Markup {
 /// said: sub-agents listen to their own agent.
 fn speech(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
     let Some(live) = subject.live.filter(|live| live.ended().is_none()) else { return "" };
+    if !subject.desk.may(Role::Own) {
+        return "";
+    }
     if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
         return "";
     }
@@ -243,7 +270,11 @@ fn activity(live: Option<&Live>, snapshot: Option<&Snapshot>, waiting: usize) ->
 
 /// What is in the way, and what can be done about it.
 fn trouble(subject: &Subject<'_>) -> Markup {
-    let Subject { app, live, session, .. } = *subject;
+    if subject.desk.is_at_hub() {
+        return trouble_at_hub(subject);
+    }
+    let Subject { desk, live, session, .. } = *subject;
+    let app = &*desk.app;
     let room = subject.room();
     let failure = room.and_then(LiveRecording::failure);
     html! {
@@ -265,7 +296,7 @@ fn trouble(subject: &Subject<'_>) -> Markup {
                 } @else if live.is_some() && running.has_lost_login() {
                     (lost_login(&running))
                 } @else if let (None, Some(room), Some(folder)) = (live, room, room.and_then(project)) {
-                    @if !session.is_empty() && room.about.agent.as_deref() == Some(&*app.agent_name) {
+                    @if !session.is_empty() && room.about.agent.as_deref() == usual_agent(app) {
                         p class="meta" { "This is a recording." }
                         button type="button" data-action="resume" data-session=(session) data-folder=(folder) {
                             "Go on with this session"
@@ -275,6 +306,71 @@ fn trouble(subject: &Subject<'_>) -> Markup {
             }
         }
     }
+}
+
+fn usual_agent(app: &App) -> Option<&str> {
+    match &app.agents {
+        Agents::Ours { name, .. } => Some(name),
+        Agents::Hub(_) => None,
+    }
+}
+
+/// The same for a session of a hub.
+fn trouble_at_hub(subject: &Subject<'_>) -> Markup {
+    let Subject { desk, live, .. } = *subject;
+    let failure = subject.room().and_then(LiveRecording::failure);
+    let here = subject.room().map(|room| &*room.id);
+    let known = here.and_then(|id| desk.session(id));
+    let others: Vec<_> = desk.asking().into_iter().filter(|asking| Some(&*asking.id) != here).collect();
+    html! {
+        @if let Some(failure) = failure { p { "The log cannot be read on: " (render::visible(&failure)) } }
+        @for asking in others.iter().take(MOST_ASKING) {
+            p {
+                @if asking.questions == 1 { "A question waits" } @else { (asking.questions) " questions wait" }
+                " for you in the session " (render::visible_line(asking.title.as_deref().unwrap_or(&asking.id))) "."
+            }
+            button type="button" data-action="look" data-recording=(asking.id) { "Look" }
+        }
+        @if others.len() > MOST_ASKING { p { "More wait in " (others.len() - MOST_ASKING) " other sessions." } }
+        @match (live, known) {
+            (Some(live), _) => {
+                @if let Some(reason) = live.ended() {
+                    p { "The connection to the session is gone: " (render::visible(reason)) }
+                    button type="button" data-action="attach" { "Connect again" }
+                } @else if live.has_lost_login() && desk.may(Role::Own) { (lost_login(live)) }
+            }
+            (None, Some(known)) => {
+                @if let Some(reason) = subject.refusal {
+                    p { "Nothing can be done in this session: " (render::visible(reason)) }
+                }
+                @if subject.refusal.is_some() || (known.state == SessionState::AtRest && desk.may(Role::Own)) {
+                    @if subject.refusal.is_none() { p class="meta" { "This session is at rest." } }
+                    button type="button" data-action="attach" {
+                        @if subject.refusal.is_some() { "Try again" } @else { "Go on with this session" }
+                    }
+                }
+            }
+            (None, None) if here.is_none() => p {
+                @if desk.may(Role::Own) { "Choose a session, or begin a new one." }
+                @else { "Choose a session. Those that are shared with you are listed." }
+            },
+            (None, None) => {}
+        }
+    }
+}
+
+/// What waits for an answer of whoever looks, in all sessions, for the title and for notifications.
+fn waiting_anywhere(subject: &Subject<'_>, live: Option<&Live>) -> String {
+    let asking = subject.desk.asking();
+    let loose = subject.asker().map_or(0, |live| live.loose_elicitations().len());
+    let here = subject.room().map(|room| &*room.id);
+    let first = asking.first().map(|first| json!({"recording": &*first.id, "title": first.title}));
+    let count = match subject.desk.is_at_hub() {
+        true => asking.iter().map(|asking| asking.questions).sum::<usize>() + loose,
+        false => live.filter(|live| live.ended().is_none()).map_or(0, Live::open_questions),
+    };
+    let elsewhere = asking.iter().any(|asking| Some(&*asking.id) != here);
+    json!({"count": count, "first": first, "elsewhere": elsewhere}).to_string()
 }
 
 /// More sessions with questions than this are only counted.

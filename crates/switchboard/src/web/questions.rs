@@ -31,9 +31,9 @@ pub(crate) fn all(subject: &Subject<'_>, below: &Below) -> Markup {
     }
     html! {
         @for card in cards { (card) }
-        @for loose in loose {
-            @let asked = asked_for_data(live, loose.id(), loose.request());
-            (question(live, loose.id(), &asked, loose_elicitation(&loose), None))
+        @for (id, loose) in loose {
+            @let asked = asked_for_data(live, &id, loose.request());
+            (question(live, &id, &asked, loose_elicitation(&id, &loose), None))
         }
     }
 }
@@ -50,7 +50,8 @@ fn of_session<'a>(
     let permissions = snapshot.pending_permissions().map(move |permission| {
         let asked = asked(live, id, snapshot, permission);
         let always = render::always(permission, Remembered::refuses(&asked));
-        let parts = render::permission(snapshot, permission, &subject.app.cache).into_iter().chain(always);
+        let parts =
+            render::permission(snapshot, permission, &subject.desk.app.cache).into_iter().chain(always);
         // Where a call is long, its earlier pages are asked for by its position.
         let call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
         let place = call.map(|position| (&**id, position));
@@ -97,8 +98,8 @@ fn question(
 }
 
 /// A request for data that belongs to no session, shown as in a session of its own.
-fn loose_elicitation(question: &ElicitationQuestion) -> Vec<render::Part> {
+fn loose_elicitation(id: &RequestId<'static>, question: &ElicitationQuestion) -> Vec<render::Part> {
     let mut session = Session::new(WireFormat::Any);
-    session.open_elicitation(question.id(), question.request(), Moment(0));
-    session.elicitation(question.id()).map(render::elicitation).unwrap_or_default()
+    session.open_elicitation(id, question.request(), Moment(0));
+    session.elicitation(id).map(render::elicitation).unwrap_or_default()
 }

@@ -131,7 +131,12 @@ pub(crate) enum Request {
     },
     New {
         folder: Option<String>,
+        /// The agent's name, where there are several.
+        #[serde(default)]
+        agent: Option<String>,
     },
+    /// Goes on with the session of a hub that is looked at.
+    Attach,
     Resume {
         session: String,
         folder: String,

@@ -10,12 +10,14 @@ use axum::body::Bytes;
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use serde::Serialize;
 use serde_json::{Value, json};
+use switchboard_hub::SessionState;
+use switchboard_store::Role;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
 
-use super::app::App;
-use super::live::Failure;
+use super::desk::Desk;
+use super::live::{Failure, Live};
 use super::remembered::Choice;
 use super::request::{Numbered, Request};
 use super::view::View;
@@ -46,14 +48,18 @@ const MAX_SEARCH: usize = 10_000;
 const UNDER_WAY: usize = 32;
 
 /// Serves a tab until it is gone. It gives up its seat then.
-pub(crate) async fn serve(socket: WebSocket, app: Arc<App>, seat: OwnedSemaphorePermit, limits: Limits) {
+pub(crate) async fn serve(socket: WebSocket, desk: Arc<Desk>, seat: OwnedSemaphorePermit, limits: Limits) {
     let (answers, answered) = mpsc::channel(UNDER_WAY);
-    let agent_changes = app.agent_changes();
+    let (attaches, attached) = mpsc::channel(UNDER_WAY);
+    let desk_changes = desk.changes();
     let mut knock = interval(limits.knock);
     knock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let tab = Tab {
         socket,
-        agent_changes,
+        desk_changes,
+        attaches,
+        attached,
+        attaching: None,
         room_changes: None,
         view: View::new(),
         answers,
@@ -64,17 +70,22 @@ pub(crate) async fn serve(socket: WebSocket, app: Arc<App>, seat: OwnedSemaphore
         heard: Instant::now(),
         knock,
         patience: limits.patience,
-        app,
+        desk,
     };
     tab.run().await;
     drop(seat);
 }
 
 struct Tab {
-    app: Arc<App>,
+    desk: Arc<Desk>,
     socket: WebSocket,
     view: View,
-    agent_changes: watch::Receiver<u64>,
+    desk_changes: watch::Receiver<u64>,
+    /// Sessions of a hub that this has attached to, or why not.
+    attaches: mpsc::Sender<Attached>,
+    attached: mpsc::Receiver<Attached>,
+    /// The one that it is about to attach to.
+    attaching: Option<String>,
     room_changes: Option<(String, watch::Receiver<u64>)>,
     /// Answers of what takes long.
     answers: mpsc::Sender<Answer>,
@@ -95,6 +106,9 @@ struct Answer {
     outcome: Result<Value, Failure>,
 }
 
+/// The id of a session, and what came of attaching to it.
+type Attached = (String, Result<Arc<Live>, Failure>);
+
 /// The tab is gone.
 struct Gone;
 
@@ -102,6 +116,7 @@ impl Tab {
     async fn run(mut self) {
         loop {
             self.watch_room();
+            self.attach_to_what_is_awake();
             let room_changed = async {
                 if let Some((_, changes)) = &mut self.room_changes
                     && changes.changed().await.is_ok()
@@ -124,8 +139,12 @@ impl Tab {
                     self.is_dirty = true;
                     Ok(())
                 }
-                _ = self.agent_changes.changed() => {
+                _ = self.desk_changes.changed() => {
                     self.is_dirty = true;
+                    if self.desk.is_revoked() { Err(Gone) } else { Ok(()) }
+                }
+                Some((id, outcome)) = self.attached.recv() => {
+                    self.take_attached(&id, outcome);
                     Ok(())
                 }
                 () = sleep_until(self.next_frame), if self.is_dirty && self.is_shown => self.send_frame().await,
@@ -133,6 +152,42 @@ impl Tab {
             if went.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Attaches to the session that is looked at, if an agent has it: then nobody is started for it.
+    fn attach_to_what_is_awake(&mut self) {
+        if self.view.attached.is_some() || !self.desk.is_at_hub() {
+            return;
+        }
+        let known = self.view.room.as_ref().and_then(|room| self.desk.session(&room.id));
+        if known.is_some_and(|session| session.state != SessionState::AtRest) {
+            self.attach();
+        }
+    }
+
+    /// Attaches to the session of a hub that is looked at.
+    fn attach(&mut self) {
+        let Some(id) = self.view.room.as_ref().map(|room| room.id.clone()) else { return };
+        if self.attaching.as_ref() == Some(&id) {
+            return;
+        }
+        self.attaching = Some(id.clone());
+        let (desk, attaches) = (Arc::clone(&self.desk), self.attaches.clone());
+        tokio::spawn(async move {
+            let outcome = desk.attach(&id).await;
+            // The tab may be gone.
+            let _ = attaches.send((id, outcome)).await;
+        });
+    }
+
+    fn take_attached(&mut self, id: &str, outcome: Result<Arc<Live>, Failure>) {
+        if self.attaching.as_deref() == Some(id) {
+            self.attaching = None;
+        }
+        if self.view.room.as_ref().is_some_and(|room| room.id == id) {
+            self.view.attached = Some(outcome);
+            self.is_dirty = true;
         }
     }
 
@@ -167,7 +222,7 @@ impl Tab {
     async fn send_frame(&mut self) -> Result<(), Gone> {
         self.is_dirty = false;
         // It may read the disk, and takes its time for long messages.
-        let frame = block_in_place(|| self.view.frame(&self.app));
+        let frame = block_in_place(|| self.view.frame(&self.desk));
         self.is_dirty |= self.view.is_behind();
         self.is_shown = false;
         self.next_frame = Instant::now() + FRAME;
@@ -225,25 +280,34 @@ impl Tab {
                 Some(sight) => Ok(json!(lists::family(sight, &self.view.session).into_string())),
                 None => Err("there is no session".to_owned()),
             },
-            Request::Choices => Ok(json!(lists::choices(&self.app).into_string())),
+            Request::Choices => Ok(json!(lists::choices(self.remembering().as_deref()).into_string())),
+            Request::Attach if self.desk.is_at_hub() => {
+                self.attach();
+                Ok(Value::Null)
+            }
             Request::Withdraw { place, since } => {
                 let is_meant = |choice: &Choice| choice.since.0 == since;
-                let withdrawn = self.app.live().is_some_and(|live| {
+                let live = self.remembering();
+                let withdrawn = live.as_ref().is_some_and(|live| {
                     let choice = live.remembered.all().into_iter().nth(place).filter(is_meant);
                     choice.is_some_and(|choice| live.remembered.withdraw(&choice))
                 });
                 match withdrawn {
-                    true => Ok(json!(lists::choices(&self.app).into_string())),
+                    true => Ok(json!(lists::choices(live.as_deref()).into_string())),
                     false => Err("this choice is withdrawn already".to_owned()),
                 }
             }
-            Request::Link => match self.app.guard.link("/") {
+            Request::Link => match self.desk.app.guard.link("/", self.desk.who()) {
                 Ok(link) => Ok(json!(link)),
                 Err(error) => Err(format!("no link can be made: {error}")),
             },
             Request::File { session, path, line } => {
-                block_in_place(|| files::show(&self.app, &session, &path, line))
-                    .map(|markup| json!(markup.into_string()))
+                let live = self.remembering();
+                match live.filter(|_| self.desk.may(Role::Own)) {
+                    Some(live) => block_in_place(|| files::show(&live, &session, &path, line))
+                        .map(|markup| json!(markup.into_string())),
+                    None => Err("no agent runs".to_owned()),
+                }
             }
             request => return self.begin(number, request).await,
         };
@@ -259,17 +323,22 @@ impl Tab {
         let Ok(permit) = self.answers.clone().try_reserve_owned() else {
             return self.send_answer(number, Err("too many things are under way".to_owned())).await;
         };
-        let app = Arc::clone(&self.app);
+        let (desk, live) = (Arc::clone(&self.desk), self.remembering());
         tokio::spawn(async move {
-            let outcome = actions::act(&app, request).await;
+            let outcome = actions::act(&desk, live, request).await;
             permit.send(Answer { number, outcome });
         });
         Ok(())
     }
 
+    /// The agent that is spoken to: that of the session of a hub which is looked at, or the only one.
+    fn remembering(&self) -> Option<Arc<Live>> {
+        if self.desk.is_at_hub() { self.view.live(&self.desk) } else { self.desk.app.live() }
+    }
+
     fn look(&mut self, recording: Option<String>, session: Option<String>) -> Result<Value, Failure> {
-        let room = match recording {
-            Some(id) => Some(block_in_place(|| self.app.room(&id))?),
+        let room = match recording.or_else(|| self.desk.usual()) {
+            Some(id) => Some(block_in_place(|| self.desk.room(&id))?),
             None => None,
         };
         self.view.look(room, session.unwrap_or_default());
@@ -290,7 +359,7 @@ impl Tab {
     fn earlier(&self, session: &str, position: usize, before: usize) -> Result<Value, Failure> {
         let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
         let entry = snapshot.entry(position).ok_or("this entry is gone")?;
-        let parts = render::earlier(&snapshot, entry, before, &self.app.cache);
+        let parts = render::earlier(&snapshot, entry, before, &self.desk.app.cache);
         Ok(json!(parts.iter().map(|part| &*part.html).collect::<Vec<_>>()))
     }
 
@@ -319,6 +388,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::web::app::App;
     use crate::web::guard::Guard;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
@@ -331,10 +401,10 @@ mod tests {
         let name = "agent".to_owned();
         let app = Arc::new(App::new(store, Program::new("true"), name, folder.path().into(), Guard::new(1)));
         let serve = move |upgrade: WebSocketUpgrade| {
-            let app = Arc::clone(&app);
+            let desk = Arc::new(Desk::ours(Arc::clone(&app)));
             async move {
-                let seat = Arc::clone(&app.seats).try_acquire_owned().unwrap();
-                upgrade.on_upgrade(move |socket| serve(socket, app, seat, limits))
+                let seat = Arc::clone(&desk.app.seats).try_acquire_owned().unwrap();
+                upgrade.on_upgrade(move |socket| serve(socket, desk, seat, limits))
             }
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

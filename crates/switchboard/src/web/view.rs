@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use switchboard_session::{Conversation, Session, Snapshot};
 
-use super::app::App;
+use super::desk::Desk;
 use super::family::{self, Relative, Sight};
-use super::live::Live;
+use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
 use super::panels::{self, Subject};
 use super::request::Filter;
@@ -47,6 +47,8 @@ pub(crate) struct Frame {
 pub(crate) struct View {
     pub(crate) room: Option<Arc<LiveRecording>>,
     pub(crate) session: String,
+    /// The session of a hub that is looked at, where somebody can act in it, or why not.
+    pub(crate) attached: Option<Result<Arc<Live>, Failure>>,
     at: Option<(usize, Conversation)>,
     /// Whether the tab has been shown the end of a recording that was not read yet.
     was_preview: bool,
@@ -67,6 +69,7 @@ impl View {
         View {
             room: None,
             session: String::new(),
+            attached: None,
             at: None,
             was_preview: false,
             window: 0..0,
@@ -79,6 +82,9 @@ impl View {
 
     /// Looks at something else.
     pub(crate) fn look(&mut self, room: Option<Arc<LiveRecording>>, session: String) {
+        if room.as_ref().map(|room| &room.id) != self.room.as_ref().map(|room| &room.id) {
+            self.attached = None;
+        }
         (self.room, self.session) = (room, session);
         self.window = 0..0;
         self.at = None;
@@ -119,9 +125,12 @@ impl View {
     }
 
     /// The agent, if what is seen is its connection.
-    pub(crate) fn live(&self, app: &App) -> Option<Arc<Live>> {
+    pub(crate) fn live(&self, desk: &Desk) -> Option<Arc<Live>> {
         let room = self.room.as_ref()?;
-        app.live().filter(|live| Arc::ptr_eq(&live.room, room))
+        if desk.is_at_hub() {
+            return self.attached.clone()?.ok();
+        }
+        desk.app.live().filter(|live| Arc::ptr_eq(&live.room, room))
     }
 
     pub(crate) fn sight(&self) -> Option<Sight<'_>> {
@@ -141,9 +150,9 @@ impl View {
     }
 
     /// What the tab must be told now.
-    pub(crate) fn frame(&mut self, app: &App) -> Frame {
-        self.choose_session(app);
-        let live = self.live(app);
+    pub(crate) fn frame(&mut self, desk: &Desk) -> Frame {
+        self.choose_session(desk);
+        let live = self.live(desk);
         let is_preview = self.at.is_none() && self.room.as_ref().is_some_and(|room| room.preview().is_some());
         if self.was_preview && !is_preview {
             // From here on, positions are those of the whole session.
@@ -159,7 +168,8 @@ impl View {
         let rows = self.room.as_ref().map_or(0, |room| room.log().rows().len());
         let is_now = self.at.is_none();
         let subject = Subject {
-            app,
+            desk,
+            refusal: self.attached.as_ref().and_then(|attached| attached.as_ref().err()),
             sight,
             live: live.as_deref(),
             session: &self.session,
@@ -180,7 +190,7 @@ impl View {
         let sight = self.room.as_deref().map(|room| Sight { room, past });
         let entries = match (&shown, sight) {
             (Some(shown), Some(sight)) => {
-                let scene = Scene { app, sight, is_live, is_over, is_whole: !self.was_preview };
+                let scene = Scene { app: &desk.app, sight, is_live, is_over, is_whole: !self.was_preview };
                 self.rows.frame(scene, shown, self.window.clone())
             }
             _ => Vec::new(),
@@ -205,9 +215,9 @@ impl View {
     }
 
     /// Where nothing is chosen yet: the agent's connection, and its latest session.
-    fn choose_session(&mut self, app: &App) {
-        if self.room.is_none() {
-            self.room = app.live().map(|live| Arc::clone(&live.room));
+    fn choose_session(&mut self, desk: &Desk) {
+        if self.room.is_none() && !desk.is_at_hub() {
+            self.room = desk.app.live().map(|live| Arc::clone(&live.room));
         }
         if self.session.is_empty()
             && let Some(room) = &self.room
@@ -232,6 +242,7 @@ fn latest_root(room: &LiveRecording) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::web::app::App;
     use crate::web::guard::Guard;
     use switchboard_protocol::WireFormat;
     use switchboard_session::{Moment, Side};
@@ -257,19 +268,20 @@ mod tests {
         *room.preview() = Some(end);
         let (program, folder) = (Program::new("true"), folder.path().to_owned());
         let app = App::new(store, program, "agent".into(), folder, Guard::new(1));
+        let desk = Desk::ours(Arc::new(app));
         let mut view = View::new();
         view.look(Some(Arc::clone(&room)), String::new());
-        let frame = view.frame(&app);
+        let frame = view.frame(&desk);
         assert_eq!((frame.session.as_str(), frame.length, frame.fresh), ("s", 1, true));
 
         *room.preview() = None;
-        let frame = view.frame(&app);
+        let frame = view.frame(&desk);
         assert_eq!((frame.length, frame.fresh, frame.entries.len()), (50, true, 0));
         view.set_window(40, 60);
-        assert_eq!(view.frame(&app).entries.len(), 10);
-        assert_eq!(view.frame(&app).entries.len(), 0, "nothing has changed");
+        assert_eq!(view.frame(&desk).entries.len(), 10);
+        assert_eq!(view.frame(&desk).entries.len(), 0, "nothing has changed");
         room.push(&Record::new(Channel::ToClient, chunk(45)));
-        let changed: Vec<usize> = view.frame(&app).entries.iter().map(|entry| entry.position).collect();
+        let changed: Vec<usize> = view.frame(&desk).entries.iter().map(|entry| entry.position).collect();
         assert_eq!(changed, [45]);
     }
 }

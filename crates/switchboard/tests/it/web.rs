@@ -7,6 +7,7 @@ mod attacks;
 mod diffs;
 mod doors;
 mod hostile;
+mod hub_page;
 mod inspector;
 mod login;
 mod looks;

@@ -23,6 +23,7 @@ use super::run::{Format, Policy};
 use super::sessions::replay::{drive, replayed};
 use super::sessions::show;
 use crate::web::app::App;
+use crate::web::desk::Desk;
 use crate::web::guard::Guard;
 use crate::web::live_recording::LiveRecording;
 use crate::web::view::View;
@@ -98,28 +99,29 @@ fn show(store: &Store, id: &str, json: bool) -> String {
 }
 
 /// What the server hands to a tab that looks at sessions of a recording.
-fn frames(app: &App, room: &std::sync::Arc<LiveRecording>, ids: &[Option<String>]) -> Vec<Value> {
+fn frames(desk: &Desk, room: &std::sync::Arc<LiveRecording>, ids: &[Option<String>]) -> Vec<Value> {
     let frame = |id: &Option<String>| {
         let mut view = View::new();
         view.look(Some(std::sync::Arc::clone(room)), id.clone().unwrap_or_default());
         view.set_window(0, 200);
-        serde_json::to_value(view.frame(app)).unwrap()
+        serde_json::to_value(view.frame(desk)).unwrap()
     };
     ids.iter().map(frame).collect()
 }
 
 /// A page before a store, without an agent.
-fn page(store: &Store) -> App {
-    App::new(store.clone(), Program::new("true"), "agent".into(), "/".into(), Guard::new(1))
+fn page(store: &Store) -> Desk {
+    let app = App::new(store.clone(), Program::new("true"), "agent".into(), "/".into(), Guard::new(1));
+    Desk::ours(std::sync::Arc::new(app))
 }
 
 /// The page of a recording in the store.
-fn stored_page(app: &App, store: &Store, id: &str, ids: &[Option<String>]) -> Vec<Value> {
+fn stored_page(desk: &Desk, store: &Store, id: &str, ids: &[Option<String>]) -> Vec<Value> {
     let room = LiveRecording::folding(id, store, store.session(id).unwrap().protocol);
     for item in store.read(id, 0).unwrap() {
         room.push(&item.unwrap().into_record().unwrap());
     }
-    frames(app, &room, ids)
+    frames(desk, &room, ids)
 }
 
 /// What comes of a recording that an agent plays again to `run`.
@@ -129,7 +131,7 @@ struct Replayed {
     frames: Vec<Value>,
 }
 
-fn replay(app: &App, store: &Store, lines: &str, ids: &[Option<String>], live: bool) -> Replayed {
+fn replay(desk: &Desk, store: &Store, lines: &str, ids: &[Option<String>], live: bool) -> Replayed {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (agent, stream, script) = replayed(lines);
@@ -158,7 +160,7 @@ fn replay(app: &App, store: &Store, lines: &str, ids: &[Option<String>], live: b
             });
             let room = LiveRecording::live("live", store);
             room.sessions_are(sessions);
-            (json, frames(app, &room, ids))
+            (json, frames(desk, &room, ids))
         };
         let talk = async {
             let client = Client::connect(connection, options).await.unwrap();
@@ -180,7 +182,7 @@ fn store() -> (tempfile::TempDir, Store) {
 }
 
 /// All readers show what `fold` shows, of a generated recording.
-fn check_generated(seed: u64, app: &App, store: &Store) -> usize {
+fn check_generated(seed: u64, desk: &Desk, store: &Store) -> usize {
     let lines = Generator::new(seed).recording(TOGETHER);
     let folded = fold(&lines);
     assert!(folded.len() >= TOGETHER, "{seed}");
@@ -198,13 +200,13 @@ fn check_generated(seed: u64, app: &App, store: &Store) -> usize {
         );
         assert!(!session.text.contains("zx"), "{seed}: {}", session.text);
     }
-    for (frame, transcript) in stored_page(app, store, &id, &ids).iter().zip(&transcripts) {
+    for (frame, transcript) in stored_page(desk, store, &id, &ids).iter().zip(&transcripts) {
         assert_eq!(of_frame(frame), *transcript, "{seed}: the page of {}", frame["session"]);
     }
     let is_live = seed.is_multiple_of(2);
     // The page before an agent has the same sessions; to render them all once more would take as long as all the rest.
     let rendered: &[Option<String>] = if seed.is_multiple_of(5) { &ids } else { &[] };
-    let replayed = replay(app, store, &lines, rendered, is_live);
+    let replayed = replay(desk, store, &lines, rendered, is_live);
     assert_replayed(&folded, &replayed, &seed.to_string());
     for (frame, transcript) in replayed.frames.iter().zip(&transcripts) {
         // What becomes of questions is decided anew.
@@ -316,9 +318,9 @@ fn ten_thousand_conversations_are_the_same_to_every_reader() {
         let part = |thread: usize| {
             scope.spawn(move || {
                 let (_folder, store) = store();
-                let app = page(&store);
+                let desk = page(&store);
                 let seeds = (0..CONVERSATIONS / TOGETHER).skip(thread).step_by(threads);
-                seeds.map(|seed| check_generated(seed as u64, &app, &store)).sum::<usize>()
+                seeds.map(|seed| check_generated(seed as u64, &desk, &store)).sum::<usize>()
             })
         };
         let parts: Vec<_> = (0..threads).map(part).collect();
@@ -352,7 +354,7 @@ fn is_inline(tag: &pulldown_cmark::Tag<'_>) -> bool {
 #[test]
 fn recordings_are_the_same_to_every_reader() {
     let (_folder, store) = store();
-    let app = page(&store);
+    let desk = page(&store);
     let mut entries = 0;
     for recording in recordings() {
         let name = &recording.name;
@@ -361,7 +363,7 @@ fn recordings_are_the_same_to_every_reader() {
         let id = import(&store, &lines);
         assert_shown(&folded, &store, &id, name);
         let ids: Vec<Option<String>> = folded.iter().map(|session| session.id.clone()).collect();
-        for (frame, session) in stored_page(&app, &store, &id, &ids).iter().zip(&folded) {
+        for (frame, session) in stored_page(&desk, &store, &id, &ids).iter().zip(&folded) {
             entries += assert_on_page(frame, &session.json, name);
         }
     }
@@ -414,7 +416,7 @@ fn assert_on_page(frame: &Value, session: &Value, what: &str) -> usize {
 #[test]
 fn recordings_that_are_played_again_are_the_same_conversation() {
     let (_folder, store) = store();
-    let app = page(&store);
+    let desk = page(&store);
     let mut count = 0;
     for recording in recordings() {
         if !recording.name.starts_with("demo-") {
@@ -423,7 +425,7 @@ fn recordings_that_are_played_again_are_the_same_conversation() {
         let lines = std::fs::read_to_string(&recording.path).unwrap();
         let folded = fold(&lines);
         let ids: Vec<Option<String>> = folded.iter().map(|session| session.id.clone()).collect();
-        let replayed = replay(&app, &store, &lines, &ids, false);
+        let replayed = replay(&desk, &store, &lines, &ids, false);
         assert_replayed(&folded, &replayed, &recording.name);
         count += 1;
     }

@@ -21,6 +21,8 @@ pub(crate) const LAUNCH: &str = "launch";
 pub(super) struct Gate {
     store: Store,
     origins: Vec<String>,
+    /// Whether the server's names are proven by its certificate.
+    has_certificate: bool,
     logger: Logger,
     launch: String,
     name: Arc<str>,
@@ -29,12 +31,18 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(store: Store, origins: Vec<String>, logger: Logger) -> Result<Self, getrandom::Error> {
+    pub(super) fn new(
+        store: Store,
+        origins: Vec<String>,
+        has_certificate: bool,
+        logger: Logger,
+    ) -> Result<Self, getrandom::Error> {
         let mut random = [0; 32];
         getrandom::fill(&mut random)?;
         let launch = format!("sb_{}", URL_SAFE_NO_PAD.encode(random));
         let name = LAUNCH.into();
-        Ok(Gate { store, origins, logger, launch, name, wrong: WrongTokens::default(), hub: None })
+        let wrong = WrongTokens::default();
+        Ok(Gate { store, origins, has_certificate, logger, launch, name, wrong, hub: None })
     }
 
     /// The token of this launch.
@@ -44,6 +52,19 @@ impl Gate {
 
     pub(super) fn launch_name(&self) -> Arc<str> {
         Arc::clone(&self.name)
+    }
+
+    /// Who has the token of this launch.
+    pub(super) fn launch_identity(&self) -> Identity {
+        Identity { name: Arc::clone(&self.name), role: Role::Own, all: true, made: 0 }
+    }
+
+    /// Whether a page comes from this server.
+    fn is_own(&self, origin: &[u8], head: &Parts) -> bool {
+        let host = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+        let host = host.or(head.headers.get(header::HOST).map(|host| host.as_bytes()));
+        let is_proven = self.has_certificate && origin.strip_prefix(b"https://") == host;
+        is_proven || self.origins.iter().any(|own| own.as_bytes() == origin)
     }
 
     /// The same, with the hub that connections are for.
@@ -62,7 +83,7 @@ impl Service for Gate {
 
     fn identify(&self, head: &Parts, from: SocketAddr) -> Result<Identity, Refusal> {
         if let Some(origin) = head.headers.get(header::ORIGIN)
-            && !self.origins.iter().any(|own| own.as_bytes() == origin.as_bytes())
+            && !self.is_own(origin.as_bytes(), head)
         {
             let message = "pages of other servers may not use this one";
             return Err(self.refuse(from, Refusal::new(StatusCode::FORBIDDEN, message)));
@@ -73,7 +94,7 @@ impl Service for Gate {
             return Err(self.refuse(from, Refusal::new(StatusCode::UNAUTHORIZED, message)));
         };
         if is_same(token, &self.launch) {
-            return Ok(Identity { name: Arc::clone(&self.name), role: Role::Own, all: true, made: 0 });
+            return Ok(self.launch_identity());
         }
         match self.store.find_token(token) {
             Ok(Some(token)) => {

@@ -68,7 +68,20 @@ window.addEventListener("hashchange", () => {
   else history.replaceState(null, "", location.pathname);
 });
 
-function lock(reason) {
+// A token does what a link does, for whoever it belongs to.
+document.getElementById("token-form")?.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const token = at("token").value.trim();
+  at("token").value = "";
+  const headers = { authorization: `Bearer ${token}` };
+  const answer = await fetch("/in/token", { method: "POST", headers }).catch(() => null);
+  const text = answer ? await answer.text() : "Switchboard does not answer.";
+  if (!answer?.ok) return lock(text);
+  keep(text);
+  location.reload();
+});
+
+export function lock(reason) {
   at("door-reason").textContent = reason;
   at("door").hidden = false;
   document.body.classList.add("is-locked");

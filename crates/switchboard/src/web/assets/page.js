@@ -1,7 +1,8 @@
 // The page: talks to the server, puts what it sends into place, and sends what the user does.
 
 import { Composer } from "./composer.js";
-import { comeIn, isKnown, socketProtocols } from "./door.js";
+import { comeIn, isKnown, lock, socketProtocols } from "./door.js";
+import { Waiting } from "./waiting.js";
 import { Inspector } from "./inspector.js";
 import { Press } from "./press.js";
 import { Questions } from "./questions.js";
@@ -9,6 +10,7 @@ import { elementOf } from "./entry.js";
 import { Transcript } from "./transcript.js";
 
 const at = (id) => document.getElementById(id);
+const isHub = document.body.hasAttribute("data-hub");
 const waiting = new Map();
 let socket = null;
 let nextNumber = 1;
@@ -21,7 +23,8 @@ const folds = new Map(); // the sub-agents that the user has folded (false) or u
 // --- the server
 
 function connect() {
-  socket = new WebSocket(`ws://${location.host}/in/socket`, socketProtocols());
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  socket = new WebSocket(`${scheme}://${location.host}/in/socket`, socketProtocols());
   socket.addEventListener("open", () => {
     retry = 250;
     linkState("");
@@ -34,7 +37,9 @@ function connect() {
     for (const { fail } of waiting.values()) fail("The connection to Switchboard is gone.");
     waiting.clear();
     linkState("Connecting…");
-    if ((await isKnown()) === false) return linkState("Switchboard was started anew: open a link that it printed.");
+    const known = await isKnown();
+    if (known === false && isHub) return lock("It was let in before, and is not any more.");
+    if (known === false) return linkState("Switchboard was started anew: open a link that it printed.");
     setTimeout(connect, retry);
     retry = Math.min(retry * 2, 5000);
   });
@@ -126,7 +131,17 @@ function panel(name, html) {
       return;
     case "title":
       at("title").innerHTML = html;
-      document.title = `${at("title").textContent} · Switchboard`;
+      waitingFor.name(at("title").textContent);
+      return;
+    case "waiting":
+      waitingFor.show(JSON.parse(html));
+      return;
+    case "role":
+      document.body.dataset.role = html;
+      return;
+    case "session-list":
+      hubSessions = html;
+      if (at("query").value.trim() === "") showSessions(html);
       return;
     case "plans":
       at("plan-box").hidden = html === "";
@@ -219,7 +234,16 @@ function dialog(html) {
   at("dialog-body").querySelector("[aria-current]")?.scrollIntoView({ block: "center" });
 }
 
+// A list that is renewed keeps the focus where it was.
+let hubSessions = "";
+function showSessions(html) {
+  const held = at("session-list").contains(document.activeElement) ? document.activeElement.dataset.recording : undefined;
+  at("session-list").innerHTML = html;
+  if (held) at("session-list").querySelector(`[data-recording="${CSS.escape(held)}"]`)?.focus();
+}
+
 async function listSessions() {
+  if (isHub && at("query").value.trim() === "") return showSessions(hubSessions);
   const archived = document.getElementById("archived")?.checked ?? false;
   const html = await attempt({ type: "sessions", query: at("query").value, archived });
   if (html === undefined) return;
@@ -231,24 +255,33 @@ async function listSessions() {
 function toggleSessions(force) {
   const hide = force === undefined ? !at("sessions").hidden : !force;
   at("sessions").hidden = hide;
+  at("drawer-back").hidden = hide;
   at("show-sessions").setAttribute("aria-expanded", String(!hide));
   if (!hide) {
     if (!at("folder").value) at("folder").value = document.body.dataset.folder;
     listSessions();
-    at("query").focus();
+    // On a phone that would bring up the keyboard, over the list.
+    if (!isNarrow()) at("query").focus();
   }
 }
 
+function isNarrow() {
+  return window.innerWidth < 900;
+}
+
 async function newSession(folder) {
-  const opened = await attempt({ type: "new", folder });
+  const opened = await attempt({ type: "new", folder, agent: document.getElementById("agent-choice")?.value || null });
   if (opened) {
-    look(opened.recording, opened.session);
+    if (isNarrow()) toggleSessions(false);
+    look(opened.recording, opened.session ?? null);
     at("prompt").focus();
   }
 }
 
 const actions = {
   new: () => newSession(null),
+  attach: () => attempt({ type: "attach" }),
+  notify: () => waitingFor.allow(),
   start: () => attempt({ type: "start" }).then(() => look(null, null)),
   login: async ({ method }, button) => {
     // It may take as long as somebody needs elsewhere.
@@ -263,7 +296,7 @@ const actions = {
   look: ({ recording, session, row }) => {
     look(recording, session ?? null);
     if (row) pendingRow = Number(row);
-    if (window.innerWidth < 900) toggleSessions(false);
+    if (isNarrow()) toggleSessions(false);
     at("scroller").focus({ preventScroll: true });
   },
   resume: async ({ session, folder }) => {
@@ -432,6 +465,7 @@ at("query").addEventListener("input", () => {
   typing = setTimeout(listSessions, 200);
 });
 at("show-sessions").addEventListener("click", () => toggleSessions());
+at("drawer-back").addEventListener("click", () => toggleSessions(false));
 window.addEventListener("popstate", () => {
   const to = place();
   if (to.recording !== where.recording || to.session !== where.session) {
@@ -443,6 +477,7 @@ window.addEventListener("popstate", () => {
 window.addEventListener("hashchange", followHash);
 
 const press = new Press();
+const waitingFor = new Waiting((recording) => look(recording, null));
 const questions = new Questions({ ask, toast, announce });
 const transcript = new Transcript(at("scroller"), send);
 const composer = new Composer((text, files) => {
@@ -466,4 +501,5 @@ const inspector = new Inspector({ send, ask, attempt, transcript, setHash, copy,
 if (await comeIn()) {
   connect();
   followHash();
+  if (isHub && !isNarrow()) toggleSessions(true);
 }

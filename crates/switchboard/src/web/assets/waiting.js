@@ -1,0 +1,58 @@
+// What waits for an answer, in whatever session: it shows in the title, as a badge, and as a notification of the browser
+// where the user has allowed that.
+
+export class Waiting {
+  constructor(look) {
+    this.look = look;
+    this.count = 0;
+    this.title = "Switchboard";
+    this.badge = document.getElementById("badge");
+    this.button = document.getElementById("notify");
+    this.offer();
+  }
+
+  // What is looked at.
+  name(title) {
+    this.title = title;
+    this.entitle();
+  }
+
+  entitle() {
+    const count = this.count > 0 ? `(${this.count}) ` : "";
+    document.title = `${count}${this.title} · Switchboard`;
+  }
+
+  show({ count, first, elsewhere }) {
+    const isMore = count > this.count;
+    this.count = count;
+    this.badge.hidden = count === 0;
+    this.badge.textContent = count;
+    this.badge.title = count === 1 ? "1 question waits for you" : `${count} questions wait for you`;
+    this.entitle();
+    if (isMore && (document.hidden || elsewhere)) this.notify(first);
+  }
+
+  // The button is there until the user has decided; only then does a browser ask.
+  offer() {
+    this.button.hidden = !("Notification" in window) || Notification.permission !== "default";
+  }
+
+  async allow() {
+    await Notification.requestPermission();
+    this.offer();
+  }
+
+  notify(first) {
+    if (!("Notification" in window) || Notification.permission !== "granted") return;
+    try {
+      const note = new Notification("A question waits for you", { body: first?.title ?? this.title, tag: "switchboard" });
+      note.addEventListener("click", () => {
+        window.focus();
+        note.close();
+        if (first) this.look(first.recording);
+      });
+    } catch {
+      // Some browsers of phones have it and let only service workers use it.
+    }
+  }
+}
