@@ -5,12 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use switchboard_hub::{Hub, Identity, SessionState, SessionSummary};
-use switchboard_store::Role;
+use switchboard_store::{Filter, Role};
 use tokio::sync::watch;
 
 use super::app::App;
 use super::live::{Failure, Live, Visitor};
 use super::live_recording::LiveRecording;
+
+/// For how many of the latest recordings titles are looked up.
+const MAX_TITLES: usize = 200;
 
 /// The least time between two looks at what a hub has.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -109,7 +112,10 @@ impl Desk {
     pub(crate) async fn refresh(&self) {
         let Some(place) = &self.place else { return };
         let who = place.who();
-        let seen = place.hub.sessions(&who).await;
+        let mut seen = place.hub.sessions(&who).await;
+        if let Some((_, sessions)) = &mut seen {
+            self.entitle(sessions).await;
+        }
         {
             let mut known = locked(&place.seen);
             match seen {
@@ -121,6 +127,23 @@ impl Desk {
             self.app.guard.forget(&who);
         }
         place.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Gives sessions without a title of the agent the one that the store has made of their first prompts.
+    async fn entitle(&self, sessions: &mut [SessionSummary]) {
+        if sessions.iter().all(|session| session.title.is_some()) {
+            return;
+        }
+        let store = self.app.store.clone();
+        let filter = Filter { limit: Some(MAX_TITLES), ..Filter::default() };
+        let read = tokio::task::spawn_blocking(move || store.sessions(&filter)).await;
+        // Without them, sessions are listed by their ids.
+        let Ok(Ok(summaries)) = read else { return };
+        let mut titles: HashMap<String, Option<String>> =
+            summaries.into_iter().map(|summary| (summary.id, summary.about.title)).collect();
+        for session in sessions.iter_mut().filter(|session| session.title.is_none()) {
+            session.title = titles.remove(&*session.id).flatten();
+        }
     }
 
     /// The names of the agents that can be chosen.

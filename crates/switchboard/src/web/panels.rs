@@ -55,7 +55,13 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
     let asker = subject.asker();
     let below = subject.below();
     let waiting = asker.map_or(0, |live| below.questions + live.loose_elicitations().len());
-    let line = subject.sight.and_then(|sight| sight.look(|it| line(it, session))).unwrap_or_default();
+    let mut line = subject.sight.and_then(|sight| sight.look(|it| line(it, session))).unwrap_or_default();
+    if let ([only], Some(room)) = (&mut *line, subject.room())
+        && *only.name == *only.id
+        && let Some(title) = desk.session(&room.id).and_then(|session| session.title)
+    {
+        only.name = title;
+    }
     let mut panels = vec![
         ("agent", agent(app, subject.room(), live).into_string()),
         ("title", title(line.last()).into_string()),

@@ -113,6 +113,7 @@ function panel(name, html) {
       return;
     case "folder":
       document.body.dataset.folder = html;
+      at("folder").value ||= html;
       return;
     case "activity":
       activity(html);
@@ -258,7 +259,7 @@ function toggleSessions(force) {
   at("drawer-back").hidden = hide;
   at("show-sessions").setAttribute("aria-expanded", String(!hide));
   if (!hide) {
-    if (!at("folder").value) at("folder").value = document.body.dataset.folder;
+    at("folder").value ||= document.body.dataset.folder ?? "";
     listSessions();
     // On a phone that would bring up the keyboard, over the list.
     if (!isNarrow()) at("query").focus();
