@@ -219,24 +219,34 @@ impl View {
         if self.room.is_none() && !desk.is_at_hub() {
             self.room = desk.app.live().map(|live| Arc::clone(&live.room));
         }
-        if self.session.is_empty()
-            && let Some(room) = &self.room
-        {
+        let Some(room) = &self.room else { return };
+        if self.session.is_empty() {
             self.session = latest_root(room);
+        } else if desk.is_at_hub() && self.at.is_none() && is_root(room, &self.session) {
+            // An agent that has forgotten a session begins it anew, under another id of its own.
+            let latest = latest_root(room);
+            if latest != self.session && !latest.is_empty() {
+                self.session = latest;
+                self.window = 0..0;
+                self.forget();
+            }
         }
     }
 }
 
+/// Whether no agent has started a session.
+fn is_root(room: &LiveRecording, id: &str) -> bool {
+    Sight { room, past: None }.look(|conversation| conversation.parent(id).is_none()).unwrap_or(true)
+}
+
 /// The latest session that no agent has started.
 fn latest_root(room: &LiveRecording) -> String {
-    let sight = Sight { room, past: None };
-    let is_root = |id: &str| sight.look(|conversation| conversation.parent(id).is_none()).unwrap_or(true);
     let preview = room
         .preview()
         .as_ref()
         .map(|preview| preview.sessions().filter_map(|(id, _)| id).map(str::to_owned).collect::<Vec<_>>());
     let ids = preview.unwrap_or_else(|| room.session_ids());
-    ids.into_iter().rev().find(|id| is_root(id)).unwrap_or_default()
+    ids.into_iter().rev().find(|id| is_root(room, id)).unwrap_or_default()
 }
 
 #[cfg(test)]

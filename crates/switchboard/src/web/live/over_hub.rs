@@ -132,9 +132,9 @@ impl Live {
         }
     }
 
-    /// The agent's id of the session.
+    /// The agent's id of the session: the last one, where it has begun the session anew.
     fn root(&self) -> Option<String> {
-        self.room.session_ids().into_iter().find(|id| self.is_root(id))
+        self.room.session_ids().into_iter().rev().find(|id| self.is_root(id))
     }
 
     fn keep_by_log(&self, question: Question) {
