@@ -289,7 +289,7 @@ mod tests {
             r#"{"_meta":{"a":1e2,"acp/cursor":"x"},"sessionId":"s","update":{"n":1.0,"ü":"\u00e4"}}"#,
         )
         .unwrap();
-        let rewrite = Rewrite { session: Some("h\"1"), cursor: Some("h.7"), drops_own: false };
+        let rewrite = Rewrite { session: Some("h\"1"), cursor: Some("h.7"), request: None, drops_own: false };
         let line = call(None, "session/update", Some(&params), rewrite);
         assert_eq!(
             line,
@@ -302,7 +302,7 @@ mod tests {
         let params =
             Raw::parse(r#"{"sessionId":"h","_meta":{"switchboard/operationId":"o","k":2},"prompt":[]}"#)
                 .unwrap();
-        let rewrite = Rewrite { session: Some("s"), cursor: None, drops_own: true };
+        let rewrite = Rewrite { session: Some("s"), cursor: None, request: None, drops_own: true };
         let line = call(Some(&3.into()), "session/prompt", Some(&params), rewrite);
         assert_eq!(
             line,
@@ -318,5 +318,22 @@ mod tests {
         {
             assert_eq!(place("h-1", bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_question_tells_the_agents_id_of_it_and_no_agent_can_tell_another() {
+        let id = RequestId::Text("q".into());
+        let rewrite = Rewrite { session: Some("h"), request: Some(&id), ..Rewrite::default() };
+        let told = |params: &'static str| {
+            call(Some(&RequestId::Number(3)), "m", Some(&Raw::parse(params).unwrap()), rewrite)
+        };
+        let expected = |more: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":3,"method":"m","params":{{"sessionId":"h","_meta":{{"switchboard/request":"q"{more}}}}}}}"#
+            )
+        };
+        assert_eq!(told(r#"{"sessionId":"a"}"#), expected(""));
+        let forged = r#"{"sessionId":"a","_meta":{"switchboard/request":9,"x":1}}"#;
+        assert_eq!(told(forged), expected(r#","x":1"#));
     }
 }
