@@ -322,11 +322,10 @@ mod tests {
 
     #[test]
     fn a_question_tells_the_agents_id_of_it_and_no_agent_can_tell_another() {
-        let id = RequestId::Text("q".into());
+        let id = switchboard_protocol::rpc::RequestId::Text("q".into());
         let rewrite = Rewrite { session: Some("h"), request: Some(&id), ..Rewrite::default() };
-        let told = |params: &'static str| {
-            call(Some(&RequestId::Number(3)), "m", Some(&Raw::parse(params).unwrap()), rewrite)
-        };
+        let told =
+            |params: &'static str| call(Some(&3.into()), "m", Some(&Raw::parse(params).unwrap()), rewrite);
         let expected = |more: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","id":3,"method":"m","params":{{"sessionId":"h","_meta":{{"switchboard/request":"q"{more}}}}}}}"#
