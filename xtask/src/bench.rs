@@ -25,3 +25,29 @@ pub(crate) fn bridge() -> Result<(), String> {
         .arg(target().join("release").join("switchboard"))
         .arg(conductor))
 }
+
+/// Puts load on `switchboard serve`, as it is built for users, and on server and client of the official SDK. Names choose
+/// among the measurements: `flood`, `crowd`, `idle`, `deaf`.
+pub(crate) fn hub(names: &[&str]) -> Result<(), String> {
+    let official = target().join("interop");
+    run(Command::new("cargo")
+        .args(["build", "--release", "--locked", "--features", "remote", "--manifest-path"])
+        .arg(root().join("crates/interop/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&official))?;
+    run(Command::new("cargo")
+        .args([
+            "bench",
+            "--profile",
+            "release",
+            "--locked",
+            "--package",
+            "switchboard",
+            "--bench",
+            "hub",
+            "--",
+        ])
+        .arg("--official")
+        .arg(official.join("release"))
+        .args(names))
+}

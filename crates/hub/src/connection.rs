@@ -287,7 +287,8 @@ impl Client {
 
     fn take(&mut self, session: &SessionId, bytes: usize) -> Written {
         let traffic = self.flows.entry(Arc::clone(session)).or_insert_with(|| Traffic {
-            flow: Flow::new(Arc::clone(&self.room)),
+            // When the hub waits for room, all of `flow` is on its way: there is enough for some steps.
+            flow: Flow::new(Arc::clone(&self.room), usize::try_from(self.flow / 4).unwrap_or(usize::MAX)),
             sent: 0,
             reported: 0,
         });

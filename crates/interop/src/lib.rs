@@ -3,7 +3,10 @@
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::{Agent, Client, ConnectTo, Error, on_receive_notification, on_receive_request};
-use tokio::sync::mpsc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, mpsc};
 
 /// Runs a prompt in version 1 or 2.
 pub async fn run_client(
@@ -12,6 +15,49 @@ pub async fn run_client(
     prompt: String,
 ) -> Result<(), Error> {
     if version == "1" { version_one(agent, prompt).await } else { version_two(agent, prompt).await }
+}
+
+/// What an agent says in a flood, and how many times: what a client asked for.
+pub const FLOOD_TEXT: &str = "The quick brown fox jumps over the lazy dog, and nobody minds. ";
+
+/// How many updates a prompt asks for: `flood 1000`.
+pub fn flood_of(prompt: &str) -> Option<u64> {
+    prompt.strip_prefix("flood ")?.parse().ok()
+}
+
+/// Asks an agent of version 2 for a flood of updates, and counts them. Gives how long it took.
+pub async fn take_flood(agent: impl ConnectTo<Client> + 'static, count: u64) -> Result<Duration, Error> {
+    use agent_client_protocol::v2::{ConnectionTo, schema};
+    let seen = AtomicU64::new(0);
+    let all_seen = Arc::new(Notify::new());
+    let done = Arc::clone(&all_seen);
+    Client
+        .v2()
+        .name("official-client")
+        .on_receive_notification(
+            async move |notification: schema::UpdateSessionNotification, _: ConnectionTo<Agent>| {
+                if let schema::SessionUpdate::AgentMessageChunk(_) = &notification.update
+                    && seen.fetch_add(1, Ordering::Relaxed) + 1 == count
+                {
+                    done.notify_one();
+                }
+                Ok(())
+            },
+            on_receive_notification!(),
+        )
+        .connect_with(agent, async move |connection| {
+            let info = schema::Implementation::new("official-client", "1");
+            connection
+                .send_request(schema::InitializeRequest::new(ProtocolVersion::V2, info))
+                .block_task()
+                .await?;
+            let opened = connection.build_session_cwd()?.start_session().block_task().await?;
+            let begun = Instant::now();
+            opened.session.send_prompt(format!("flood {count}")).block_task().await?;
+            all_seen.notified().await;
+            Ok(begun.elapsed())
+        })
+        .await
 }
 
 fn print(value: &impl std::fmt::Debug, json: serde_json::Result<serde_json::Value>) {

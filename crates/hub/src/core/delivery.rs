@@ -153,15 +153,15 @@ impl Core {
                 Some(line) => line.clone(),
                 None => {
                     let text = Arc::clone(&recent.text);
-                    let line: SharedText = for_client(&text, session.memory.as_ref(), id, sequence).into();
+                    let line = for_client(&text, session.memory.as_ref(), id, sequence);
+                    let line = update_line(line.into(), id, sequence);
                     if let Some(recent) = session.recent(sequence) {
                         recent.line = Some(line.clone());
                     }
                     line
                 }
             };
-            attachment.sent += line.len() as u64;
-            let line = update_line(line, id, sequence);
+            attachment.sent += line.text.len() as u64;
             self.output.push_back(Output::Send { connection, line });
         }
     }

@@ -7,10 +7,8 @@ use serde_json::json;
 use switchboard_protocol::Raw;
 use switchboard_protocol::rpc::RequestId;
 
-use switchboard_transport::SharedText;
-
 use super::memory::{Memory, Seen};
-use super::{ConnectionId, HostId, Identity, Known, SessionId, SessionState, SessionSummary};
+use super::{ConnectionId, HostId, Identity, Known, SessionId, SessionState, SessionSummary, ToClient};
 use switchboard_store::{Role, Time};
 
 /// How many records of a session are kept at hand for those who keep up.
@@ -49,7 +47,7 @@ pub(super) struct Recent {
     /// As it is in the log.
     pub(super) text: Arc<str>,
     /// As clients get it, once somebody has.
-    pub(super) line: Option<SharedText>,
+    pub(super) line: Option<ToClient>,
 }
 
 /// A prompt that waits for its turn.

@@ -1,4 +1,5 @@
-//! An agent made with the official SDK: `official-agent 1|2 [serve]`. It asks for a permission and says what it got.
+//! An agent made with the official SDK: `official-agent 1|2 [serve]`. It asks for a permission and says what it got;
+//! asked for `flood COUNT` in version 2, it says something so many times.
 //! `serve`: over HTTP and WebSocket; the address is the first line on standard output.
 
 use agent_client_protocol::{
@@ -74,6 +75,16 @@ fn version_two() -> impl ConnectTo<Client> {
         send(&connection, &id, state(schema::StateUpdate::Idle(idle)))
     }
 
+    /// Says much, as fast as the SDK can.
+    async fn flood(connection: ConnectionTo<Client>, id: schema::SessionId, count: u64) -> Result<()> {
+        for _ in 0..count {
+            let text = switchboard_interop::FLOOD_TEXT.to_owned();
+            let chunk = schema::ContentChunk::new(text.into(), schema::MessageId::new("message-1"));
+            send(&connection, &id, schema::SessionUpdate::AgentMessageChunk(chunk))?;
+        }
+        Ok(())
+    }
+
     let cancelled = Arc::new(AtomicBool::new(false));
     let noticed = Arc::clone(&cancelled);
     Agent
@@ -113,6 +124,11 @@ fn version_two() -> impl ConnectTo<Client> {
                 let message = schema::UserMessage::new(id.clone()).content(request.prompt.clone());
                 send(&connection, &request.session_id, schema::SessionUpdate::UserMessage(message))?;
                 responder.respond(schema::PromptResponse::new(id))?;
+                if let Some(schema::ContentBlock::Text(text)) = request.prompt.first()
+                    && let Some(count) = switchboard_interop::flood_of(&text.text)
+                {
+                    return connection.spawn(flood(connection.clone(), request.session_id, count));
+                }
                 let (session, cancelled) = (request.session_id, Arc::clone(&cancelled));
                 connection.spawn(work(connection.clone(), session, cancelled))
             },

@@ -1,4 +1,5 @@
-//! A client of a server, made with the official SDK: `official-remote-client 1|2 PROMPT URL TOKEN`.
+//! A client of a server, made with the official SDK: `official-remote-client 1|2 PROMPT URL TOKEN`. The prompt `flood COUNT`
+//! asks an agent of version 2 for so many updates; then only the seconds are printed that they took.
 
 use agent_client_protocol::Error;
 use agent_client_protocol_http::HttpClient;
@@ -15,5 +16,9 @@ async fn main() -> Result<(), Error> {
         .configure_http(|http| http.no_proxy().default_headers(headers))
         .build()
         .map_err(Error::into_internal_error)?;
+    if let Some(count) = switchboard_interop::flood_of(&prompt) {
+        println!("{}", switchboard_interop::take_flood(agent, count).await?.as_secs_f64());
+        return Ok(());
+    }
     switchboard_interop::run_client(agent, &version, prompt).await
 }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 /// use std::sync::Arc;
 /// use switchboard_transport::server::Flow;
 ///
-/// let flow = Flow::new(Arc::default());
+/// let flow = Flow::new(Arc::default(), 64);
 /// let first = flow.take(100);
 /// let second = flow.take(20);
 /// assert_eq!(flow.outstanding(), 120);
@@ -25,14 +25,19 @@ pub struct Flow(Arc<Account>);
 
 struct Account {
     outstanding: AtomicUsize,
-    /// Whom to tell that there are fewer.
+    /// How many have come back in all; it may begin anew.
+    returned: AtomicUsize,
+    /// After how many of them somebody is told: waking a task for each line would cost more than sending it.
+    step: usize,
     notify: Arc<Notify>,
 }
 
 impl Flow {
-    /// An account on which nothing is outstanding. `notify` hears each time that bytes come back.
-    pub fn new(notify: Arc<Notify>) -> Self {
-        Flow(Arc::new(Account { outstanding: AtomicUsize::new(0), notify }))
+    /// An account on which nothing is outstanding. `notify` hears each time that `step` more bytes have come back: whoever
+    /// waits for room must not need the last `step` of what is outstanding.
+    pub fn new(notify: Arc<Notify>, step: usize) -> Self {
+        let (outstanding, returned) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Flow(Arc::new(Account { outstanding, returned, step: step.max(1), notify }))
     }
 
     /// Notes that so many bytes are on their way. They come back when what this gives is dropped.
@@ -61,8 +66,12 @@ pub struct Written {
 
 impl Drop for Written {
     fn drop(&mut self) {
-        self.account.outstanding.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.account.notify.notify_one();
+        let Account { outstanding, returned, step, notify } = &*self.account;
+        outstanding.fetch_sub(self.bytes, Ordering::Relaxed);
+        let before = returned.fetch_add(self.bytes, Ordering::Relaxed);
+        if before / step != before.wrapping_add(self.bytes) / step {
+            notify.notify_one();
+        }
     }
 }
 

@@ -237,7 +237,7 @@ async fn what_was_not_written_yet_is_counted_and_has_a_limit() {
     let mut server = TestServer::start(limits).await;
     let (mut socket, connection) = server.open_socket("owner").await;
     let notify: Arc<tokio::sync::Notify> = Arc::default();
-    let flow = Flow::new(Arc::clone(&notify));
+    let flow = Flow::new(Arc::clone(&notify), 1);
     let text = SharedText::from(json!({"x": "y".repeat(1 << 20)}).to_string());
     let send = || {
         let mut line = OutgoingLine::new(text.clone());

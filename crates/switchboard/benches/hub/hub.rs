@@ -1,0 +1,71 @@
+//! A hub of its own for each measurement, and what it takes.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::socket::Socket;
+
+pub(crate) struct Hub {
+    child: Child,
+    pub(crate) address: String,
+    pub(crate) token: String,
+    folder: tempfile::TempDir,
+}
+
+impl Hub {
+    /// Starts a hub with the agent of the measurements.
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, file) = (folder.path().join("store.sqlite3"), folder.path().join("token"));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_switchboard"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--store"])
+            .arg(store)
+            .arg("--token-file")
+            .arg(&file)
+            .arg("--")
+            .arg(std::env::current_exe().unwrap())
+            .arg("--be-the-agent")
+            .env("XDG_CONFIG_HOME", folder.path())
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").unwrap().to_owned();
+        let token = std::fs::read_to_string(file).unwrap().trim().to_owned();
+        Hub { child, address, token, folder }
+    }
+
+    pub(crate) fn folder(&self) -> &str {
+        self.folder.path().to_str().unwrap()
+    }
+
+    pub(crate) async fn socket(&self) -> Socket {
+        Socket::open(&self.address, &self.token).await
+    }
+
+    /// A figure of `/proc/PID/status`, in kB: `VmRSS`, `VmHWM`.
+    pub(crate) fn memory(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// How long it has worked, on all cores together.
+    pub(crate) fn worked(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        Duration::from_millis(ticks * 10)
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
