@@ -17,7 +17,7 @@ use super::live_recording::LiveRecording;
 use super::render::RenderCache;
 
 /// How many tabs may be open.
-const MAX_TABS: usize = 64;
+pub(crate) const MAX_TABS: usize = 64;
 
 /// Whose the agents are.
 pub(crate) enum Agents {

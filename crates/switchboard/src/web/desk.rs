@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use switchboard_hub::{Hub, Identity, SessionState, SessionSummary};
 use switchboard_store::{Filter, Role};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
-use super::app::App;
+use super::app::{App, MAX_TABS};
 use super::live::{Failure, Live, Visitor};
 use super::live_recording::LiveRecording;
 
@@ -32,6 +32,8 @@ struct Place {
     /// Held while one is being attached to, so that two tabs do not come twice.
     attaching: tokio::sync::Mutex<()>,
     changed: watch::Sender<u64>,
+    /// One for each tab that may be open.
+    seats: Arc<Semaphore>,
 }
 
 /// What the hub last said.
@@ -67,10 +69,16 @@ impl Desk {
             lives: Mutex::default(),
             attaching: tokio::sync::Mutex::default(),
             changed: watch::Sender::new(0),
+            seats: Arc::new(Semaphore::new(MAX_TABS)),
         };
         let desk = Arc::new(Desk { app, place: Some(place) });
         tokio::spawn(keep_up(Arc::downgrade(&desk), changes));
         desk
+    }
+
+    /// One for each tab that may be open; nobody takes those of somebody else.
+    pub(crate) fn seats(&self) -> &Arc<Semaphore> {
+        self.place.as_ref().map_or(&self.app.seats, |place| &place.seats)
     }
 
     pub(crate) fn is_at_hub(&self) -> bool {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -18,10 +19,10 @@ use switchboard_hub::Identity;
 /// How long a link can be used.
 const LIFE: Duration = Duration::from_secs(60);
 
-/// How many links are remembered, so that it can be said what is wrong with one; the oldest go.
+/// How many links for one person are remembered, so that it can be said what is wrong with one; the oldest go.
 const MAX_CODES: usize = 64;
 
-/// How many browsers may be let in; the oldest go.
+/// How many browsers of one person may be let in; the oldest go.
 const MAX_KEYS: usize = 64;
 
 /// Where a page gives a code for a key.
@@ -147,7 +148,7 @@ impl Guard {
         let origin = self.origins.first().map_or("", String::as_str);
         let link = format!("{origin}{path}#code={code}");
         let codes = &mut self.doors().codes;
-        make_room(codes, MAX_CODES);
+        make_room(codes, MAX_CODES, |code| code.who == who);
         codes.push(Code { text: code, who, since: Instant::now(), is_used: false });
         Ok(link)
     }
@@ -172,7 +173,7 @@ impl Guard {
     fn admit(&self, who: Option<Identity>) -> Result<Key, getrandom::Error> {
         let (cookie, page) = (random_text()?, random_text()?);
         let mut doors = self.doors();
-        make_room(&mut doors.keys, MAX_KEYS);
+        make_room(&mut doors.keys, MAX_KEYS, |key| key.who == who);
         doors.keys.push(Key { cookie: cookie.clone(), page: page.clone(), who: who.clone() });
         Ok(Key { cookie, page, who })
     }
@@ -238,7 +239,7 @@ impl Guard {
         let headers = request.headers();
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         // In HTTP/2 it is a part of the address.
-        let host = request.uri().authority().map(|authority| authority.as_str());
+        let host = request.uri().authority().map(Authority::as_str);
         let host = host.or(text(header::HOST)).unwrap_or_default();
         if !self.is_proven && !self.is_our_host(host) {
             return Err("This is not the name of this server.\n");
@@ -302,9 +303,12 @@ fn is_same(known: &str, offered: &str) -> bool {
     offered.len() == known.len() && pairs.fold(0, |different, (a, b)| different | (a ^ b)) == 0
 }
 
-fn make_room<T>(list: &mut Vec<T>, most: usize) {
-    if list.len() >= most {
-        list.remove(0);
+/// Nobody takes the room of somebody else.
+fn make_room<T>(list: &mut Vec<T>, most: usize, is_same_person: impl Fn(&T) -> bool) {
+    if list.iter().filter(|it| is_same_person(it)).count() >= most
+        && let Some(oldest) = list.iter().position(is_same_person)
+    {
+        list.remove(oldest);
     }
 }
 

@@ -85,13 +85,13 @@ async fn socket(
     State(app): State<Arc<App>>,
     Extension(Holder(who)): Extension<Holder>,
 ) -> Response {
-    let Ok(seat) = Arc::clone(&app.seats).try_acquire_owned() else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "Too many tabs are open.\n").into_response();
-    };
     let desk = app.desk(who).await;
     if desk.is_revoked() {
         return (StatusCode::FORBIDDEN, "This browser is not let in any more.\n").into_response();
     }
+    let Ok(seat) = Arc::clone(desk.seats()).try_acquire_owned() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "Too many tabs are open.\n").into_response();
+    };
     let upgrade = upgrade.max_message_size(MAX_MESSAGE).protocols([PROTOCOL]);
     upgrade.on_upgrade(move |socket| tab::serve(socket, desk, seat, Limits::default())).into_response()
 }

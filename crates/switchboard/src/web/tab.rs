@@ -18,6 +18,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, 
 
 use super::desk::Desk;
 use super::live::{Failure, Live};
+use super::live_recording::LiveRecording;
 use super::remembered::Choice;
 use super::request::{Numbered, Request};
 use super::view::View;
@@ -141,6 +142,7 @@ impl Tab {
                 }
                 _ = self.desk_changes.changed() => {
                     self.is_dirty = true;
+                    self.leave_what_is_not_shared();
                     if self.desk.is_revoked() { Err(Gone) } else { Ok(()) }
                 }
                 Some((id, outcome)) = self.attached.recv() => {
@@ -152,6 +154,14 @@ impl Tab {
             if went.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Looks away from a session that may not be seen any more.
+    fn leave_what_is_not_shared(&mut self) {
+        let is_hidden = |room: &Arc<LiveRecording>| !self.desk.may_see(&room.id);
+        if self.desk.is_at_hub() && self.view.room.as_ref().is_some_and(is_hidden) {
+            self.view.look(None, String::new());
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use switchboard_hub::{Hub, Identity, WrongTokens, bearer, is_same};
@@ -62,7 +62,7 @@ impl Gate {
     /// Whether a page comes from this server.
     fn is_own(&self, origin: &[u8], head: &Parts) -> bool {
         let host = head.uri.authority().map(|authority| authority.as_str().as_bytes());
-        let host = host.or(head.headers.get(header::HOST).map(|host| host.as_bytes()));
+        let host = host.or(head.headers.get(header::HOST).map(HeaderValue::as_bytes));
         let is_proven = self.has_certificate && origin.strip_prefix(b"https://") == host;
         is_proven || self.origins.iter().any(|own| own.as_bytes() == origin)
     }

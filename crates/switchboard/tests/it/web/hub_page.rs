@@ -140,6 +140,10 @@ fn a_revoked_token_ends_its_pages_and_others_stay() {
     assert_eq!(second.count("[data-question] [data-option]"), 0, "who may view may not answer");
     second.wait_until("!document.title.startsWith('(')");
     assert_eq!(second.count("#composer"), 0);
+    // What is not shared any more goes out of sight at once.
+    hub.output(&["hub", "unshare", &session, "eve"]);
+    second.wait_gone("[data-question]");
+    second.wait_gone("article");
     hub.output(&["tokens", "revoke", "eve"]);
     second.wait_for("#door :: is not any more");
     second.reload();
