@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::WireFormat;
 use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_protocol::{Raw, Wire, WireFormat, v2};
+use switchboard_session::{may_name_sessions, rename_sessions};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
@@ -304,13 +305,23 @@ fn for_client(text: &str, memory: Option<&Memory>, id: &str, sequence: u64) -> S
     let Ok(Message::Notification(notification)) = Message::decode(text, WireFormat::Any) else {
         return text.to_owned();
     };
-    let params = notification.params.as_ref();
-    let is_own = lines::text_of(params, "sessionId")
-        .is_some_and(|session| memory.is_some_and(|memory| memory.is_own(&session)));
+    let Some(memory) = memory else { return text.to_owned() };
+    let renamed = notification.params.as_ref().and_then(|params| renamed(params, memory, id));
+    let params = renamed.as_ref().or(notification.params.as_ref());
+    let name = lines::text_of(params, "sessionId").map(|session| memory.name_for_clients(id, &session));
     let cursor = (notification.method == "session/update").then(|| lines::cursor(id, sequence));
     let rewrite =
-        Rewrite { session: is_own.then_some(id), cursor: cursor.as_deref(), request: None, drops_own: false };
+        Rewrite { session: name.as_deref(), cursor: cursor.as_deref(), request: None, drops_own: false };
     lines::call(None, &notification.method, params, rewrite)
+}
+
+/// The parameters with the sessions that an update names as clients call them; `None` where it names none.
+fn renamed(params: &Raw<'_>, memory: &Memory, id: &str) -> Option<Raw<'static>> {
+    let update = params.get("update").filter(|update| may_name_sessions(update.as_str()))?;
+    let mut update = v2::SessionUpdate::decode(update.as_str(), WireFormat::Any).ok()?;
+    let has_changed = rename_sessions(&mut update, &mut |session| Some(memory.name_for_clients(id, session)));
+    let update = has_changed.then(|| update.encode(WireFormat::Any))?;
+    Raw::parse(lines::merged(Some(params), &[("update", &update)])).ok()
 }
 
 fn update_line(text: SharedText, id: &SessionId, sequence: u64) -> ToClient {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use switchboard_protocol::rpc::{Message, RequestId};
 use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_session::sessions_started_in;
 use switchboard_store::Channel;
 
 use super::lines::{Outcome, text_of};
@@ -15,6 +16,8 @@ const OPERATIONS: usize = 256;
 const QUESTIONS: usize = 1024;
 /// How many bytes they may have together: as long as the longest message of one.
 const QUESTION_BYTES: usize = 32 * 1024 * 1024;
+/// Stands between the hub's id of a session and the agent's of a sub-agent.
+pub(crate) const OF_SUBAGENT: char = ':';
 /// How many sub-agents of a session are known.
 const CHILDREN: usize = 10_000;
 
@@ -150,10 +153,10 @@ impl Memory {
         let Some(update) = params.get("update") else { return };
         let Some(kind) = update.get("sessionUpdate") else { return };
         let Some(kind) = kind.as_text() else { return };
-        if matches!(&*kind, "agent_message_chunk" | "agent_thought_chunk" | "tool_call_content_chunk") {
+        if matches!(&*kind, "agent_message_chunk" | "agent_thought_chunk") {
             return;
         }
-        self.learn_children(&kind, &update);
+        self.learn_children(&update);
         let id = params.get("sessionId").and_then(|id| id.as_text().map(std::borrow::Cow::into_owned));
         if !id.is_some_and(|id| self.agent_session.is_none() || self.is_own(&id)) {
             return;
@@ -185,26 +188,12 @@ impl Memory {
         }
     }
 
-    /// Sub-agents are told of by the session that started them.
-    fn learn_children(&mut self, kind: &str, update: &Raw<'_>) {
-        let mut learn = |id: Option<Raw<'_>>| {
-            if let Some(id) = id.as_ref().and_then(Raw::as_text)
-                && self.children.len() < CHILDREN
-                && self.agent_session.as_deref() != Some(&*id)
-            {
-                self.children.insert(id.into_owned());
+    /// Sub-agents are told of by the session that started them, or by one of them.
+    fn learn_children(&mut self, update: &Raw<'_>) {
+        for child in sessions_started_in(update.as_str()) {
+            if self.children.len() < CHILDREN && !self.is_own(&child) {
+                self.children.insert(child);
             }
-        };
-        match kind {
-            "subagent_update" => learn(update.get("sessionId")),
-            "tool_call_update" => {
-                for content in update.get("content").iter().flat_map(Raw::items) {
-                    if content.get("type").as_ref().and_then(Raw::as_text).as_deref() == Some("session") {
-                        learn(content.get("sessionId"));
-                    }
-                }
-            }
-            _ => {}
         }
     }
 
@@ -315,6 +304,12 @@ impl Memory {
     /// Whether an id is one that an agent gave this session, and not a sub-agent.
     pub(crate) fn is_own(&self, id: &str) -> bool {
         self.agent_session.as_deref() == Some(id) || self.earlier.iter().any(|earlier| earlier == id)
+    }
+
+    /// What clients call a session of the agent: this one by the hub's id, a sub-agent by that and its own, so that an
+    /// agent cannot speak in the name of somebody else's session.
+    pub(crate) fn name_for_clients(&self, hub: &str, id: &str) -> String {
+        if self.is_own(id) { hub.to_owned() } else { format!("{hub}{OF_SUBAGENT}{id}") }
     }
 
     /// A prompt by the name that its client gave it.

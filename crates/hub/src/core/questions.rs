@@ -34,10 +34,10 @@ impl Core {
             client.last_id
         });
         client.asked.insert(number, Topic::Question(Arc::clone(id), place));
-        let is_own =
-            lines::text_of(Some(&question.params), "sessionId").is_some_and(|own| memory.is_own(&own));
+        let name = lines::text_of(Some(&question.params), "sessionId");
+        let name = name.map(|session| memory.name_for_clients(id, &session));
         let rewrite =
-            Rewrite { session: is_own.then_some(id), request: Some(&question.id), ..Rewrite::default() };
+            Rewrite { session: name.as_deref(), request: Some(&question.id), ..Rewrite::default() };
         let request = RequestId::Number(number);
         let text = lines::call(Some(&request), &question.method, Some(&question.params), rewrite).into();
         let line = ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false };

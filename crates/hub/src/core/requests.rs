@@ -12,8 +12,8 @@ use super::connection::{ATTACHMENTS, Asked, Connection, OPEN};
 use super::delivery::NoSuchPlace;
 use super::hosting::Purpose;
 use super::lines::{self, CURSOR, OPERATION, Outcome, Rewrite};
-use super::memory::Memory;
-use super::session::Prompt;
+use super::memory::{Memory, OF_SUBAGENT};
+use super::session::{Prompt, Session};
 use super::{ConnectionId, Core, FORBIDDEN, FolderRefusal, Identity, Output, SessionId};
 
 /// Error of `session/attach`: something of it is not offered.
@@ -213,12 +213,13 @@ impl Core {
             }
             return Ok(Named { session: Arc::clone(session.id()), child: None });
         }
-        let is_parent = |memory: &Memory| memory.children.contains(&*name);
-        let parent = client.attachments.keys().find(|id| {
-            self.sessions.get(*id).and_then(|session| session.memory.as_ref()).is_some_and(is_parent)
-        });
-        match parent {
-            Some(parent) => Ok(Named { session: Arc::clone(parent), child: Some(name.into_owned()) }),
+        let Some((parent, child)) = name.split_once(OF_SUBAGENT) else { return unknown() };
+        let is_child = |session: &&Session| {
+            session.is_visible_to(&client.who)
+                && session.memory.as_ref().is_some_and(|memory| memory.children.contains(child))
+        };
+        match self.sessions.get(parent).filter(is_child) {
+            Some(parent) => Ok(Named { session: Arc::clone(parent.id()), child: Some(child.to_owned()) }),
             None => unknown(),
         }
     }

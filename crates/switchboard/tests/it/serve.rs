@@ -209,6 +209,45 @@ fn an_agent_that_dies_ends_its_turn_and_is_started_again() {
     });
 }
 
+#[test]
+fn sub_agents_belong_to_their_session_by_name() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    block_on(async {
+        let mut client = hub.client(2).await;
+        let session = client.new_session(&place).await;
+        client.prompt(&session, "subagents").await;
+        let mut named = Vec::new();
+        loop {
+            let message = client.until(|message| message.get("method").is_some()).await;
+            let name = message["params"]["sessionId"].as_str().unwrap_or(&session).to_owned();
+            assert!(name == session || name.starts_with(&format!("{session}:")), "{message}");
+            let update = &message["params"]["update"];
+            if update["sessionUpdate"] == "subagent_update" {
+                named.push(update["sessionId"].as_str().unwrap().to_owned());
+            }
+            if message["method"] == "session/request_permission" {
+                assert!(named.contains(&name), "{message}");
+                client.allow(&message).await;
+            }
+            if name == session && update["state"] == "idle" {
+                break;
+            }
+        }
+        assert!(
+            !named.is_empty() && named.iter().all(|name| name.starts_with(&format!("{session}:"))),
+            "{named:?}"
+        );
+        // They are no sessions of their own, and nobody else's.
+        let list = client.ask("session/list", json!({})).await;
+        assert_eq!(list["result"]["sessions"].as_array().unwrap().len(), 1, "{list}");
+        for name in [format!("{session}:nobody"), format!("nobody:{}", named[0])] {
+            let refused = client.ask("session/set_config_option", json!({"sessionId": name})).await;
+            assert_eq!(refused["error"]["code"], -32002, "{refused}");
+        }
+    });
+}
+
 /// Makes a token by the command line.
 fn token(place: &Place, hub: &Hub, name: &str, role: &str) -> String {
     let made = place.run(&["tokens", "add", name, "--role", role, "--store", hub.store()]);
