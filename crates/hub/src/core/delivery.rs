@@ -127,6 +127,14 @@ impl Core {
             }
             if attachment.is_reading || !attachment.has_room(flow) {
                 attachment.behind_since.get_or_insert(self.now);
+                // Over HTTP some read the stream of a session only when they have the answer: it must not wait for them.
+                if client.repeats_by_id
+                    && !attachment.is_reading
+                    && let Phase::CatchingUp { answer, .. } = &mut attachment.phase
+                    && let Some((request, outcome)) = answer.take()
+                {
+                    self.reply(connection, &request, outcome, None);
+                }
                 return;
             }
             if attachment.place < session.window_start {

@@ -101,11 +101,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         (Some(certificates), Some(key)) => Some(Tls::from_files(certificates, key).map_err(tls_error)?),
         _ => None,
     };
+    take_open_files();
     let store = store_file::open_to_record(store_file::place(arguments.store.as_ref())?)?;
     let logger = Logger::new(arguments.log_format);
     let settings = HubSettings::read(&folder)?;
     let serving = Serving { folder, address, tls, store, agents, logger, settings };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, serving))
+}
+
+/// Takes as many open files as the system gives: each client is one.
+fn take_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused there are fewer clients.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 struct Serving {

@@ -1,8 +1,8 @@
 //! Who may come in.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -17,6 +17,16 @@ use super::logging::Logger;
 /// The name of whoever has the token of the launch.
 pub(crate) const LAUNCH: &str = "launch";
 
+/// How many refusals a minute are written down.
+const TOLD: u64 = 30;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How many refusals there were in the last minute.
+struct Told {
+    since: Instant,
+    count: u64,
+}
+
 /// Looks at tokens.
 pub(super) struct Gate {
     store: Store,
@@ -27,6 +37,7 @@ pub(super) struct Gate {
     launch: String,
     name: Arc<str>,
     wrong: WrongTokens,
+    told: Mutex<Told>,
     hub: Option<Hub>,
 }
 
@@ -42,7 +53,8 @@ impl Gate {
         let launch = format!("sb_{}", URL_SAFE_NO_PAD.encode(random));
         let name = LAUNCH.into();
         let wrong = WrongTokens::default();
-        Ok(Gate { store, origins, has_certificate, logger, launch, name, wrong, hub: None })
+        let told = Mutex::new(Told { since: Instant::now(), count: 0 });
+        Ok(Gate { store, origins, has_certificate, logger, launch, name, wrong, told, hub: None })
     }
 
     /// The token of this launch.
@@ -72,8 +84,20 @@ impl Gate {
         Gate { hub: Some(hub), ..self }
     }
 
+    /// Refuses, and writes it down; of very many only how many they are.
     fn refuse(&self, from: SocketAddr, refusal: Refusal) -> Refusal {
-        self.logger.say(&format!("refused {}: {}", from.ip(), refusal.message));
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.since.elapsed() >= MINUTE {
+            let untold = told.count.saturating_sub(TOLD);
+            if untold > 0 {
+                self.logger.say(&format!("{untold} more were refused"));
+            }
+            *told = Told { since: Instant::now(), count: 0 };
+        }
+        told.count += 1;
+        if told.count <= TOLD {
+            self.logger.say(&format!("refused {}: {}", from.ip(), refusal.message));
+        }
         refusal
     }
 }

@@ -27,24 +27,15 @@ pub(super) struct Hosted {
 }
 
 impl Hosted {
-    pub(super) fn start() -> Self {
-        Self::start_with(None)
-    }
-
     /// With the certificate of the tests.
     pub(super) fn start_encrypted() -> Self {
-        let tls = Tls::from_files(&certificate("certificate.pem"), &certificate("key.pem"));
-        Self::start_with(Some(tls.unwrap()))
-    }
-
-    fn start_with(tls: Option<Tls>) -> Self {
+        let tls = Tls::from_files(&certificate("certificate.pem"), &certificate("key.pem")).unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (router, _) = router(Arc::new(Demo), ServerLimits::default());
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
-        runtime
-            .spawn(async move { serve(&listener, &router, tls.as_ref(), ListenerLimits::default()).await });
+        runtime.spawn(async move { serve(&listener, &router, Some(&tls), ListenerLimits::default()).await });
         Hosted { address, _runtime: runtime }
     }
 }
