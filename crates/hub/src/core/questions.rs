@@ -36,8 +36,7 @@ impl Core {
         client.asked.insert(number, Topic::Question(Arc::clone(id), place));
         let name = lines::text_of(Some(&question.params), "sessionId");
         let name = name.map(|session| memory.name_for_clients(id, &session));
-        let rewrite =
-            Rewrite { session: name.as_deref(), request: Some(&question.id), ..Rewrite::default() };
+        let rewrite = Rewrite { session: name.as_deref(), request: Some(&question.id), ..Rewrite::default() };
         let request = RequestId::Number(number);
         let text = lines::call(Some(&request), &question.method, Some(&question.params), rewrite).into();
         let line = ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false };

@@ -43,7 +43,7 @@ impl Served {
         let answer = move |headers: HeaderMap| {
             let metrics = Arc::clone(&metrics);
             async move {
-                match headers.get("authorization").map(|value| value.as_bytes()) {
+                match headers.get("authorization").map(axum::http::HeaderValue::as_bytes) {
                     Some(b"Bearer sb_right") => (*metrics).clone().into_response(),
                     _ => (StatusCode::UNAUTHORIZED, "no such token").into_response(),
                 }
