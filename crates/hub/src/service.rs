@@ -21,6 +21,8 @@ use crate::metrics::Metrics;
 
 /// How many events are looked at before what comes of them is done.
 const TURN: usize = 256;
+/// How much may have to be done before it is.
+const BURST: usize = 8192;
 /// How often the hub looks whether tokens have changed, and at the clock.
 const TICK: Duration = Duration::from_millis(100);
 /// How long agents may take to end with the hub.
@@ -153,6 +155,10 @@ impl Service {
                     return self.end(&reason, done, events).await;
                 }
                 self.take(event);
+                // What many clients are to get at once must not wait together.
+                if self.core.outputs() >= BURST {
+                    self.perform();
+                }
                 next = events.try_recv().ok();
             }
             if let Some(Event::End { reason, done }) = next {

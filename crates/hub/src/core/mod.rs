@@ -12,6 +12,9 @@ mod delivery;
 mod hosting;
 pub(crate) mod lines;
 pub(crate) mod memory;
+mod methods;
+mod notifications;
+mod opening;
 mod questions;
 mod requests;
 mod session;
@@ -161,7 +164,7 @@ pub(crate) struct Core {
     hosts: BTreeMap<HostId, Host>,
     last_host: HostId,
     /// Sessions whose log is being begun.
-    creating: HashMap<u64, hosting::Creating>,
+    creating: HashMap<u64, opening::Creating>,
     answers: connection::Answers,
     last_ticket: u64,
     /// Milliseconds of a clock that only goes on.
@@ -266,6 +269,11 @@ impl Core {
     pub(crate) fn at(&mut self, now: u64, time: i64) {
         self.now = self.now.max(now);
         self.time = time;
+    }
+
+    /// How much is to be done.
+    pub(crate) fn outputs(&self) -> usize {
+        self.output.len()
     }
 
     /// What is to be done next.

@@ -98,7 +98,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let agents = agents(arguments, &folder)?;
     let address = address(arguments)?;
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
-        (Some(certificates), Some(key)) => Some(Tls::from_files(certificates, key).map_err(tls_error)?),
+        (Some(certificates), Some(key)) => {
+            Some(Tls::from_files(certificates, key).map_err(|error| tls_error(&error))?)
+        }
         _ => None,
     };
     take_open_files();
@@ -127,8 +129,8 @@ struct Serving {
     settings: HubSettings,
 }
 
-fn tls_error(error: server::TlsError) -> CommandError {
-    let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+fn tls_error(error: &server::TlsError) -> CommandError {
+    let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
     CommandError::usage(format!("{error}{source}"))
 }
 

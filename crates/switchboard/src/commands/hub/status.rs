@@ -83,7 +83,10 @@ fn metrics_of(url: &str) -> String {
 
 /// What Prometheus would read: by name, the value of each set of labels, as far as they are a hub's.
 #[derive(Debug, Default, PartialEq)]
-struct Metrics(BTreeMap<String, Vec<(BTreeMap<String, String>, f64)>>);
+struct Metrics(BTreeMap<String, Vec<(Labels, f64)>>);
+
+/// The labels of a value, by their names.
+type Labels = BTreeMap<String, String>;
 
 const PREFIX: &str = "switchboard_";
 

@@ -1,0 +1,143 @@
+//! What clients say without wanting an answer.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use switchboard_protocol::Raw;
+use switchboard_protocol::rpc::{Notification, RequestId, codes};
+use switchboard_store::{Channel, Role};
+
+use super::connection::{ATTACHMENTS, Connection};
+use super::delivery::NoSuchPlace;
+use super::lines::{self, OPERATION, Outcome, Rewrite};
+use super::requests::Named;
+use super::{ConnectionId, Core, Output, SessionId};
+
+impl Core {
+    pub(super) fn notification(
+        &mut self,
+        connection: ConnectionId,
+        notification: &Notification<'_>,
+        line: &Arc<str>,
+    ) {
+        let params = notification.params.as_ref();
+        match &*notification.method {
+            "stream/resume" => self.resume_streams(connection, params),
+            "$/cancel_request" => self.cancel_request(connection, params),
+            "session/cancel" => {
+                if self.needs(connection, Role::Answer).is_ok()
+                    && let Ok(named) = self.named(connection, params)
+                    && !self.is_heard(connection, params)
+                {
+                    self.cancel(connection, &named);
+                }
+            }
+            method => {
+                if self.needs(connection, Role::Own).is_err() {
+                    return;
+                }
+                let Ok(Named { session, child }) = self.named(connection, params) else { return };
+                let Some(known) = self.sessions.get(&session) else { return };
+                let (Some(host), Some(own)) = (known.host, known.agent_session()) else { return };
+                let name = child.unwrap_or_else(|| own.to_owned());
+                let rewrite = Rewrite { session: Some(&name), cursor: None, request: None, drops_own: true };
+                let text = lines::call(None, method, params, rewrite);
+                let _ = line;
+                let _ = self.append(&session, Channel::ToAgent, text.as_str());
+                self.output.push_back(Output::ToHost { host, line: text, session: Some(session) });
+            }
+        }
+    }
+
+    /// Whether a client tells something for the second time, because it could not know that it was heard: a cancellation
+    /// that comes late must not end work that began after it.
+    pub(super) fn is_heard(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) -> bool {
+        let Some(client) = self.connections.get(&connection) else { return true };
+        let Some(operation) = lines::meta_text(params, OPERATION) else { return false };
+        let is_heard = self.answers.get(&client.who.name, &operation).is_some();
+        self.answers.keep(&client.who.name, operation, Outcome::Result("{}".to_owned()));
+        is_heard
+    }
+
+    /// Cancels the work of a session, or of a sub-agent alone.
+    pub(super) fn cancel(&mut self, connection: ConnectionId, Named { session, child }: &Named) {
+        let Some(known) = self.sessions.get(session) else { return };
+        let (Some(host), Some(own)) = (known.host, known.agent_session().map(str::to_owned)) else {
+            return self.cancel_prompts(session);
+        };
+        let by = self.connections.get(&connection).map(Connection::signature).unwrap_or_default();
+        let name = child.as_deref().unwrap_or(&own);
+        let params = Raw::from(json!({"sessionId": name}));
+        let line = lines::call(None, "session/cancel", Some(&params), Rewrite::default());
+        self.note(session, &json!({"hub": "cancelled", "by": by}));
+        let _ = self.append(session, Channel::ToAgent, line.as_str());
+        self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(session)) });
+        if child.is_none() {
+            self.cancel_prompts(session);
+            self.cancel_questions(session, &by);
+        }
+    }
+
+    /// Prompts that the agent has not got are not given to it any more.
+    pub(super) fn cancel_prompts(&mut self, session: &SessionId) {
+        let Some(known) = self.sessions.get_mut(session) else { return };
+        for prompt in std::mem::take(&mut known.prompts) {
+            let message = "the work of this session was cancelled";
+            self.refuse(prompt.connection, &prompt.id, codes::REQUEST_CANCELLED, message, None);
+        }
+    }
+
+    /// A client takes a request back.
+    pub(super) fn cancel_request(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) {
+        let Some(text) = params.and_then(|params| params.get("requestId")) else { return };
+        let Some(client) = self.connections.get(&connection) else { return };
+        let found = client.open.iter().find(|(id, _)| lines::id_text(id) == text.as_str().trim());
+        let Some((id, asked)) = found.map(|(id, asked)| (id.clone(), asked.clone())) else { return };
+        if let Some((host, number)) = asked.at_host {
+            let line = lines::cancel(&RequestId::Number(number));
+            self.output.push_back(Output::ToHost { host, line, session: asked.stream });
+            return;
+        }
+        let mut was_waiting = false;
+        for session in self.sessions.values_mut() {
+            let before = session.prompts.len();
+            session.prompts.retain(|prompt| (prompt.connection, &prompt.id) != (connection, &id));
+            was_waiting |= session.prompts.len() < before;
+        }
+        if was_waiting {
+            self.refuse(connection, &id, codes::REQUEST_CANCELLED, "the request was taken back", None);
+        }
+    }
+
+    /// A client whose socket is another one says what it has got.
+    pub(super) fn resume_streams(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) {
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        client.is_paused = false;
+        let mut left: Vec<SessionId> = client.attachments.keys().cloned().collect();
+        let streams = params.and_then(|params| params.get("streams").map(Raw::into_owned));
+        for stream in streams.iter().flat_map(Raw::items).take(ATTACHMENTS) {
+            let session = lines::text_of(Some(&stream), "sessionId").unwrap_or_default().into_owned();
+            let cursor = lines::text_of(Some(&stream), "cursor").unwrap_or_default().into_owned();
+            left.retain(|known| **known != *session);
+            if let Err(reason) = self.continue_at(connection, &session, &cursor) {
+                let reason = match reason {
+                    NoSuchPlace::Session => "unknown_session",
+                    NoSuchPlace::Cursor => "unknown_cursor",
+                };
+                if let Some((id, _)) =
+                    self.sessions.get_key_value(&*session).map(|(id, known)| (Arc::clone(id), known))
+                {
+                    self.detach(connection, &id);
+                }
+                let params = Raw::from(json!({"sessionId": session, "reason": reason}));
+                let text =
+                    lines::call(None, "stream/resume_failed", Some(&params), Rewrite::default()).into();
+                let line = super::ToClient { text, stream: None, cursor: None, counts: false };
+                self.output.push_back(Output::Send { connection, line });
+            }
+        }
+        for session in left {
+            self.detach(connection, &session);
+        }
+    }
+}

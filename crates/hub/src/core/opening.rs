@@ -1,0 +1,336 @@
+//! How sessions come to be, and how they come back: their logs, their places in agents, their prompts.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use switchboard_protocol::rpc::{Message, RequestId, codes};
+use switchboard_protocol::{Raw, WireFormat};
+use switchboard_store::Channel;
+
+use super::hosting::Purpose;
+use super::lines::{self, Outcome, Rewrite};
+use super::session::{Prompt, Session};
+use super::{ConnectionId, Core, HostId, Known, Memory, Output, SessionId};
+
+/// A session whose log is being begun.
+pub(super) struct Creating {
+    pub(super) host: HostId,
+    folder: String,
+    pub(super) client: (ConnectionId, RequestId<'static>),
+    opening: Opening,
+}
+
+/// How a session comes to be.
+enum Opening {
+    New {
+        params: Raw<'static>,
+    },
+    /// The agent has made it already.
+    Forked {
+        request: String,
+        answer: String,
+    },
+}
+
+impl Core {
+    /// Opens a session for a client; its log comes first.
+    pub(super) fn open_session(
+        &mut self,
+        host: HostId,
+        folder: String,
+        params: &Raw<'_>,
+        client: (ConnectionId, RequestId<'static>),
+    ) {
+        let opening = Opening::New { params: params.to_shared() };
+        self.create(host, folder, client, opening);
+    }
+
+    /// Gives a copy that the agent has made a log.
+    pub(super) fn create_forked(
+        &mut self,
+        host: HostId,
+        folder: String,
+        client: (ConnectionId, RequestId<'static>),
+        request: String,
+        answer: String,
+    ) {
+        self.create(host, folder, client, Opening::Forked { request, answer });
+    }
+
+    fn create(
+        &mut self,
+        host: HostId,
+        folder: String,
+        client: (ConnectionId, RequestId<'static>),
+        opening: Opening,
+    ) {
+        let Some(agent) = self.hosts.get(&host).map(|host| host.agent) else { return };
+        let owner =
+            self.connections.get(&client.0).map(|client| client.who.name.to_string()).unwrap_or_default();
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        self.creating.insert(ticket, Creating { host, folder: folder.clone(), client, opening });
+        let agent = self.options.agents.get(agent).cloned().unwrap_or_default();
+        self.output.push_back(Output::Create { ticket, agent, owner, folder });
+    }
+
+    /// A log was begun, or could not be.
+    pub(crate) fn created(&mut self, ticket: u64, known: Result<Known, String>) {
+        let Some(Creating { host, folder, client, opening }) = self.creating.remove(&ticket) else { return };
+        let known = match known {
+            Ok(known) => known,
+            Err(reason) => {
+                self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, reason, None);
+                return;
+            }
+        };
+        let id = Arc::clone(&known.id);
+        let mut session = Session::at_rest(known);
+        session.host = Some(host);
+        session.memory = Some(Memory::default());
+        self.sessions.insert(Arc::clone(&id), session);
+        let Some(handshake) = self.hosts.get(&host).and_then(|host| host.handshake.clone()) else {
+            // The agent is gone; who asked has been told.
+            self.forget(&id);
+            return;
+        };
+        let [request, answer] = handshake;
+        let _ = self.append(&id, Channel::ToAgent, request);
+        let _ = self.append(&id, Channel::ToClient, answer);
+        match opening {
+            Opening::New { params } => {
+                let purpose = Purpose::New { session: Arc::clone(&id), client: client.clone() };
+                let params = in_folder(&params, &folder);
+                let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
+                let Some((_, line)) = self.ask_host(host, "session/new", Some(&params), rewrite, purpose)
+                else {
+                    self.refuse_busy(&client);
+                    self.forget(&id);
+                    return;
+                };
+                let _ = self.append(&id, Channel::ToAgent, line.as_str());
+                self.output.push_back(Output::ToHost { host, line, session: Some(id) });
+            }
+            Opening::Forked { request, answer } => {
+                let _ = self.append(&id, Channel::ToAgent, request);
+                self.opened(host, &id, &client, &answer);
+            }
+        }
+    }
+
+    fn refuse_busy(&mut self, client: &(ConnectionId, RequestId<'static>)) {
+        let message = "the agent has too many open requests; try again later";
+        self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+    }
+
+    /// Removes a session that did not come to be.
+    pub(super) fn forget(&mut self, id: &SessionId) {
+        self.states += 1;
+        if let Some(session) = self.sessions.remove(id) {
+            for connection in session.attached {
+                if let Some(client) = self.connections.get_mut(&connection) {
+                    client.attachments.remove(id);
+                }
+            }
+        }
+        for host in self.hosts.values_mut() {
+            host.sessions.retain(|_, session| session != id);
+        }
+        self.output.push_back(Output::Remove { session: Arc::clone(id) });
+    }
+
+    /// The agent has opened a session.
+    pub(super) fn opened(
+        &mut self,
+        host: HostId,
+        id: &SessionId,
+        client: &(ConnectionId, RequestId<'static>),
+        answer: &str,
+    ) {
+        let result = match Message::decode(answer, WireFormat::Any) {
+            Ok(Message::Response(response)) => response.outcome.ok().map(Raw::into_owned),
+            _ => None,
+        };
+        let agent_session = result.as_ref().and_then(|result| lines::text_of(Some(result), "sessionId"));
+        let (Some(result), Some(agent_session)) = (&result, agent_session) else {
+            let message = "the agent has opened a session and does not say which";
+            self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+            self.forget(id);
+            return;
+        };
+        let agent_session = agent_session.into_owned();
+        self.note(id, &json!({"hub": "agent session", "id": agent_session}));
+        let _ = self.append(id, Channel::ToClient, answer);
+        self.output.push_back(Output::Changed { session: Arc::clone(id) });
+        let told = with_session(result, id);
+        // Whoever opened it looks at it from its beginning.
+        self.attach_first(client.0, id);
+        self.reply(client.0, &client.1, Outcome::Result(told), None);
+        self.joined(host, id, &agent_session);
+    }
+
+    /// A session has its place in an agent: what the agent has said of it already comes into its log.
+    pub(super) fn joined(&mut self, host: HostId, id: &SessionId, agent_session: &str) {
+        let Some(known) = self.hosts.get_mut(&host) else { return };
+        known.sessions.insert(agent_session.to_owned(), Arc::clone(id));
+        let early = std::mem::take(&mut known.early);
+        known.early_bytes = 0;
+        for (session, line) in early {
+            if session == agent_session {
+                self.host_line(host, &line);
+            } else if let Some(known) = self.hosts.get_mut(&host) {
+                known.early_bytes += line.len();
+                known.early.push_back((session, line));
+            }
+        }
+    }
+
+    /// Sees to it that a session has an agent. Says whether it has; else it is on its way.
+    pub(super) fn awake(&mut self, id: &SessionId) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        if session.is_waking {
+            return false;
+        }
+        if session.host.is_some() {
+            return true;
+        }
+        let Some(agent) = self.options.agents.iter().position(|agent| *agent == session.known.agent) else {
+            let message = format!(
+                "the agent {} is not configured any more; start the hub with it",
+                session.known.agent
+            );
+            let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
+            self.not_awake(id, &error);
+            return false;
+        };
+        session.is_waking = true;
+        self.states += 1;
+        let host = self.host_of(agent).unwrap_or_else(|| self.start_host(agent));
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.host = Some(host);
+        }
+        if self.hosts.get(&host).is_some_and(|host| host.is_ready) {
+            self.take_up(host, id);
+        }
+        false
+    }
+
+    /// Asks an agent to go on with a session.
+    pub(super) fn take_up(&mut self, host: HostId, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let Some(agent_session) = session.agent_session().map(str::to_owned) else {
+            let error =
+                Outcome::error(codes::INTERNAL_ERROR, "the log does not say which session it is", None);
+            self.not_awake(id, &error);
+            return;
+        };
+        let params =
+            Raw::from(json!({"sessionId": agent_session, "cwd": session.known.folder, "mcpServers": []}));
+        let Some([request, answer]) = self.hosts.get(&host).and_then(|host| host.handshake.clone()) else {
+            return;
+        };
+        let _ = self.append(id, Channel::ToAgent, request);
+        let _ = self.append(id, Channel::ToClient, answer);
+        // An agent that counts its sessions anew has given the id to another.
+        let known = self.hosts.get(&host).and_then(|host| host.sessions.get(&agent_session));
+        if known.is_some_and(|other| other != id) {
+            return self.renew(host, id);
+        }
+        let purpose = Purpose::Wake { session: Arc::clone(id) };
+        let asked = self.ask_host(host, "session/resume", Some(&params), Rewrite::default(), purpose);
+        let Some((_, line)) = asked else {
+            let error = Outcome::error(codes::INTERNAL_ERROR, "the agent has too many open requests", None);
+            self.not_awake(id, &error);
+            return;
+        };
+        let _ = self.append(id, Channel::ToAgent, line.as_str());
+        if let Some(known) = self.hosts.get_mut(&host) {
+            known.sessions.insert(agent_session, Arc::clone(id));
+        }
+        self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
+    }
+
+    /// Begins a session anew in an agent that has forgotten it: better than to lose the place where it was.
+    pub(super) fn renew(&mut self, host: HostId, id: &SessionId) {
+        self.leave(host, id);
+        let Some(session) = self.sessions.get(id) else { return };
+        let params = Raw::from(json!({"cwd": session.known.folder, "mcpServers": []}));
+        let purpose = Purpose::Renew { session: Arc::clone(id) };
+        let Some((_, line)) = self.ask_host(host, "session/new", Some(&params), Rewrite::default(), purpose)
+        else {
+            let error = Outcome::error(codes::INTERNAL_ERROR, "the agent has too many open requests", None);
+            return self.not_awake(id, &error);
+        };
+        let _ = self.append(id, Channel::ToAgent, line.as_str());
+        self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
+    }
+
+    /// A session has no agent, for this reason: whoever waits for it is told.
+    pub(super) fn not_awake(&mut self, id: &SessionId, error: &Outcome) {
+        self.states += 1;
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let host = session.host.take();
+        session.is_waking = false;
+        let waiting = std::mem::take(&mut session.waiting);
+        let prompts = std::mem::take(&mut session.prompts);
+        if let Some(host) = host.and_then(|host| self.hosts.get_mut(&host)) {
+            host.sessions.retain(|_, session| session != id);
+        }
+        for (connection, message) in waiting {
+            self.not_started(connection, &message, error);
+        }
+        for prompt in prompts {
+            self.reply(prompt.connection, &prompt.id, error.clone(), None);
+        }
+        self.output.push_back(Output::Rest { session: Arc::clone(id) });
+    }
+
+    /// Gives the agent the next prompt, if it has nothing to do.
+    pub(super) fn run_next(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let is_busy = session.memory.as_ref().is_some_and(Memory::is_busy);
+        if session.prompts.is_empty() || is_busy || self.ending || !self.awake(id) {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let (Some(host), Some(prompt)) = (session.host, session.prompts.pop_front()) else { return };
+        let agent_session = session.agent_session().unwrap_or_default().to_owned();
+        let Prompt { connection, id: request, params, operation } = prompt;
+        let client = (connection, request);
+        let by = self.connections.get(&connection).map(super::connection::Connection::signature);
+        let purpose =
+            Purpose::Prompt { session: Arc::clone(id), client: client.clone(), operation: operation.clone() };
+        let rewrite = Rewrite { session: Some(&agent_session), cursor: None, request: None, drops_own: true };
+        let Some((number, line)) = self.ask_host(host, "session/prompt", Some(&params), rewrite, purpose)
+        else {
+            self.refuse_busy(&client);
+            return;
+        };
+        let RequestId::Number(number) = number else { return };
+        let asked = self.connections.get_mut(&connection).and_then(|known| known.open.get_mut(&client.1));
+        if let Some(asked) = asked {
+            asked.at_host = Some((host, number));
+        }
+        let by = by.unwrap_or_default();
+        let prompt = params.get("prompt").map(|prompt| prompt.to_value());
+        let sender =
+            json!({"clientId": connection.to_string(), "name": by["client"], "version": by["version"]});
+        let received = json!({"sessionUpdate": "prompt_received", "prompt": prompt, "sentBy": sender});
+        self.notice(id, &received, Some(connection));
+        self.note(id, &json!({"hub": "prompt", "request": number, "operation": operation, "by": by}));
+        let _ = self.append(id, Channel::ToAgent, line.as_str());
+        self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
+    }
+}
+
+/// A result with the hub's id of the session.
+fn with_session(result: &Raw<'_>, id: &str) -> String {
+    lines::merged(Some(result), &[("sessionId", &lines::quoted(id))])
+}
+
+/// Parameters with the folder where it really is: a link may lead elsewhere by the time that the agent looks.
+fn in_folder(params: &Raw<'_>, folder: &str) -> Raw<'static> {
+    let text = lines::merged(Some(params), &[("cwd", &lines::quoted(folder))]);
+    // It was an object, and still is.
+    Raw::parse(text).unwrap_or_else(|_| params.to_shared())
+}
