@@ -340,13 +340,9 @@ fn update_line(text: SharedText, id: &SessionId, sequence: u64) -> ToClient {
 /// The update that says what a session is at, under the cursor of what was told before it; and how many questions are asked
 /// next, so that a client which was cut off knows what is asked no more.
 fn state_line(id: &str, state: &str, sequence: u64, questions: usize) -> SharedText {
-    let quoted = |text: &str| {
-        let mut out = String::new();
-        lines::push_string(&mut out, text);
-        out
-    };
-    let cursor = quoted(&lines::cursor(id, sequence));
+    let cursor = lines::quoted(&lines::cursor(id, sequence));
     let meta = lines::merged(None, &[(lines::CURSOR, &cursor), (lines::QUESTIONS, &questions.to_string())]);
-    let params = lines::merged(None, &[("sessionId", &quoted(id)), ("update", state), ("_meta", &meta)]);
+    let params =
+        lines::merged(None, &[("sessionId", &lines::quoted(id)), ("update", state), ("_meta", &meta)]);
     format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#).into()
 }

@@ -158,14 +158,8 @@ impl Core {
         params: Option<&Raw<'_>>,
         line: &Arc<str>,
     ) -> Result<(), Refusal> {
-        let Named { session, child } = self.named(connection, params)?;
-        if child.is_some() {
-            return Err((
-                codes::INVALID_PARAMS,
-                "a sub-agent is seen in the session that started it".to_owned(),
-                None,
-            ));
-        }
+        let session =
+            self.named(connection, params)?.root("a sub-agent is seen in the session that started it")?;
         self.may_attach(connection, Some(&session))?;
         self.same_folder(&session, params)?;
         if !self.is_loaded(&session, connection, line)? {
@@ -218,14 +212,8 @@ impl Core {
         params: Option<&Raw<'_>>,
         line: &Arc<str>,
     ) -> Result<(), Refusal> {
-        let Named { session, child } = self.named(connection, params)?;
-        if child.is_some() {
-            return Err((
-                codes::INVALID_PARAMS,
-                "a sub-agent is seen in the session that started it".to_owned(),
-                None,
-            ));
-        }
+        let session =
+            self.named(connection, params)?.root("a sub-agent is seen in the session that started it")?;
         self.may_attach(connection, Some(&session))?;
         let policy = lines::text_of(params, "historyPolicy");
         let policy = policy.as_deref().unwrap_or("full").to_owned();
@@ -282,10 +270,7 @@ impl Core {
     ) -> Result<(), Refusal> {
         self.needs(connection, Role::Own)?;
         self.may_begin()?;
-        let Named { session, child } = self.named(connection, params)?;
-        if child.is_some() {
-            return Err((codes::INVALID_PARAMS, "a sub-agent takes no prompts".to_owned(), None));
-        }
+        let session = self.named(connection, params)?.root("a sub-agent takes no prompts")?;
         self.may_attach(connection, Some(&session))?;
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
@@ -349,10 +334,7 @@ impl Core {
         line: &Arc<str>,
     ) -> Result<(), Refusal> {
         self.needs(connection, Role::Own)?;
-        let Named { session, child } = self.named(connection, params)?;
-        if child.is_some() {
-            return Err((codes::INVALID_PARAMS, "a sub-agent is not closed by itself".to_owned(), None));
-        }
+        let session = self.named(connection, params)?.root("a sub-agent is not closed by itself")?;
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
@@ -404,19 +386,17 @@ impl Core {
         line: &Arc<str>,
     ) -> Result<(), Refusal> {
         self.needs(connection, Role::Own)?;
-        let session = match self.named(connection, params) {
-            Ok(Named { session, child: None }) => session,
-            Ok(_) => {
-                let message = "a sub-agent goes with the session that started it".to_owned();
-                return Err((codes::INVALID_PARAMS, message, None));
-            }
-            // What is not there is deleted.
-            Err((codes::RESOURCE_NOT_FOUND, ..)) => {
-                self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
-                return Ok(());
-            }
-            Err(refusal) => return Err(refusal),
-        };
+        let named = self.named(connection, params);
+        let session =
+            match named.and_then(|named| named.root("a sub-agent goes with the session that started it")) {
+                Ok(session) => session,
+                // What is not there is deleted.
+                Err((codes::RESOURCE_NOT_FOUND, ..)) => {
+                    self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
+                    return Ok(());
+                }
+                Err(refusal) => return Err(refusal),
+            };
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }

@@ -14,12 +14,7 @@ use super::requests::Named;
 use super::{ConnectionId, Core, Output, SessionId};
 
 impl Core {
-    pub(super) fn notification(
-        &mut self,
-        connection: ConnectionId,
-        notification: &Notification<'_>,
-        line: &Arc<str>,
-    ) {
+    pub(super) fn notification(&mut self, connection: ConnectionId, notification: &Notification<'_>) {
         let params = notification.params.as_ref();
         match &*notification.method {
             "stream/resume" => self.resume_streams(connection, params),
@@ -42,7 +37,6 @@ impl Core {
                 let name = child.unwrap_or_else(|| own.to_owned());
                 let rewrite = Rewrite { session: Some(&name), cursor: None, request: None, drops_own: true };
                 let text = lines::call(None, method, params, rewrite);
-                let _ = line;
                 let _ = self.append(&session, Channel::ToAgent, text.as_str());
                 self.output.push_back(Output::ToHost { host, line: text, session: Some(session) });
             }

@@ -137,7 +137,7 @@ impl Core {
         let Some(client) = self.connections.get(&connection) else { return };
         match Message::decode(line, WireFormat::Any) {
             Ok(Message::Response(response)) => self.answer(connection, &response),
-            Ok(Message::Notification(notification)) => self.notification(connection, &notification, line),
+            Ok(Message::Notification(notification)) => self.notification(connection, &notification),
             Ok(Message::Request(request)) => {
                 let id = request.id.clone().into_owned();
                 if !client.is_initialized && request.method != "initialize" {
@@ -311,6 +311,16 @@ pub(super) struct Named {
     pub(super) session: SessionId,
     /// The agent's id of a sub-agent.
     pub(super) child: Option<String>,
+}
+
+impl Named {
+    /// The session, where it is not a sub-agent that is named; else why that cannot be.
+    pub(super) fn root(self, refusal: &str) -> Result<SessionId, Refusal> {
+        match self.child {
+            None => Ok(self.session),
+            Some(_) => Err((codes::INVALID_PARAMS, refusal.to_owned(), None)),
+        }
+    }
 }
 
 pub(super) fn client_mut(core: &mut Core, connection: ConnectionId, change: impl FnOnce(&mut Connection)) {

@@ -25,7 +25,6 @@ struct Client {
     bytes: HashMap<String, u64>,
     next_id: i64,
     is_closed: bool,
-    sessions: Vec<String>,
 }
 
 struct World {
@@ -440,8 +439,7 @@ impl World {
             Action::Connect(role) => {
                 if self.clients.len() < 5 {
                     let role = [Role::Own, Role::Answer, Role::Own][usize::from(role)];
-                    let id = self.connect(role);
-                    let _ = id;
+                    self.connect(role);
                 }
             }
             Action::New(which) => {
@@ -496,12 +494,6 @@ impl World {
                 if named {
                     params["_meta"] = json!({"switchboard/operationId": text});
                     notes.repeatable.push((client, params.clone()));
-                }
-                let is_attached = self.clients[&client].from.contains_key(&session);
-                if !is_attached && self.clients[&client].next_id > 0 {
-                    // A prompt attaches where the log ends.
-                    let length = self.log[&*session].len() as u64;
-                    let _ = length;
                 }
                 self.request(client, "session/prompt", params);
             }
@@ -608,7 +600,6 @@ impl World {
         let client = self.clients.get_mut(&id).unwrap();
         client.updates.remove(session);
         client.from.remove(session);
-        client.sessions.retain(|known| known != session);
         let known: HashSet<i64> =
             self.core.connections.values().flat_map(|known| known.asked.keys().copied()).collect();
         client.questions.retain(|id, _| known.contains(id));
