@@ -82,6 +82,9 @@ pub struct BridgeOptions {
     /// Milliseconds after which the prompt of a version 1 client is answered although sub-agents are still said to be at
     /// work, if nothing was heard of them and the user is asked nothing. 600,000.
     pub background: u64,
+    /// Whether others may work with the agent's sessions at the same time, as on a hub. The agent is then asked to say, when
+    /// it takes a prompt, whether the work on it is over: an end that comes before that may be that of somebody else's prompt.
+    pub is_shared: bool,
     /// What is remembered.
     pub limits: Limits,
 }
@@ -102,6 +105,7 @@ impl Default for BridgeOptions {
             acceptance: 200,
             coalescing: 50,
             background: 600_000,
+            is_shared: false,
             limits: Limits::default(),
         }
     }

@@ -231,7 +231,9 @@ impl Client {
         }
         self.knows_version = true;
         if version == Version::V1 {
-            self.bridge = Some(Box::new(Bridge::new(BridgeOptions::between(Version::V1, Version::V2))));
+            let options =
+                BridgeOptions { is_shared: true, ..BridgeOptions::between(Version::V1, Version::V2) };
+            self.bridge = Some(Box::new(Bridge::new(options)));
         }
         true
     }
@@ -268,7 +270,9 @@ impl Client {
             (Some(session), true) => Some(self.take(session, text.len())),
             _ => None,
         };
-        if self.bridge.is_none() {
+        // What the hub itself adds for those who asked for it is no part of either version.
+        let is_notice = || stream.is_some() && cursor.is_none() && lines::is_notice(&text);
+        if self.bridge.is_none() || is_notice() {
             self.outgoing.send(OutgoingLine { text, stream, cursor, written });
             return;
         }

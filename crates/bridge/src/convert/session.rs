@@ -2,7 +2,7 @@
 
 use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::unstable::SystemPrompt;
-use switchboard_protocol::{Meta, Text, v1, v2};
+use switchboard_protocol::{Meta, Text, Wire, WireFormat, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::{self, Origin};
@@ -331,6 +331,28 @@ pub(crate) fn acceptance(answer: v2::PromptResponse<'_>) -> (Option<Text<'_>>, R
     let v2::PromptResponse { message_id, mut meta, mut extra } = answer;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["stopReason"]);
     (message_id, Rest { meta, extra })
+}
+
+/// Where a client asks a server on which several clients work with one session to say, in the answer that takes a prompt,
+/// whether the work on it is over: `null`, or the `state_update` that ended it. An end that was told before is that of
+/// somebody else's prompt.
+pub(crate) const TURN: &str = "switchboard/turn";
+
+/// Takes what the answer to a prompt says of its turn out of the metadata; `None` where it says nothing.
+pub(crate) fn turn_told(meta: &mut Option<Meta<'static>>) -> Option<Option<v2::IdleState<'static>>> {
+    let told = meta.as_ref()?.get(TURN)?;
+    let ended = match v2::SessionUpdate::decode(told.as_str(), WireFormat::Any) {
+        Ok(v2::SessionUpdate::StateUpdate(state)) => match *state.into_owned() {
+            v2::StateUpdate::Idle(idle) => Some(idle),
+            _ => None,
+        },
+        _ => None,
+    };
+    *meta = meta.as_ref().and_then(|meta| {
+        let mut rest = meta.entries().filter(|(key, _)| key != TURN).peekable();
+        rest.peek().is_some().then(|| Meta::from_entries(rest))
+    });
+    Some(ended)
 }
 
 /// The end of work, as the answer to the prompt that began it, or as its failure. `accepted` is what the agent said

@@ -1,11 +1,11 @@
 //! The handshake, cancelled requests, and questions that pass through.
 
 use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
-use switchboard_protocol::{Wire, WireFormat, v1, v2};
+use switchboard_protocol::{Raw, Wire, WireFormat, v1, v2};
 
 use super::{ToAgent, ToClient, V1ToV2};
 use crate::context::session_of;
-use crate::convert::{elicitation, initialize};
+use crate::convert::{elicitation, initialize, meta, session};
 use crate::offered::Offered;
 use crate::{Error, Side};
 
@@ -14,7 +14,10 @@ impl V1ToV2 {
         let params: v1::InitializeRequest<'_> = self.context.params(Side::Client, request)?;
         self.family.begin();
         self.learn(&params);
-        let wire = initialize::request_to_v2(params);
+        let mut wire = initialize::request_to_v2(params);
+        if self.context.options.is_shared {
+            meta::add(&mut wire.meta, session::TURN, &Raw::from(serde_json::Value::Bool(true)));
+        }
         self.to_agent.ask(request, "initialize", &wire, ToAgent::Initialize, &mut self.context);
         Ok(())
     }

@@ -253,6 +253,12 @@ impl Machine for V1ToV2 {
             "session/set_config_option" => self.set_option(request),
             "session/prompt" => self.prompt(request),
             method => {
+                // Of a session that others have opened the client sees everything, too.
+                if method == "session/attach"
+                    && let Some(session) = crate::context::session_of(request.params.as_ref())
+                {
+                    self.family.open(&session);
+                }
                 let method = match method {
                     "authenticate" => "auth/login",
                     "logout" => "auth/logout",

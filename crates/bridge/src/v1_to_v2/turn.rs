@@ -241,7 +241,7 @@ impl V1ToV2 {
         let Some(turn) = active.session.turn.as_mut().filter(|turn| turn.id == *id) else {
             return self.context.lose_late_answer(Side::Agent);
         };
-        let ended = turn.ended.take();
+        let mut ended = turn.ended.take();
         match response.outcome {
             Err(_) => {
                 active.lose_end(ended);
@@ -253,12 +253,17 @@ impl V1ToV2 {
                 let (method, session) = ("session/prompt", Some(session_id));
                 match v2::PromptResponse::decode_tolerant(result.as_str(), WireFormat::Any) {
                     Ok((answer, left_out)) => {
-                        let (message_id, rest) = session::acceptance(answer.into_owned());
+                        let (message_id, mut rest) = session::acceptance(answer.into_owned());
+                        let not_its_end = match session::turn_told(&mut rest.meta) {
+                            Some(told) => std::mem::replace(&mut ended, told),
+                            None => None,
+                        };
                         turn.said = (rest, response.extra.into_owned());
                         if let Some(message_id) = message_id {
                             turn.echo = Some(message_id.into_owned());
                         }
                         active.context.report_left_out(session, method, "/result", &left_out, Side::Client);
+                        active.lose_end(not_its_end);
                     }
                     Err(error) => {
                         let reason = error.to_string();

@@ -38,6 +38,30 @@ fn a_version_1_prompt_is_answered_when_the_agent_rests() {
 }
 
 #[test]
+fn where_others_prompt_in_the_same_session_their_end_is_not_ours() {
+    let ended = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "refusal"});
+    for (told, end) in [
+        (json!({"_meta": {"switchboard/turn": null, "more": 1}}), None),
+        (json!({"_meta": {"switchboard/turn": ended}}), Some("refusal")),
+        (json!({}), Some("end_turn")),
+    ] {
+        let mut bench = Bench::v1_client();
+        bench.client(prompt(1, "hi"));
+        let id = bench.take_agent()[0]["id"].clone();
+        bench.update(state(json!({"state": "idle", "stopReason": "end_turn"})));
+        bench.agent(json!({"id": id, "result": told}));
+        bench.update(state(json!({"state": "running"})));
+        if end.is_none() {
+            bench.assert_nothing_for_client("the end that was told before is somebody else's");
+            bench.update(state(json!({"state": "idle", "stopReason": "max_tokens"})));
+        }
+        let answer = bench.take_client().remove(0);
+        assert_eq!(answer["result"]["stopReason"], end.unwrap_or("max_tokens"), "{told}");
+        assert!(answer["result"]["_meta"].get("switchboard/turn").is_none(), "{answer}");
+    }
+}
+
+#[test]
 fn ends_of_a_turn_as_version_1_has_them() {
     let end = |idle: Value, cancel: bool| {
         let mut bench = Bench::v1_client();

@@ -206,6 +206,10 @@ impl Core {
             Purpose::Wake { session } => self.woken(host, &session, &outcome, line),
             Purpose::Renew { session } => self.renewed(host, &session, &outcome, line),
             Purpose::Prompt { session, client, operation: _ } => {
+                let memory = self.sessions.get(&session).and_then(|session| session.memory.as_ref());
+                let ended =
+                    memory.and_then(|memory| memory.end_before_answer(&response.id.clone().into_owned()));
+                let outcome = self.of_turn(client.0, outcome, ended.as_deref());
                 let after = self.append(&session, Channel::ToClient, line);
                 let is_error = outcome.is_error();
                 self.reply(client.0, &client.1, outcome, after.map(|after| (&session, after)));

@@ -28,6 +28,8 @@ pub(super) struct Connection {
     /// The client's own name and version.
     pub(super) client: (String, String),
     pub(super) is_initialized: bool,
+    /// Whether the answers to its prompts tell how the work on them ended.
+    pub(super) is_told_of_turns: bool,
     /// Whether it can show forms, and open addresses.
     pub(super) can_show_forms: bool,
     pub(super) can_open_addresses: bool,
@@ -101,6 +103,7 @@ impl Connection {
             repeats_by_id,
             client: (String::new(), String::new()),
             is_initialized: false,
+            is_told_of_turns: false,
             can_show_forms: false,
             can_open_addresses: false,
             attachments: BTreeMap::new(),

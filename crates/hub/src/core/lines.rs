@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use switchboard_protocol::rpc::{RequestId, RpcError};
+use switchboard_protocol::rpc::{Message, RequestId, RpcError};
 use switchboard_protocol::{Raw, Text, Wire, WireFormat};
 
 /// The key under which an update tells its place in the log.
@@ -11,6 +11,10 @@ pub(crate) const CURSOR: &str = "acp/cursor";
 pub(crate) const OPERATION: &str = "switchboard/operationId";
 /// Where the state of a session that a client goes on with says how many questions follow.
 pub(crate) const QUESTIONS: &str = "switchboard/questions";
+
+/// Where the answer to a prompt tells a client that has asked for it how the work on it ended, or `null` where it has not:
+/// what was told before is the end of somebody else's.
+pub(crate) const TURN: &str = "switchboard/turn";
 
 /// The key under which a question tells the id that the agent gave it, which is the one in the log.
 pub(crate) const REQUEST: &str = "switchboard/request";
@@ -174,6 +178,15 @@ impl Outcome {
         Outcome::Error(error.encode(WireFormat::Any))
     }
 
+    /// The answer to a prompt, and how the work on it ended.
+    pub(crate) fn of_turn(self, ended: Option<&str>) -> Self {
+        let Outcome::Result(text) = &self else { return self };
+        let Some(result) = Raw::parse(text.as_str()).ok().filter(Raw::is_object) else { return self };
+        let meta = result.get("_meta").filter(Raw::is_object);
+        let meta = merged(meta.as_ref(), &[(TURN, ended.unwrap_or("null"))]);
+        Outcome::Result(merged(Some(&result), &[("_meta", &meta)]))
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Outcome::Result(text) | Outcome::Error(text) => text.len(),
@@ -204,6 +217,19 @@ pub(crate) fn cancel(id: &RequestId<'_>) -> String {
     push_id(&mut out, id);
     out.push_str("}}");
     out
+}
+
+/// Whether an update is one of those that only clients of `session/attach` get, and in these words.
+pub(crate) fn is_notice(text: &str) -> bool {
+    let Ok(Message::Notification(notification)) = Message::decode(text, WireFormat::Any) else {
+        return false;
+    };
+    let update = notification.params.as_ref().and_then(|params| params.get("update"));
+    let kind = text_of(update.as_ref(), "sessionUpdate");
+    matches!(
+        kind.as_deref(),
+        Some("prompt_received" | "permission_resolved" | "turn_complete" | "client_disconnected")
+    )
 }
 
 /// An update that the hub makes itself.

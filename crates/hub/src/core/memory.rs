@@ -37,6 +37,8 @@ pub(crate) struct Operation {
     pub(crate) name: String,
     /// `None`: not answered yet.
     pub(crate) outcome: Option<Outcome>,
+    /// The `state_update` that ended the work on it.
+    pub(crate) ended: Option<String>,
 }
 
 /// What a session is at.
@@ -76,8 +78,8 @@ pub(crate) struct Memory {
 /// A request to the agent whose answer matters.
 #[derive(Debug, Clone)]
 enum Asked {
-    /// A prompt, perhaps with a name.
-    Prompt(Option<String>),
+    /// A prompt, perhaps with a name. Its work may be over before the agent answers.
+    Prompt { name: Option<String>, ended: Option<String> },
     /// Something whose answer has the session's options.
     Opening,
 }
@@ -165,6 +167,7 @@ impl Memory {
         match &*kind {
             "state_update" => {
                 let state = update.get("state");
+                let was_at_work = self.activity != Activity::Idle;
                 self.activity = match state.as_ref().and_then(Raw::as_text).as_deref() {
                     Some("running") => Activity::Running,
                     Some("requires_action") => Activity::RequiresAction,
@@ -172,6 +175,9 @@ impl Memory {
                 };
                 if self.activity == Activity::Idle {
                     self.prompts = 0;
+                    if was_at_work || update.get("stopReason").is_some() {
+                        self.prompts_ended(update.as_str());
+                    }
                 }
                 self.state = Some(update.as_str().to_owned());
             }
@@ -185,6 +191,26 @@ impl Memory {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The work on every prompt that the agent has is over.
+    fn prompts_ended(&mut self, update: &str) {
+        for asked in self.open.values_mut() {
+            if let Asked::Prompt { ended, .. } = asked {
+                ended.get_or_insert_with(|| update.to_owned());
+            }
+        }
+        for operation in self.operations.iter_mut().filter(|operation| operation.outcome.is_some()) {
+            operation.ended.get_or_insert_with(|| update.to_owned());
+        }
+    }
+
+    /// How the work on a prompt ended that the agent has not answered.
+    pub(crate) fn end_before_answer(&self, request: &RequestId<'static>) -> Option<String> {
+        match self.open.get(request)? {
+            Asked::Prompt { ended, .. } => ended.clone(),
+            Asked::Opening => None,
         }
     }
 
@@ -222,10 +248,10 @@ impl Memory {
                     "session/prompt" => {
                         self.prompts += 1;
                         // The note of its name stands before it.
-                        if matches!(self.open.get(&request.id), Some(Asked::Prompt(_))) {
+                        if matches!(self.open.get(&request.id), Some(Asked::Prompt { .. })) {
                             return;
                         }
-                        Asked::Prompt(None)
+                        Asked::Prompt { name: None, ended: None }
                     }
                     "session/new" | "session/resume" | "session/fork" | "session/set_config_option" => {
                         Asked::Opening
@@ -242,13 +268,13 @@ impl Memory {
 
     fn answered(&mut self, id: &RequestId<'static>, outcome: &Outcome) {
         match self.open.remove(id) {
-            Some(Asked::Prompt(name)) => {
+            Some(Asked::Prompt { name, ended }) => {
                 if outcome.is_error() {
                     self.prompts = self.prompts.saturating_sub(1);
                 }
                 let known = self.operations.iter_mut().find(|known| Some(&known.name) == name.as_ref());
                 if let Some(operation) = known {
-                    operation.outcome = Some(outcome.clone());
+                    (operation.outcome, operation.ended) = (Some(outcome.clone()), ended);
                 }
             }
             Some(Asked::Opening) => {
@@ -277,10 +303,10 @@ impl Memory {
                     while self.operations.len() >= OPERATIONS {
                         self.operations.pop_front();
                     }
-                    self.operations.push_back(Operation { name: name.clone(), outcome: None });
+                    self.operations.push_back(Operation { name: name.clone(), outcome: None, ended: None });
                 }
                 if let Some(Ok(number)) = note.get("request").map(|id| id.as_str().trim().parse::<i64>()) {
-                    self.open.insert(RequestId::Number(number), Asked::Prompt(name));
+                    self.open.insert(RequestId::Number(number), Asked::Prompt { name, ended: None });
                 }
             }
             Some("unanswered") => {

@@ -52,6 +52,9 @@ impl Core {
         let can = |mode: &str| {
             elicitation.as_ref().is_some_and(|known| known.get(mode).is_some_and(|mode| mode.is_object()))
         };
+        let meta = params.and_then(|params| params.get("_meta").map(Raw::into_owned));
+        client.is_told_of_turns =
+            meta.is_some_and(|meta| meta.get(lines::TURN).is_some_and(|asks| asks.as_str() == "true"));
         (client.can_show_forms, client.can_open_addresses) = (can("form"), can("url"));
         let agent = client.agent;
         let Some(description) = self.descriptions.get(agent).cloned().flatten() else {
@@ -317,7 +320,10 @@ impl Core {
             None => false,
             Some(known) => {
                 match known.outcome {
-                    Some(outcome) => self.reply(connection, id, outcome, None),
+                    Some(outcome) => {
+                        let outcome = self.of_turn(connection, outcome, known.ended.as_deref());
+                        self.reply(connection, id, outcome, None);
+                    }
                     // It is at work: who asked last gets the answer.
                     None => self.redirect(session, operation, (connection, id.clone())),
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_protocol::rpc::{Message, Request, RequestId, codes};
 use switchboard_protocol::{Raw, Wire, WireFormat};
-use switchboard_store::Role;
+use switchboard_store::{Role, Time};
 
 use super::connection::{Asked, Connection, OPEN};
 use super::lines::{self, OPERATION, Outcome};
@@ -39,7 +39,11 @@ impl Core {
         for session in attached {
             self.detach(connection, &session);
             let client = json!({"clientId": connection.to_string(), "name": name, "version": version});
-            self.notice(&session, &json!({"sessionUpdate": "client_disconnected", "client": client}), None);
+            let [date, time] = Time(self.time).date_and_time();
+            let left = json!({
+                "sessionUpdate": "client_disconnected", "client": client, "timestamp": format!("{date}T{time}Z"),
+            });
+            self.notice(&session, &left, None);
         }
         self.connections.remove(&connection);
     }
@@ -103,8 +107,14 @@ impl Core {
                 .or_else(|| is_repeatable.then(|| format!("{connection}:{}", lines::id_text(&id))));
             let known =
                 operation.as_deref().and_then(|operation| self.answers.get(&client.who.name, operation));
-            if let Some(outcome) = known.cloned() {
-                // It has been answered, and the answer was lost on the way.
+            if let Some(mut outcome) = known.cloned() {
+                // It has been answered, and the answer was lost on the way. The work may be over by now.
+                let session = lines::text_of(params, "sessionId").and_then(|id| self.sessions.get(&*id));
+                let memory = session.and_then(|session| session.memory.as_ref());
+                if let Some(prompt) = operation.as_deref().and_then(|operation| memory?.operation(operation))
+                {
+                    outcome = of_turn(client, outcome, prompt.ended.as_deref());
+                }
                 client.open.entry(id.clone()).or_insert(Asked {
                     stream: None,
                     operation: None,
@@ -171,6 +181,14 @@ impl Core {
             "session/close" => self.close(connection, id, params, line),
             "session/delete" => self.delete(connection, id, params, line),
             method => self.forward(connection, id, method, params, line),
+        }
+    }
+
+    /// The answer to a prompt as a client is told it, with how the work on it ended.
+    pub(super) fn of_turn(&self, connection: ConnectionId, outcome: Outcome, ended: Option<&str>) -> Outcome {
+        match self.connections.get(&connection) {
+            Some(client) => of_turn(client, outcome, ended),
+            None => outcome,
         }
     }
 
@@ -321,6 +339,11 @@ impl Named {
             Some(_) => Err((codes::INVALID_PARAMS, refusal.to_owned(), None)),
         }
     }
+}
+
+/// The answer to a prompt as a client is told it.
+fn of_turn(client: &Connection, outcome: Outcome, ended: Option<&str>) -> Outcome {
+    if client.is_told_of_turns { outcome.of_turn(ended) } else { outcome }
 }
 
 pub(super) fn client_mut(core: &mut Core, connection: ConnectionId, change: impl FnOnce(&mut Connection)) {

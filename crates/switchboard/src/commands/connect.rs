@@ -121,7 +121,7 @@ pub(super) fn failed(error: &RemoteError) -> CommandError {
     let told = error.to_string();
     match error {
         RemoteError::BadAddress { .. } | RemoteError::BadHeader { .. } => CommandError::usage(told),
-        RemoteError::Refused { status, .. } if status.as_u16() == 401 => CommandError::denied(told)
+        RemoteError::Refused { wants_token: true, .. } => CommandError::denied(told)
             .hint(format!("give the server's token with --token-file FILE, or in {TOKEN}")),
         RemoteError::Refused { status, .. } if status.as_u16() == 404 => {
             CommandError::failed(told).hint("does the server have ACP at another path, such as /acp?")

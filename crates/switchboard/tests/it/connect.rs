@@ -3,6 +3,7 @@
 mod editor;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
 use switchboard_testkit::{FAULTS, FaultProxy};
@@ -137,6 +138,16 @@ fn a_first_connection_is_waited_for_and_a_wrong_token_is_the_end() {
     hub.kill();
     let _hub = Hub::start_with_token_in(&place, port, "other-token");
     editor.wait_for_error("401");
+    assert_eq!(editor.exit_code(), 5);
+    // Also where there were so many wrong ones that the hub says something else: this one will not become right.
+    for _ in 0..10 {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let request = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer wrong\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    let mut editor = Editor::start_unanswered(&place, &url, 2);
+    editor.wait_for_error("429");
     assert_eq!(editor.exit_code(), 5);
     let answered = Editor::start_no_wait(&place, &format!("ws://127.0.0.1:{port}/elsewhere"));
     assert_eq!(answered.exit_code(), 1);

@@ -194,6 +194,83 @@ fn two_prompts_at_once_are_held_in_their_order() {
 }
 
 #[test]
+fn an_old_client_is_answered_when_its_own_turn_ends_however_often_it_asks() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    let (session, again, answer) = block_on(async {
+        let (mut new, mut old) = (hub.client(2).await, hub.client(1).await);
+        let session = new.new_session(&place).await;
+        let load = json!({"sessionId": session, "cwd": place.work(), "mcpServers": []});
+        assert!(old.ask("session/load", load.clone()).await.get("error").is_none());
+        new.prompt(&session, "permission").await;
+        let question = new.question().await;
+        new.prompt(&session, "hello").await;
+        // It waits by now, before the next one.
+        new.ask("session/list", json!({})).await;
+        let again = json!({
+            "sessionId": session, "prompt": [{"type": "text", "text": "tool"}],
+            "_meta": {"switchboard/operationId": "once"},
+        });
+        let prompt = old.begin("session/prompt", again.clone()).await;
+        new.allow(&question).await;
+        let answer = old.answer(prompt).await["result"].clone();
+        assert_eq!(answer["stopReason"], "end_turn", "{answer}");
+        let calls = |messages: &mut Client| {
+            let seen = messages.seen.drain(..);
+            seen.filter(|message| message["params"]["update"]["sessionUpdate"] == "tool_call").count()
+        };
+        let called = calls(&mut old);
+        assert!(called > 1, "the calls of the first turn, and its own");
+        assert_eq!(old.ask("session/prompt", again.clone()).await["result"], answer);
+        assert_eq!(calls(&mut old), 0, "it does not run again");
+        (session, again, answer)
+    });
+    assert_eq!(hub.end(), Some(0));
+    let hub = Hub::start(&place, &["demo"]);
+    block_on(async {
+        let mut old = hub.client(1).await;
+        let load = json!({"sessionId": session, "cwd": place.work(), "mcpServers": []});
+        assert!(old.ask("session/load", load).await.get("error").is_none());
+        assert_eq!(old.ask("session/prompt", again).await["result"], answer);
+    });
+}
+
+#[test]
+fn who_attaches_gets_history_questions_and_notices_in_either_version() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    block_on(async {
+        let mut owner = hub.client(2).await;
+        let session = owner.new_session(&place).await;
+        owner.prompt(&session, "hello").await;
+        let mut said = text(&owner.until_idle().await);
+        for version in [1, 2] {
+            let mut guest = hub.client(version).await;
+            let attach =
+                json!({"sessionId": session, "historyPolicy": "full", "clientInfo": {"name": "guest"}});
+            let attached = guest.ask("session/attach", attach).await;
+            assert_eq!(attached["result"]["historyPolicy"], "full", "{attached}");
+            assert_eq!(text(guest.seen.make_contiguous()), said, "version {version}");
+            owner.prompt(&session, "permission").await;
+            let question = owner.question().await;
+            guest.question().await;
+            owner.allow(&question).await;
+            let kind = |name: &'static str| {
+                move |message: &Value| message["params"]["update"]["sessionUpdate"] == name
+            };
+            let received = guest.until(kind("prompt_received")).await;
+            assert_eq!(received["params"]["update"]["sentBy"]["name"], "new", "{received}");
+            let resolved = guest.until(kind("permission_resolved")).await;
+            assert_eq!(resolved["params"]["update"]["resolvedBy"]["name"], "new", "{resolved}");
+            guest.until(kind("turn_complete")).await;
+            said += &text(&owner.until_idle().await);
+            let detached = guest.ask("session/detach", json!({"sessionId": session})).await;
+            assert_eq!(detached["result"], json!({"sessionId": session, "status": "detached"}));
+        }
+    });
+}
+
+#[test]
 fn an_agent_that_dies_ends_its_turn_and_is_started_again() {
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);

@@ -162,9 +162,9 @@ impl Client {
 
     /// Why the server refused.
     async fn refusal(&self, response: Response<Incoming>) -> RemoteError {
-        let status = response.status();
-        let body = Limited::new(response.into_body(), EXCERPT).collect().await;
-        self.remote.refused(status, &body.map(Collected::to_bytes).unwrap_or_default())
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, EXCERPT).collect().await;
+        self.remote.refused(head.status, &head.headers, &body.map(Collected::to_bytes).unwrap_or_default())
     }
 
     /// What is at the address.

@@ -103,6 +103,8 @@ pub enum RemoteError {
         url: String,
         /// The status of its answer.
         status: StatusCode,
+        /// Whether it would have other credentials: 401, or another status with `WWW-Authenticate`.
+        wants_token: bool,
         /// What it said, at most 8 KiB.
         body: String,
     },
@@ -245,9 +247,11 @@ impl Remote {
         self.unreachable(&format!("no answer within {} seconds", time.as_secs()))
     }
 
-    fn refused(&self, status: StatusCode, body: &[u8]) -> RemoteError {
+    fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> RemoteError {
+        let wants_token =
+            status == StatusCode::UNAUTHORIZED || headers.contains_key(::http::header::WWW_AUTHENTICATE);
         let body = String::from_utf8_lossy(&body[..body.len().min(EXCERPT)]).into_owned();
-        RemoteError::Refused { url: self.shown(), status, body }
+        RemoteError::Refused { url: self.shown(), status, wants_token, body }
     }
 
     fn ended(&self, reason: impl Into<String>) -> RemoteError {

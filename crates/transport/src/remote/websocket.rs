@@ -50,7 +50,8 @@ pub(super) async fn open(
             Ok((socket, id.map(str::to_owned)))
         }
         Err(Error::Http(response)) => {
-            Err(remote.refused(response.status(), response.body().as_deref().unwrap_or_default()))
+            let body = response.body().as_deref().unwrap_or_default();
+            Err(remote.refused(response.status(), response.headers(), body))
         }
         Err(error) => Err(remote.unreachable(&error)),
     }

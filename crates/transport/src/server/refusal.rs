@@ -16,23 +16,26 @@ pub struct Refusal {
     pub message: String,
     /// When it may be worth another try.
     pub retry_after: Option<Duration>,
+    /// Whether it is the token that is refused: another one might be let in at once.
+    pub wants_token: bool,
 }
 
 impl Refusal {
     /// A refusal.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Refusal { status, message: message.into(), retry_after: None }
+        let wants_token = status == StatusCode::UNAUTHORIZED;
+        Refusal { status, message: message.into(), retry_after: None, wants_token }
     }
 
     /// A refusal of something that may be granted in some seconds.
     pub(super) fn later(status: StatusCode, message: impl Into<String>) -> Self {
-        Refusal { status, message: message.into(), retry_after: Some(Duration::from_secs(5)) }
+        Refusal { retry_after: Some(Duration::from_secs(5)), ..Self::new(status, message) }
     }
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let Refusal { status, message, retry_after } = self;
+        let Refusal { status, message, retry_after, wants_token } = self;
         // Messages that were made here are JSON already.
         let kind = if message.starts_with('{') { "application/json" } else { "text/plain; charset=utf-8" };
         let mut response = Response::new(Body::from(message));
@@ -42,7 +45,7 @@ impl IntoResponse for Refusal {
         if let Some(wait) = retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
         }
-        if status == StatusCode::UNAUTHORIZED {
+        if wants_token {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

@@ -85,8 +85,9 @@ impl<'a> Attempts<'a> {
 
     /// An attempt has failed, or a connection is lost. An error where it is of no use to try on.
     pub(super) fn failed(&mut self, error: &RemoteError) -> Result<(), CommandError> {
-        if let RemoteError::Refused { status, .. } = error {
-            if status.as_u16() == 401 {
+        if let RemoteError::Refused { status, wants_token, .. } = error {
+            // Also where the server has had too many wrong ones: it will not take this one later either.
+            if *wants_token {
                 // The hub may have been started anew, with a new token.
                 let is_new = server(self.arguments, false).is_ok_and(|server| server.token != self.token);
                 if !is_new {

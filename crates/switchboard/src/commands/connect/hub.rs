@@ -64,8 +64,8 @@ impl HubLink {
             Ok(Message::Request(request)) => Handshake::of_request(request.params.as_ref()).version,
             _ => Version::V2,
         };
-        let bridge =
-            (version == Version::V1).then(|| Bridge::new(BridgeOptions::between(Version::V1, Version::V2)));
+        let options = BridgeOptions { is_shared: true, ..BridgeOptions::between(Version::V1, Version::V2) };
+        let bridge = (version == Version::V1).then(|| Bridge::new(options));
         if bridge.is_some() {
             client = client.without_cursors();
         }

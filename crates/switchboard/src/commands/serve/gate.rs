@@ -133,6 +133,7 @@ impl Service for Gate {
                         status: StatusCode::TOO_MANY_REQUESTS,
                         message: "too many wrong tokens from this address".to_owned(),
                         retry_after: Some(wait),
+                        wants_token: true,
                     },
                 };
                 Err(self.refuse(from, refusal))
