@@ -1,0 +1,541 @@
+//! What a command line runs: through wrappers and inner shells, for those who forbid and for those who allow.
+
+use crate::shell::{Cwd, Doubt, Part, Redirection, Script, Word};
+
+/// How deep wrappers may be nested.
+const MAX_DEPTH: usize = 8;
+/// How many commands may come of one line.
+const MAX_RUNS: usize = 2000;
+
+/// One way to read a request's command.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Reading {
+    /// The commands of the line, each with what it runs in turn.
+    pub(crate) runs: Vec<Run>,
+    /// Commands that only those see who forbid.
+    pub(crate) guesses: Vec<Run>,
+    pub(crate) doubts: Vec<Doubt>,
+    pub(crate) tokens: Vec<String>,
+    /// Whether variables are set that may change what a command does.
+    pub(crate) sets_variables: bool,
+}
+
+/// A simple command with everything that it runs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) words: Vec<Word>,
+    pub(crate) redirections: Vec<Redirection>,
+    pub(crate) cwd: Cwd,
+    /// Everything that may be run by it, wherever that ends; for those who forbid.
+    pub(crate) tries: Vec<(Vec<Word>, Cwd)>,
+    /// What exactly is run by it, where it is nothing but a harmless wrapper; for those who allow.
+    pub(crate) inner: Vec<Run>,
+}
+
+/// An argument that may name a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Argument {
+    pub(crate) text: String,
+    /// Whether it is what the command gets.
+    pub(crate) is_known: bool,
+    /// Whether the shell puts the home directory in the place of its tilde.
+    pub(crate) has_tilde: bool,
+    pub(crate) writes: bool,
+}
+
+impl Reading {
+    pub(crate) fn of_line(line: &str) -> Reading {
+        Reading::of(Script::parse(line))
+    }
+
+    /// A command whose words were told one by one. Some agents give them to a shell all the same.
+    pub(crate) fn of_words(words: Vec<String>) -> Reading {
+        let joined = Script::parse(&words.join(" "));
+        let is_script = words.first().is_some_and(|word| SHELLS.contains(&base_name(word)))
+            && words.iter().any(|word| is_script_option(word));
+        let mut script = Script::of_words(words);
+        if !is_script
+            && (joined.parts.len() != 1
+                || !joined.doubts.is_empty()
+                || !joined.parts[0].redirections.is_empty())
+        {
+            script.doubt(Doubt::WordsOfArgv);
+            script.guesses.extend(joined.parts);
+            script.guesses.extend(joined.guesses);
+        }
+        Reading::of(script)
+    }
+
+    fn of(script: Script) -> Reading {
+        let Script { parts, guesses, doubts, tokens } = script;
+        let mut unfolding = Unfolding { doubts, count: 0, sets_variables: false };
+        let runs = parts.into_iter().map(|part| unfolding.run(part, 0)).collect();
+        let mut guessing = Unfolding { doubts: Vec::new(), count: 0, sets_variables: false };
+        let guesses = guesses.into_iter().map(|part| guessing.run(part, 0)).collect();
+        let Unfolding { doubts, count: _, sets_variables } = unfolding;
+        Reading { runs, guesses, doubts, tokens, sets_variables }
+    }
+}
+
+/// Variables that change how something looks, and nothing else.
+const HARMLESS: [&str; 22] = [
+    "CARGO_INCREMENTAL",
+    "CARGO_TERM_COLOR",
+    "CARGO_TERM_PROGRESS_WHEN",
+    "CI",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLORTERM",
+    "COLUMNS",
+    "FORCE_COLOR",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LINES",
+    "NO_COLOR",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONUNBUFFERED",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "TERM",
+    "TZ",
+];
+
+const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
+
+/// Commands that run others, whose words follow behind options, assignments and, for one of them, an operand.
+const WRAPPERS: [&str; 19] = [
+    "env", "timeout", "nohup", "nice", "ionice", "time", "command", "builtin", "exec", "setsid", "stdbuf",
+    "xargs", "busybox", "watch", "parallel", "strace", "sudo", "doas", "su",
+];
+
+/// The name of a program without its folder.
+pub(crate) fn base_name(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// Whether an option of a shell says that a script follows: `-c`, `-lc`, `-euc`.
+fn is_script_option(word: &str) -> bool {
+    let letters = word.strip_prefix('-').or_else(|| word.strip_prefix('+'));
+    letters.is_some_and(|letters| {
+        letters.contains('c') && letters.bytes().all(|byte| byte.is_ascii_alphabetic())
+    })
+}
+
+struct Unfolding {
+    doubts: Vec<Doubt>,
+    count: usize,
+    sets_variables: bool,
+}
+
+impl Unfolding {
+    fn doubt(&mut self, doubt: Doubt) {
+        if !self.doubts.contains(&doubt) {
+            self.doubts.push(doubt);
+        }
+    }
+
+    fn run(&mut self, part: Part, depth: usize) -> Run {
+        let Part { words, assignments, redirections, cwd, is_fed } = part;
+        assignments.iter().for_each(|word| self.assign(word.variable()));
+        let mut tries = Vec::new();
+        self.unfold(&words, &cwd, is_fed, depth, &mut tries);
+        let inner =
+            if depth < MAX_DEPTH { self.inner(&words, &redirections, &cwd, depth) } else { Vec::new() };
+        Run { words, redirections, cwd, tries, inner }
+    }
+
+    fn assign(&mut self, name: Option<&str>) {
+        self.sets_variables |= !name.is_some_and(|name| HARMLESS.contains(&name));
+    }
+
+    /// Finds everything that words in command position may run.
+    fn unfold(
+        &mut self,
+        words: &[Word],
+        cwd: &Cwd,
+        is_fed: bool,
+        depth: usize,
+        tries: &mut Vec<(Vec<Word>, Cwd)>,
+    ) {
+        let Some(first) = words.first() else { return };
+        self.count += 1;
+        if self.count > MAX_RUNS || depth > MAX_DEPTH {
+            return self.doubt(Doubt::TooLong);
+        }
+        if !first.is_plain() {
+            self.doubt(Doubt::CommandWord);
+        }
+        tries.push((words.to_vec(), cwd.clone()));
+        if first.has_brace {
+            // What a shell would make of it, roughly.
+            let pieces =
+                first.text.split(['{', ',', '}']).filter(|piece| !piece.is_empty()).map(Word::literal);
+            tries.push((pieces.chain(words[1..].iter().cloned()).collect(), cwd.clone()));
+        }
+        let name = base_name(&first.text);
+        match name {
+            "eval" | "trap" | "alias" => {
+                self.doubt(Doubt::Evaluates);
+                let line: Vec<&str> = words[1..].iter().map(|word| &*word.text).collect();
+                self.script(&line.join(" "), cwd, depth, tries);
+            }
+            "export" | "declare" | "typeset" | "local" | "readonly" => {
+                let set = words[1..].iter().filter(|word| !word.is_option());
+                set.for_each(|word| self.assign(word.variable()));
+            }
+            "find" => {
+                let mut rest = words;
+                while let Some(at) = rest
+                    .iter()
+                    .position(|word| matches!(&*word.text, "-exec" | "-execdir" | "-ok" | "-okdir"))
+                {
+                    rest = &rest[at + 1..];
+                    let end =
+                        rest.iter().position(|word| matches!(&*word.text, ";" | "+")).unwrap_or(rest.len());
+                    self.unfold(&rest[..end], cwd, false, depth + 1, tries);
+                }
+            }
+            _ if SHELLS.contains(&name) => self.shell(words, cwd, is_fed, depth, tries),
+            _ if WRAPPERS.contains(&name) => self.wrapper(name, words, cwd, is_fed, depth, tries),
+            _ => {}
+        }
+    }
+
+    /// A script that is run.
+    fn script(
+        &mut self,
+        line: &str,
+        cwd: &Cwd,
+        depth: usize,
+        tries: &mut Vec<(Vec<Word>, Cwd)>,
+    ) -> Vec<Part> {
+        if depth > MAX_DEPTH {
+            self.doubt(Doubt::TooLong);
+            return Vec::new();
+        }
+        let Script { parts, guesses, doubts, tokens: _ } = Script::parse_at(line, depth);
+        doubts.into_iter().for_each(|doubt| self.doubt(doubt));
+        let parts: Vec<Part> =
+            parts.into_iter().map(|part| Part { cwd: behind(cwd, &part.cwd), ..part }).collect();
+        for part in parts.iter().chain(&guesses) {
+            part.assignments.iter().for_each(|word| self.assign(word.variable()));
+            self.unfold(&part.words, &part.cwd, part.is_fed, depth + 1, tries);
+            // Files that it redirects to are seen like arguments.
+            let targets = part.redirections.iter().map(|redirection| redirection.target.clone());
+            let words: Vec<Word> = std::iter::once(Word::default()).chain(targets).collect();
+            if words.len() > 1 {
+                tries.push((words, part.cwd.clone()));
+            }
+        }
+        parts
+    }
+
+    fn shell(
+        &mut self,
+        words: &[Word],
+        cwd: &Cwd,
+        is_fed: bool,
+        depth: usize,
+        tries: &mut Vec<(Vec<Word>, Cwd)>,
+    ) {
+        let script = words.iter().enumerate().skip(1).filter(|(_, word)| is_script_option(&word.text));
+        let mut has_script = false;
+        for (at, _) in script {
+            let Some(script) = words[at + 1..].iter().find(|word| !word.is_option()) else { continue };
+            has_script = true;
+            if !script.is_plain() {
+                self.doubt(Doubt::CommandWord);
+            }
+            self.script(&script.text, cwd, depth + 1, tries);
+        }
+        let reads_input = !has_script
+            && words[1..].iter().all(|word| word.text.starts_with(['-', '+']) || !word.is_plain());
+        if is_fed && reads_input {
+            self.doubt(Doubt::FedShell);
+        }
+    }
+
+    fn wrapper(
+        &mut self,
+        name: &str,
+        words: &[Word],
+        cwd: &Cwd,
+        is_fed: bool,
+        depth: usize,
+        tries: &mut Vec<(Vec<Word>, Cwd)>,
+    ) {
+        match name {
+            "su" => {
+                for (at, word) in words.iter().enumerate().skip(1) {
+                    if word.text == "-c" || word.text == "--command" {
+                        words
+                            .get(at + 1)
+                            .inspect(|script| drop(self.script(&script.text, cwd, depth + 1, tries)));
+                    } else if let Some(script) = word.text.strip_prefix("--command=") {
+                        self.script(script, cwd, depth + 1, tries);
+                    }
+                }
+            }
+            "env" => {
+                for (at, word) in words.iter().enumerate().skip(1) {
+                    let script = match &*word.text {
+                        "-S" | "--split-string" => words.get(at + 1).map(|word| &*word.text),
+                        text => text.strip_prefix("--split-string=").or_else(|| text.strip_prefix("-S")),
+                    };
+                    if let Some(script) = script.filter(|script| !script.is_empty()) {
+                        self.doubt(Doubt::CommandWord);
+                        self.script(script, cwd, depth + 1, tries);
+                    }
+                }
+            }
+            _ => {}
+        }
+        // Which words are options and their values is not known of all; so every place counts where the command may begin.
+        let mut reached = vec![false; words.len() + 2];
+        if let Some(start) = reached.get_mut(1) {
+            *start = true;
+        }
+        for at in 1..words.len() {
+            if !reached[at] {
+                continue;
+            }
+            let word = &words[at];
+            if word.is_option() {
+                reached[at + 1] = true;
+                if word.text != "--" && words.get(at + 1).is_some_and(|next| !next.is_option()) {
+                    reached[at + 2] = true;
+                }
+            } else if word.value_at.is_some() || crate::shell::is_assignment(&word.text) {
+                let name = word.text.split(['=', '+', '[']).next();
+                self.assign(name);
+                reached[at + 1] = true;
+            } else {
+                self.unfold(&words[at..], cwd, is_fed || name == "xargs", depth + 1, tries);
+                if matches!(name, "watch" | "parallel") {
+                    // They give it to a shell.
+                    let line: Vec<&str> = words[at..].iter().map(|word| &*word.text).collect();
+                    self.script(&line.join(" "), cwd, depth + 1, tries);
+                }
+                // Behind the time that it may take.
+                if name == "timeout"
+                    && word.text.starts_with(|first: char| first.is_ascii_digit() || first == '$')
+                {
+                    reached[at + 1] = true;
+                }
+            }
+        }
+    }
+
+    /// What a wrapper runs that changes nothing about it. Of a shell, it is the script.
+    fn inner(&mut self, words: &[Word], redirections: &[Redirection], cwd: &Cwd, depth: usize) -> Vec<Run> {
+        let plain = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| &*word.text);
+        let start = match plain(0) {
+            Some(shell) if SHELLS.contains(&shell) => {
+                if words.len() != 3 || plain(1) != Some("-c") {
+                    return Vec::new();
+                }
+                let Some(script) = plain(2) else { return Vec::new() };
+                let mut unseen = Vec::new();
+                let parts = self.script(script, cwd, depth + 1, &mut unseen);
+                return parts
+                    .into_iter()
+                    .map(|mut part| {
+                        part.redirections.extend(redirections.iter().cloned());
+                        self.run(part, depth + 1)
+                    })
+                    .collect();
+            }
+            Some("env") => {
+                let is_set = |word: &&Word| !word.is_option() && crate::shell::is_assignment(&word.text);
+                1 + words[1..].iter().take_while(is_set).count()
+            }
+            Some("nohup" | "command") => 1,
+            Some("time") => 1 + usize::from(plain(1) == Some("-p")),
+            Some("nice") => match plain(1) {
+                Some("-n" | "--adjustment") => 3,
+                Some(text) if text.starts_with("--adjustment=") => 2,
+                Some(text) if text.strip_prefix('-').is_some_and(is_number) => 2,
+                _ => 1,
+            },
+            Some("timeout") => {
+                let mut at = 1;
+                loop {
+                    at += match plain(at) {
+                        Some("-k" | "-s" | "--kill-after" | "--signal") => 2,
+                        Some("--foreground" | "--preserve-status" | "-v" | "--verbose") => 1,
+                        Some(text) if text.starts_with("--kill-after=") || text.starts_with("--signal=") => 1,
+                        _ => break,
+                    };
+                }
+                let is_time = |text: &str| is_number(text.strip_suffix(['s', 'm', 'h', 'd']).unwrap_or(text));
+                if !plain(at).is_some_and(is_time) {
+                    return Vec::new();
+                }
+                at + 1
+            }
+            _ => return Vec::new(),
+        };
+        match words.get(start) {
+            Some(word) if !word.is_option() => {
+                let part = Part {
+                    words: words[start..].to_vec(),
+                    redirections: redirections.to_vec(),
+                    cwd: cwd.clone(),
+                    ..Part::default()
+                };
+                vec![self.run(part, depth + 1)]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
+/// Where something runs that begins in a directory and goes on from there.
+fn behind(outer: &Cwd, inner: &Cwd) -> Cwd {
+    match (outer, inner) {
+        (Cwd::After(outer), Cwd::After(inner)) => Cwd::After(outer.iter().chain(inner).cloned().collect()),
+        _ => Cwd::Unknown,
+    }
+}
+
+/// The arguments of a command that may be files: all but options, and what follows the `=` of anything.
+pub(crate) fn arguments(words: &[Word]) -> Vec<Argument> {
+    let mut arguments = Vec::new();
+    let mut options_end = false;
+    for word in words.iter().skip(1) {
+        let argument = |text: &str, has_tilde: bool| Argument {
+            text: text.to_owned(),
+            is_known: word.is_plain(),
+            has_tilde,
+            writes: false,
+        };
+        let is_option = word.text.starts_with('-') && !options_end;
+        options_end |= word.text == "--";
+        if !is_option && !word.text.is_empty() {
+            arguments.push(argument(&word.text, word.has_tilde));
+        }
+        if let Some((_, value)) = word.text.split_once('=').filter(|(_, value)| !value.is_empty()) {
+            arguments.push(argument(value, false));
+        }
+    }
+    arguments
+}
+
+impl Run {
+    /// The files that a command names, for those who allow.
+    pub(crate) fn arguments(&self) -> Vec<Argument> {
+        let mut all = arguments(&self.words);
+        all.extend(self.redirections.iter().map(|redirection| Argument {
+            text: redirection.target.text.clone(),
+            is_known: redirection.target.is_plain(),
+            has_tilde: redirection.target.has_tilde,
+            writes: redirection.writes,
+        }));
+        all
+    }
+}
+
+// ----- patterns
+
+/// Words that a command begins with, each with its alternatives.
+pub(crate) type Pattern = Vec<Vec<String>>;
+
+/// Whether a command is forbidden by a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Match {
+    No,
+    /// It is if a word that is not written out is the wanted one.
+    Maybe,
+    Yes,
+}
+
+/// Whether a command begins exactly as a pattern says.
+pub(crate) fn allows(pattern: &Pattern, words: &[Word]) -> bool {
+    words.len() >= pattern.len()
+        && pattern
+            .iter()
+            .zip(words)
+            .all(|(any, word)| word.is_plain() && any.iter().any(|wanted| *wanted == word.text))
+}
+
+/// Whether a command is one of those that a pattern means, whatever options stand between its words.
+pub(crate) fn forbids(pattern: &Pattern, words: &[Word]) -> Match {
+    let (Some(names), Some(command)) = (pattern.first(), words.first()) else { return Match::No };
+    let is_named = names.iter().any(|name| *name == command.text || *name == base_name(&command.text));
+    if !is_named {
+        return Match::No;
+    }
+    let mut found = Match::Yes;
+    let mut reached = vec![false; words.len() + 2];
+    if let Some(start) = reached.get_mut(1) {
+        *start = true;
+    }
+    for any in &pattern[1..] {
+        let (flags, plain): (Vec<&String>, Vec<&String>) = any.iter().partition(|word| word.starts_with('-'));
+        // A flag counts wherever it stands.
+        if flags.iter().any(|flag| has_flag(flag, &words[1..])) {
+            continue;
+        }
+        let mut next = vec![false; words.len() + 2];
+        let (mut is_there, mut may_be) = (false, false);
+        for at in 1..words.len() {
+            if !reached[at] {
+                continue;
+            }
+            let word = &words[at];
+            if plain.iter().any(|wanted| **wanted == word.text) {
+                next[at + 1] = true;
+                is_there = true;
+            } else if !word.is_plain() {
+                next[at + 1] = true;
+                may_be = true;
+            }
+            if word.is_option() {
+                reached[at + 1] = true;
+                if words.get(at + 1).is_some_and(|next| !next.is_option()) {
+                    reached[at + 2] = true;
+                }
+            }
+        }
+        // A word that is put in by the shell may be a flag as well.
+        may_be |= !flags.is_empty() && words[1..].iter().any(|word| !word.is_plain());
+        match (is_there, may_be) {
+            (true, _) => {}
+            (false, true) => found = found.min(Match::Maybe),
+            (false, false) => return Match::No,
+        }
+        if is_there || next.contains(&true) {
+            reached = next;
+        }
+    }
+    found
+}
+
+/// Whether a flag is among words: itself, with a value, or, of few letters, in any order and in several pieces.
+fn has_flag(flag: &str, words: &[Word]) -> bool {
+    let is_same = |word: &Word| {
+        word.text == flag || word.text.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='))
+    };
+    if words.iter().any(is_same) {
+        return true;
+    }
+    let letters = flag.trim_start_matches('-');
+    let is_short = flag.len() - letters.len() == 1
+        && letters.len() <= 3
+        && letters.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let clusters = || {
+        words
+            .iter()
+            .filter_map(|word| word.text.strip_prefix('-'))
+            .filter(|cluster| !cluster.starts_with('-'))
+    };
+    is_short && letters.chars().all(|letter| clusters().any(|cluster| cluster.contains(letter)))
+}

@@ -1,0 +1,261 @@
+//! Patterns for paths and names.
+
+use crate::host::Host;
+use crate::path::{components, resolve};
+
+/// A pattern for absolute paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PathPattern {
+    anchor: Anchor,
+    /// The names behind the anchor.
+    names: Vec<Name>,
+    /// The same with links followed in the part that has no wildcards, where that is another path.
+    resolved: Option<Vec<Name>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anchor {
+    Top,
+    Root,
+    Home,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Name {
+    /// `**`
+    Any,
+    /// A name without wildcards.
+    Plain(String),
+    /// A name with `*` and `?`.
+    Wild(String),
+}
+
+impl Name {
+    fn parse(text: &str) -> Name {
+        match text {
+            "**" => Name::Any,
+            _ if text.contains(['*', '?']) => Name::Wild(text.to_owned()),
+            _ => Name::Plain(text.to_owned()),
+        }
+    }
+}
+
+/// A path, as the names in it.
+pub(crate) type Names = Vec<String>;
+
+/// The names in a path.
+pub(crate) fn names(path: &str) -> Names {
+    components(path).map(str::to_owned).collect()
+}
+
+/// What `$root` and `~` are in one judgement, as they are written and with links followed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Anchors {
+    pub(crate) roots: Vec<Names>,
+    pub(crate) homes: Vec<Names>,
+}
+
+impl PathPattern {
+    pub(crate) fn parse(text: &str, host: &dyn Host) -> Result<PathPattern, String> {
+        let (anchor, rest) = if let Some(rest) = text.strip_prefix("$root") {
+            (Anchor::Root, rest)
+        } else if let Some(rest) = text.strip_prefix('~') {
+            (Anchor::Home, rest)
+        } else if text.starts_with('/') || text == "**" || text.starts_with("**/") {
+            (Anchor::Top, text)
+        } else {
+            let hint = if text.is_empty() {
+                "$root/**".to_owned()
+            } else {
+                format!("$root/{text}\" or \"**/{text}")
+            };
+            return Err(format!(
+                "the pattern {text:?} can never match, because paths are absolute; write \"{hint}\""
+            ));
+        };
+        if anchor != Anchor::Top && !rest.is_empty() && !rest.starts_with('/') {
+            return Err(format!(
+                "the pattern {text:?} can never match: behind $root and ~ there must be a slash"
+            ));
+        }
+        if rest.contains('$') && rest.contains("$root")
+            || rest.split('/').any(|name| {
+                name.starts_with("$")
+                    && name.len() > 1
+                    && name[1..].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            })
+        {
+            return Err(format!(
+                "the pattern {text:?} can never match: only $root, at the beginning, stands for something"
+            ));
+        }
+        if components(rest).any(|name| name == "." || name == "..") {
+            return Err(format!(
+                "the pattern {text:?} can never match, because paths are compared without \".\" and \"..\""
+            ));
+        }
+        let has_braces = rest.split('/').any(|name| {
+            name.split_once('{')
+                .is_some_and(|(_, rest)| rest.split_once('}').is_some_and(|(inner, _)| inner.contains(',')))
+        });
+        if has_braces {
+            return Err(format!(
+                "the pattern {text:?} can never match, because braces are names like others; write several patterns"
+            ));
+        }
+        let names: Vec<Name> = components(rest).map(Name::parse).collect();
+        let literal = names.iter().take_while(|name| matches!(name, Name::Plain(_))).count();
+        let resolved =
+            (anchor == Anchor::Top && literal > 0).then(|| follow(&names, literal, host)).flatten();
+        Ok(PathPattern { anchor, names, resolved })
+    }
+
+    /// Whether a path, by its names, is one of these.
+    pub(crate) fn matches(&self, path: &Names, anchors: &Anchors, ignores_case: bool) -> bool {
+        let below = |folder: &Names| {
+            let starts = path.len() >= folder.len()
+                && folder.iter().zip(path.iter()).all(|(name, found)| same(name, found, ignores_case));
+            starts && match_names(&self.names, &path[folder.len()..], ignores_case)
+        };
+        match self.anchor {
+            Anchor::Root => anchors.roots.iter().any(below),
+            Anchor::Home => anchors.homes.iter().any(below),
+            Anchor::Top => {
+                match_names(&self.names, path, ignores_case)
+                    || self.resolved.as_ref().is_some_and(|own| match_names(own, path, ignores_case))
+            }
+        }
+    }
+}
+
+fn follow(names: &[Name], literal: usize, host: &dyn Host) -> Option<Vec<Name>> {
+    let mut folder = String::new();
+    for name in &names[..literal] {
+        let Name::Plain(name) = name else { return None };
+        folder.push('/');
+        folder.push_str(name);
+    }
+    let resolved = resolve(&folder, host).ok().filter(|resolved| *resolved != folder)?;
+    let plain = components(&resolved).map(|name| Name::Plain(name.to_owned()));
+    Some(plain.chain(names[literal..].iter().cloned()).collect())
+}
+
+fn same(left: &str, right: &str, ignores_case: bool) -> bool {
+    left == right || ignores_case && left.to_lowercase() == right.to_lowercase()
+}
+
+/// Goes back to the last `**` alone, so that it never takes longer than the product of both lengths.
+fn match_names(pattern: &[Name], names: &[String], ignores_case: bool) -> bool {
+    let (mut at, mut name) = (0, 0);
+    let mut back: Option<(usize, usize)> = None;
+    while name < names.len() {
+        let fits = match pattern.get(at) {
+            Some(Name::Any) => {
+                back = Some((at + 1, name));
+                at += 1;
+                continue;
+            }
+            Some(Name::Plain(plain)) => same(plain, &names[name], ignores_case),
+            Some(Name::Wild(wild)) => match ignores_case {
+                true => wildcard(&wild.to_lowercase(), &names[name].to_lowercase()),
+                false => wildcard(wild, &names[name]),
+            },
+            None => false,
+        };
+        if fits {
+            (at, name) = (at + 1, name + 1);
+        } else if let Some((after, start)) = back {
+            back = Some((after, start + 1));
+            (at, name) = (after, start + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[at..].iter().all(|rest| *rest == Name::Any)
+}
+
+/// Whether a text is as a pattern with `*` and `?` says.
+pub(crate) fn wildcard(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (mut at, mut letter) = (0, 0);
+    let mut back: Option<(usize, usize)> = None;
+    while letter < text.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                back = Some((at + 1, letter));
+                at += 1;
+            }
+            Some(wanted) if *wanted == '?' || *wanted == text[letter] => (at, letter) = (at + 1, letter + 1),
+            _ => match back {
+                Some((after, start)) => {
+                    back = Some((after, start + 1));
+                    (at, letter) = (after, start + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|rest| *rest == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::NoFiles;
+
+    #[test]
+    fn patterns_match_whole_paths() {
+        let anchors = Anchors { roots: vec![names("/w/[a]*b")], homes: vec![names("/home/me")] };
+        for (pattern, path, expected) in [
+            ("$root/**", "/w/[a]*b", true),
+            ("$root/**", "/w/[a]*b/x/y", true),
+            ("$root/**", "/w/[a]xb/x", false),
+            ("$root/**", "/w/[a]*bc", false),
+            ("$root", "/w/[a]*b", true),
+            ("$root", "/w/[a]*b/x", false),
+            ("$root/*", "/w/[a]*b/x", true),
+            ("$root/*", "/w/[a]*b/x/y", false),
+            ("$root/src/**/*.rs", "/w/[a]*b/src/a.rs", true),
+            ("$root/src/**/*.rs", "/w/[a]*b/src/a/b/c.rs", true),
+            ("$root/src/**/*.rs", "/w/[a]*b/a.rs", false),
+            ("**/.env*", "/x/.env", true),
+            ("**/.env*", "/.env.local", true),
+            ("**/.env*", "/x/env", false),
+            ("**/.git/hooks/**", "/x/.git/hooks", true),
+            ("**/.git/hooks/**", "/x/.git/hooks/pre-commit", true),
+            ("**/a/**/b", "/a/a/x/b", true),
+            ("~/.ssh/**", "/home/me/.ssh/id", true),
+            ("~/.ssh/**", "/home/you/.ssh/id", false),
+            ("/etc/**", "/etc", true),
+            ("/etc/pass??", "/etc/passwd", true),
+            ("**", "/", true),
+            ("**", "/x/y\nz", true),
+            ("/x/*", "/x/y\nz", true),
+            ("/X", "/x", false),
+        ] {
+            let parsed = PathPattern::parse(pattern, &NoFiles::default()).unwrap();
+            assert_eq!(parsed.matches(&names(path), &anchors, false), expected, "{pattern} {path}");
+        }
+        let parsed = PathPattern::parse("/X/*.RS", &NoFiles::default()).unwrap();
+        assert!(parsed.matches(&names("/x/a.rs"), &anchors, true));
+    }
+
+    #[test]
+    fn patterns_that_can_never_match_are_refused() {
+        for pattern in [
+            "src/**",
+            "",
+            ".env",
+            "*.pem",
+            "$rootsrc",
+            "~me/x",
+            "$root/../x",
+            "/a/./b",
+            "/a/{b,c}",
+            "$HOME/x",
+            "/x/$HOME/y",
+        ] {
+            assert!(PathPattern::parse(pattern, &NoFiles::default()).is_err(), "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! How a policy decides over a request.
+
+mod files;
+
+use std::borrow::Cow;
+
+use switchboard_protocol::v2::ToolKind;
+
+use crate::command::{Match, Reading, Run, allows, arguments, forbids};
+use crate::glob::wildcard;
+use crate::host::{Host, NoFiles};
+use crate::policy::{Decision, Policy, Remember, Verdict};
+use crate::rule::Rule;
+use crate::subject::{Operation, Scene, Subject, SubjectPath};
+use files::{Files, View};
+
+/// What a request comes to.
+pub(crate) fn judge(policy: &Policy, subject: &Subject, host: &dyn Host) -> Decision {
+    let case = Case::new(subject, host);
+    let mut perhaps = None;
+    for rule in policy.rules.iter().filter(|rule| rule.decision == Verdict::Deny) {
+        match case.forbidden(rule) {
+            Match::Yes => {
+                return by_rule(rule, Verdict::Deny, || format!("denied by the rule {:?}", rule.id));
+            }
+            Match::Maybe => perhaps = perhaps.or(Some(rule)),
+            Match::No => {}
+        }
+    }
+    if let Some(doubt) = case.doubt() {
+        return Decision {
+            verdict: policy.default.max(Verdict::Ask),
+            rule: None,
+            reason: doubt.to_owned(),
+            remember: Remember::Never,
+        };
+    }
+    if let Some(rule) = perhaps {
+        let reason =
+            format!("it may be what the rule {:?} denies: not everything in it is written out", rule.id);
+        return Decision {
+            verdict: policy.default.max(Verdict::Ask),
+            rule: None,
+            reason,
+            remember: Remember::Never,
+        };
+    }
+    case.decide(policy)
+}
+
+fn by_rule(rule: &Rule, verdict: Verdict, reason: impl FnOnce() -> String) -> Decision {
+    let reason = rule.reason.clone().unwrap_or_else(reason);
+    let remember = if rule.remember { Remember::WhereOffered } else { Remember::Never };
+    Decision { verdict, rule: Some(rule.id.clone()), reason, remember }
+}
+
+/// Whether a rule by itself is about a command line, as its examples say.
+pub(crate) fn matches_alone(rule: &Rule, line: &str, host: &dyn Host) -> bool {
+    let host = NoFiles { home: host.home().map(str::to_owned) };
+    let scene = Scene { root: "/project".to_owned(), ..Scene::default() };
+    let subject = Subject::of_line(line, &scene);
+    let case = Case::new(&subject, &host);
+    let alone =
+        Rule { agents: Vec::new(), kinds: Vec::new(), tools: Vec::new(), cwd: Vec::new(), ..rule.clone() };
+    match rule.decision {
+        Verdict::Allow => {
+            case.doubt().is_none() && case.runs().all(|run| case.allowed_run(run, &[&alone]).is_some())
+        }
+        Verdict::Ask | Verdict::Deny => case.forbidden(&alone) == Match::Yes,
+    }
+}
+
+/// One thing that must be allowed.
+enum Unit<'s> {
+    Run(&'s Run),
+    Path(&'s SubjectPath, &'s View),
+    /// A request that has neither command nor files.
+    Whole,
+}
+
+/// A request with what is known of its files.
+struct Case<'s> {
+    subject: &'s Subject,
+    files: Files<'s>,
+    paths: Vec<(&'s SubjectPath, View)>,
+    doubt: Option<Cow<'s, str>>,
+}
+
+impl<'s> Case<'s> {
+    fn new(subject: &'s Subject, host: &'s dyn Host) -> Self {
+        let files = Files::new(subject, host);
+        let cwd = files.start().map(str::to_owned);
+        let paths: Vec<_> = subject
+            .paths
+            .iter()
+            .map(|path| (path, files.view(&path.path, false, true, cwd.as_deref())))
+            .collect();
+        let mut case = Case { subject, files, paths, doubt: None };
+        case.doubt = case.find_doubt();
+        case
+    }
+
+    /// Why nobody can know what would be done.
+    fn doubt(&self) -> Option<&str> {
+        self.doubt.as_deref()
+    }
+
+    fn find_doubt(&self) -> Option<Cow<'s, str>> {
+        if let Some(doubt) = self.subject.unsure() {
+            return Some(Cow::Borrowed(doubt));
+        }
+        let writes = self.subject.may_write();
+        for (path, view) in &self.paths {
+            if let Some(doubt) = view.doubt {
+                return Some(Cow::Borrowed(doubt.as_str()));
+            }
+            if writes && self.files.has_other_names(view) {
+                return Some(Cow::Owned(format!("{} has several names (hard links)", path.path)));
+            }
+        }
+        for run in self.runs() {
+            let cwd = self.files.cwd(&run.cwd);
+            for argument in run.arguments() {
+                let view =
+                    self.files.view(&argument.text, argument.has_tilde, argument.is_known, cwd.as_deref());
+                if let Some(doubt) = view.doubt {
+                    return Some(Cow::Borrowed(doubt.as_str()));
+                }
+                if argument.writes && self.files.has_other_names(&view) {
+                    return Some(Cow::Owned(format!("{} has several names (hard links)", argument.text)));
+                }
+            }
+        }
+        None
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &'s Run> {
+        self.subject.readings.iter().flat_map(|reading| &reading.runs)
+    }
+
+    // ----- forbidding
+
+    /// Whether a rule is about anything in the request.
+    fn forbidden(&self, rule: &Rule) -> Match {
+        if !self.concerns(rule) {
+            return Match::No;
+        }
+        let guesses = self.subject.readings.iter().flat_map(|reading| &reading.guesses);
+        let runs = self.runs().chain(guesses).map(|run| self.forbidden_run(rule, run));
+        let paths = self.paths.iter().map(|(path, view)| self.forbidden_path(rule, path, view));
+        runs.chain(paths).chain([self.forbidden_whole(rule)]).max().unwrap_or(Match::No)
+    }
+
+    fn forbidden_unit(&self, rule: &Rule, unit: &Unit<'_>) -> Match {
+        if !self.concerns(rule) {
+            return Match::No;
+        }
+        match unit {
+            Unit::Run(run) => self.forbidden_run(rule, run).max(self.forbidden_whole(rule)),
+            Unit::Path(path, view) => self.forbidden_path(rule, path, view).max(self.forbidden_whole(rule)),
+            Unit::Whole => self.forbidden_whole(rule),
+        }
+    }
+
+    /// Whether a rule that forbids is about this agent, kind and tool. An agent that is not known may be any.
+    fn concerns(&self, rule: &Rule) -> bool {
+        let subject = self.subject;
+        let kinds = || subject.kind.iter().chain(&subject.other_kinds);
+        let tools = || subject.tool.iter().chain(&subject.other_tools);
+        let is_agent = |agent: &str| rule.agents.iter().any(|pattern| wildcard(pattern, agent));
+        (rule.agents.is_empty() || subject.agent().is_none_or(is_agent))
+            && (rule.kinds.is_empty() || kinds().any(|kind| rule.kinds.contains(kind)))
+            && (rule.tools.is_empty()
+                || tools().any(|tool| rule.tools.iter().any(|pattern| wildcard(pattern, tool))))
+    }
+
+    fn forbidden_run(&self, rule: &Rule, run: &Run) -> Match {
+        if rule.command.is_none() && rule.paths.is_empty() {
+            return Match::No;
+        }
+        // What the command is needs no look at files, so it comes first.
+        let named = match &rule.command {
+            Some(pattern) => {
+                run.tries.iter().map(|(words, _)| forbids(pattern, words)).max().unwrap_or(Match::No)
+            }
+            None => Match::Yes,
+        };
+        if named == Match::No || !self.is_in_cwd(rule, self.files.cwd(&run.cwd).as_deref(), true) {
+            return Match::No;
+        }
+        if rule.paths.is_empty() {
+            return if rule.operations.is_empty() { named } else { Match::No };
+        }
+        let is_written =
+            [Operation::Add, Operation::Modify].iter().any(|operation| rule.operations.contains(operation));
+        let own = run.arguments().into_iter().map(|argument| (argument, &run.cwd));
+        let tried = run
+            .tries
+            .iter()
+            .skip(1)
+            .flat_map(|(words, cwd)| arguments(words).into_iter().map(move |it| (it, cwd)));
+        let is_there = own.chain(tried).any(|(argument, cwd)| {
+            let cwd = self.files.cwd(cwd);
+            (rule.operations.is_empty() || argument.writes && is_written)
+                && self.files.is_forbidden(
+                    &rule.paths,
+                    &self.files.view(&argument.text, argument.has_tilde, argument.is_known, cwd.as_deref()),
+                )
+        });
+        if is_there { named } else { Match::No }
+    }
+
+    fn forbidden_path(&self, rule: &Rule, path: &SubjectPath, view: &View) -> Match {
+        let is_meant =
+            |operation: &Operation| *operation == Operation::Unknown || rule.operations.contains(operation);
+        // What is not told may be anything, unless it only reads.
+        let is_operation = rule.operations.is_empty()
+            || path.operations.iter().any(is_meant)
+            || path.operations.is_empty() && self.subject.may_write() && !self.subject.has_command;
+        let is_path = rule.paths.is_empty() && !rule.operations.is_empty()
+            || self.files.is_forbidden(&rule.paths, view);
+        match rule.command.is_none()
+            && is_operation
+            && is_path
+            && self.is_in_cwd(rule, self.files.start(), true)
+        {
+            true => Match::Yes,
+            false => Match::No,
+        }
+    }
+
+    /// Whether a rule is about everything of this kind.
+    fn forbidden_whole(&self, rule: &Rule) -> Match {
+        let is_general = rule.command.is_none() && rule.paths.is_empty() && rule.operations.is_empty();
+        match is_general && self.concerns(rule) && self.is_in_cwd(rule, self.files.start(), true) {
+            true => Match::Yes,
+            false => Match::No,
+        }
+    }
+
+    fn is_in_cwd(&self, rule: &Rule, cwd: Option<&str>, if_unknown: bool) -> bool {
+        rule.cwd.is_empty() || cwd.map_or(if_unknown, |cwd| self.files.is_in(&rule.cwd, cwd))
+    }
+
+    // ----- allowing
+
+    /// The strictest of what everything in the request comes to.
+    fn decide(&self, policy: &Policy) -> Decision {
+        let allowing: Vec<&Rule> = policy
+            .rules
+            .iter()
+            .filter(|rule| rule.decision == Verdict::Allow && self.may_allow(rule))
+            .collect();
+        let asking: Vec<&Rule> = policy.rules.iter().filter(|rule| rule.decision == Verdict::Ask).collect();
+        let mut units: Vec<Unit<'_>> = self.runs().map(Unit::Run).collect();
+        let covered = self.paths.iter().filter(|(path, _)| path.needs_cover);
+        units.extend(covered.map(|(path, view)| Unit::Path(path, view)));
+        if units.is_empty() {
+            units.push(Unit::Whole);
+        }
+        let mut worst: Option<Decision> = None;
+        for unit in &units {
+            let decision = self.decide_unit(policy, unit, &allowing, &asking);
+            worst = Some(match worst {
+                Some(worst) if decision.verdict > worst.verdict => decision,
+                // It is remembered only if each rule says so.
+                Some(worst) if decision.verdict == Verdict::Allow && decision.remember == Remember::Never => {
+                    Decision { remember: Remember::Never, ..worst }
+                }
+                Some(worst) => worst,
+                None => decision,
+            });
+        }
+        let others = asking.iter().find(|rule| self.forbidden(rule) != Match::No);
+        match (worst, others) {
+            // It is about something that needs no cover.
+            (Some(worst), Some(rule)) if worst.verdict == Verdict::Allow => asked_by(rule),
+            (Some(worst), _) => worst,
+            (None, _) => by_default(policy, "no rule covers it".to_owned()),
+        }
+    }
+
+    fn decide_unit(
+        &self,
+        policy: &Policy,
+        unit: &Unit<'_>,
+        allowing: &[&Rule],
+        asking: &[&Rule],
+    ) -> Decision {
+        if let Some(rule) = asking.iter().find(|rule| self.forbidden_unit(rule, unit) != Match::No) {
+            return asked_by(rule);
+        }
+        let rule = match unit {
+            Unit::Run(run) => self.allowed_run(run, allowing),
+            Unit::Path(path, view) => self.allowed_path(path, view, allowing),
+            Unit::Whole => allowing.iter().find(|rule| self.allows_whole(rule)).map(|rule| Allowed::By(rule)),
+        };
+        match rule {
+            Some(Allowed::By(rule)) => {
+                by_rule(rule, Verdict::Allow, || format!("allowed by the rule {:?}", rule.id))
+            }
+            Some(Allowed::Nothing) => Decision {
+                verdict: Verdict::Allow,
+                rule: None,
+                reason: "it runs nothing".to_owned(),
+                remember: Remember::Never,
+            },
+            None => by_default(policy, self.uncovered(unit)),
+        }
+    }
+
+    fn uncovered(&self, unit: &Unit<'_>) -> String {
+        match unit {
+            Unit::Run(run) => {
+                let words: Vec<&str> = run.words.iter().map(|word| &*word.text).collect();
+                let sets = self.subject.readings.iter().any(|reading| reading.sets_variables);
+                let also = if sets { ", and variables are set beside it" } else { "" };
+                format!("no rule covers the command {:?}{also}", words.join(" "))
+            }
+            Unit::Path(path, _) => format!("no rule covers the file {:?}", path.path),
+            Unit::Whole => "no rule covers it".to_owned(),
+        }
+    }
+
+    /// Whether a rule that allows is about this agent, kind and tool, all of which must be known.
+    fn may_allow(&self, rule: &Rule) -> bool {
+        let subject = self.subject;
+        let is_one = |patterns: &[String], name: Option<&str>| {
+            patterns.is_empty()
+                || name.is_some_and(|name| patterns.iter().any(|pattern| wildcard(pattern, name)))
+        };
+        let is_kind = |kind: &ToolKind| rule.kinds.contains(kind);
+        // One that changes files does not only read, whatever it says.
+        let is_honest = !subject.has_diff()
+            || matches!(
+                subject.kind,
+                Some(
+                    ToolKind::Edit
+                        | ToolKind::Delete
+                        | ToolKind::Move
+                        | ToolKind::Other
+                        | ToolKind::Unknown(_)
+                )
+            )
+            || is_kind(&ToolKind::Edit);
+        is_one(&rule.agents, subject.agent())
+            && is_one(&rule.tools, subject.tool())
+            && (rule.kinds.is_empty() || subject.kind.as_ref().is_some_and(is_kind) && is_honest)
+    }
+
+    fn allowed_run<'r>(&self, run: &Run, rules: &[&'r Rule]) -> Option<Allowed<'r>> {
+        if self.subject.readings.iter().any(|reading: &Reading| reading.sets_variables) {
+            return None;
+        }
+        if run.words.is_empty() {
+            return run.redirections.is_empty().then_some(Allowed::Nothing);
+        }
+        let cwd = self.files.cwd(&run.cwd)?;
+        if let Some(rule) = rules.iter().find(|rule| self.allows_run(rule, run, &cwd)) {
+            return Some(Allowed::By(rule));
+        }
+        let mut inner = run.inner.iter();
+        let first = self.allowed_run(inner.next()?, rules)?;
+        inner.all(|run| self.allowed_run(run, rules).is_some()).then_some(first)
+    }
+
+    fn allows_run(&self, rule: &Rule, run: &Run, cwd: &str) -> bool {
+        let Some(pattern) = &rule.command else { return false };
+        if !allows(pattern, &run.words) || !self.is_in_cwd(rule, Some(cwd), false) {
+            return false;
+        }
+        let views = || {
+            let arguments = run.arguments().into_iter();
+            arguments.map(|it| self.files.view(&it.text, it.has_tilde, it.is_known, Some(cwd)))
+        };
+        if let Some(limit) = rule.max_files {
+            let files: std::collections::HashSet<_> = views().map(|view| view.forms).collect();
+            if files.len() > limit {
+                return false;
+            }
+        }
+        if rule.paths.is_empty() {
+            return run.redirections.is_empty();
+        }
+        let views: Vec<View> = views().collect();
+        !views.is_empty() && views.iter().all(|view| self.files.is_allowed(&rule.paths, view))
+    }
+
+    fn allowed_path<'r>(&self, path: &SubjectPath, view: &View, rules: &[&'r Rule]) -> Option<Allowed<'r>> {
+        let rule = rules.iter().find(|rule| {
+            // A file beside a command is covered by what covers the command.
+            let is_for_this = match &rule.command {
+                Some(pattern) => self.runs().any(|run| allows(pattern, &run.words)),
+                None => !self.subject.has_command,
+            };
+            let is_operation = rule.operations.is_empty()
+                || !path.operations.is_empty()
+                    && path.operations.iter().all(|it| rule.operations.contains(it));
+            is_for_this
+                && is_operation
+                && !path.operations.contains(&Operation::Unknown)
+                && rule.max_files.is_none_or(|limit| self.count_files() <= limit)
+                && self.is_in_cwd(rule, self.files.start(), false)
+                && self.files.is_allowed(&rule.paths, view)
+        });
+        rule.map(|rule| Allowed::By(rule))
+    }
+
+    fn count_files(&self) -> usize {
+        let files = self.paths.iter().map(|(path, view)| view.resolved.as_ref().map_or(Err(&path.path), Ok));
+        files.collect::<std::collections::HashSet<_>>().len()
+    }
+
+    fn allows_whole(&self, rule: &Rule) -> bool {
+        !self.subject.has_command
+            && rule.command.is_none()
+            && rule.paths.is_empty()
+            && self.is_in_cwd(rule, self.files.start(), false)
+    }
+}
+
+/// Why something is allowed.
+#[derive(Debug, Clone, Copy)]
+enum Allowed<'r> {
+    By(&'r Rule),
+    /// It does nothing by itself.
+    Nothing,
+}
+
+fn asked_by(rule: &Rule) -> Decision {
+    by_rule(rule, Verdict::Ask, || format!("the rule {:?} asks", rule.id))
+}
+
+fn by_default(policy: &Policy, reason: String) -> Decision {
+    Decision { verdict: policy.default, rule: None, reason, remember: Remember::Never }
+}

@@ -1,0 +1,447 @@
+//! The messages of a connection, of either version, read for what they ask.
+
+use std::collections::HashMap;
+
+use switchboard_bridge::update_to_v2;
+use switchboard_protocol::detect::Handshake;
+use switchboard_protocol::rpc::{
+    BATCH_LIMIT, Message, Notification, Request, RequestId, Response, batch_entries, is_batch,
+};
+use switchboard_protocol::{Correlator, Diagnostic, Raw, Text, Version, Wire, WireFormat, v1, v2};
+use switchboard_session::{AgentQuestion, Conversation, Moment, Side};
+
+use crate::subject::{Scene, Subject};
+
+/// How many requests, sessions and malformed calls are remembered.
+const MAX_REMEMBERED: usize = 10_000;
+
+/// A request for a permission, with what it asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The session that asks.
+    pub session: Option<String>,
+    /// The id of the request.
+    pub id: Option<RequestId<'static>>,
+    /// The tool call that it is about.
+    pub tool_call: Option<String>,
+    /// What it asks for.
+    pub subject: Subject,
+    /// What can be answered; of a malformed request, nothing.
+    pub options: Vec<v2::PermissionOption<'static>>,
+}
+
+/// Reads the messages of one connection and tells what is asked.
+///
+/// It takes what either side sends, in either version, also without a handshake; then the messages themselves show
+/// theirs. Every `session/request_permission` becomes a [`Question`], also a malformed one.
+#[derive(Debug)]
+pub struct Observer {
+    conversation: Conversation,
+    root: Option<String>,
+    /// The version, where the handshake told or a message showed it.
+    version: Option<Version>,
+    agent: Option<String>,
+    /// Whether the caller said who the agent is.
+    is_agent_told: bool,
+    open: Correlator<Call>,
+    cwds: HashMap<String, String>,
+    /// What was malformed, by session and call.
+    left_out: HashMap<(Option<String>, String), String>,
+}
+
+#[derive(Debug)]
+enum Call {
+    Initialize,
+    New { cwd: Option<String> },
+}
+
+impl Observer {
+    /// Nothing has been said yet. The root is what `$root` stands for.
+    pub fn new(root: impl Into<String>) -> Self {
+        Observer { root: Some(root.into()), ..Observer::without_root() }
+    }
+
+    /// The same, where each session's own directory is the root.
+    pub fn without_root() -> Self {
+        Observer {
+            conversation: Conversation::new(WireFormat::Any),
+            root: None,
+            version: None,
+            agent: None,
+            is_agent_told: false,
+            open: Correlator::new(MAX_REMEMBERED),
+            cwds: HashMap::new(),
+            left_out: HashMap::new(),
+        }
+    }
+
+    /// Says who the agent is, whatever it calls itself.
+    pub fn set_agent(&mut self, name: impl Into<String>) {
+        (self.agent, self.is_agent_told) = (Some(name.into()), true);
+    }
+
+    /// The agent's name.
+    pub fn agent(&self) -> Option<&str> {
+        self.agent.as_deref()
+    }
+
+    /// What has been said, as far as it concerns tool calls and permissions.
+    pub fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
+    /// Where a session asks.
+    pub fn scene(&self, session: Option<&str>) -> Scene {
+        let cwd = session.and_then(|session| self.cwds.get(session)).cloned();
+        let root = self.root.clone().or_else(|| cwd.clone()).unwrap_or_default();
+        Scene { root, cwd, agent: self.agent.clone() }
+    }
+
+    /// Reads a line: a message, or several in an array. Gives what they ask.
+    pub fn read(&mut self, line: &str, from: Option<Side>, at: Moment) -> Vec<Question> {
+        let mut questions = Vec::new();
+        if !is_batch(line) {
+            self.read_one(line, from, at, &mut questions);
+        } else if let Ok(entries) = batch_entries(line, BATCH_LIMIT) {
+            entries.into_iter().for_each(|entry| self.read_one(entry, from, at, &mut questions));
+        }
+        questions
+    }
+
+    fn read_one(&mut self, text: &str, from: Option<Side>, at: Moment, questions: &mut Vec<Question>) {
+        match Message::decode(text, WireFormat::Any) {
+            Ok(Message::Notification(notification)) => match &*notification.method {
+                "session/update" => self.update(&notification),
+                // It has no answer, so it cannot be one; but nothing that is asked may go unseen.
+                "session/request_permission" => {
+                    questions.push(self.malformed(
+                        None,
+                        notification.params.as_ref(),
+                        "the request has no id",
+                    ));
+                }
+                "session/cancel" | "$/cancel_request" => drop(self.conversation.read(text, from, at)),
+                _ => {}
+            },
+            Ok(Message::Request(request)) => match &*request.method {
+                "session/request_permission" => questions.push(self.ask(&request, at)),
+                _ => self.request(&request),
+            },
+            Ok(Message::Response(response)) => {
+                drop(self.conversation.read(text, from, at));
+                if from != Some(Side::Client) {
+                    self.response(&response);
+                }
+            }
+            Err(error) => {
+                let Ok(raw) = Raw::parse(text) else { return };
+                let method = raw.get("method");
+                match method.as_ref().and_then(Raw::as_text).as_deref() {
+                    Some("session/request_permission") => {
+                        let params = raw.get("params");
+                        questions.push(self.malformed(None, params.as_ref(), &error.to_string()));
+                    }
+                    Some("session/update") => {
+                        let params = raw.get("params");
+                        let update = params.as_ref().and_then(|params| params.get("update"));
+                        self.note(text_of(params.as_ref(), "sessionId"), update.as_ref(), &error.to_string());
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, request: &Request<'_>) {
+        let params = request.params.as_ref();
+        match &*request.method {
+            "initialize" => drop(self.open.open_or_evict(Side::Client, &request.id, Call::Initialize)),
+            "session/new" | "session/fork" => {
+                let cwd = text_of(params, "cwd");
+                drop(self.open.open_or_evict(Side::Client, &request.id, Call::New { cwd }));
+            }
+            "session/load" | "session/resume" => {
+                if let (Some(session), Some(cwd)) = (text_of(params, "sessionId"), text_of(params, "cwd")) {
+                    self.remember_cwd(session, cwd);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn remember_cwd(&mut self, session: String, cwd: String) {
+        if self.cwds.len() < MAX_REMEMBERED || self.cwds.contains_key(&session) {
+            self.cwds.insert(session, cwd);
+        }
+    }
+
+    fn response(&mut self, response: &Response<'_>) {
+        let Some(call) = self.open.answered(Side::Agent, &response.id) else { return };
+        let Ok(result) = &response.outcome else { return };
+        match call {
+            Call::Initialize => {
+                self.version = Some(Handshake::of_answer(result).version);
+                let info = result.get("agentInfo").or_else(|| result.get("info"));
+                let name = info.as_ref().and_then(|info| text_of(Some(info), "name"));
+                if let Some(name) = name.filter(|_| !self.is_agent_told) {
+                    self.agent = Some(name);
+                }
+            }
+            Call::New { cwd } => {
+                if let (Some(session), Some(cwd)) = (text_of(Some(result), "sessionId"), cwd) {
+                    self.remember_cwd(session, cwd);
+                }
+            }
+        }
+    }
+
+    // ----- updates
+
+    /// Only what tool calls consist of is kept.
+    fn update(&mut self, notification: &Notification<'_>) {
+        let params = notification.params.as_ref();
+        let update = params.and_then(|params| params.get("update"));
+        let tag = update.as_ref().and_then(|update| text_of(Some(update), "sessionUpdate"));
+        let is_call = matches!(tag.as_deref(), Some("tool_call" | "tool_call_update"));
+        if !is_call && !matches!(tag.as_deref(), Some("tool_call_content_chunk" | "terminal_update")) {
+            return;
+        }
+        let session = text_of(params, "sessionId");
+        let is_v1 = is_call && self.is_v1_call(update.as_ref(), tag.as_deref() == Some("tool_call"));
+        let text = notification.params_text();
+        let problem = if is_v1 { self.update_v1(text) } else { self.update_v2(text) };
+        if let Some(problem) = problem {
+            self.note(session, update.as_ref(), &problem);
+        }
+    }
+
+    /// Whether a call is told as version 1 does it: by its content, else by what was seen before.
+    fn is_v1_call(&mut self, call: Option<&Raw<'_>>, is_v1_tag: bool) -> bool {
+        let content = call.and_then(|call| call.get("content"));
+        let diffs = || {
+            let items = content.iter().flat_map(Raw::items).map(Raw::into_owned);
+            items.filter(|item| text_of(Some(item), "type").as_deref() == Some("diff"))
+        };
+        if is_v1_tag || diffs().any(|diff| diff.get("newText").is_some() && diff.get("changes").is_none()) {
+            self.version.get_or_insert(Version::V1);
+            return true;
+        }
+        self.version == Some(Version::V1) && !diffs().any(|diff| diff.get("changes").is_some())
+    }
+
+    fn update_v1(&mut self, text: &str) -> Option<String> {
+        let (params, mut left_out) = match v1::SessionNotification::decode_tolerant(text, WireFormat::V1) {
+            Ok(read) => read,
+            Err(error) => return Some(error.to_string()),
+        };
+        left_out.retain(|problem| !problem.kept);
+        let update = match without_terminals(params.update) {
+            Ok(update) => update,
+            Err(problem) => return Some(problem),
+        };
+        match self.conversation.apply_update(Some(&params.session_id), &update) {
+            Ok(_) => first_problem(&left_out),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    fn update_v2(&mut self, text: &str) -> Option<String> {
+        let (params, left_out) = match v2::UpdateSessionNotification::decode_tolerant(text, WireFormat::Any) {
+            Ok(read) => read,
+            Err(error) => return Some(error.to_string()),
+        };
+        match self.conversation.apply_update(Some(&params.session_id), &params.update) {
+            Ok(_) => first_problem(&left_out),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Something of a call was malformed.
+    fn note(&mut self, session: Option<String>, call: Option<&Raw<'_>>, problem: &str) {
+        let Some(call) = text_of(call, "toolCallId") else { return };
+        if self.left_out.len() < MAX_REMEMBERED {
+            self.left_out.entry((session, call)).or_insert_with(|| problem.to_owned());
+        }
+    }
+
+    fn noted(&self, session: Option<&str>, call: &str) -> Option<String> {
+        let key = (session.map(str::to_owned), call.to_owned());
+        let is_full = self.left_out.len() >= MAX_REMEMBERED;
+        self.left_out
+            .get(&key)
+            .cloned()
+            .or_else(|| is_full.then(|| "too much was malformed before".to_owned()))
+    }
+
+    // ----- requests
+
+    fn ask(&mut self, request: &Request<'_>, at: Moment) -> Question {
+        let params = request.params.as_ref();
+        let is_v1 =
+            params.is_some_and(|params| params.get("toolCall").is_some() && params.get("subject").is_none());
+        let text = request.params_text();
+        let read = if is_v1 { self.read_v1(text) } else { self.read_v2(text) };
+        let (asked, mut problem) = match read {
+            Ok(read) => read,
+            Err(problem) => return self.malformed(Some(&request.id), params, &problem),
+        };
+        let question = AgentQuestion::Permission(asked);
+        let folded = self.conversation.ask(&request.id, &question, at);
+        let AgentQuestion::Permission(asked) = question else {
+            return self.malformed(Some(&request.id), params, "it is no permission");
+        };
+        let session = asked.session_id.to_string();
+        let call = match &asked.subject {
+            Some(v2::RequestPermissionSubject::ToolCall(subject)) => Some(&subject.tool_call),
+            _ => None,
+        };
+        if let Err(error) = folded {
+            // What it asks for must be seen all the same.
+            problem = problem.or(Some(error.to_string()));
+            if let Some(call) = call {
+                drop(self.conversation.apply_update(Some(&session), &call.clone().into()));
+            }
+        }
+        let tool_call = match &asked.subject {
+            Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
+                Some(subject.tool_call.tool_call_id.to_string())
+            }
+            Some(v2::RequestPermissionSubject::Command(subject)) => {
+                subject.tool_call_id.as_ref().map(ToString::to_string)
+            }
+            _ => None,
+        };
+        let before = tool_call.as_ref().and_then(|call| self.noted(Some(&session), call));
+        let scene = self.scene(Some(&session));
+        let subject = match self.conversation.session(Some(&session)) {
+            Some(folded) => {
+                Subject::of(folded, asked.subject.as_ref(), problem.or(before).as_deref(), &scene)
+            }
+            None => Subject::unknown(&scene, "there are too many sessions"),
+        };
+        let options = asked.options.into_iter().map(Wire::into_owned).collect();
+        Question {
+            session: Some(session),
+            id: Some(request.id.clone().into_owned()),
+            tool_call,
+            subject,
+            options,
+        }
+    }
+
+    fn read_v1<'t>(
+        &mut self,
+        text: &'t str,
+    ) -> Result<(v2::RequestPermissionRequest<'t>, Option<String>), String> {
+        self.version.get_or_insert(Version::V1);
+        let read = v1::RequestPermissionRequest::decode_tolerant(text, WireFormat::V1);
+        let (request, mut left_out) = read.map_err(|error| error.to_string())?;
+        left_out.retain(|problem| !problem.kept);
+        let v1::RequestPermissionRequest { session_id, tool_call, options, meta, extra } = request;
+        let title = tool_call.title.clone().unwrap_or(Text::Borrowed("Permission requested"));
+        let update = without_terminals(v1::SessionUpdate::ToolCallUpdate(Box::new(tool_call)))?;
+        let v2::SessionUpdate::ToolCallUpdate(call) = update else {
+            return Err("the tool call cannot be translated".to_owned());
+        };
+        let subject = v2::ToolCallPermissionSubject::new(*call);
+        let subject = Some(v2::RequestPermissionSubject::ToolCall(Box::new(subject)));
+        let request = v2::RequestPermissionRequest {
+            session_id,
+            title,
+            description: None,
+            subject,
+            options,
+            meta,
+            extra,
+        };
+        Ok((request, first_problem(&left_out)))
+    }
+
+    fn read_v2<'t>(
+        &self,
+        text: &'t str,
+    ) -> Result<(v2::RequestPermissionRequest<'t>, Option<String>), String> {
+        match self.conversation.decode_question("session/request_permission", text) {
+            Some(Ok((AgentQuestion::Permission(request), left_out))) => {
+                Ok((request, first_problem(&left_out)))
+            }
+            Some(Err(error)) => Err(error.to_string()),
+            _ => Err("it is no permission".to_owned()),
+        }
+    }
+
+    /// A request that cannot be read as one: whatever can be found in it may be denied.
+    fn malformed(&mut self, id: Option<&RequestId<'_>>, params: Option<&Raw<'_>>, problem: &str) -> Question {
+        let session = text_of(params, "sessionId");
+        let scene = self.scene(session.as_deref());
+        let about = params.and_then(|params| params.get("subject")).map(Raw::into_owned);
+        let call = about.as_ref().and_then(|about| about.get("toolCall")).map(Raw::into_owned);
+        let call = call.or_else(|| params.and_then(|params| params.get("toolCall")).map(Raw::into_owned));
+        let tool_call = text_of(call.as_ref(), "toolCallId");
+        let command = text_of(about.as_ref(), "command");
+        let subject = match (call, command) {
+            (Some(call), _) => self.malformed_call(session.as_deref(), &call, problem, &scene),
+            (None, Some(line)) => Subject::of_line(&line, &scene).with_doubt(problem),
+            (None, None) => Subject::unknown(&scene, format!("the request cannot be read: {problem}")),
+        };
+        Question {
+            session,
+            id: id.map(|id| id.clone().into_owned()),
+            tool_call,
+            subject,
+            options: Vec::new(),
+        }
+    }
+
+    fn malformed_call(
+        &mut self,
+        session: Option<&str>,
+        call: &Raw<'_>,
+        problem: &str,
+        scene: &Scene,
+    ) -> Subject {
+        let update = if self.is_v1_call(Some(call), false) {
+            let read = v1::ToolCallUpdate::decode_tolerant(call.as_str(), WireFormat::V1).ok();
+            read.and_then(|(call, _)| {
+                without_terminals(v1::SessionUpdate::ToolCallUpdate(Box::new(call))).ok()
+            })
+        } else {
+            let read = v2::ToolCallUpdate::decode_tolerant(call.as_str(), WireFormat::Any).ok();
+            read.map(|(call, _)| v2::SessionUpdate::ToolCallUpdate(Box::new(call)))
+        };
+        let Some(v2::SessionUpdate::ToolCallUpdate(update)) = update else {
+            return Subject::unknown(scene, format!("the request cannot be read: {problem}"));
+        };
+        // Beside the session, so that a request that is refused changes nothing.
+        let mut beside = self.conversation.clone();
+        let about = v2::ToolCallPermissionSubject::new((*update).clone());
+        let about = v2::RequestPermissionSubject::ToolCall(Box::new(about));
+        drop(beside.apply_update(session, &v2::SessionUpdate::ToolCallUpdate(update)));
+        match beside.session(session) {
+            Some(folded) => Subject::of(folded, Some(&about), Some(problem), scene),
+            None => Subject::unknown(scene, problem),
+        }
+    }
+}
+
+/// An update of version 1 as version 2 has it. Its terminals belong to the client and tell nothing.
+fn without_terminals(mut update: v1::SessionUpdate<'_>) -> Result<v2::SessionUpdate<'_>, String> {
+    let content = match &mut update {
+        v1::SessionUpdate::ToolCall(call) => call.content.as_mut(),
+        v1::SessionUpdate::ToolCallUpdate(call) => call.content.as_mut(),
+        _ => None,
+    };
+    if let Some(content) = content {
+        content.retain(|item| !matches!(item, v1::ToolCallContent::Terminal(_)));
+    }
+    update_to_v2(update).map(|converted| converted.value).map_err(|error| error.to_string())
+}
+
+fn first_problem(left_out: &[Diagnostic]) -> Option<String> {
+    left_out.iter().find(|problem| !problem.kept).map(ToString::to_string)
+}
+
+fn text_of(object: Option<&Raw<'_>>, key: &str) -> Option<String> {
+    let value = object?.get(key)?;
+    value.as_text().map(Text::into_owned)
+}

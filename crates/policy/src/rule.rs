@@ -1,0 +1,424 @@
+//! Rules, and the file that they stand in.
+
+use std::ops::Range;
+
+use switchboard_protocol::v2::ToolKind;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::command::Pattern;
+use crate::error::PolicyError;
+use crate::glob::PathPattern;
+use crate::host::Host;
+use crate::policy::{Mode, Verdict};
+use crate::subject::Operation;
+
+/// How many rules a file may have.
+const MAX_RULES: usize = 10_000;
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rule {
+    /// The name that decisions are told by.
+    pub(crate) id: String,
+    pub(crate) decision: Verdict,
+    pub(crate) agents: Vec<String>,
+    pub(crate) kinds: Vec<ToolKind>,
+    pub(crate) tools: Vec<String>,
+    pub(crate) command: Option<Pattern>,
+    pub(crate) cwd: Vec<PathPattern>,
+    pub(crate) paths: Vec<PathPattern>,
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) max_files: Option<usize>,
+    pub(crate) reason: Option<String>,
+    pub(crate) remember: bool,
+}
+
+impl Rule {
+    /// A rule of the program itself, for all calls of some kinds: those that name files by this pattern, or name none.
+    pub(crate) fn for_kinds(id: &str, decision: Verdict, kinds: &[ToolKind], path: Option<&str>) -> Rule {
+        let paths = path.and_then(|path| PathPattern::parse(path, &crate::host::NoFiles::default()).ok());
+        Rule {
+            id: id.to_owned(),
+            decision,
+            agents: Vec::new(),
+            kinds: kinds.to_vec(),
+            tools: Vec::new(),
+            command: None,
+            cwd: Vec::new(),
+            paths: paths.into_iter().collect(),
+            operations: Vec::new(),
+            max_files: None,
+            reason: None,
+            remember: false,
+        }
+    }
+}
+
+/// A command line that a rule must match, or must not.
+#[derive(Debug)]
+pub(crate) struct Example {
+    pub(crate) rule: usize,
+    pub(crate) line: String,
+    pub(crate) is_match: bool,
+    pub(crate) offset: usize,
+}
+
+/// What a file says.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) default: Option<Verdict>,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) examples: Vec<Example>,
+}
+
+const TOP: [&str; 3] = ["default", "mode", "rule"];
+const KEYS: [&str; 14] = [
+    "id",
+    "decision",
+    "agent",
+    "kind",
+    "tool",
+    "command",
+    "cwd",
+    "path",
+    "operations",
+    "max_files",
+    "reason",
+    "remember",
+    "match",
+    "not_match",
+];
+
+type Value<'t> = Spanned<DeValue<'t>>;
+
+struct Reader<'t> {
+    text: &'t str,
+    host: &'t dyn Host,
+}
+
+impl File {
+    pub(crate) fn parse(text: &str, host: &dyn Host) -> Result<File, PolicyError> {
+        let table = DeTable::parse(text).map_err(|error| {
+            let message = error.message().to_owned();
+            error.span().map_or_else(
+                || PolicyError::new(message.clone()),
+                |span| PolicyError::at(text, span.start, message.clone()),
+            )
+        })?;
+        Reader { text, host }.file(table.get_ref())
+    }
+}
+
+impl Reader<'_> {
+    fn fault<T>(&self, span: Range<usize>, message: impl Into<String>) -> Result<T, PolicyError> {
+        Err(PolicyError::at(self.text, span.start, message))
+    }
+
+    fn file(&self, table: &DeTable<'_>) -> Result<File, PolicyError> {
+        let mut file = File { default: None, mode: None, rules: Vec::new(), examples: Vec::new() };
+        // In the order of the file, so that the first fault is told.
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            match &**key.get_ref() {
+                "default" => file.default = Some(self.verdict(value)?),
+                "mode" => {
+                    file.mode = Some(match self.string(value)? {
+                        "enforce" => Mode::Enforce,
+                        "observe" => Mode::Observe,
+                        other => {
+                            return self.fault(
+                                value.span(),
+                                format!("the mode is \"enforce\" or \"observe\", not {other:?}"),
+                            );
+                        }
+                    });
+                }
+                "rule" => self.rules(value, &mut file)?,
+                other => {
+                    return self.fault(key.span(), format!("unknown key {other:?}{}", nearest(other, &TOP)));
+                }
+            }
+        }
+        Ok(file)
+    }
+
+    fn rules(&self, value: &Value<'_>, file: &mut File) -> Result<(), PolicyError> {
+        let Some(list) = value.get_ref().as_array() else {
+            return self.fault(value.span(), "rules are written under [[rule]], with two brackets");
+        };
+        if list.len() > MAX_RULES {
+            return self.fault(value.span(), format!("there may be {MAX_RULES} rules"));
+        }
+        let mut ids = std::collections::HashSet::new();
+        for (place, value) in list.iter().enumerate() {
+            let Some(table) = value.get_ref().as_table() else {
+                return self.fault(value.span(), "a rule is a table");
+            };
+            let rule = self.rule(table, value.span(), place, &mut file.examples)?;
+            if !ids.insert(rule.id.clone()) {
+                return self.fault(value.span(), format!("there are two rules with the id {:?}", rule.id));
+            }
+            file.rules.push(rule);
+        }
+        Ok(())
+    }
+
+    fn rule(
+        &self,
+        table: &DeTable<'_>,
+        span: Range<usize>,
+        place: usize,
+        examples: &mut Vec<Example>,
+    ) -> Result<Rule, PolicyError> {
+        let mut rule = Rule::for_kinds(&format!("rule-{}", place + 1), Verdict::Ask, &[], None);
+        let mut has_decision = false;
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            match &**key.get_ref() {
+                "id" => {
+                    rule.id = self.string(value)?.to_owned();
+                    if rule.id.is_empty() {
+                        return self.fault(value.span(), "the id is empty");
+                    }
+                }
+                "decision" => {
+                    rule.decision = self.verdict(value)?;
+                    has_decision = true;
+                }
+                "agent" => rule.agents = self.names(value, "agent")?,
+                "tool" => rule.tools = self.names(value, "tool")?,
+                "kind" => rule.kinds = self.list(value, "kind", kind)?,
+                "command" => rule.command = Some(self.command(value)?),
+                "cwd" => rule.cwd = self.list(value, "cwd", |text| PathPattern::parse(text, self.host))?,
+                "path" => {
+                    rule.paths = self.list(value, "path", |text| PathPattern::parse(text, self.host))?
+                }
+                "operations" => rule.operations = self.list(value, "operations", operation)?,
+                "max_files" => {
+                    let number = value.get_ref().as_integer();
+                    let number = number
+                        .and_then(|it| usize::from_str_radix(&it.as_str().replace('_', ""), it.radix()).ok());
+                    match number {
+                        Some(0) => {
+                            return self.fault(value.span(), "the rule can never match: it allows no file");
+                        }
+                        Some(number) => rule.max_files = Some(number),
+                        None => return self.fault(value.span(), "max_files is a number"),
+                    }
+                }
+                "reason" => rule.reason = Some(self.string(value)?.to_owned()),
+                "remember" => match value.get_ref().as_bool() {
+                    Some(remember) => rule.remember = remember,
+                    None => return self.fault(value.span(), "remember is true or false"),
+                },
+                key @ ("match" | "not_match") => {
+                    let is_match = key == "match";
+                    for (line, span) in self.strings(value, key)? {
+                        examples.push(Example {
+                            rule: place,
+                            line: line.to_owned(),
+                            is_match,
+                            offset: span.start,
+                        });
+                    }
+                }
+                other => {
+                    return self.fault(
+                        key.span(),
+                        format!("unknown key {other:?} in a rule{}", nearest(other, &KEYS)),
+                    );
+                }
+            }
+        }
+        if !has_decision {
+            return self.fault(span, "the rule has no decision: \"allow\", \"ask\" or \"deny\"");
+        }
+        self.sense(&rule, table, span)?;
+        Ok(rule)
+    }
+
+    /// Whether a rule can match anything at all.
+    fn sense(&self, rule: &Rule, table: &DeTable<'_>, span: Range<usize>) -> Result<(), PolicyError> {
+        let place = |wanted: &str| {
+            let entry = table.iter().find(|(key, _)| key.get_ref() == wanted);
+            entry.map_or(span.clone(), |(key, _)| key.span())
+        };
+        let is_allow = rule.decision == Verdict::Allow;
+        if !is_allow && rule.max_files.is_some() {
+            return self.fault(place("max_files"), "max_files counts in rules that allow, and in no others");
+        }
+        if !is_allow && rule.remember {
+            return self.fault(place("remember"), "only what is allowed can be remembered");
+        }
+        if is_allow && !rule.operations.is_empty() && rule.paths.is_empty() {
+            return self.fault(
+                place("operations"),
+                "the rule can never match: files are allowed by path; add one, as \"$root/**\"",
+            );
+        }
+        if is_allow && !rule.operations.is_empty() && rule.command.is_some() {
+            return self.fault(
+                place("operations"),
+                "the rule can never match: a command does not tell what it does to files",
+            );
+        }
+        if is_allow && let Some(command) = &rule.command {
+            let names = command.first().map(Vec::as_slice).unwrap_or_default();
+            if names.iter().all(|name| ["eval", "trap", "alias"].contains(&&**name)) {
+                return self.fault(
+                    place("command"),
+                    "the rule can never match: what eval, trap and alias do is never known",
+                );
+            }
+            if names.iter().all(|name| name.contains(['*', '?', '$', '`'])) {
+                return self.fault(
+                    place("command"),
+                    "the rule can never match: words are compared as they are, without wildcards",
+                );
+            }
+        }
+        let has_examples = ["match", "not_match"]
+            .into_iter()
+            .find(|key| table.iter().any(|(found, _)| found.get_ref() == key));
+        if let Some(key) = has_examples
+            && rule.command.is_none()
+            && (is_allow || rule.paths.is_empty())
+        {
+            return self.fault(place(key), "examples are command lines, which this rule is not about");
+        }
+        Ok(())
+    }
+
+    fn string<'v>(&self, value: &'v Value<'_>) -> Result<&'v str, PolicyError> {
+        match value.get_ref().as_str() {
+            Some(text) => Ok(text),
+            None => {
+                self.fault(value.span(), format!("expected a string, found {}", value.get_ref().type_str()))
+            }
+        }
+    }
+
+    fn verdict(&self, value: &Value<'_>) -> Result<Verdict, PolicyError> {
+        match self.string(value)? {
+            "allow" => Ok(Verdict::Allow),
+            "ask" => Ok(Verdict::Ask),
+            "deny" => Ok(Verdict::Deny),
+            other => {
+                self.fault(value.span(), format!("expected \"allow\", \"ask\" or \"deny\", found {other:?}"))
+            }
+        }
+    }
+
+    /// One string, or several in a list.
+    fn strings<'v>(
+        &self,
+        value: &'v Value<'_>,
+        key: &str,
+    ) -> Result<Vec<(&'v str, Range<usize>)>, PolicyError> {
+        let Some(list) = value.get_ref().as_array() else {
+            return Ok(vec![(self.string(value)?, value.span())]);
+        };
+        if list.is_empty() {
+            return self.fault(
+                value.span(),
+                format!("the list of {key} is empty, so that the rule can never match; leave it out"),
+            );
+        }
+        list.iter().map(|item| Ok((self.string(item)?, item.span()))).collect()
+    }
+
+    fn list<T>(
+        &self,
+        value: &Value<'_>,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<T>, PolicyError> {
+        let parsed = self.strings(value, key)?.into_iter();
+        parsed.map(|(text, span)| parse(text).or_else(|message| self.fault(span, message))).collect()
+    }
+
+    fn names(&self, value: &Value<'_>, key: &str) -> Result<Vec<String>, PolicyError> {
+        self.list(value, key, |text| match text {
+            "" => Err(format!("the {key} is empty, so that the rule can never match")),
+            _ => Ok(text.to_owned()),
+        })
+    }
+
+    fn command(&self, value: &Value<'_>) -> Result<Pattern, PolicyError> {
+        let Some(list) = value.get_ref().as_array() else {
+            let words = value.get_ref().as_str().map(|line| {
+                line.split_whitespace().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
+            });
+            let hint = words.map(|words| format!(": [{words}]")).unwrap_or_default();
+            return self.fault(value.span(), format!("a command is a list of words{hint}"));
+        };
+        if list.is_empty() {
+            return self.fault(value.span(), "the command has no words, so that the rule can never match");
+        }
+        let mut pattern = Pattern::new();
+        for (place, item) in list.iter().enumerate() {
+            let words: Vec<(&str, Range<usize>)> = self.strings(item, "alternatives")?;
+            for (word, span) in &words {
+                if let Some(message) = unfit(word, place == 0) {
+                    return self.fault(span.clone(), message);
+                }
+            }
+            pattern.push(words.into_iter().map(|(word, _)| word.to_owned()).collect());
+        }
+        Ok(pattern)
+    }
+}
+
+/// Why a word of a command can never match.
+fn unfit(word: &str, is_first: bool) -> Option<String> {
+    let operators = ["&&", "||", ";", "|", "&", ">", ">>", "<", "(", ")"];
+    if word.is_empty() {
+        Some("an empty word can never match".to_owned())
+    } else if word == "*" || word == "**" {
+        Some(
+            "words are compared as they are, and a command may go on behind them: leave this word out"
+                .to_owned(),
+        )
+    } else if operators.contains(&word) {
+        Some(format!("{word:?} is no word of a command: each part of a line is judged by itself"))
+    } else if is_first && word.contains(char::is_whitespace) {
+        let words: Vec<String> = word.split_whitespace().map(|word| format!("{word:?}")).collect();
+        Some(format!("{word:?} can never match, because it is one word; write [{}]", words.join(", ")))
+    } else if is_first && crate::shell::is_assignment(word) {
+        Some(format!("{word:?} can never match: an assignment is no part of the command"))
+    } else if is_first && word.starts_with('-') {
+        Some(format!("{word:?} can never match: a command begins with a name"))
+    } else {
+        None
+    }
+}
+
+fn kind(text: &str) -> Result<ToolKind, String> {
+    let known =
+        ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
+    if known.contains(&text) || text.starts_with('_') && text.len() > 1 {
+        return Ok(ToolKind::from(text));
+    }
+    Err(format!("the kind {text:?} can never match; there are {}", known.join(", ")))
+}
+
+fn operation(text: &str) -> Result<Operation, String> {
+    let known = Operation::KNOWN.into_iter().find(|operation| operation.as_str() == text);
+    known.ok_or_else(|| {
+        format!("the operation {text:?} can never match; there are add, modify, delete, move and copy")
+    })
+}
+
+/// A key that was perhaps meant.
+fn nearest(found: &str, known: &[&str]) -> String {
+    let letters = |text: &str| text.to_lowercase().trim_end_matches('s').replace(['-', '_'], "");
+    let meant = known.iter().find(|key| letters(key) == letters(found));
+    match meant {
+        Some(key) => format!("; did you mean {key:?}?"),
+        None => format!("; there are {}", known.join(", ")),
+    }
+}

@@ -1,0 +1,37 @@
+//! What may be commands in a line that does not parse.
+
+use super::{Cwd, MAX_PARTS, Part, Word};
+
+/// Cuts at everything that can begin a command. Nothing can be allowed by this, but what is forbidden is found.
+pub(super) fn parts(line: &str) -> Vec<Part> {
+    let cuts = [';', '&', '|', '\n', '\r', '(', ')', '{', '}', '`'];
+    let pieces = line.split(cuts);
+    let mut parts = Vec::new();
+    for piece in pieces {
+        if parts.len() == MAX_PARTS {
+            break;
+        }
+        let mut words: Vec<Word> =
+            piece.split_whitespace().map(clean).filter(|word| !word.text.is_empty()).collect();
+        let leading = words
+            .iter()
+            .take_while(|word| {
+                let text = &*word.text;
+                const RESERVED: [&str; 10] =
+                    ["!", "$", "do", "then", "else", "elif", "if", "while", "until", "time"];
+                RESERVED.contains(&text) || super::word::assignment(text).is_some()
+            })
+            .count();
+        words.drain(..leading);
+        if !words.is_empty() {
+            parts.push(Part { words, cwd: Cwd::Unknown, ..Part::default() });
+        }
+    }
+    parts
+}
+
+fn clean(text: &str) -> Word {
+    let mut word = Word::literal(text.replace(['\'', '"', '\\', ',', '<', '>'], ""));
+    word.is_open = text.contains(['$', '*', '?', '[']);
+    word
+}

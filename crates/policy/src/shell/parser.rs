@@ -1,0 +1,469 @@
+//! The grammar: lists, pipelines, compound and simple commands.
+
+mod lexer;
+
+use super::{Cwd, Doubt, MAX_DEPTH, MAX_PARTS, Part, Redirection, Script, Step, Word};
+use lexer::{Lexer, Token};
+
+/// It is no line that a shell would take, or one that is not understood here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fault;
+
+type Parsed<T> = Result<T, Fault>;
+
+/// Takes a line apart into a script; what was found before a fault stays there.
+pub(super) fn parse(line: &str, depth: usize, script: &mut Script) -> Parsed<()> {
+    let mut parser =
+        Parser { lexer: Lexer::new(line), next: None, depth, nested: 0, script, cwd: Cwd::default() };
+    parser.list(&[])?;
+    match parser.peek()? {
+        Token::End => Ok(()),
+        _ => Err(Fault),
+    }
+}
+
+/// Words that no simple command can begin with.
+const CLOSING: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
+
+struct Parser<'t, 's> {
+    lexer: Lexer<'t>,
+    next: Option<Token>,
+    depth: usize,
+    /// How many substitutions are open.
+    nested: usize,
+    script: &'s mut Script,
+    cwd: Cwd,
+}
+
+impl Parser<'_, '_> {
+    fn peek(&mut self) -> Parsed<&Token> {
+        if self.next.is_none() {
+            let token = lexer::token(self)?;
+            self.next = Some(token);
+        }
+        self.next.as_ref().ok_or(Fault)
+    }
+
+    fn advance(&mut self) -> Parsed<Token> {
+        self.peek()?;
+        let token = self.next.take().ok_or(Fault)?;
+        if self.nested == 0 {
+            match &token {
+                Token::Word(word) => self.script.tokens.push(word.text.clone()),
+                Token::Operator(operator) => self.script.tokens.push((*operator).to_owned()),
+                Token::Newline | Token::End => {}
+            }
+        }
+        Ok(token)
+    }
+
+    fn expect(&mut self, operator: &str) -> Parsed<()> {
+        match self.advance()? {
+            Token::Operator(found) if found == operator => Ok(()),
+            _ => Err(Fault),
+        }
+    }
+
+    fn expect_word(&mut self, reserved: &str) -> Parsed<()> {
+        match self.advance()? {
+            Token::Word(word) if word.is_reserved(reserved) => Ok(()),
+            _ => Err(Fault),
+        }
+    }
+
+    fn is_operator(&mut self, operator: &str) -> Parsed<bool> {
+        Ok(matches!(self.peek()?, Token::Operator(found) if *found == operator))
+    }
+
+    fn is_reserved(&mut self, reserved: &str) -> Parsed<bool> {
+        Ok(matches!(self.peek()?, Token::Word(word) if word.is_reserved(reserved)))
+    }
+
+    fn skip_newlines(&mut self) -> Parsed<()> {
+        while matches!(self.peek()?, Token::Newline) {
+            self.advance()?;
+        }
+        Ok(())
+    }
+
+    /// One level deeper.
+    fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= MAX_DEPTH {
+            self.script.doubt(Doubt::TooLong);
+            return Err(Fault);
+        }
+        self.depth += 1;
+        let outcome = inner(self);
+        self.depth -= 1;
+        outcome
+    }
+
+    /// Commands until the end, a closing operator or one of these reserved words.
+    fn list(&mut self, ends: &[&str]) -> Parsed<()> {
+        loop {
+            self.skip_newlines()?;
+            if self.is_at_end(ends)? {
+                return Ok(());
+            }
+            let before = self.cwd.clone();
+            self.and_or()?;
+            if self.is_at_end(ends)? {
+                return Ok(());
+            }
+            match self.advance()? {
+                Token::Operator(";") | Token::Newline => {}
+                // It changes its own directory alone.
+                Token::Operator("&") => self.cwd = before,
+                _ => return Err(Fault),
+            }
+        }
+    }
+
+    fn is_at_end(&mut self, ends: &[&str]) -> Parsed<bool> {
+        Ok(match self.peek()? {
+            Token::End | Token::Operator(")" | ";;" | ";&" | ";;&") => true,
+            Token::Word(word) => ends.iter().any(|end| word.is_reserved(end)),
+            Token::Operator(_) | Token::Newline => false,
+        })
+    }
+
+    fn and_or(&mut self) -> Parsed<()> {
+        let mut before = self.cwd.clone();
+        self.pipeline()?;
+        loop {
+            let is_or = match self.peek()? {
+                Token::Operator("&&") => false,
+                Token::Operator("||") => true,
+                _ => return Ok(()),
+            };
+            self.advance()?;
+            self.skip_newlines()?;
+            if is_or {
+                // What stands here runs only if the directory was not changed, and what follows after either.
+                self.unless_same(&before);
+                before = self.cwd.clone();
+                self.pipeline()?;
+                self.unless_same(&before);
+            } else {
+                self.pipeline()?;
+            }
+        }
+    }
+
+    /// The directory is not known any more, unless it is this one still.
+    fn unless_same(&mut self, before: &Cwd) {
+        if self.cwd != *before {
+            self.cwd = Cwd::Unknown;
+        }
+    }
+
+    fn pipeline(&mut self) -> Parsed<()> {
+        while self.is_reserved("!")? {
+            self.advance()?;
+        }
+        let before = self.cwd.clone();
+        self.command()?;
+        while matches!(self.peek()?, Token::Operator("|" | "|&")) {
+            self.advance()?;
+            self.skip_newlines()?;
+            self.cwd = before.clone();
+            let first = self.script.parts.len();
+            self.command()?;
+            self.feed(first);
+            self.cwd = before.clone();
+        }
+        Ok(())
+    }
+
+    /// What these commands read is not their own.
+    fn feed(&mut self, first: usize) {
+        self.script.parts.iter_mut().skip(first).for_each(|part| part.is_fed = true);
+    }
+
+    fn command(&mut self) -> Parsed<()> {
+        let reserved = match self.peek()? {
+            Token::Operator("(") => "(",
+            Token::Word(word) if !word.is_quoted && word.is_plain() => match &*word.text {
+                "{" => "{",
+                "if" => "if",
+                "while" | "until" => "while",
+                "for" | "select" => "for",
+                "case" => "case",
+                "function" => "function",
+                "[[" => "[[",
+                "coproc" => return Err(Fault),
+                text if CLOSING.contains(&text) => return Err(Fault),
+                _ => return self.simple(),
+            },
+            _ => return self.simple(),
+        };
+        self.deeper(|parser| parser.compound(reserved))
+    }
+
+    fn compound(&mut self, reserved: &str) -> Parsed<()> {
+        let (first, before) = (self.script.parts.len(), self.cwd.clone());
+        match reserved {
+            "(" => {
+                if self.lexer.is_next('(') {
+                    self.script.doubt(Doubt::Arithmetic);
+                }
+                self.advance()?;
+                self.list(&[])?;
+                self.expect(")")?;
+                self.cwd = before;
+            }
+            "{" => {
+                self.advance()?;
+                self.list(&["}"])?;
+                self.expect_word("}")?;
+            }
+            "if" => self.conditional(&before)?,
+            "while" => {
+                self.advance()?;
+                self.list(&["do"])?;
+                self.body(first, &before)?;
+            }
+            "for" => {
+                self.for_words()?;
+                self.body(first, &before)?;
+            }
+            "case" => self.case(&before)?,
+            "function" => {
+                self.advance()?;
+                self.advance()?;
+                if self.is_operator("(")? {
+                    self.advance()?;
+                    self.expect(")")?;
+                }
+                self.function()?;
+            }
+            _ => self.test()?,
+        }
+        self.redirections_of_all(first)
+    }
+
+    fn conditional(&mut self, before: &Cwd) -> Parsed<()> {
+        self.advance()?;
+        self.list(&["then"])?;
+        self.expect_word("then")?;
+        loop {
+            self.list(&["elif", "else", "fi"])?;
+            let Token::Word(word) = self.advance()? else { return Err(Fault) };
+            self.unless_same(before);
+            match &*word.text {
+                "fi" => return Ok(()),
+                "else" => {}
+                "elif" => {
+                    self.list(&["then"])?;
+                    self.expect_word("then")?;
+                }
+                _ => return Err(Fault),
+            }
+        }
+    }
+
+    /// The body of a loop. Where it changes the directory, each round begins elsewhere.
+    fn body(&mut self, first: usize, before: &Cwd) -> Parsed<()> {
+        self.skip_newlines()?;
+        self.expect_word("do")?;
+        self.list(&["done"])?;
+        self.expect_word("done")?;
+        if self.cwd != *before {
+            self.cwd = Cwd::Unknown;
+            self.script.parts.iter_mut().skip(first).for_each(|part| part.cwd = Cwd::Unknown);
+        }
+        Ok(())
+    }
+
+    /// `for NAME in WORD...;`, up to the `do`.
+    fn for_words(&mut self) -> Parsed<()> {
+        self.advance()?;
+        let Token::Word(_) = self.advance()? else { return Err(Fault) };
+        self.skip_newlines()?;
+        if self.is_reserved("in")? {
+            self.advance()?;
+            while let Token::Word(_) = self.peek()? {
+                self.advance()?;
+            }
+        }
+        match self.peek()? {
+            Token::Operator(";") | Token::Newline => drop(self.advance()?),
+            Token::Word(word) if word.is_reserved("do") => {}
+            _ => return Err(Fault),
+        }
+        Ok(())
+    }
+
+    fn case(&mut self, before: &Cwd) -> Parsed<()> {
+        self.advance()?;
+        let Token::Word(_) = self.advance()? else { return Err(Fault) };
+        self.skip_newlines()?;
+        self.expect_word("in")?;
+        loop {
+            self.skip_newlines()?;
+            if self.is_reserved("esac")? {
+                self.advance()?;
+                return Ok(());
+            }
+            if self.is_operator("(")? {
+                self.advance()?;
+            }
+            loop {
+                let Token::Word(_) = self.advance()? else { return Err(Fault) };
+                match self.advance()? {
+                    Token::Operator("|") => {}
+                    Token::Operator(")") => break,
+                    _ => return Err(Fault),
+                }
+            }
+            self.list(&["esac"])?;
+            self.unless_same(before);
+            match self.peek()? {
+                Token::Operator(";;" | ";&" | ";;&") => drop(self.advance()?),
+                Token::Word(word) if word.is_reserved("esac") => {}
+                _ => return Err(Fault),
+            }
+        }
+    }
+
+    /// `[[ ... ]]`, in which operators mean something else.
+    fn test(&mut self) -> Parsed<()> {
+        let mut part = Part { cwd: self.cwd.clone(), ..Part::default() };
+        loop {
+            match self.advance()? {
+                Token::Word(word) => {
+                    let is_last = word.is_reserved("]]");
+                    part.words.push(word);
+                    if is_last {
+                        return self.add(part);
+                    }
+                }
+                Token::Operator(operator) => part.words.push(Word::literal(operator)),
+                Token::Newline => {}
+                Token::End => return Err(Fault),
+            }
+        }
+    }
+
+    /// The body of a function: whoever calls it may call it by the name of anything.
+    fn function(&mut self) -> Parsed<()> {
+        self.script.doubt(Doubt::Function);
+        self.skip_newlines()?;
+        self.command()
+    }
+
+    /// Redirections behind a compound command are those of everything in it.
+    fn redirections_of_all(&mut self, first: usize) -> Parsed<()> {
+        let mut part = Part::default();
+        while self.redirection(&mut part)? {}
+        for target in self.script.parts.iter_mut().skip(first) {
+            target.redirections.extend(part.redirections.iter().cloned());
+            target.is_fed |= part.is_fed;
+        }
+        Ok(())
+    }
+
+    fn simple(&mut self) -> Parsed<()> {
+        let mut part = Part::default();
+        loop {
+            match self.peek()? {
+                Token::Word(word) if part.words.is_empty() && word.value_at.is_some() => {
+                    let Token::Word(word) = self.advance()? else { return Err(Fault) };
+                    part.assignments.push(word);
+                }
+                Token::Word(_) => {
+                    let Token::Word(word) = self.advance()? else { return Err(Fault) };
+                    part.words.push(word);
+                }
+                Token::Operator("(")
+                    if part.words.len() == 1
+                        && part == Part { words: part.words.clone(), ..Part::default() } =>
+                {
+                    self.advance()?;
+                    self.expect(")")?;
+                    return self.deeper(Self::function);
+                }
+                Token::Operator("(") => return Err(Fault),
+                Token::Operator(_) | Token::Newline | Token::End => {
+                    if !self.redirection(&mut part)? {
+                        break;
+                    }
+                }
+            }
+        }
+        if part == Part::default() {
+            return Err(Fault);
+        }
+        part.cwd = self.cwd.clone();
+        self.change_directory(&part);
+        self.add(part)
+    }
+
+    /// Takes a redirection, where one comes next.
+    fn redirection(&mut self, part: &mut Part) -> Parsed<bool> {
+        let Token::Operator(operator) = self.peek()? else { return Ok(false) };
+        let operator = *operator;
+        if !matches!(
+            operator,
+            "<" | ">" | ">>" | "<>" | ">|" | "&>" | "&>>" | "<&" | ">&" | "<<" | "<<-" | "<<<"
+        ) {
+            return Ok(false);
+        }
+        self.advance()?;
+        if matches!(operator, "<<" | "<<-") {
+            let Token::Word(delimiter) = self.advance()? else { return Err(Fault) };
+            self.lexer.await_document(delimiter, operator == "<<-");
+            part.is_fed = true;
+            return Ok(true);
+        }
+        let Token::Word(target) = self.advance()? else { return Err(Fault) };
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_copy = matches!(operator, "<&" | ">&")
+            && (target.text == "-" || is_number(target.text.strip_suffix('-').unwrap_or(&target.text)));
+        match operator {
+            "<<<" => part.is_fed = true,
+            _ if is_copy => {}
+            _ if target.text == "/dev/null" && target.is_plain() => {}
+            _ => part.redirections.push(Redirection { target, writes: operator != "<" }),
+        }
+        Ok(true)
+    }
+
+    fn add(&mut self, part: Part) -> Parsed<()> {
+        if self.script.parts.len() >= MAX_PARTS {
+            self.script.doubt(Doubt::TooLong);
+            return Err(Fault);
+        }
+        self.script.parts.push(part);
+        Ok(())
+    }
+
+    /// Follows `cd`.
+    fn change_directory(&mut self, part: &Part) {
+        let through =
+            part.words.iter().take_while(|word| matches!(&*word.text, "builtin" | "command")).count();
+        let mut words = part.words.iter().skip(through);
+        let Some(command) = words.next() else { return };
+        match &*command.text {
+            "cd" | "chdir" => {}
+            "pushd" | "popd" | "source" | "." | "eval" => return self.cwd = Cwd::Unknown,
+            _ => return,
+        }
+        let options = ["-P", "-L", "-e", "-@", "--"];
+        let mut targets = words.skip_while(|word| options.contains(&&*word.text));
+        match (targets.next(), targets.next()) {
+            (None, _) => self.cwd.step(Step::Home),
+            (Some(word), None) if word.is_plain() && !word.text.is_empty() && word.text != "-" => {
+                if !word.has_tilde {
+                    return self.cwd.step(Step::To(word.text.clone()));
+                }
+                match word.text.strip_prefix('~') {
+                    Some("") => self.cwd.step(Step::Home),
+                    Some(rest) if rest.starts_with('/') => self.cwd.step(Step::InHome(rest.to_owned())),
+                    _ => self.cwd = Cwd::Unknown,
+                }
+            }
+            _ => self.cwd = Cwd::Unknown,
+        }
+    }
+}

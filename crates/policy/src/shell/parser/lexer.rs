@@ -1,0 +1,408 @@
+//! Words and operators, with everything that can stand in a word.
+
+use super::{Fault, Parsed, Parser};
+use crate::shell::word::assignment;
+use crate::shell::{Doubt, Script, Word};
+
+/// The longest that matches counts.
+const OPERATORS: [&str; 23] = [
+    "&>>", "<<<", "<<-", ";;&", "&&", "||", ";;", ";&", "|&", "<<", ">>", "<&", ">&", "<>", ">|", "&>", "&",
+    ";", "|", "(", ")", "<", ">",
+];
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Token {
+    Word(Word),
+    Operator(&'static str),
+    Newline,
+    End,
+}
+
+/// A place in the text.
+#[derive(Debug)]
+pub(super) struct Lexer<'t> {
+    text: &'t str,
+    at: usize,
+    /// Here-documents whose text begins with the next line.
+    documents: Vec<(Word, bool)>,
+}
+
+impl<'t> Lexer<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
+        Lexer { text, at: 0, documents: Vec::new() }
+    }
+
+    fn rest(&self) -> &'t str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn letter(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn take(&mut self) -> Option<char> {
+        let letter = self.letter()?;
+        self.at += letter.len_utf8();
+        Some(letter)
+    }
+
+    fn takes(&mut self, text: &str) -> bool {
+        let is_there = self.rest().starts_with(text);
+        if is_there {
+            self.at += text.len();
+        }
+        is_there
+    }
+
+    /// Whether this comes next, directly.
+    pub(super) fn is_next(&self, letter: char) -> bool {
+        self.letter() == Some(letter)
+    }
+
+    pub(super) fn await_document(&mut self, delimiter: Word, strips_tabs: bool) {
+        self.documents.push((delimiter, strips_tabs));
+    }
+
+    fn skip_blanks(&mut self) {
+        while self.takes(" ") || self.takes("\t") || self.takes("\\\n") {}
+        if self.is_next('#') {
+            self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+        }
+    }
+}
+
+/// The next token.
+pub(super) fn token(parser: &mut Parser<'_, '_>) -> Parsed<Token> {
+    loop {
+        parser.lexer.skip_blanks();
+        let rest = parser.lexer.rest();
+        let Some(letter) = rest.chars().next() else { return Ok(Token::End) };
+        if letter == '\n' {
+            parser.lexer.at += 1;
+            documents(parser)?;
+            return Ok(Token::Newline);
+        }
+        let is_process = rest.starts_with("<(") || rest.starts_with(">(");
+        if !is_process
+            && let Some(operator) = OPERATORS.into_iter().find(|operator| rest.starts_with(operator))
+        {
+            parser.lexer.at += operator.len();
+            return Ok(Token::Operator(operator));
+        }
+        let word = word(parser)?;
+        if parser.lexer.is_next('<') || parser.lexer.is_next('>') {
+            // The number of a file that is redirected.
+            if !word.is_quoted && word.text.bytes().all(|byte| byte.is_ascii_digit()) {
+                continue;
+            }
+            // The name of a variable for it.
+            if !word.is_quoted && word.text.starts_with('{') {
+                return Err(Fault);
+            }
+        }
+        return Ok(Token::Word(word));
+    }
+}
+
+fn word(parser: &mut Parser<'_, '_>) -> Parsed<Word> {
+    let mut word = Word::default();
+    // How many braces are open, and whether something in them makes several words.
+    let (mut braces, mut several) = (0_usize, false);
+    let mut has_equals = false;
+    loop {
+        let rest = parser.lexer.rest();
+        let Some(letter) = rest.chars().next() else { break };
+        match letter {
+            '<' | '>' if word == Word::default() && rest[1..].starts_with('(') => {
+                parser.lexer.at += 1;
+                word.text.push(letter);
+                substitution(parser, &mut word)?;
+            }
+            ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')' => break,
+            '\\' if rest.starts_with("\\\n") => parser.lexer.at += 2,
+            '\\' => {
+                parser.lexer.at += 1;
+                word.is_quoted = true;
+                word.text.push(parser.lexer.take().unwrap_or('\\'));
+            }
+            '\'' => {
+                let (quoted, _) = rest[1..].split_once('\'').ok_or(Fault)?;
+                word.text.push_str(quoted);
+                word.is_quoted = true;
+                parser.lexer.at += quoted.len() + 2;
+            }
+            '"' => {
+                parser.lexer.at += 1;
+                double_quoted(parser, &mut word)?;
+            }
+            '$' => dollar(parser, &mut word, false)?,
+            '`' => backquoted(parser, &mut word)?,
+            _ => {
+                parser.lexer.at += letter.len_utf8();
+                match letter {
+                    '*' | '?' | '[' => word.is_open = true,
+                    '~' if word.text.is_empty() && !word.is_quoted => word.has_tilde = true,
+                    '{' => braces += 1,
+                    ',' => several |= braces > 0,
+                    '.' if rest.starts_with("..") => several |= braces > 0,
+                    '}' => word.has_brace |= several && braces > 0,
+                    _ => {}
+                }
+                word.text.push(letter);
+                if letter == '=' && !has_equals {
+                    has_equals = true;
+                    word.value_at = assignment(&word.text).filter(|_| !word.is_quoted);
+                }
+            }
+        }
+    }
+    // The command `[` is no pattern.
+    if word.text == "[" {
+        word.is_open = false;
+    }
+    Ok(word)
+}
+
+fn double_quoted(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
+    word.is_quoted = true;
+    loop {
+        match parser.lexer.letter().ok_or(Fault)? {
+            '"' => {
+                parser.lexer.at += 1;
+                return Ok(());
+            }
+            _ => quoted_letter(parser, word)?,
+        }
+    }
+}
+
+/// One thing between double quotes, or in a here-document.
+fn quoted_letter(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
+    match parser.lexer.letter().ok_or(Fault)? {
+        '$' => dollar(parser, word, true),
+        '`' => backquoted(parser, word),
+        '\\' => {
+            parser.lexer.at += 1;
+            match parser.lexer.letter() {
+                Some('\n') => parser.lexer.at += 1,
+                Some(letter @ ('$' | '`' | '"' | '\\')) => {
+                    parser.lexer.at += 1;
+                    word.text.push(letter);
+                }
+                _ => word.text.push('\\'),
+            }
+            Ok(())
+        }
+        letter => {
+            parser.lexer.at += letter.len_utf8();
+            word.text.push(letter);
+            Ok(())
+        }
+    }
+}
+
+/// What begins with a dollar sign.
+fn dollar(parser: &mut Parser<'_, '_>, word: &mut Word, is_quoted: bool) -> Parsed<()> {
+    let start = parser.lexer.at;
+    parser.lexer.at += 1;
+    match parser.lexer.letter() {
+        Some('(') => {
+            word.text.push('$');
+            return substitution(parser, word);
+        }
+        Some('{') => {
+            parser.lexer.at += 1;
+            parameter(parser)?;
+        }
+        Some('[') => {
+            parser.script.doubt(Doubt::Arithmetic);
+            parser.lexer.at += 1;
+        }
+        Some('\'') if !is_quoted => {
+            parser.lexer.at += 1;
+            // Not all shells know it.
+            (word.is_quoted, word.is_undecoded) = (true, true);
+            return escaped(parser, word);
+        }
+        Some('"') if !is_quoted => {
+            parser.lexer.at += 1;
+            word.is_undecoded = true;
+            return double_quoted(parser, word);
+        }
+        Some(letter) if letter.is_ascii_alphabetic() || letter == '_' => {
+            let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+            let rest = parser.lexer.rest();
+            parser.lexer.at += rest.find(|letter| !is_name(letter)).unwrap_or(rest.len());
+        }
+        Some(letter) if letter.is_ascii_digit() || "@*#?-$!".contains(letter) => parser.lexer.at += 1,
+        _ => {
+            word.text.push('$');
+            return Ok(());
+        }
+    }
+    word.is_open = true;
+    word.text.push_str(parser.lexer.text.get(start..parser.lexer.at).unwrap_or_default());
+    Ok(())
+}
+
+/// `${...}`, behind its brace. Some forms run what is in the variable.
+fn parameter(parser: &mut Parser<'_, '_>) -> Parsed<()> {
+    parser.deeper(|parser| {
+        let mut inner = Word::default();
+        loop {
+            match parser.lexer.letter().ok_or(Fault)? {
+                '}' => {
+                    parser.lexer.at += 1;
+                    return Ok(());
+                }
+                '@' | '!' | '[' => {
+                    parser.script.doubt(Doubt::Substitution);
+                    parser.lexer.at += 1;
+                }
+                '\'' => {
+                    // Between double quotes it means something else.
+                    parser.script.doubt(Doubt::Substitution);
+                    parser.lexer.at += 1;
+                }
+                '"' => {
+                    parser.lexer.at += 1;
+                    double_quoted(parser, &mut inner)?;
+                }
+                _ => quoted_letter(parser, &mut inner)?,
+            }
+        }
+    })
+}
+
+/// `$(...)`, `<(...)` and `>(...)`, from their parenthesis on.
+fn substitution(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
+    let start = parser.lexer.at;
+    parser.script.doubt(Doubt::Substitution);
+    parser.lexer.at += 1;
+    let documents = std::mem::take(&mut parser.lexer.documents);
+    let (cwd, next) = (parser.cwd.clone(), parser.next.take());
+    parser.nested += 1;
+    parser.deeper(|parser| {
+        parser.list(&[])?;
+        parser.expect(")")
+    })?;
+    parser.nested -= 1;
+    (parser.cwd, parser.next) = (cwd, next);
+    parser.lexer.documents = documents;
+    word.is_open = true;
+    word.text.push_str(parser.lexer.text.get(start..parser.lexer.at).unwrap_or_default());
+    Ok(())
+}
+
+/// The older form of a substitution.
+fn backquoted(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
+    let start = parser.lexer.at;
+    parser.script.doubt(Doubt::Substitution);
+    parser.lexer.at += 1;
+    let mut inner = String::new();
+    loop {
+        match parser.lexer.take().ok_or(Fault)? {
+            '`' => break,
+            '\\' => match parser.lexer.take().ok_or(Fault)? {
+                letter @ ('`' | '\\' | '$') => inner.push(letter),
+                letter => inner.extend(['\\', letter]),
+            },
+            letter => inner.push(letter),
+        }
+    }
+    let Script { parts, guesses, doubts, tokens: _ } = Script::parse_at(&inner, parser.depth + 1);
+    doubts.into_iter().for_each(|doubt| parser.script.doubt(doubt));
+    for part in parts.into_iter().chain(guesses) {
+        parser.add(part)?;
+    }
+    word.is_open = true;
+    word.text.push_str(parser.lexer.text.get(start..parser.lexer.at).unwrap_or_default());
+    Ok(())
+}
+
+/// `$'...'`, behind its quote.
+fn escaped(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
+    loop {
+        match parser.lexer.take().ok_or(Fault)? {
+            '\'' => return Ok(()),
+            '\\' => {
+                let letter = parser.lexer.take().ok_or(Fault)?;
+                let digits = |parser: &mut Parser<'_, '_>, radix: u32, most: usize| {
+                    let rest = parser.lexer.rest();
+                    let length = rest.chars().take(most).take_while(|letter| letter.is_digit(radix)).count();
+                    parser.lexer.at += length;
+                    u32::from_str_radix(&rest[..length], radix).ok().and_then(char::from_u32)
+                };
+                let decoded = match letter {
+                    'n' => Some('\n'),
+                    't' => Some('\t'),
+                    'r' => Some('\r'),
+                    'a' => Some('\x07'),
+                    'b' => Some('\x08'),
+                    'f' => Some('\x0c'),
+                    'v' => Some('\x0b'),
+                    'e' | 'E' => Some('\x1b'),
+                    '\\' | '\'' | '"' | '?' => Some(letter),
+                    'x' => digits(parser, 16, 2),
+                    'u' => digits(parser, 16, 4),
+                    'U' => digits(parser, 16, 8),
+                    '0'..='7' => {
+                        parser.lexer.at -= 1;
+                        digits(parser, 8, 3)
+                    }
+                    _ => None,
+                };
+                word.text.push(decoded.unwrap_or(letter));
+            }
+            letter => word.text.push(letter),
+        }
+    }
+}
+
+/// The here-documents that begin with this line.
+fn documents(parser: &mut Parser<'_, '_>) -> Parsed<()> {
+    for (delimiter, strips_tabs) in std::mem::take(&mut parser.lexer.documents) {
+        let start = parser.lexer.at;
+        let mut end = start;
+        for line in parser.lexer.rest().split_inclusive('\n') {
+            parser.lexer.at += line.len();
+            let text = line.strip_suffix('\n').unwrap_or(line);
+            let text = if strips_tabs { text.trim_start_matches('\t') } else { text };
+            if text == delimiter.text {
+                break;
+            }
+            end = parser.lexer.at;
+        }
+        if delimiter.is_quoted && delimiter.is_plain() {
+            continue;
+        }
+        let text = parser.lexer.text.get(start..end).unwrap_or_default();
+        // A line that is continued may hide the end of the document.
+        if text.contains("\\\n") || !delimiter.is_plain() {
+            return Err(Fault);
+        }
+        scan_document(parser, text)?;
+    }
+    Ok(())
+}
+
+/// Looks for substitutions in a here-document.
+fn scan_document(parser: &mut Parser<'_, '_>, text: &str) -> Parsed<()> {
+    if text.contains("$(") || text.contains('`') || text.contains("${") || text.contains("$[") {
+        let quoted: String = text
+            .chars()
+            .flat_map(|letter| (letter == '"').then_some('\\').into_iter().chain([letter]))
+            .collect();
+        let Script { parts, guesses, doubts, tokens: _ } =
+            Script::parse_at(&format!(": \"{quoted}\""), parser.depth + 1);
+        doubts.into_iter().for_each(|doubt| parser.script.doubt(doubt));
+        for part in parts
+            .into_iter()
+            .chain(guesses)
+            .filter(|part| part.words.first().is_none_or(|word| word.text != ":"))
+        {
+            parser.add(part)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Tests of the policy.
+
+mod support;
+
+mod commands;
