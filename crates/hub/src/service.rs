@@ -1,6 +1,6 @@
 //! The hub at work: one task that tells the core what happens and does what it says.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -388,7 +388,7 @@ impl Service {
         });
     }
 
-    /// Heeds changes of tokens and shares, whoever made them.
+    /// Heeds changes of tokens and shares and deleted sessions, whoever made them.
     fn look_at_access(&mut self) {
         let Ok(state) = self.store.access_changed() else { return };
         if self.access == Some(state) {
@@ -403,7 +403,10 @@ impl Service {
                 shared.entry(session).or_default().push(token.name.clone());
             }
         }
+        let Ok(hosted) = self.store.all_hosted() else { return };
+        let hosted: HashSet<String> = hosted.into_iter().map(|hosted| hosted.id).collect();
         self.access = Some(state);
+        self.core.keep_sessions(|id| hosted.contains(id));
         self.core.set_shares(shared);
         let connections: Vec<(ConnectionId, Identity)> =
             self.seats.iter().map(|(id, seat)| (*id, seat.who.clone())).collect();

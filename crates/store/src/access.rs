@@ -169,8 +169,9 @@ impl Change {
 
 /// Forgets who may see a session, and that it was hosted.
 pub(crate) fn forget(transaction: &Transaction<'_>, id: &str) -> rusqlite::Result<()> {
-    transaction.execute("DELETE FROM hosted WHERE id = ?1", [id])?;
-    if transaction.execute("DELETE FROM shares WHERE session = ?1", [id])? > 0 {
+    let hosted = transaction.execute("DELETE FROM hosted WHERE id = ?1", [id])?;
+    let shares = transaction.execute("DELETE FROM shares WHERE session = ?1", [id])?;
+    if hosted + shares > 0 {
         transaction.execute("UPDATE access SET changes = changes + 1", [])?;
     }
     Ok(())
@@ -272,7 +273,8 @@ impl Store {
         })
     }
 
-    /// A number that is another one after tokens or shares were changed, by whichever process. It is cheap.
+    /// A number that is another one after tokens or shares were changed or a session of a hub was deleted, by whichever
+    /// process. It is cheap.
     pub fn access_changed(&self) -> Result<u64> {
         self.read_access(|connection| {
             let changes = connection

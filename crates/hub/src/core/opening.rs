@@ -125,6 +125,23 @@ impl Core {
 
     /// Removes a session that did not come to be.
     pub(super) fn forget(&mut self, id: &SessionId) {
+        self.drop_session(id);
+        self.output.push_back(Output::Remove { session: Arc::clone(id) });
+    }
+
+    /// Somebody else may have deleted sessions at rest: those whose logs are not there any more are not, either.
+    pub(crate) fn keep_sessions(&mut self, has_log: impl Fn(&str) -> bool) {
+        let is_gone = |session: &&Session| {
+            session.host.is_none() && !session.is_waking && session.next > 0 && !has_log(session.id())
+        };
+        let gone: Vec<SessionId> =
+            self.sessions.values().filter(is_gone).map(|session| Arc::clone(session.id())).collect();
+        for id in gone {
+            self.drop_session(&id);
+        }
+    }
+
+    fn drop_session(&mut self, id: &SessionId) {
         self.states += 1;
         if let Some(session) = self.sessions.remove(id) {
             for connection in session.attached {
@@ -136,7 +153,6 @@ impl Core {
         for host in self.hosts.values_mut() {
             host.sessions.retain(|_, session| session != id);
         }
-        self.output.push_back(Output::Remove { session: Arc::clone(id) });
     }
 
     /// The agent has opened a session.

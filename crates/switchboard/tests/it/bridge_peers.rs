@@ -2,13 +2,12 @@
 //! version 2, and our client with agents of version 1.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
 use crate::agent_program::Place;
-use crate::interop::{SWITCHBOARD, acpx, run_with_agent, rust, typescript};
+use crate::interop::{SWITCHBOARD, acpx, run_acpx, run_with_agent, rust, typescript};
 use crate::program::{Run, switchboard};
 
 const AGENT_OF_2: [&str; 5] = [SWITCHBOARD, "bridge", "--", SWITCHBOARD, "demo-agent"];
@@ -192,14 +191,7 @@ fn the_typescript_sdk_as_client_of_a_version_2_agent() {
 #[test]
 fn acpx_as_client_of_a_version_2_agent() {
     let Some(client) = acpx() else { return };
-    let run = |place: &Place, prompt: &str| {
-        let mut command = Command::new(&client[0]);
-        command.args(&client[1..]).args(["--agent", &AGENT_OF_2.join(" "), "--cwd"]).arg(place.work());
-        command.args(["--approve-all", "--format", "json", "exec", prompt]);
-        command.current_dir(place.work()).env("HOME", place.home());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        place.run_command(command)
-    };
+    let run = |place: &Place, prompt: &str| run_acpx(place, &client, &AGENT_OF_2, prompt);
     // It writes the messages of both sides as they are.
     let read = |run: &Run| {
         let messages = run.json_lines();

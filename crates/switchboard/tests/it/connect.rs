@@ -146,7 +146,7 @@ fn a_first_connection_is_waited_for_and_a_wrong_token_is_the_end() {
         stream.write_all(request.as_bytes()).unwrap();
         stream.read_to_end(&mut Vec::new()).unwrap();
     }
-    let mut editor = Editor::start_unanswered(&place, &url, 2);
+    let editor = Editor::start_unanswered(&place, &url, 2);
     editor.wait_for_error("429");
     assert_eq!(editor.exit_code(), 5);
     let answered = Editor::start_no_wait(&place, &format!("ws://127.0.0.1:{port}/elsewhere"));

@@ -118,6 +118,16 @@ pub(crate) fn acpx() -> Option<Vec<String>> {
     Some(vec![node, programs.join("acpx").display().to_string()])
 }
 
+/// Runs a prompt in acpx, which writes the messages of both sides as they are.
+pub(crate) fn run_acpx(place: &Place, client: &[String], agent: &[&str], prompt: &str) -> Run {
+    let mut command = Command::new(&client[0]);
+    command.args(&client[1..]).args(["--agent", &agent.join(" "), "--cwd"]).arg(place.work());
+    command.args(["--approve-all", "--format", "json", "exec", prompt]);
+    command.current_dir(place.work()).env("HOME", place.home());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    place.run_command(command)
+}
+
 /// Our client runs a prompt with an official agent.
 pub(crate) fn drive_agent(agent: &[String]) {
     for version in VERSIONS {

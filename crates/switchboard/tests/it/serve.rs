@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use self::hub::{Client, Hub};
 use crate::agent_program::Place;
+use crate::interop::{SWITCHBOARD, acpx, run_acpx};
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
@@ -410,6 +411,59 @@ fn strangers_stay_outside() {
     let refused = hub.http(wrong);
     assert!(refused.contains("429") && refused.to_lowercase().contains("retry-after"), "{refused}");
     assert!(status(&format!("GET /metrics HTTP/1.1\n{own}")).contains("200"));
+}
+
+#[test]
+fn acpx_works_in_a_hub() {
+    let Some(acpx) = acpx() else { return };
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    let (url, file) = (format!("ws://{}/acp", hub.address), place.home().join("token"));
+    let agent = [SWITCHBOARD, "connect", &url, "--token-file", file.to_str().unwrap()];
+    for prompt in ["hello", "permission"] {
+        let run = run_acpx(&place, &acpx, &agent, prompt);
+        let said: Vec<Value> = run.json_lines();
+        let end = said.iter().filter_map(|message| message["result"]["stopReason"].as_str()).next_back();
+        assert_eq!(end, Some("end_turn"), "{prompt}: {}{}", run.stdout, run.stderr);
+        // It leaves, and the session stays as it has seen it.
+        block_on(async {
+            let mut client = hub.client(1).await;
+            let list = client.ask("session/list", json!({})).await;
+            let session = list["result"]["sessions"][0]["sessionId"].as_str().unwrap().to_owned();
+            let load = json!({"sessionId": session, "cwd": place.work(), "mcpServers": []});
+            assert!(client.ask("session/load", load).await.get("error").is_none());
+            let seen: Vec<Value> = client.seen.drain(..).collect();
+            assert!(!text(&seen).is_empty() && text(&seen) == text(&said), "{prompt}: {}", run.stdout);
+        });
+    }
+}
+
+#[test]
+fn what_is_deleted_elsewhere_is_not_in_the_list() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    let session = block_on(async {
+        let mut client = hub.client(2).await;
+        let session = client.new_session(&place).await;
+        client.prompt(&session, "hello").await;
+        client.until_idle().await;
+        session
+    });
+    assert_eq!(hub.end(), Some(0));
+    let hub = Hub::start(&place, &["demo"]);
+    block_on(async {
+        let mut client = hub.client(2).await;
+        let deleted = place.run(&["sessions", "delete", &session, "--store", hub.store()]);
+        assert_eq!(deleted.code, 0, "{}", deleted.stderr);
+        loop {
+            let list = client.ask("session/list", json!({})).await;
+            if list["result"]["sessions"] == json!([]) {
+                break;
+            }
+        }
+        let gone = client.ask("session/resume", json!({"sessionId": session, "cwd": place.work()})).await;
+        assert_eq!(gone["error"]["code"], -32002, "{gone}");
+    });
 }
 
 #[test]
