@@ -196,6 +196,11 @@ impl Checker {
         verdict
     }
 
+    /// Judges what a peer sent: a message, or several in an array. Unlike a line of a recording it stands alone.
+    pub fn check_sent(&mut self, text: &str, sender: Side) -> Verdict {
+        self.check_frame(text, Some(sender))
+    }
+
     /// One message, or several in an array.
     fn check_frame(&mut self, text: &str, sender: Option<Side>) -> Verdict {
         if !is_batch(text) {

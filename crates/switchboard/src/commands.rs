@@ -3,6 +3,7 @@
 mod agents;
 mod bridge;
 mod check;
+mod conform;
 mod connect;
 mod convert;
 mod demo_agent;
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Agents(agents::Arguments),
     Bridge(Box<bridge::Arguments>),
     Check(check::Arguments),
+    Conform(Box<conform::Arguments>),
     Connect(connect::Arguments),
     Convert(convert::Arguments),
     DemoAgent(demo_agent::Arguments),
@@ -47,6 +49,7 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::Agents(arguments) => agents::run(&arguments),
         Command::Bridge(arguments) => bridge::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Conform(arguments) => conform::run(&arguments),
         Command::Connect(arguments) => connect::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::DemoAgent(arguments) => demo_agent::run(&arguments),

@@ -13,6 +13,8 @@ pub(crate) enum Outcome {
     Fine,
     /// It ran and found problems in its input: exit code 1.
     Problems,
+    /// There was nothing to judge by: exit code 4.
+    NotJudged,
     /// The agent asked for a permission that was denied: exit code 5.
     PermissionDenied,
     /// It was told to end, or its time was over: see [`Stop::exit_code`].
@@ -24,6 +26,7 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Fine => ExitCode::SUCCESS,
             Outcome::Problems => ExitCode::from(1),
+            Outcome::NotJudged => ExitCode::from(4),
             Outcome::PermissionDenied => ExitCode::from(5),
             Outcome::Stopped(stop) => ExitCode::from(stop.exit_code()),
         }

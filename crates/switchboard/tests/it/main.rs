@@ -8,6 +8,7 @@ mod bridge;
 mod bridge_ends;
 mod bridge_peers;
 mod check;
+mod conform;
 mod connect;
 mod convert;
 mod demo_agent;

@@ -52,6 +52,7 @@ fn help_names_every_command() {
         "agents",
         "bridge",
         "check",
+        "conform",
         "connect",
         "convert",
         "demo-agent",

@@ -1,0 +1,608 @@
+//! Requests and their answers.
+
+use serde_json::Value;
+use switchboard_protocol::{Side, Version};
+
+use crate::connection::{Open, Opening, Session, Work};
+use crate::evaluator::{Evaluator, Told, request_id};
+use crate::rules::RuleId;
+use crate::schema::shown;
+
+const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+const LOGIN_REQUIRED: i64 = -32000;
+
+/// Methods that open a session.
+fn opens(method: &str) -> bool {
+    matches!(method, "session/new" | "session/load" | "session/resume" | "session/fork")
+}
+
+/// Where the agent advertises a method of the client; `None` for what everybody has.
+fn advertised_at(method: &str, version: Version) -> Option<&'static str> {
+    Some(match (version, method) {
+        (Version::V1, "session/load") => "/loadSession",
+        (Version::V1, "session/resume") => "/sessionCapabilities/resume",
+        (Version::V1, "session/list") => "/sessionCapabilities/list",
+        (Version::V1, "session/delete") => "/sessionCapabilities/delete",
+        (Version::V1, "session/close") => "/sessionCapabilities/close",
+        (Version::V1, "session/fork") => "/sessionCapabilities/fork",
+        (Version::V1, "session/set_title") => "/sessionCapabilities/title",
+        (Version::V1, "session/archive" | "session/unarchive") => "/sessionCapabilities/archive",
+        (Version::V1, "session/status") => "/sessionCapabilities/status",
+        (Version::V1, "logout") => "/auth/logout",
+        (Version::V2, "session/delete") => "/session/delete",
+        (Version::V2, "session/fork") => "/session/fork",
+        (Version::V2, "session/set_title") => "/session/title",
+        (Version::V2, "session/archive" | "session/unarchive") => "/session/archive",
+        (Version::V2, "session/status") => "/session/status",
+        (Version::V2, method) if method.starts_with("session/") => "/session",
+        (_, "auth/status") => "/auth/status",
+        (_, method) if method.starts_with("providers/") => "/providers",
+        _ => return None,
+    })
+}
+
+/// The rule that an advertised method works.
+fn works(method: &str, version: Version) -> Option<RuleId> {
+    Some(match (version, method) {
+        (Version::V1, "session/load") => RuleId::LoadWorks,
+        (Version::V1, "session/resume") => RuleId::ResumeWorksV1,
+        (Version::V2, "session/resume") => RuleId::ResumeWorksV2,
+        (_, "session/close") => RuleId::CloseWorks,
+        (_, "session/delete") => RuleId::DeleteWorks,
+        (_, "session/list") => RuleId::ListArray,
+        (Version::V1, "session/new") => RuleId::SessionIdV1,
+        (Version::V2, "session/new") => RuleId::SessionIdV2,
+        (_, "logout" | "auth/logout") => RuleId::Logout,
+        _ => return None,
+    })
+}
+
+/// Whether a method is one of the protocol's.
+pub(crate) fn is_foreign(method: &str) -> bool {
+    method.starts_with('_')
+        || !method.contains('/') && !matches!(method, "initialize" | "authenticate" | "logout")
+}
+
+impl Evaluator {
+    /// Something is asked.
+    pub(crate) fn about_request(&mut self, told: &Told<'_>, method: &str, open: &mut Open) {
+        self.goes_on(told, method);
+        match told.from {
+            Side::Client => {
+                self.connection.latest_of_client = told.number;
+                self.client_request(told, method, open);
+            }
+            Side::Agent => self.agent_request(told, method),
+        }
+    }
+
+    fn client_request(&mut self, told: &Told<'_>, method: &str, open: &mut Open) {
+        let Some(version) = self.version() else { return };
+        let params = told.params();
+        let number = told.number;
+        if self.connection.agent_capabilities.is_some() {
+            self.gates(told, method, version, open);
+        }
+        let session_id = open.session.clone();
+        let opens_known =
+            matches!(method, "session/load" | "session/resume" | "session/fork" | "session/delete");
+        if !session_id.is_empty() && !opens_known && self.connection.is_whole && self.connection.has_handshake
+        {
+            let is_known = self.connection.sessions.contains_key(&session_id);
+            self.findings.judge(RuleId::ClientSession, number, is_known, || {
+                format!("no session {session_id:?} was opened")
+            });
+        }
+        match method {
+            "session/load" | "session/resume" => {
+                let is_load = method == "session/load";
+                let with_history = is_load || params["replayFrom"].is_object();
+                let session = self.connection.session(&session_id);
+                session.is_closed = false;
+                session.opening = Some(Opening { with_history, is_load, ..Opening::default() });
+            }
+            "session/prompt" => {
+                let session = self.connection.session(&session_id);
+                session.open_prompts += 1;
+                session.ended = None;
+                session.is_loaded = false;
+                session.is_prompted = true;
+                session.told_user_message = false;
+            }
+            "session/close" => {
+                let session = self.connection.session(&session_id);
+                let is_v1 = version == Version::V1;
+                open.during_work = if is_v1 {
+                    session.open_prompts > 0
+                } else {
+                    session.work != Work::Idle && session.has_run
+                };
+                if is_v1 {
+                    self.mark_prompts(&session_id, |prompt| prompt.during_work = true);
+                } else if open.during_work {
+                    session.is_cancelled = true;
+                }
+            }
+            "session/set_mode" => {
+                if let Some(modes) = self.connection.session(&session_id).modes.as_ref() {
+                    let mode = params["modeId"].as_str().unwrap_or_default();
+                    let is_known = modes.iter().any(|known| known == mode);
+                    self.findings.judge(RuleId::KnownMode, number, is_known, || {
+                        format!("there is no mode {mode:?}, only {}", modes.join(", "))
+                    });
+                }
+            }
+            "session/set_config_option" => self.sets_option(told, &session_id),
+            _ => {}
+        }
+    }
+
+    fn sets_option(&mut self, told: &Told<'_>, session_id: &str) {
+        let params = told.params();
+        let Some(options) = self.connection.session(session_id).options.as_ref() else { return };
+        let id = params["configId"].as_str().unwrap_or_default();
+        let option = options.iter().find(|option| option.id == id);
+        let problem = match (option, params["value"].as_str()) {
+            (None, _) => Some(format!("there is no option {id:?}")),
+            (Some(option), Some(value)) => option
+                .values
+                .as_ref()
+                .filter(|values| !values.iter().any(|known| known == value))
+                .map(|_| format!("the option {id:?} has no value {value:?}")),
+            _ => None,
+        };
+        self.findings
+            .judge(RuleId::KnownOption, told.number, problem.is_none(), || problem.unwrap_or_default());
+    }
+
+    /// What the agent has not advertised is not used.
+    fn gates(&mut self, told: &Told<'_>, method: &str, version: Version, open: &mut Open) {
+        let (number, params) = (told.number, told.params());
+        let is_v1 = version == Version::V1;
+        if let Some(pointer) = advertised_at(method, version) {
+            let has = self.connection.agent_has(pointer);
+            self.findings.judge(RuleId::CallsAdvertised, number, has, || {
+                format!("{method}, and the agent does not advertise {}", pointer[1..].replace('/', "."))
+            });
+        }
+        if matches!(method, "authenticate" | "auth/login") {
+            let id = params["methodId"].as_str().unwrap_or_default();
+            let offered = self.connection.auth_methods.iter().find(|(known, _)| known == id);
+            let is_right = offered.is_some_and(|(_, kind)| is_v1 || kind != "terminal");
+            self.findings
+                .judge(RuleId::LoginOffered, number, is_right, || format!("no login {id:?} is offered"));
+        }
+        if method == "auth/logout" {
+            let has = !self.connection.auth_methods.is_empty();
+            self.findings.judge(RuleId::CallsAdvertised, number, has, || {
+                "auth/logout, and no login is offered".to_owned()
+            });
+        }
+        if method == "session/prompt" {
+            open.must_take = self.prompt_content(number, params, is_v1);
+        }
+        let base = if is_v1 { "/mcpCapabilities" } else { "/session/mcp" };
+        for server in params["mcpServers"].as_array().into_iter().flatten() {
+            let kind = server["type"].as_str().unwrap_or("stdio");
+            let is_given = (is_v1 && kind == "stdio") || kind.starts_with('_');
+            let has = is_given || self.connection.agent_has(&format!("{base}/{kind}"));
+            self.findings.judge(RuleId::McpTransport, number, has, || {
+                format!("an MCP server by {kind}, which the agent does not advertise")
+            });
+        }
+        if params["additionalDirectories"].as_array().is_some_and(|folders| !folders.is_empty()) {
+            let pointer = if is_v1 {
+                "/sessionCapabilities/additionalDirectories"
+            } else {
+                "/session/additionalDirectories"
+            };
+            let has = self.connection.agent_has(pointer);
+            if has {
+                open.must_take.push(RuleId::DirectoriesWork);
+            }
+            self.findings.judge(RuleId::DirectoriesAdvertised, number, has, || {
+                "additionalDirectories, which the agent does not advertise".to_owned()
+            });
+        }
+    }
+
+    /// Judges what a prompt holds, and gives the rules that are kept by taking it.
+    fn prompt_content(&mut self, number: u64, params: &Value, is_v1: bool) -> Vec<RuleId> {
+        let mut must_take = Vec::new();
+        if params["_meta"].is_object() {
+            must_take.push(RuleId::PromptMeta);
+        }
+        let base = if is_v1 { "/promptCapabilities" } else { "/session/prompt" };
+        for block in params["prompt"].as_array().into_iter().flatten() {
+            let kind = block["type"].as_str().unwrap_or_default();
+            let key = match kind {
+                "image" | "audio" => kind,
+                "resource" => "embeddedContext",
+                "resource_link" => {
+                    must_take.push(RuleId::PromptExtras);
+                    continue;
+                }
+                _ => continue,
+            };
+            let has = self.connection.agent_has(&format!("{base}/{key}"));
+            if has {
+                must_take.push(RuleId::PromptContentTaken);
+            }
+            self.findings.judge(RuleId::PromptContent, number, has, || {
+                format!("{kind} in a prompt, and the agent does not advertise {key}")
+            });
+        }
+        must_take
+    }
+
+    fn agent_request(&mut self, told: &Told<'_>, method: &str) {
+        let (number, params) = (told.number, told.params());
+        let is_v1 = match self.version() {
+            Some(version) => version == Version::V1,
+            None => return,
+        };
+        if self.connection.has_handshake {
+            let at = match method {
+                "fs/read_text_file" if is_v1 => Some((RuleId::FileAccess, "/fs/readTextFile".to_owned())),
+                "fs/write_text_file" if is_v1 => Some((RuleId::FileAccess, "/fs/writeTextFile".to_owned())),
+                method if is_v1 && method.starts_with("terminal/") => {
+                    Some((RuleId::TerminalAccess, "/terminal".to_owned()))
+                }
+                "elicitation/create" => {
+                    let rule = if is_v1 { RuleId::ElicitationV1 } else { RuleId::ElicitationV2 };
+                    let mode = params["mode"].as_str().unwrap_or("form");
+                    let is_custom = mode.starts_with('_');
+                    let at =
+                        if is_custom { "/elicitation".to_owned() } else { format!("/elicitation/{mode}") };
+                    Some((rule, at))
+                }
+                _ => None,
+            };
+            if let Some((rule, pointer)) = at {
+                let has = self.connection.client_has(&pointer);
+                self.findings.judge(rule, number, has, || {
+                    format!("{method}, and the client does not advertise {}", pointer[1..].replace('/', "."))
+                });
+            }
+        }
+        if let Some(id) = params["sessionId"].as_str() {
+            self.about_session(number, id);
+        }
+        if method == "session/request_permission" {
+            self.asks_permission(told, is_v1);
+        }
+    }
+
+    fn asks_permission(&mut self, told: &Told<'_>, is_v1: bool) {
+        let params = told.params();
+        let options = params["options"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut ids = std::collections::HashSet::new();
+        let twice =
+            options.iter().filter_map(|option| option["optionId"].as_str()).find(|id| !ids.insert(*id));
+        let rule = if is_v1 { RuleId::PermissionIdsV1 } else { RuleId::PermissionIdsV2 };
+        self.findings.judge(rule, told.number, twice.is_none(), || {
+            format!("two options have the id {:?}", twice.unwrap_or_default())
+        });
+        if !is_v1 && params["title"].as_str().is_some_and(|title| title.trim().is_empty()) {
+            self.findings.broken(RuleId::PermissionShape, told.number, "the title is empty");
+        }
+        let call = if is_v1 { &params["toolCall"] } else { &params["subject"]["toolCall"] };
+        let session_id = params["sessionId"].as_str().unwrap_or_default();
+        if call.is_object() {
+            self.tool_call(told.number, session_id, call, is_v1, true);
+        }
+    }
+
+    /// Something is answered.
+    pub(crate) fn about_response(&mut self, told: &Told<'_>, open: Open) {
+        let code = told.value["error"]["code"].as_i64();
+        if is_foreign(&open.method)
+            && let Some(code) = code
+        {
+            self.findings.judge(RuleId::UnknownMethod, told.number, code == METHOD_NOT_FOUND, || {
+                format!("{} was refused with {code} instead of {METHOD_NOT_FOUND}", open.method)
+            });
+        }
+        if is_foreign(&open.method) {
+            self.findings.kept(RuleId::Answered);
+        }
+        match told.from {
+            Side::Client => self.client_answer(told, &open, code),
+            Side::Agent => self.agent_answer(told, &open, code),
+        }
+    }
+
+    fn client_answer(&mut self, told: &Told<'_>, open: &Open, code: Option<i64>) {
+        self.connection.latest_of_client = told.number;
+        let number = told.number;
+        if open.method.starts_with("fs/")
+            || open.method.starts_with("terminal/")
+            || open.method == "elicitation/create"
+        {
+            let has = match open.method.as_str() {
+                "fs/read_text_file" => self.connection.client_has("/fs/readTextFile"),
+                "fs/write_text_file" => self.connection.client_has("/fs/writeTextFile"),
+                "elicitation/create" => {
+                    let mode = open.params["mode"].as_str().unwrap_or("form");
+                    self.connection.client_has(&format!("/elicitation/{mode}"))
+                }
+                _ => self.connection.client_has("/terminal") && self.version() == Some(Version::V1),
+            };
+            if has {
+                self.findings.judge(RuleId::ServesAdvertised, number, code != Some(METHOD_NOT_FOUND), || {
+                    format!("{} is advertised, and answered with {METHOD_NOT_FOUND}", open.method)
+                });
+            }
+        }
+        if open.method != "session/request_permission" {
+            return;
+        }
+        if let Some(session) = self.connection.sessions.get_mut(&open.session) {
+            session.is_answered = true;
+            if self.connection.version == Some(Version::V2) && session.has_run && !open.is_cancelled {
+                let has_waited = session.has_waited || session.work == Work::RequiresAction;
+                self.findings.judge(RuleId::RequiresAction, open.number, has_waited, || {
+                    "the user was asked, and no state_update said requires_action".to_owned()
+                });
+            }
+        }
+        let outcome = &told.value["result"]["outcome"];
+        let kind = outcome["outcome"].as_str().unwrap_or_default();
+        if kind == "selected" {
+            let chosen = outcome["optionId"].as_str().unwrap_or_default();
+            let offered = open.params["options"].as_array().into_iter().flatten();
+            let is_offered = offered.filter_map(|option| option["optionId"].as_str()).any(|id| id == chosen);
+            self.findings.judge(RuleId::PermissionOffered, number, is_offered, || {
+                format!("the option {chosen:?} was not offered")
+            });
+        }
+        if open.is_cancelled && told.value.get("result").is_some() {
+            self.findings.judge(RuleId::PermissionsCancelled, number, kind == "cancelled", || {
+                format!("the client cancelled, and then answered {}", shown(outcome))
+            });
+        }
+    }
+
+    fn agent_answer(&mut self, told: &Told<'_>, open: &Open, code: Option<i64>) {
+        let Some(version) = self.version() else { return };
+        let (number, is_v1) = (told.number, version == Version::V1);
+        let result = told.value.get("result");
+        if let Some(rule) = works(&open.method, version) {
+            let pointer = advertised_at(&open.method, version);
+            let is_advertised = pointer.is_none_or(|pointer| self.connection.agent_has(pointer));
+            if is_advertised && code == Some(METHOD_NOT_FOUND) {
+                let reason = format!("{} is advertised, and answered with {METHOD_NOT_FOUND}", open.method);
+                self.findings.broken(rule, number, reason);
+            } else if result.is_some() {
+                self.findings.kept(rule);
+            }
+        }
+        for rule in open.must_take.iter().filter(|_| !open.is_faulty) {
+            if code == Some(INVALID_PARAMS) {
+                let reason = format!("{} was refused: {}", open.method, shown(&told.value["error"]));
+                self.findings.broken(*rule, number, reason);
+            } else if result.is_some() {
+                self.findings.kept(*rule);
+            }
+        }
+        if opens(&open.method) {
+            self.session_opened(told, open, code, is_v1);
+        }
+        match (open.method.as_str(), result) {
+            ("authenticate" | "auth/login", Some(_)) => self.connection.is_logged_in = true,
+            ("logout" | "auth/logout", Some(_)) => self.connection.is_logged_in = false,
+            ("session/prompt", _) if is_v1 => self.prompt_ended(told, open),
+            ("session/prompt", _) => self.prompt_accepted(told, open),
+            ("session/list", Some(result)) => self.listed(number, open, result),
+            ("session/delete", Some(_)) => {
+                if self.connection.deleted.contains(&open.session) {
+                    self.findings.kept(RuleId::DeleteAgain);
+                }
+                self.connection.deleted.insert(open.session.clone());
+            }
+            ("session/delete", None) if self.connection.deleted.contains(&open.session) => {
+                let reason =
+                    format!("deleting {:?} again failed: {}", open.session, shown(&told.value["error"]));
+                self.findings.broken(RuleId::DeleteAgain, number, reason);
+            }
+            ("session/close", Some(_)) => self.session_closed(told, open, is_v1),
+            ("session/set_config_option", Some(result)) => self.option_set(told, open, result),
+            _ => {}
+        }
+    }
+
+    fn session_opened(&mut self, told: &Told<'_>, open: &Open, code: Option<i64>, is_v1: bool) {
+        let number = told.number;
+        if open.method == "session/new" {
+            let needs_login = code == Some(LOGIN_REQUIRED);
+            self.connection.needs_login |= needs_login;
+            if self.connection.auth_methods.is_empty() && self.connection.agent_capabilities.is_some() {
+                self.findings.judge(RuleId::NoLoginNeeded, number, !needs_login, || {
+                    "a login is required, and none is offered".to_owned()
+                });
+            } else if self.connection.is_logged_in {
+                self.findings.judge(RuleId::LoginHelps, number, !needs_login, || {
+                    "a login is required after one that succeeded".to_owned()
+                });
+            }
+        }
+        let Some(result) = told.value.get("result") else {
+            if let Some(session) = self.connection.sessions.get_mut(&open.session) {
+                session.opening = None;
+            }
+            return;
+        };
+        let makes_new = matches!(open.method.as_str(), "session/new" | "session/fork");
+        let id = if makes_new { result["sessionId"].as_str().unwrap_or_default() } else { &open.session };
+        if makes_new {
+            let works = if is_v1 { RuleId::SessionIdV1 } else { RuleId::SessionIdV2 };
+            if result["sessionId"].as_str() == Some("") {
+                self.findings.broken(works, number, "the session's id is empty");
+            }
+            let rule = if is_v1 { RuleId::DistinctV1 } else { RuleId::DistinctV2 };
+            let is_known = self.connection.sessions.get(id).is_some_and(|session| session.is_new);
+            if !id.is_empty() {
+                self.findings.judge(rule, number, !is_known, || format!("there is a session {id:?} already"));
+            }
+            let session = self.connection.session(id);
+            *session =
+                Session { is_new: true, work: session.work, has_run: session.has_run, ..Session::default() };
+        } else {
+            self.taken_up(told, id);
+        }
+        let id = id.to_owned();
+        self.modes(number, &id, &result["modes"]);
+        self.options(number, &id, &result["configOptions"], is_v1);
+    }
+
+    /// The answer to `session/load` or `session/resume` came.
+    fn taken_up(&mut self, told: &Told<'_>, id: &str) {
+        let is_v1 = self.version() == Some(Version::V1);
+        let session = self.connection.session(id);
+        let Some(opening) = session.opening.take() else { return };
+        session.is_loaded = opening.with_history;
+        session.ended = None;
+        match (is_v1, opening.is_load) {
+            (true, true) => self.findings.kept(RuleId::LoadReplay),
+            (true, false) => self.findings.kept(RuleId::ResumeNoHistoryV1),
+            (false, _) if opening.with_history => self.findings.kept(RuleId::ReplayBefore),
+            (false, _) => self.findings.kept(RuleId::NoReplay),
+        }
+        if !is_v1 {
+            if opening.has_state {
+                self.findings.kept(RuleId::ResumeState);
+            } else {
+                let reason = "no state_update came before the answer".to_owned();
+                self.if_newest.push((RuleId::ResumeState, told.number, reason));
+            }
+        }
+    }
+
+    fn listed(&mut self, number: u64, open: &Open, result: &Value) {
+        let wanted = open.params["cwd"].as_str();
+        for entry in result["sessions"].as_array().into_iter().flatten() {
+            let id = entry["sessionId"].as_str().unwrap_or_default();
+            if let (Some(wanted), Some(cwd)) = (wanted, entry["cwd"].as_str()) {
+                let is_same = cwd.trim_end_matches('/') == wanted.trim_end_matches('/');
+                self.findings.judge(RuleId::ListMatches, number, is_same, || {
+                    format!("asked for {wanted:?}, listed {id:?} of {cwd:?}")
+                });
+            }
+            if self.connection.deleted.contains(id) {
+                let reason = format!("the session {id:?} was deleted, and is listed");
+                self.findings.broken(RuleId::DeleteGone, number, reason);
+            } else {
+                self.connection.session(id);
+            }
+        }
+        if wanted.is_some() && result["sessions"].as_array().is_some_and(Vec::is_empty) {
+            self.findings.kept(RuleId::ListMatches);
+        }
+        if !self.connection.deleted.is_empty() {
+            self.findings.kept(RuleId::DeleteGone);
+        }
+    }
+
+    fn session_closed(&mut self, told: &Told<'_>, open: &Open, is_v1: bool) {
+        let session = self.connection.session(&open.session);
+        session.is_closed = true;
+        if !is_v1 && open.during_work {
+            let is_ended = session.work == Work::Idle;
+            self.findings.judge(RuleId::CloseCancelsV2, told.number, is_ended, || {
+                "closed while work was going on, which did not end before the answer".to_owned()
+            });
+        }
+    }
+
+    fn option_set(&mut self, told: &Told<'_>, open: &Open, result: &Value) {
+        let is_v1 = self.version() == Some(Version::V1);
+        let before = self.connection.session(&open.session).options.as_ref().map_or(0, Vec::len);
+        let id = open.params["configId"].as_str().unwrap_or_default();
+        let key = if is_v1 { "id" } else { "configId" };
+        let options = result["configOptions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let found = options.iter().find(|option| option[key].as_str() == Some(id));
+        let problem = match found {
+            None => Some(format!("the answer lacks the option {id:?}")),
+            Some(option) if option["currentValue"] != open.params["value"] => Some(format!(
+                "{id:?} was set to {}, and the answer says {}",
+                shown(&open.params["value"]),
+                shown(&option["currentValue"])
+            )),
+            Some(_) if options.len() == 1 && before > 1 => {
+                Some(format!("the answer has one option of {before}"))
+            }
+            Some(_) => None,
+        };
+        let problem = problem.filter(|_| result["configOptions"].is_array());
+        if result["configOptions"].is_array() {
+            self.findings.judge(RuleId::ConfigComplete, told.number, problem.is_none(), || {
+                problem.unwrap_or_default()
+            });
+        }
+        self.options(told.number, &open.session.clone(), &result["configOptions"], is_v1);
+    }
+
+    /// `$/cancel_request`.
+    pub(crate) fn cancel_request(&mut self, told: &Told<'_>) {
+        let Some(id) = request_id(&told.params()["requestId"]) else { return };
+        let is_open = if let Some(open) = self.connection.open.get_mut(told.from, &id) {
+            open.is_withdrawn = true;
+            true
+        } else {
+            false
+        };
+        let is_own = is_open || self.connection.was_answered(told.from, &id) || !self.connection.is_whole;
+        self.findings.judge(RuleId::CancelOwnRequest, told.number, is_own, || {
+            format!("the {} has made no request {id}", told.from.as_str())
+        });
+    }
+
+    /// `session/cancel`.
+    pub(crate) fn session_cancelled(&mut self, told: &Told<'_>) {
+        self.connection.latest_of_client = told.number;
+        let Some(id) = told.params()["sessionId"].as_str() else { return };
+        self.mark_prompts(id, |prompt| prompt.is_cancelled = true);
+        let is_open = |side: Side, open: &Open| {
+            side == Side::Agent && open.method == "session/request_permission" && open.session == id
+        };
+        let questions: Vec<_> = self
+            .connection
+            .open
+            .iter()
+            .filter(|(side, _, open)| is_open(*side, open))
+            .map(|(_, id, _)| id.clone())
+            .collect();
+        for question in questions {
+            if let Some(open) = self.connection.open.get_mut(Side::Agent, &question) {
+                open.is_cancelled = true;
+            }
+        }
+        let version = self.version();
+        if let Some(session) = self.connection.sessions.get_mut(id)
+            && version == Some(Version::V2)
+            && session.has_run
+            && session.work != Work::Idle
+        {
+            session.is_cancelled = true;
+        }
+    }
+
+    /// Changes what is known of the open prompts of a session.
+    fn mark_prompts(&mut self, session: &str, mut mark: impl FnMut(&mut Open)) {
+        let prompts: Vec<_> = self
+            .connection
+            .open
+            .iter()
+            .filter(|(side, _, open)| {
+                *side == Side::Client && open.method == "session/prompt" && open.session == session
+            })
+            .map(|(_, id, _)| id.clone())
+            .collect();
+        for prompt in prompts {
+            if let Some(open) = self.connection.open.get_mut(Side::Client, &prompt) {
+                mark(open);
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What was found, and what that amounts to.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use switchboard_protocol::{Side, Version};
+
+use crate::rule::{Rule, Strength, Versions};
+use crate::rules::RuleId;
+
+/// How many violations of one rule are kept.
+const MOST_FAILURES: usize = 1000;
+/// How long a reason may be.
+const LONGEST_REASON: usize = 400;
+
+/// How a rule came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub enum Status {
+    /// It was kept wherever it applied.
+    #[serde(rename = "pass")]
+    Pass,
+    /// It was broken.
+    #[serde(rename = "fail")]
+    Fail,
+    /// It does not apply to this peer.
+    #[serde(rename = "skipped")]
+    Skipped,
+    /// Nothing showed whether it is kept.
+    #[serde(rename = "not tested")]
+    NotTested,
+}
+
+impl Status {
+    /// The words for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Pass => "pass",
+            Status::Fail => "fail",
+            Status::Skipped => "skipped",
+            Status::NotTested => "not tested",
+        }
+    }
+}
+
+/// What all rules together amount to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub enum Verdict {
+    /// No rule that counts was broken.
+    #[serde(rename = "conformant")]
+    Conformant,
+    /// A rule that counts was broken.
+    #[serde(rename = "not conformant")]
+    NotConformant,
+    /// There was nothing to judge by.
+    #[serde(rename = "not judged")]
+    NotJudged,
+}
+
+impl Verdict {
+    /// The words for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Conformant => "conformant",
+            Verdict::NotConformant => "not conformant",
+            Verdict::NotJudged => "not judged",
+        }
+    }
+}
+
+/// One violation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The number of the message that breaks the rule.
+    pub message: u64,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Record {
+    kept: u64,
+    failures: Vec<Failure>,
+    /// Violations beyond those that are kept.
+    more: u64,
+    noted: Vec<Failure>,
+}
+
+/// What the checks found, rule by rule.
+#[derive(Debug, Clone)]
+pub struct Findings {
+    records: Vec<Record>,
+    /// Only this side is judged.
+    only: Option<Side>,
+    pub(crate) versions: BTreeSet<u16>,
+    pub(crate) agent_capabilities: Option<serde_json::Value>,
+    pub(crate) is_spec_dialect: bool,
+    pub(crate) blocked: Option<String>,
+}
+
+impl Findings {
+    /// Nothing found yet. With a side, only what that side has to keep is judged.
+    pub fn new(only: Option<Side>) -> Self {
+        Findings {
+            records: vec![Record::default(); RuleId::ALL.len()],
+            only,
+            versions: BTreeSet::new(),
+            agent_capabilities: None,
+            is_spec_dialect: false,
+            blocked: None,
+        }
+    }
+
+    /// A rule was kept once more.
+    pub fn kept(&mut self, rule: RuleId) {
+        self.records[rule as usize].kept += 1;
+    }
+
+    /// A message breaks a rule. One message breaks a rule once.
+    pub fn broken(&mut self, rule: RuleId, message: u64, reason: impl Into<String>) {
+        let record = &mut self.records[rule as usize];
+        let reason = shortened(reason.into());
+        if rule.rule().strength == Strength::Recorded {
+            record.kept += 1;
+            if record.noted.len() < MOST_FAILURES {
+                record.noted.push(Failure { message, reason });
+            }
+        } else if record.failures.iter().rev().take(64).any(|failure| failure.message == message) {
+            // Said already.
+        } else if record.failures.len() < MOST_FAILURES {
+            record.failures.push(Failure { message, reason });
+        } else {
+            record.more += 1;
+        }
+    }
+
+    /// A rule was kept or broken by a message.
+    pub fn judge(&mut self, rule: RuleId, message: u64, is_kept: bool, reason: impl FnOnce() -> String) {
+        if is_kept { self.kept(rule) } else { self.broken(rule, message, reason()) }
+    }
+
+    /// It cannot be judged, and why.
+    pub fn block(&mut self, reason: impl Into<String>) {
+        self.blocked.get_or_insert_with(|| reason.into());
+    }
+
+    /// Takes in what was found in another conversation with the same subject. Its message numbers get an offset.
+    pub fn merge(&mut self, other: Findings, offset: u64) {
+        for (record, more) in self.records.iter_mut().zip(other.records) {
+            record.kept += more.kept;
+            record.more += more.more;
+            let moved = |failure: Failure| Failure { message: failure.message + offset, ..failure };
+            record.failures.extend(more.failures.into_iter().map(moved));
+            record.noted.extend(more.noted.into_iter().map(moved));
+            record.failures.truncate(MOST_FAILURES);
+            record.noted.truncate(MOST_FAILURES);
+        }
+        self.versions.extend(other.versions);
+        self.is_spec_dialect |= other.is_spec_dialect;
+        if other.agent_capabilities.is_some() {
+            self.agent_capabilities = other.agent_capabilities;
+        }
+    }
+
+    fn applies(&self, rule: &Rule) -> bool {
+        let versions = match rule.versions {
+            Versions::All => true,
+            Versions::V1 => self.versions.contains(&Version::V1.number()),
+            Versions::V2 | Versions::V2Newest => self.versions.contains(&Version::V2.number()),
+        };
+        versions && self.only.is_none_or(|side| rule.party.includes(side))
+    }
+
+    fn skipped(&self, rule: &Rule) -> Option<String> {
+        if rule.versions == Versions::V2Newest && self.is_spec_dialect {
+            return Some("the agent speaks the dialect \"spec\", which does not have it".to_owned());
+        }
+        let capabilities = self.agent_capabilities.as_ref()?;
+        let is_missing = !rule.capability.is_empty()
+            && capabilities
+                .pointer(rule.capability)
+                .is_none_or(|value| value.is_null() || value == &serde_json::Value::Bool(false));
+        is_missing.then(|| {
+            format!(
+                "the agent does not advertise {}",
+                rule.capability.trim_start_matches('/').replace('/', ".")
+            )
+        })
+    }
+
+    /// The report on a subject.
+    pub fn report(self, subject: impl Into<String>) -> Report {
+        let mut rules = Vec::new();
+        let mut judged = 0;
+        for (id, record) in RuleId::ALL.iter().zip(&self.records) {
+            let rule = id.rule();
+            if !self.applies(rule) {
+                continue;
+            }
+            judged += record.kept;
+            rules.push(self.judged(*id, rule, record));
+        }
+        let fails = |rule: &JudgedRule| rule.status == Status::Fail && rule.rule.rule().strength.counts();
+        let verdict = if rules.iter().any(fails) {
+            Verdict::NotConformant
+        } else if judged == 0 || self.versions.is_empty() || self.blocked.is_some() {
+            Verdict::NotJudged
+        } else {
+            Verdict::Conformant
+        };
+        let blocked = match verdict {
+            Verdict::NotJudged => Some(self.blocked.unwrap_or_else(|| {
+                "there is no successful initialize in it, nor anything else that shows a version".to_owned()
+            })),
+            _ => None,
+        };
+        Report { subject: subject.into(), verdict, blocked, rules }
+    }
+
+    fn judged(&self, id: RuleId, rule: &Rule, record: &Record) -> JudgedRule {
+        let plural = |count: u64| if count == 1 { "once".to_owned() } else { format!("{count} times") };
+        let (status, failures, reason) = if !record.failures.is_empty() {
+            let mut reason = record.failures[0].reason.clone();
+            let others = record.failures.len() as u64 - 1 + record.more;
+            if others > 0 {
+                reason.push_str(&format!(" (and {others} more)"));
+            }
+            (Status::Fail, record.failures.clone(), reason)
+        } else if let Some(noted) = record.noted.first() {
+            (Status::Pass, record.noted.clone(), noted.reason.clone())
+        } else if record.kept > 0 {
+            (Status::Pass, Vec::new(), format!("kept {}", plural(record.kept)))
+        } else if let Some(reason) = self.skipped(rule) {
+            (Status::Skipped, Vec::new(), reason)
+        } else {
+            (Status::NotTested, Vec::new(), "nothing showed it".to_owned())
+        };
+        JudgedRule { rule: id, status, failures, reason, is_known: false }
+    }
+}
+
+fn shortened(mut reason: String) -> String {
+    if reason.len() > LONGEST_REASON {
+        let end = reason.floor_char_boundary(LONGEST_REASON);
+        reason.truncate(end);
+        reason.push('…');
+    }
+    reason
+}
+
+/// How one rule came out.
+#[derive(Debug, Clone)]
+pub struct JudgedRule {
+    /// The rule.
+    pub rule: RuleId,
+    /// How it came out.
+    pub status: Status,
+    /// The violations, or, for what is only recorded, what was seen.
+    pub failures: Vec<Failure>,
+    /// Why it came out so.
+    pub reason: String,
+    /// Whether a baseline knows that it fails.
+    pub is_known: bool,
+}
+
+/// The report on one subject.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// What was judged.
+    pub subject: String,
+    /// What it amounts to.
+    pub verdict: Verdict,
+    /// For what was not judged: why.
+    pub blocked: Option<String>,
+    /// All rules that apply.
+    pub rules: Vec<JudgedRule>,
+}
+
+impl Report {
+    /// The rules that were broken.
+    pub fn failed(&self) -> impl Iterator<Item = &JudgedRule> {
+        self.rules.iter().filter(|rule| rule.status == Status::Fail)
+    }
+
+    /// As JSON: `{"subject","verdict","rules":[{"id","strength","status","messages","reason"}]}`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let rules: Vec<_> = self
+            .rules
+            .iter()
+            .map(|judged| {
+                let rule = judged.rule.rule();
+                serde_json::json!({
+                    "id": rule.id,
+                    "strength": rule.strength.as_str(),
+                    "status": judged.status.as_str(),
+                    "messages": judged.failures.iter().map(|failure| failure.message).collect::<BTreeSet<_>>(),
+                    "reason": judged.reason,
+                })
+            })
+            .collect();
+        serde_json::json!({"subject": self.subject, "verdict": self.verdict.as_str(), "rules": rules})
+    }
+}

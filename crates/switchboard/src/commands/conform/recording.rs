@@ -1,0 +1,140 @@
+//! `switchboard conform recording`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use switchboard_conform::{Findings, RecordingJudge};
+use switchboard_store::{Item, Store, to_first_line, to_line};
+
+use super::Judged;
+use crate::arguments::InputArgument;
+use crate::lines::{Line, Lines};
+use crate::outcome::CommandError;
+use crate::standard_error;
+use crate::store_file::{self, store_error};
+
+/// How much of a message is shown around a violation.
+const LONGEST_SHOWN: usize = 2000;
+/// How many messages before and after a violation are shown.
+const AROUND: u64 = 3;
+
+/// Judge what was said: recorded lines in files, or sessions of the store by their ids
+///
+/// Messages are told by the numbers of their lines. Where a recording is cut off or has gaps, what cannot be told is not judged.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Files of recorded lines (- for standard input), or ids of recorded sessions
+    #[arg(value_name = "FILE|ID", required_unless_present_any = ["list", "explain"])]
+    subjects: Vec<PathBuf>,
+
+    /// The store's file, instead of the usual one
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+}
+
+pub(super) fn judge(arguments: &Arguments, needs_transcript: bool) -> Result<Vec<Judged>, CommandError> {
+    arguments.subjects.iter().map(|subject| judge_one(arguments, subject, needs_transcript)).collect()
+}
+
+fn judge_one(arguments: &Arguments, subject: &Path, needs_transcript: bool) -> Result<Judged, CommandError> {
+    let name = subject.display().to_string();
+    let mut source = Source::of(arguments, subject)?;
+    let mut judge = RecordingJudge::new(None);
+    source.each(|number, line| match line {
+        Some(line) => judge.line(number, line),
+        None => judge.gap(),
+    })?;
+    if judge.gaps() > 0 {
+        let places =
+            if judge.gaps() == 1 { "one place".to_owned() } else { format!("{} places", judge.gaps()) };
+        standard_error::say(format!("switchboard: {name}: something is missing in {places}"));
+    }
+    let findings: Findings = judge.finish();
+    let report = findings.report(name);
+    let mut transcript = BTreeMap::new();
+    if needs_transcript && !source.is_standard_input() {
+        let wanted: BTreeSet<u64> = report
+            .failed()
+            .filter_map(|judged| judged.failures.first())
+            .flat_map(|failure| {
+                failure.message.saturating_sub(AROUND)..=failure.message.saturating_add(AROUND)
+            })
+            .collect();
+        let mut again = Source::of(arguments, subject)?;
+        again.each(|number, line| {
+            if wanted.contains(&number) {
+                let text = String::from_utf8_lossy(line.unwrap_or_default());
+                transcript.insert(number, text.chars().take(LONGEST_SHOWN).collect());
+            }
+        })?;
+    }
+    Ok(Judged { report, transcript })
+}
+
+/// Where the lines of a recording come from.
+enum Source {
+    File(InputArgument),
+    Session { store: Store, id: String },
+}
+
+impl Source {
+    fn of(arguments: &Arguments, subject: &Path) -> Result<Self, CommandError> {
+        let is_file = subject.as_os_str() == "-"
+            || subject.exists()
+            || subject.components().count() > 1
+            || subject.extension().is_some();
+        if is_file {
+            return Ok(Source::File(InputArgument { file: Some(subject.to_owned()) }));
+        }
+        let place = store_file::place(arguments.store.as_ref())?;
+        let name = subject.display();
+        if !place.exists() {
+            return Err(CommandError::usage(format!(
+                "there is no file {name}, and no store with a session of that id"
+            ))
+            .hint("switchboard sessions list shows all sessions"));
+        }
+        let store = store_file::open(place)?;
+        let id = store.session(&name.to_string()).map_err(store_error)?.id;
+        Ok(Source::Session { store, id })
+    }
+
+    fn is_standard_input(&self) -> bool {
+        matches!(self, Source::File(input) if input.file.as_deref() == Some(Path::new("-")))
+    }
+
+    /// Hands out each line with its number; `None` for what is missing.
+    fn each(&mut self, mut take: impl FnMut(u64, Option<&[u8]>)) -> Result<(), CommandError> {
+        match self {
+            Source::File(input) => {
+                let mut lines = Lines::new(input.open()?);
+                let failed = |error| CommandError::usage(format!("cannot read {}: {error}", input.name()));
+                let mut number = 0;
+                while let Some(line) = lines.next().map_err(failed)? {
+                    number += 1;
+                    match line {
+                        Line::Text(text) => take(number, Some(text)),
+                        Line::TooLong { .. } => take(number, None),
+                    }
+                }
+            }
+            Source::Session { store, id } => {
+                let session = store.session(id).map_err(store_error)?;
+                let mut number = 0;
+                for item in store.read(&session.id, 0).map_err(store_error)? {
+                    match item.map_err(store_error)? {
+                        Item::Record(record) => {
+                            let to_line = if number == 0 { to_first_line } else { to_line };
+                            if let Some(line) = to_line(&record, session.began, true) {
+                                number += 1;
+                                take(number, Some(line.as_bytes()));
+                            }
+                        }
+                        Item::Gap { .. } => take(number, None),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! `switchboard conform`.
+
+use serde_json::Value;
+
+use crate::program::switchboard;
+
+const HELLO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/recordings/demo-hello-v2.jsonl");
+const UNKNOWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/recordings/demo-unknown-v2.jsonl");
+
+fn json(arguments: &[&str], input: &[u8], code: i32) -> Value {
+    let run = switchboard(&[&["conform", "recording", "--format", "json"], arguments].concat(), input);
+    assert_eq!(run.code, code, "{}{}", run.stdout, run.stderr);
+    serde_json::from_str(&run.stdout).unwrap()
+}
+
+fn failed(report: &Value) -> Vec<(&str, &str, Vec<u64>)> {
+    let rules = report["rules"].as_array().unwrap().iter().filter(|rule| rule["status"] == "fail");
+    rules
+        .map(|rule| {
+            let messages = rule["messages"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
+            (rule["id"].as_str().unwrap(), rule["strength"].as_str().unwrap(), messages)
+        })
+        .collect()
+}
+
+#[test]
+fn a_recording_is_judged_by_its_lines() {
+    let good = json(&[HELLO], b"", 0);
+    assert_eq!((&good["subject"], &good["verdict"]), (&HELLO.into(), &"conformant".into()));
+    assert_eq!(failed(&good), []);
+    let bad = json(&[UNKNOWN], b"", 1);
+    assert_eq!(bad["verdict"], "not conformant");
+    assert_eq!(failed(&bad), [("update-kind", "capability", vec![10])]);
+    let both = json(&[HELLO, UNKNOWN], b"", 1);
+    assert_eq!(both.as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn what_cannot_be_judged_is_not_called_conformant() {
+    assert_eq!(json(&["-"], b"", 4)["verdict"], "not judged");
+    assert_eq!(json(&["-"], b"{\"t\":1,\"stderr\":\"hello\"}\n", 4)["verdict"], "not judged");
+    let cut = br#"{"dir":"client->agent","msg":{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1"#;
+    assert_eq!(json(&["-"], cut, 4)["verdict"], "not judged");
+    assert_eq!(switchboard(&["conform", "recording", "no/such/file.jsonl"], b"").code, 2);
+    assert_eq!(switchboard(&["conform", "recording"], b"").code, 2);
+    assert_eq!(switchboard(&["conform"], b"").code, 2);
+}
+
+#[test]
+fn a_baseline_lets_known_failures_pass_and_tells_stale_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let known = file("known", "# on purpose\nupdate-kind\n");
+    assert_eq!(json(&[UNKNOWN, "--baseline", &known], b"", 0)["verdict"], "conformant");
+    let run = switchboard(&["conform", "recording", HELLO, "--baseline", &known], b"");
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("update-kind does not fail any more"), "{}", run.stderr);
+    let report = file("report.json", &json(&[UNKNOWN], b"", 1).to_string());
+    json(&[UNKNOWN, "--baseline", &report], b"", 0);
+    for (name, text) in [("unknown", "no-such-rule"), ("broken.json", "{\"rules\":")] {
+        let run = switchboard(&["conform", "recording", HELLO, "--baseline", &file(name, text)], b"");
+        assert_eq!(run.code, 2, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn rules_are_listed_and_explained() {
+    let list = switchboard(&["conform", "recording", "--list"], b"");
+    assert!(list.code == 0 && list.stdout.lines().count() >= 80, "{}", list.stdout);
+    let rule = switchboard(&["conform", "--explain", "ACP-INIT-003"], b"");
+    assert!(
+        rule.stdout.starts_with("init-version-echo\n") && rule.stdout.contains("what to do"),
+        "{}",
+        rule.stdout
+    );
+    let unknown = switchboard(&["conform", "--explain", "init-nothing"], b"");
+    assert!(unknown.code == 2 && unknown.stderr.contains("similar: "), "{}", unknown.stderr);
+}
+
+#[test]
+fn each_format_names_what_is_broken() {
+    for (format, begin) in
+        [("text", UNKNOWN), ("junit", "<?xml"), ("markdown", "| subject"), ("html", "<!doctype")]
+    {
+        let run = switchboard(&["conform", "recording", UNKNOWN, "--format", format], b"");
+        assert_eq!(run.code, 1);
+        assert!(run.stdout.starts_with(begin) && run.stdout.contains("update-kind"), "{}", run.stdout);
+    }
+}
