@@ -7,7 +7,7 @@ use switchboard_protocol::detect::Handshake;
 use switchboard_protocol::rpc::{
     BATCH_LIMIT, Message, Notification, Request, RequestId, Response, batch_entries, is_batch,
 };
-use switchboard_protocol::{Correlator, Diagnostic, Raw, Text, Version, Wire, WireFormat, v1, v2};
+use switchboard_protocol::{Correlator, Diagnostic, Extra, Raw, Text, Version, Wire, WireFormat, v1, v2};
 use switchboard_session::{AgentQuestion, Conversation, Moment, Side};
 
 use crate::subject::{Scene, Subject};
@@ -38,6 +38,7 @@ pub struct Question {
 pub struct Observer {
     conversation: Conversation,
     root: Option<String>,
+    otherwise: String,
     /// The version, where the handshake told or a message showed it.
     version: Option<Version>,
     agent: Option<String>,
@@ -45,6 +46,8 @@ pub struct Observer {
     is_agent_told: bool,
     open: Correlator<Call>,
     cwds: HashMap<String, String>,
+    /// The calls that the last line was the first to tell of.
+    begun: Vec<(Option<String>, String)>,
     /// What was malformed, by session and call.
     left_out: HashMap<(Option<String>, String), String>,
 }
@@ -58,12 +61,13 @@ enum Call {
 impl Observer {
     /// Nothing has been said yet. The root is what `$root` stands for.
     pub fn new(root: impl Into<String>) -> Self {
-        Observer { root: Some(root.into()), ..Observer::without_root() }
+        Observer { root: Some(root.into()), ..Observer::without_root("") }
     }
 
-    /// The same, where each session's own directory is the root.
-    pub fn without_root() -> Self {
+    /// The same, where each session's own directory is the root; where that is not known, it is `otherwise`.
+    pub fn without_root(otherwise: impl Into<String>) -> Self {
         Observer {
+            otherwise: otherwise.into(),
             conversation: Conversation::new(WireFormat::Any),
             root: None,
             version: None,
@@ -71,6 +75,7 @@ impl Observer {
             is_agent_told: false,
             open: Correlator::new(MAX_REMEMBERED),
             cwds: HashMap::new(),
+            begun: Vec::new(),
             left_out: HashMap::new(),
         }
     }
@@ -90,22 +95,43 @@ impl Observer {
         &self.conversation
     }
 
+    /// The tool calls that the line read last was the first to tell of, by session and id.
+    pub fn begun(&self) -> &[(Option<String>, String)] {
+        &self.begun
+    }
+
+    /// What a tool call does that nobody was asked about.
+    pub fn subject_of_call(&self, session: Option<&str>, call: &str) -> Option<Subject> {
+        let about = v2::ToolCallPermissionSubject::new(v2::ToolCallUpdate::new(call));
+        let about = v2::RequestPermissionSubject::ToolCall(Box::new(about));
+        let left_out = self.noted(session, call);
+        let folded = self.conversation.session(session)?;
+        Some(Subject::of(folded, Some(&about), left_out.as_deref(), &self.scene(session)))
+    }
+
     /// Where a session asks.
     pub fn scene(&self, session: Option<&str>) -> Scene {
         let cwd = session.and_then(|session| self.cwds.get(session)).cloned();
-        let root = self.root.clone().or_else(|| cwd.clone()).unwrap_or_default();
+        let root = self.root.clone().or_else(|| cwd.clone()).unwrap_or_else(|| self.otherwise.clone());
         Scene { root, cwd, agent: self.agent.clone() }
     }
 
     /// Reads a line: a message, or several in an array. Gives what they ask.
     pub fn read(&mut self, line: &str, from: Option<Side>, at: Moment) -> Vec<Question> {
         let mut questions = Vec::new();
+        self.begun.clear();
         if !is_batch(line) {
             self.read_one(line, from, at, &mut questions);
         } else if let Ok(entries) = batch_entries(line, BATCH_LIMIT) {
             entries.into_iter().for_each(|entry| self.read_one(entry, from, at, &mut questions));
         }
         questions
+    }
+
+    /// A request of which nothing can be read.
+    pub fn unreadable(&self, reason: &str) -> Question {
+        let subject = Subject::unknown(&self.scene(None), reason);
+        Question { session: None, id: None, tool_call: None, subject, options: Vec::new() }
     }
 
     fn read_one(&mut self, text: &str, from: Option<Side>, at: Moment, questions: &mut Vec<Question>) {
@@ -135,8 +161,19 @@ impl Observer {
             }
             Err(error) => {
                 let Ok(raw) = Raw::parse(text) else { return };
+                if raw.get("method").is_some() && raw.get("jsonrpc").is_none() {
+                    // Written by hand, or by who holds the version to be known.
+                    let whole = text.trim_start().replacen('{', "{\"jsonrpc\":\"2.0\",", 1);
+                    return self.read_one(&whole, from, at, questions);
+                }
                 let method = raw.get("method");
                 match method.as_ref().and_then(Raw::as_text).as_deref() {
+                    // The parameters of an update alone.
+                    None if raw.get("update").is_some() && raw.get("sessionId").is_some() => {
+                        let params = Some(raw.borrowed());
+                        let method = Text::Borrowed("session/update");
+                        self.update(&Notification { method, params, extra: Extra::new() });
+                    }
                     Some("session/request_permission") => {
                         let params = raw.get("params");
                         questions.push(self.malformed(None, params.as_ref(), &error.to_string()));
@@ -209,10 +246,20 @@ impl Observer {
         let session = text_of(params, "sessionId");
         let is_v1 = is_call && self.is_v1_call(update.as_ref(), tag.as_deref() == Some("tool_call"));
         let text = notification.params_text();
+        if let Some(call) =
+            update.as_ref().filter(|_| is_call).and_then(|update| text_of(Some(update), "toolCallId"))
+            && !self.is_known(session.as_deref(), &call)
+        {
+            self.begun.push((session.clone(), call));
+        }
         let problem = if is_v1 { self.update_v1(text) } else { self.update_v2(text) };
         if let Some(problem) = problem {
             self.note(session, update.as_ref(), &problem);
         }
+    }
+
+    fn is_known(&self, session: Option<&str>, call: &str) -> bool {
+        self.conversation.session(session).is_some_and(|session| session.tool_call(call).is_some())
     }
 
     /// Whether a call is told as version 1 does it: by its content, else by what was seen before.
@@ -400,13 +447,20 @@ impl Observer {
         problem: &str,
         scene: &Scene,
     ) -> Subject {
+        let mut named = call.as_str().to_owned();
+        if call.is_object() && call.get("toolCallId").is_none() {
+            // So that the rest can be read.
+            let is_empty = call.entries().next().is_none();
+            let key = if is_empty { "{\"toolCallId\":\"?\"" } else { "{\"toolCallId\":\"?\"," };
+            named = named.trim_start().replacen('{', key, 1);
+        }
         let update = if self.is_v1_call(Some(call), false) {
-            let read = v1::ToolCallUpdate::decode_tolerant(call.as_str(), WireFormat::V1).ok();
+            let read = v1::ToolCallUpdate::decode_tolerant(&named, WireFormat::V1).ok();
             read.and_then(|(call, _)| {
                 without_terminals(v1::SessionUpdate::ToolCallUpdate(Box::new(call))).ok()
             })
         } else {
-            let read = v2::ToolCallUpdate::decode_tolerant(call.as_str(), WireFormat::Any).ok();
+            let read = v2::ToolCallUpdate::decode_tolerant(&named, WireFormat::Any).ok();
             read.map(|(call, _)| v2::SessionUpdate::ToolCallUpdate(Box::new(call)))
         };
         let Some(v2::SessionUpdate::ToolCallUpdate(update)) = update else {

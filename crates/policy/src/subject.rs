@@ -9,6 +9,7 @@ use switchboard_protocol::v2;
 use switchboard_session::{Item, Permission, Snapshot, ToolCall};
 
 use crate::command::Reading;
+use crate::path::join;
 use crate::shell::Doubt;
 use input::Input;
 
@@ -238,6 +239,17 @@ impl Subject {
         self.readings.first().filter(|_| is_told).map(|reading| &*reading.tokens)
     }
 
+    /// The words of each simple command that the request would run.
+    pub fn commands(&self) -> Vec<Vec<&str>> {
+        let runs = self.readings.iter().flat_map(|reading| &reading.runs);
+        runs.map(|run| run.words.iter().map(|word| &*word.text).collect()).collect()
+    }
+
+    /// What `$root` stands for.
+    pub fn root(&self) -> &str {
+        &self.scene.root
+    }
+
     /// Where the command was found.
     pub fn source(&self) -> Source {
         self.source
@@ -414,7 +426,7 @@ impl Subject {
         }
         self.has_command = true;
         let title = call.title().filter(|title| is_execute && !title_is_name && !title.trim().is_empty());
-        let text = call.content().items().find_map(text_of);
+        let text = call.content().items().find_map(Item::text).map(str::to_owned);
         match (title, text) {
             (Some(title), _) if has_no_input => {
                 let is_cut = is_cut(title);
@@ -441,6 +453,11 @@ impl Subject {
     }
 
     fn finish(&mut self) {
+        // A directory that is told from another one.
+        let is_relative = |cwd: &String| !cwd.starts_with(['/', '~', '$']);
+        if let Some(cwd) = self.cwd.take_if(|cwd| is_relative(cwd)) {
+            self.cwd = Some(join(self.cwd(), &cwd));
+        }
         let from_kind = match self.kind {
             Some(v2::ToolKind::Delete) => Some(Operation::Delete),
             Some(v2::ToolKind::Move) => Some(Operation::Move),
@@ -478,16 +495,6 @@ impl Subject {
 
     pub(crate) fn has_diff(&self) -> bool {
         self.paths.iter().any(|path| !path.operations.is_empty())
-    }
-}
-
-fn text_of(item: Item<'_, v2::ToolCallContent<'static>>) -> Option<String> {
-    match item.structured() {
-        Some(v2::ToolCallContent::Content(content)) => match &content.content {
-            v2::ContentBlock::Text(text) => Some(text.text.to_string()),
-            _ => None,
-        },
-        _ => None,
     }
 }
 

@@ -11,6 +11,7 @@ mod diff;
 mod fold;
 mod hub;
 mod open;
+mod policy;
 #[cfg(test)]
 #[path = "../tests/readers/mod.rs"]
 // Tests hand `json!` values to small functions; a reference there would only be noise.
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Fold(fold::Arguments),
     Hub(hub::Arguments),
     Open(open::Arguments),
+    Policy(policy::Arguments),
     Run(run::Arguments),
     Schema(schema::Arguments),
     Serve(Box<serve::Arguments>),
@@ -57,6 +59,7 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::Fold(arguments) => fold::run(&arguments),
         Command::Hub(arguments) => hub::run(&arguments),
         Command::Open(arguments) => open::run(&arguments),
+        Command::Policy(arguments) => policy::run(&arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),

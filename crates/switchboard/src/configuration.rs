@@ -255,7 +255,7 @@ pub(crate) fn split_words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-fn home() -> Option<PathBuf> {
+pub(crate) fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
 }
 
@@ -267,7 +267,7 @@ fn with_home(command: &str) -> String {
 }
 
 /// The folder for configuration files, by the XDG rules.
-fn configuration_folder() -> Option<PathBuf> {
+pub(crate) fn configuration_folder() -> Option<PathBuf> {
     let set = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
     set.or_else(|| Some(home()?.join(".config")))
 }

@@ -10,6 +10,7 @@ mod lines;
 mod oddities;
 mod outbound_queue;
 mod outcome;
+mod policy_file;
 mod recording;
 mod remote_agent;
 mod script;

@@ -1,0 +1,225 @@
+//! `switchboard policy explain`: what a policy decides over requests, and why.
+
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use switchboard_policy::{Decision, Observer, Policy, Question, Subject, Verdict};
+use switchboard_protocol::{Recorded, RecordedLine};
+use switchboard_session::Moment;
+use switchboard_store::{Item, Store};
+
+use crate::arguments::InputArgument;
+use crate::commands::fold::text::shown;
+use crate::lines::Lines;
+use crate::outcome::{CommandError, Outcome, write_error};
+use crate::policy_file::{self, SystemFiles};
+use crate::store_file::{self, store_error};
+
+/// Tell what a policy decides over each request for a permission, and why
+///
+/// Reads JSON lines: messages of either version or recorded lines ({"dir":"agent->client","msg":{...}}); updates before a
+/// request make the tool call that it is about. Writes one line for each session/request_permission:
+/// {"decision","rule","reason","subject":{"command","source","paths","kind"}}; on a terminal the same for people. The file
+/// of rules counts alone, and is trusted. One that cannot be used is said, everything is asked, and the exit code is 1.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example:\n  switchboard policy explain --policy switchboard-policy.toml --root . recording.jsonl"
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    input: InputArgument,
+
+    /// The file of rules
+    #[arg(long, value_name = "FILE")]
+    policy: PathBuf,
+
+    /// What $root stands for, and where commands run that do not tell; else the session's directory, or this one
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+
+    /// The agent's name, where the input does not tell it, or tells another one
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// Read a session of the store instead
+    #[arg(long, value_name = "ID", conflicts_with = "file")]
+    session: Option<String>,
+
+    /// Only the request at this number, as `sessions show --wire` has it; of other input, on this line
+    #[arg(long, value_name = "NUMBER")]
+    message: Option<u64>,
+
+    /// The store's file
+    #[arg(long, value_name = "FILE", requires = "session")]
+    store: Option<PathBuf>,
+}
+
+/// What is printed about a request.
+#[derive(Serialize)]
+struct Explained<'d> {
+    decision: &'static str,
+    rule: Option<&'d str>,
+    reason: &'d str,
+    subject: &'d RawValue,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let host = SystemFiles::new();
+    let (policy, refused) = match policy_file::load(&arguments.policy, &host) {
+        Ok(policy) => (policy, None),
+        Err(refused) => {
+            eprintln!("switchboard: {refused}");
+            eprintln!("  so everything is asked");
+            (Policy::ask(), Some(format!("the rules cannot be used: {refused}")))
+        }
+    };
+    let outcome = if refused.is_some() { Outcome::Problems } else { Outcome::Fine };
+    let output = BufWriter::new(std::io::stdout().lock());
+    let is_for_people = std::io::stdout().is_terminal();
+    let mut explainer =
+        Explainer { policy, refused, host, output, is_for_people, outcome, only: arguments.message };
+    match &arguments.session {
+        Some(session) => explainer.session(session, arguments)?,
+        None => explainer.input(arguments)?,
+    }
+    explainer.output.flush().map_err(write_error)?;
+    Ok(explainer.outcome)
+}
+
+/// Whoever reads what is asked, where the command line says.
+pub(super) fn observer(root: Option<&PathBuf>, agent: Option<&str>) -> Result<Observer, CommandError> {
+    let absolute = |path: &PathBuf| {
+        let path = std::path::absolute(path).ok().and_then(|path| path.into_os_string().into_string().ok());
+        path.ok_or_else(|| CommandError::usage("the root is no path that can be used"))
+    };
+    let mut observer = match root {
+        Some(root) => Observer::new(absolute(root)?),
+        None => Observer::without_root(absolute(&PathBuf::from(".")).unwrap_or_default()),
+    };
+    if let Some(agent) = agent {
+        observer.set_agent(agent);
+    }
+    Ok(observer)
+}
+
+struct Explainer<W> {
+    policy: Policy,
+    /// Why the rules do not count.
+    refused: Option<String>,
+    host: SystemFiles,
+    output: W,
+    is_for_people: bool,
+    outcome: Outcome,
+    only: Option<u64>,
+}
+
+impl<W: Write> Explainer<W> {
+    fn input(&mut self, arguments: &Arguments) -> Result<(), CommandError> {
+        let new = || observer(arguments.root.as_ref(), arguments.agent.as_deref());
+        let mut observer = new()?;
+        let mut lines = Lines::of(&arguments.input)?;
+        while let Some((number, text)) = lines.next_text(&arguments.input)? {
+            let read = text.and_then(|text| {
+                let line = RecordedLine::parse(text).map_err(|error| error.to_string());
+                line.map_err(|problem| if text.contains(REQUEST) { String::new() } else { problem })
+            });
+            let line = match read {
+                Ok(line) => line,
+                // It may have asked for anything.
+                Err(problem) if problem.is_empty() => {
+                    let question = observer.unreadable("the line cannot be read");
+                    self.explain(number, &question)?;
+                    continue;
+                }
+                Err(problem) => {
+                    self.outcome = Outcome::Problems;
+                    eprintln!("line {number}: {problem}");
+                    continue;
+                }
+            };
+            if line.began.is_some() {
+                observer = new()?;
+            }
+            if let Recorded::Message { from, other_side: false, text } = &line.recorded {
+                for question in observer.read(text, *from, Moment(0)) {
+                    self.explain(number, &question)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn session(&mut self, id: &str, arguments: &Arguments) -> Result<(), CommandError> {
+        let place = store_file::place(arguments.store.as_ref())?;
+        let store = Store::open_read_only(&place).map_err(store_error)?;
+        let session = store.session(id).map_err(store_error)?;
+        let mut observer = observer(arguments.root.as_ref(), arguments.agent.as_deref())?;
+        for item in store.read(&session.id, 0).map_err(store_error)? {
+            match item.map_err(store_error)? {
+                Item::Record(record) => {
+                    let Some((side, false)) = record.channel.message() else { continue };
+                    let text = String::from_utf8_lossy(&record.bytes);
+                    for question in observer.read(&text, Some(side), Moment(0)) {
+                        self.explain(record.sequence, &question)?;
+                    }
+                }
+                Item::Gap { from, to, reason } => {
+                    self.outcome = Outcome::Problems;
+                    eprintln!("records {from} to {}: {reason}", to - 1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn explain(&mut self, number: u64, question: &Question) -> Result<(), CommandError> {
+        if self.only.is_some_and(|only| only != number) {
+            return Ok(());
+        }
+        let mut decision = self.policy.judge(&question.subject, &self.host).offered(&question.options);
+        if let Some(refused) = &self.refused {
+            decision.reason.clone_from(refused);
+        }
+        self.write(number, question, &decision).map_err(write_error)
+    }
+
+    fn write(&mut self, number: u64, question: &Question, decision: &Decision) -> std::io::Result<()> {
+        let subject = question.subject.to_json(&self.host);
+        if !self.is_for_people {
+            let explained = Explained {
+                decision: decision.verdict.as_str(),
+                rule: decision.rule.as_deref(),
+                reason: &decision.reason,
+                subject: serde_json::from_str(subject.as_str())?,
+            };
+            serde_json::to_writer(&mut self.output, &explained)?;
+            return self.output.write_all(b"\n");
+        }
+        let word = match decision.verdict {
+            Verdict::Allow => "allow",
+            Verdict::Ask => "ask  ",
+            Verdict::Deny => "deny ",
+        };
+        writeln!(self.output, "{word} {}", shown(&in_words(&question.subject)))?;
+        let by = decision.rule.as_deref().map_or_else(|| "no rule".to_owned(), |rule| format!("rule {rule}"));
+        writeln!(self.output, "      {}, message {number}: {}", shown(&by), shown(&decision.reason))
+    }
+}
+
+/// The method of a request for a permission.
+const REQUEST: &str = "\"session/request_permission\"";
+
+/// A request in few words.
+pub(super) fn in_words(subject: &Subject) -> String {
+    if let Some(words) = subject.command() {
+        return words.join(" ");
+    }
+    let kind = subject.kind().map_or("something", |kind| kind.as_str());
+    let paths: Vec<&str> = subject.paths().iter().map(|path| &*path.path).collect();
+    match paths[..] {
+        [] => subject.tool().map_or_else(|| kind.to_owned(), |tool| format!("{kind} ({tool})")),
+        _ => format!("{kind} {}", paths.join(" ")),
+    }
+}

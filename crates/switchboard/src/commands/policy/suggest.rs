@@ -1,0 +1,245 @@
+//! `switchboard policy suggest`: rules that would have spared questions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use switchboard_policy::{Policy, Subject, Verdict};
+use switchboard_protocol::{Text, Wire, WireFormat, v2};
+
+use super::explain::in_words;
+use super::history::{self, Answered, Event, PastArguments};
+use crate::commands::fold::text::shown;
+use crate::outcome::{CommandError, Outcome, write_error};
+use crate::policy_file::{self, SystemFiles};
+
+/// Suggest the fewest rules that would have spared the most questions
+///
+/// Looks at what was asked and allowed in the past, in the store or in recordings, and writes rules that would have
+/// allowed it, the one that spares the most first, each with what it would have let through. A rule that would have
+/// allowed anything that was rejected is not suggested, and neither is one for programs that run whatever they are given.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example:\n  switchboard policy suggest --min 3 >> ~/.config/switchboard/switchboard-policy.toml"
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    past: PastArguments,
+
+    /// Rules that there are already: what they decide needs no more
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+
+    /// How many questions a rule must spare
+    #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u64).range(1..))]
+    min: u64,
+}
+
+/// How many rules are suggested.
+const MAX_RULES: usize = 50;
+/// How many candidates are tried.
+const MAX_CANDIDATES: usize = 2000;
+/// How much of what a rule lets through is shown.
+const MAX_SHOWN: usize = 10;
+
+/// Programs whose arguments are the program, or that reach beyond the project: for them no prefix is harmless.
+const POWERFUL: [&str; 57] = [
+    "ash",
+    "awk",
+    "bash",
+    "bun",
+    "bunx",
+    "busybox",
+    "chmod",
+    "chown",
+    "cmd",
+    "curl",
+    "dash",
+    "dd",
+    "deno",
+    "docker",
+    "doas",
+    "env",
+    "eval",
+    "exec",
+    "find",
+    "fish",
+    "gawk",
+    "go",
+    "ionice",
+    "kill",
+    "killall",
+    "ksh",
+    "kubectl",
+    "lua",
+    "make",
+    "mv",
+    "nc",
+    "nice",
+    "node",
+    "nohup",
+    "npm",
+    "npx",
+    "osascript",
+    "parallel",
+    "perl",
+    "php",
+    "pip",
+    "pip3",
+    "pkill",
+    "pnpm",
+    "podman",
+    "powershell",
+    "python",
+    "python3",
+    "rm",
+    "rsync",
+    "ruby",
+    "sed",
+    "sh",
+    "ssh",
+    "su",
+    "sudo",
+    "xargs",
+];
+const MORE_POWERFUL: [&str; 14] = [
+    "scp",
+    "setsid",
+    "strace",
+    "systemctl",
+    "tclsh",
+    "tee",
+    "time",
+    "timeout",
+    "uv",
+    "uvx",
+    "watch",
+    "wget",
+    "yarn",
+    "zsh",
+];
+
+fn is_powerful(word: &str) -> bool {
+    POWERFUL.contains(&word) || MORE_POWERFUL.contains(&word) || word.contains('/')
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let host = SystemFiles::new();
+    let known = match &arguments.policy {
+        Some(file) => policy_file::load(file, &host)?,
+        None => Policy::ask(),
+    };
+    let (mut allowed, mut refused) = (Vec::new(), Vec::new());
+    let (extent, outcome) = history::read(&arguments.past, |_, event| {
+        if let Event::Asked(question, answered) = event {
+            let is_open = known.judge(&question.subject, &host).verdict == Verdict::Ask;
+            match answered {
+                Answered::Allowed if is_open => allowed.push(question.subject),
+                Answered::Rejected => refused.push(question.subject),
+                _ => {}
+            }
+        }
+        Ok(())
+    })?;
+    let questions = allowed.len();
+    let mut candidates: BTreeSet<String> = BTreeSet::new();
+    for subject in &allowed {
+        if candidates.len() >= MAX_CANDIDATES {
+            break;
+        }
+        candidates.extend(candidates_for(subject));
+    }
+    // What each would have allowed. One that would have allowed what was rejected is no good.
+    let mut open: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+    for candidate in candidates {
+        let Ok(policy) = Policy::parse(&candidate, &host) else { continue };
+        let allows = |subject: &Subject| policy.judge(subject, &host).verdict == Verdict::Allow;
+        if !refused.iter().any(allows) {
+            let spared =
+                allowed.iter().enumerate().filter(|(_, subject)| allows(subject)).map(|(place, _)| place);
+            open.insert(candidate, spared.collect());
+        }
+    }
+    let mut output = BufWriter::new(std::io::stdout().lock());
+    let mut write = || -> std::io::Result<()> {
+        let mut rules = 0;
+        let mut spared = 0;
+        while rules < MAX_RULES {
+            // Of two that spare the same, the one that says more.
+            let best = open.iter().max_by_key(|(rule, spared)| (spared.len(), rule.len()));
+            let Some((rule, places)) = best.map(|(rule, places)| (rule.clone(), places.clone())) else {
+                break;
+            };
+            if (places.len() as u64) < arguments.min {
+                break;
+            }
+            let through: BTreeSet<String> = places.iter().map(|place| in_words(&allowed[*place])).collect();
+            writeln!(output, "# would have spared {} questions, and let through:", places.len())?;
+            for line in through.iter().take(MAX_SHOWN) {
+                writeln!(output, "#   {}", shown(line).replace('\n', " "))?;
+            }
+            if through.len() > MAX_SHOWN {
+                writeln!(output, "#   and {} others", through.len() - MAX_SHOWN)?;
+            }
+            writeln!(output, "{rule}")?;
+            spared += places.len();
+            rules += 1;
+            open.values_mut().for_each(|others| others.retain(|place| !places.contains(place)));
+        }
+        writeln!(
+            output,
+            "# {rules} rules would have spared {spared} of {questions} questions that were allowed, in {} sessions",
+            extent.sessions
+        )?;
+        output.flush()
+    };
+    write().map_err(write_error)?;
+    Ok(outcome)
+}
+
+fn quoted(text: &str) -> String {
+    // A string of JSON is one of TOML, too.
+    Text::Borrowed(text).encode(WireFormat::Any)
+}
+
+/// Rules that may allow a request: a few words of its command, or the folder of its files.
+fn candidates_for(subject: &Subject) -> Vec<String> {
+    if subject.unsure().is_some() {
+        return Vec::new();
+    }
+    let rule = |keys: &str| format!("[[rule]]\ndecision = \"allow\"\n{keys}\n");
+    let mut rules = Vec::new();
+    for words in subject.commands() {
+        let command = |count: usize| {
+            let words: Vec<String> = words.iter().take(count).map(|word| quoted(word)).collect();
+            rule(&format!("command = [{}]", words.join(", ")))
+        };
+        let Some(first) = words.first() else { continue };
+        let runs_code = words.iter().skip(1).any(|word| matches!(&**word, "-c" | "-e" | "--eval" | "-m"));
+        if !is_powerful(first) {
+            // A second word that is no option says what is done.
+            let names = words.get(1).filter(|word| !word.starts_with('-') && !word.contains(['/', '.']));
+            rules.push(command(1 + usize::from(names.is_some())));
+        } else if !runs_code && words.len() > 1 {
+            rules.push(command(words.len()));
+        }
+    }
+    let is_reading = matches!(subject.kind(), Some(v2::ToolKind::Read | v2::ToolKind::Search));
+    let is_editing = matches!(subject.kind(), Some(v2::ToolKind::Edit));
+    if subject.commands().is_empty() && !subject.paths().is_empty() && (is_reading || is_editing) {
+        let keys = match is_reading {
+            true => "kind = [\"read\", \"search\"]\n",
+            false => "kind = \"edit\"\noperations = [\"add\", \"modify\"]\n",
+        };
+        let root = subject.root();
+        for path in subject.paths() {
+            let below = path.path.strip_prefix(root).and_then(|rest| rest.strip_prefix('/'));
+            let Some((folder, _)) = below.and_then(|rest| rest.split_once('/')) else { continue };
+            if !folder.starts_with('.') && !folder.contains(['*', '?', '{', '$']) {
+                rules.push(rule(&format!("{keys}path = [{}]", quoted(&format!("$root/{folder}/**")))));
+            }
+        }
+        rules.push(rule(&format!("{keys}path = [\"$root/**\"]")));
+    }
+    rules
+}

@@ -1,0 +1,215 @@
+//! `switchboard policy test`: what a policy would have decided in the past.
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use switchboard_policy::{Decision, Policy, Subject, Verdict};
+
+use super::explain::in_words;
+use super::history::{self, Answered, Event, PastArguments, Place};
+use crate::commands::fold::text::shown;
+use crate::outcome::{CommandError, Outcome, write_error};
+use crate::policy_file::{self, SystemFiles};
+
+/// Try a file of rules on the past: what it would have allowed, asked and denied
+///
+/// Reads the store, or recordings, and tells how many questions would have been allowed, asked and denied, where that
+/// differs from what was answered then, and which tool calls ran without any question. Each with its session and the
+/// number of its message, as `sessions show --wire` has it; of a recording, its line. Changes nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  switchboard policy test switchboard-policy.toml recording.jsonl")]
+pub(crate) struct Arguments {
+    /// The file of rules
+    file: PathBuf,
+
+    #[command(flatten)]
+    past: PastArguments,
+
+    /// Print every question and every call as JSON, a line each, and the counts as the last line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row<'r> {
+    session: &'r str,
+    message: u64,
+    /// Whether somebody was asked.
+    asked: bool,
+    decision: &'static str,
+    rule: Option<&'r str>,
+    reason: &'r str,
+    /// What was answered then; of a call without a question, nothing.
+    answered: Option<&'static str>,
+    differs: bool,
+    subject: &'r RawValue,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Counts {
+    sessions: u64,
+    messages: u64,
+    questions: u64,
+    allowed: u64,
+    asked: u64,
+    denied: u64,
+    /// Where the policy would have allowed what was not, or denied what was.
+    differences: u64,
+    /// Tool calls that ran without any question, and what the policy says to them.
+    unasked: u64,
+    unasked_allowed: u64,
+    unasked_asked: u64,
+    unasked_denied: u64,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let host = SystemFiles::new();
+    let policy = policy_file::load(&arguments.file, &host)?;
+    let output = BufWriter::new(std::io::stdout().lock());
+    let mut report = Report {
+        policy,
+        host,
+        output,
+        is_json: arguments.json,
+        counts: Counts::default(),
+        rows: Vec::new(),
+        unasked: Vec::new(),
+    };
+    let (extent, outcome) =
+        history::read(&arguments.past, |place, event| report.take(&place, event).map_err(write_error))?;
+    (report.counts.sessions, report.counts.messages) = (extent.sessions, extent.messages);
+    report.end().map_err(write_error)?;
+    Ok(outcome)
+}
+
+/// How many rows are shown to people.
+const MAX_ROWS: usize = 200;
+
+struct Report<W> {
+    policy: Policy,
+    host: SystemFiles,
+    output: W,
+    is_json: bool,
+    counts: Counts,
+    /// Differences, in words.
+    rows: Vec<String>,
+    /// Calls without a question, in words.
+    unasked: Vec<String>,
+}
+
+impl<W: Write> Report<W> {
+    fn take(&mut self, place: &Place, event: Event) -> std::io::Result<()> {
+        match event {
+            Event::Asked(question, answered) => {
+                let decision = self.policy.judge(&question.subject, &self.host).offered(&question.options);
+                let counts = &mut self.counts;
+                counts.questions += 1;
+                *match decision.verdict {
+                    Verdict::Allow => &mut counts.allowed,
+                    Verdict::Ask => &mut counts.asked,
+                    Verdict::Deny => &mut counts.denied,
+                } += 1;
+                let differs = matches!(
+                    (decision.verdict, answered),
+                    (Verdict::Allow, Answered::Rejected | Answered::Cancelled)
+                        | (Verdict::Deny, Answered::Allowed)
+                );
+                counts.differences += u64::from(differs);
+                if self.is_json {
+                    return self.row(place, &question.subject, &decision, Some(answered), differs);
+                }
+                if differs && self.rows.len() < MAX_ROWS {
+                    let then = answered.as_str();
+                    self.rows.push(row(place, &question.subject, &decision, &format!("{then} then")));
+                }
+            }
+            Event::Unasked(subject) => {
+                let decision = self.policy.judge(&subject, &self.host);
+                let counts = &mut self.counts;
+                counts.unasked += 1;
+                *match decision.verdict {
+                    Verdict::Allow => &mut counts.unasked_allowed,
+                    Verdict::Ask => &mut counts.unasked_asked,
+                    Verdict::Deny => &mut counts.unasked_denied,
+                } += 1;
+                if self.is_json {
+                    return self.row(place, &subject, &decision, None, false);
+                }
+                if decision.verdict != Verdict::Allow && self.unasked.len() < MAX_ROWS {
+                    self.unasked.push(row(place, &subject, &decision, "ran unasked"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn row(
+        &mut self,
+        place: &Place,
+        subject: &Subject,
+        decision: &Decision,
+        answered: Option<Answered>,
+        differs: bool,
+    ) -> std::io::Result<()> {
+        let json = subject.to_json(&self.host);
+        let row = Row {
+            session: &place.session,
+            message: place.message,
+            asked: answered.is_some(),
+            decision: decision.verdict.as_str(),
+            rule: decision.rule.as_deref(),
+            reason: &decision.reason,
+            answered: answered.map(Answered::as_str),
+            differs,
+            subject: serde_json::from_str(json.as_str())?,
+        };
+        serde_json::to_writer(&mut self.output, &row)?;
+        self.output.write_all(b"\n")
+    }
+
+    fn end(mut self) -> std::io::Result<()> {
+        let counts = &self.counts;
+        if self.is_json {
+            serde_json::to_writer(&mut self.output, &serde_json::json!({ "counts": counts }))?;
+            writeln!(self.output)?;
+            return self.output.flush();
+        }
+        writeln!(
+            self.output,
+            "{} questions in {} sessions ({} messages)",
+            counts.questions, counts.sessions, counts.messages
+        )?;
+        writeln!(
+            self.output,
+            "  {} would have been allowed, {} asked, {} denied",
+            counts.allowed, counts.asked, counts.denied
+        )?;
+        writeln!(self.output, "{} differ from what was answered then", counts.differences)?;
+        self.rows.iter().try_for_each(|row| writeln!(self.output, "  {row}"))?;
+        rest(&mut self.output, counts.differences, self.rows.len())?;
+        writeln!(self.output, "{} tool calls ran without any question", counts.unasked)?;
+        writeln!(
+            self.output,
+            "  {} of them are allowed by these rules, {} would be asked about, {} are denied",
+            counts.unasked_allowed, counts.unasked_asked, counts.unasked_denied
+        )?;
+        self.unasked.iter().try_for_each(|row| writeln!(self.output, "  {row}"))?;
+        rest(&mut self.output, counts.unasked_asked + counts.unasked_denied, self.unasked.len())?;
+        self.output.flush()
+    }
+}
+
+fn rest(output: &mut impl Write, all: u64, shown: usize) -> std::io::Result<()> {
+    match all.saturating_sub(shown as u64) {
+        0 => Ok(()),
+        more => writeln!(output, "  and {more} more; --json has all of them"),
+    }
+}
+
+fn row(place: &Place, subject: &Subject, decision: &Decision, then: &str) -> String {
+    let rule = decision.rule.as_deref().map_or_else(String::new, |rule| format!(" by {rule}"));
+    let what = format!("{}{rule}, {then}: {}", decision.verdict, in_words(subject));
+    format!("{} (session {}, message {})", shown(&what).replace('\n', " "), place.session, place.message)
+}

@@ -1,0 +1,229 @@
+//! Files of rules: where they are, who may have written them, and what they can see of the machine.
+
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use switchboard_policy::{Host, Node, Policy, PolicyError};
+
+use crate::configuration;
+use crate::outcome::CommandError;
+
+/// The name of a file of rules, the user's and a project's.
+pub(crate) const NAME: &str = "switchboard-policy.toml";
+
+/// The largest file of rules.
+const MAX_FILE: u64 = 4 * 1024 * 1024;
+
+/// This machine.
+#[derive(Debug, Clone)]
+pub(crate) struct SystemFiles {
+    home: Option<String>,
+}
+
+impl SystemFiles {
+    pub(crate) fn new() -> Self {
+        let home = configuration::home().and_then(|home| home.into_os_string().into_string().ok());
+        SystemFiles { home }
+    }
+}
+
+impl Host for SystemFiles {
+    fn look(&self, path: &str) -> Node {
+        if path.contains('\0') {
+            return Node::Unreadable;
+        }
+        match std::fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.file_type().is_symlink() => match std::fs::read_link(path) {
+                // One that is no text cannot be compared with anything.
+                Ok(target) => target.into_os_string().into_string().map_or(Node::Unreadable, Node::Link),
+                Err(_) => Node::Unreadable,
+            },
+            Ok(metadata) if metadata.is_dir() => Node::Folder,
+            Ok(metadata) => Node::File { links: links(&metadata) },
+            Err(error) => match error.kind() {
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Node::Missing,
+                _ => Node::Unreadable,
+            },
+        }
+    }
+
+    fn home(&self) -> Option<&str> {
+        self.home.as_deref()
+    }
+
+    fn ignores_case(&self, _: &str) -> bool {
+        cfg!(any(target_os = "macos", target_os = "ios", windows))
+    }
+}
+
+#[cfg(unix)]
+fn links(metadata: &std::fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::nlink(metadata)
+}
+
+#[cfg(not(unix))]
+fn links(_: &std::fs::Metadata) -> u64 {
+    1
+}
+
+/// Why a file of rules is not used.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// It cannot be read.
+    Unreadable(String),
+    /// Others may have written it.
+    Exposed(String),
+    /// It is not what it should be.
+    Invalid(PathBuf, PolicyError),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Unreadable(problem) | Refused::Exposed(problem) => formatter.write_str(problem),
+            Refused::Invalid(path, error) => match error.line() {
+                Some(line) => write!(formatter, "{}:{line}: {}", path.display(), error.message()),
+                None => write!(formatter, "{}: {}", path.display(), error.message()),
+            },
+        }
+    }
+}
+
+impl From<Refused> for CommandError {
+    fn from(refused: Refused) -> Self {
+        match &refused {
+            Refused::Unreadable(problem) => CommandError::usage(problem.clone()),
+            Refused::Exposed(_) => CommandError::failed(refused.to_string())
+                .hint("rules count only if nobody else can change them: chmod go-w FILE"),
+            Refused::Invalid(..) => CommandError::failed(refused.to_string()),
+        }
+    }
+}
+
+/// Reads a file of rules.
+pub(crate) fn load(path: &Path, host: &dyn Host) -> Result<Policy, Refused> {
+    let text = read(path)?;
+    Policy::parse(&text, host).map_err(|error| Refused::Invalid(path.to_owned(), error))
+}
+
+fn read(path: &Path) -> Result<String, Refused> {
+    let problem =
+        |error: &dyn fmt::Display| Refused::Unreadable(format!("cannot read {}: {error}", path.display()));
+    let file = std::fs::File::open(path).map_err(|error| problem(&error))?;
+    // Of the file that is open, because its name may point elsewhere by now.
+    let metadata = file.metadata().map_err(|error| problem(&error))?;
+    if metadata.is_dir() {
+        return Err(problem(&"it is a folder"));
+    }
+    if let Some(reason) = exposed(path, &metadata) {
+        return Err(Refused::Exposed(format!("{} is not used: {reason}", path.display())));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| problem(&error))?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(problem(&"it is too large"));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Refused::Invalid(path.to_owned(), PolicyError::new("the file is no UTF-8")))
+}
+
+/// Why somebody else may have written a file.
+#[cfg(unix)]
+fn exposed(path: &Path, metadata: &std::fs::Metadata) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let (mode, owner) = (metadata.mode(), metadata.uid());
+    let me = rustix::process::geteuid().as_raw();
+    // Many systems give each user a group of the same number, with nobody else in it.
+    let is_private_group = metadata.gid() == owner && owner != 0;
+    if !metadata.is_file() {
+        return None;
+    }
+    if mode & 0o002 != 0 {
+        return Some(format!("everybody can write to it (its permissions are {:03o})", mode & 0o777));
+    }
+    if mode & 0o020 != 0 && !is_private_group {
+        return Some(format!("a group can write to it (its permissions are {:03o})", mode & 0o777));
+    }
+    if me != 0 && owner != me && owner != 0 {
+        return Some("it belongs to somebody else".to_owned());
+    }
+    let folder = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned))?;
+    let folder = folder.metadata().ok()?;
+    // In a sticky folder, only the owner of a file can replace it.
+    let is_open = folder.mode() & 0o002 != 0 && folder.mode() & 0o1000 == 0;
+    is_open.then(|| "everybody can replace it, because its folder can be written to".to_owned())
+}
+
+#[cfg(not(unix))]
+fn exposed(_: &Path, _: &std::fs::Metadata) -> Option<String> {
+    None
+}
+
+/// The policy for a project: the user's own file with that of the project on top, and what is wrong with them. Where
+/// one of them cannot be used, everything is asked.
+// Used by what answers permissions.
+#[allow(dead_code)]
+pub(crate) fn for_project(root: &Path, host: &dyn Host) -> (Policy, Vec<String>) {
+    let mut problems = Vec::new();
+    let mut find = |path: &Path| match path.exists() || path.is_symlink() {
+        true => load(path, host).map(Some).map_err(|refused| problems.push(refused.to_string())),
+        false => Ok(None),
+    };
+    let user = configuration::configuration_folder().map(|folder| folder.join("switchboard").join(NAME));
+    let user = user.map_or(Ok(None), |path| find(&path));
+    let place = root.join(NAME);
+    let project = find(&place);
+    let policy = match (user, project) {
+        (Ok(user), Ok(project)) => {
+            let user = user.unwrap_or_else(Policy::ask);
+            match project {
+                Some(project) => {
+                    let is_trusted = is_trusted(&place, project.hash());
+                    user.with_project(project, is_trusted)
+                }
+                None => user,
+            }
+        }
+        _ => Policy::ask(),
+    };
+    (policy, problems)
+}
+
+/// The file that lists the projects' rules which the user trusts: a hash and a path a line.
+fn trust_file() -> Option<PathBuf> {
+    Some(configuration::configuration_folder()?.join("switchboard").join("trusted-policies"))
+}
+
+/// A project's file, by the name that it is trusted under.
+fn trusted_name(path: &Path) -> String {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // A name with an end of line in it must not look like two lines.
+    path.display().to_string().replace(['\n', '\r'], "\u{fffd}")
+}
+
+fn is_trusted(path: &Path, hash: &str) -> bool {
+    let Some(text) = trust_file().and_then(|file| read(&file).ok()) else { return false };
+    let wanted = format!("{hash} {}", trusted_name(path));
+    text.lines().any(|line| line == wanted)
+}
+
+/// Trusts a project's file as it is now. When it changes, it is not trusted any more.
+pub(crate) fn trust(path: &Path, policy: &Policy) -> Result<(), CommandError> {
+    let file = trust_file()
+        .ok_or_else(|| CommandError::usage("cannot tell where to remember that: HOME is not set"))?;
+    let failed =
+        |error: std::io::Error| CommandError::failed(format!("cannot write {}: {error}", file.display()));
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let name = trusted_name(path);
+    let before = if file.exists() { read(&file)? } else { String::new() };
+    let kept = before.lines().filter(|line| line.split_once(' ').is_some_and(|(_, path)| path != name));
+    let text: String =
+        kept.map(|line| format!("{line}\n")).chain([format!("{} {name}\n", policy.hash())]).collect();
+    let mut new = tempfile::NamedTempFile::new_in(file.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+    std::io::Write::write_all(&mut new, text.as_bytes()).map_err(failed)?;
+    new.persist(&file).map_err(|error| failed(error.error))?;
+    Ok(())
+}
