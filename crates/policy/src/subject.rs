@@ -359,11 +359,9 @@ impl Subject {
         if self.readings.is_empty() {
             self.take_words(call, input.is_empty, one_word.is_some());
         }
-        let is_bare = title.is_none()
-            && call.name().is_none()
-            && call.raw_input().is_none()
-            && call.content().is_empty();
-        if is_bare && self.paths.is_empty() && !self.has_command && *call.kind() == v2::ToolKind::Other {
+        // Words for people tell nothing that a rule could go by.
+        let is_bare = *call.kind() == v2::ToolKind::Other && self.tool.is_none() && input.is_empty;
+        if is_bare && self.paths.is_empty() && !self.has_command {
             self.doubt(NOTHING_TOLD);
         }
     }

@@ -45,7 +45,7 @@ path = ["**/.env*", "~/.ssh/**"]
 #[test]
 fn the_corpus_is_judged_as_a_careful_person_would() {
     let policy = policy(RULES);
-    let corpus = include_str!("commands.txt");
+    let corpus = include_str!("../corpus/commands.txt");
     let mut wrong = Vec::new();
     let mut count = 0;
     for line in corpus.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

@@ -1,5 +1,17 @@
-//! Tests of the policy.
+//! All integration tests of the crate in one binary.
+#![allow(clippy::unwrap_used)]
+// Values made on the spot read better without an ampersand.
+#![allow(clippy::needless_pass_by_value)]
 
+mod against_bash;
+mod commands;
+mod paths;
+mod recordings;
+mod requests;
+mod rules;
 mod support;
 
-mod commands;
+#[test]
+fn every_test_file_is_a_module() {
+    switchboard_testkit::assert_every_file_is_a_module(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it"));
+}

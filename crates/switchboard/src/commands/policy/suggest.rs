@@ -188,7 +188,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         }
         writeln!(
             output,
-            "# {rules} rules would have spared {spared} of {questions} questions that were allowed, in {} sessions",
+            "# together they would have spared {spared} of {questions} questions that were allowed, in {} sessions",
             extent.sessions
         )?;
         output.flush()
@@ -212,16 +212,18 @@ fn candidates_for(subject: &Subject) -> Vec<String> {
     for words in subject.commands() {
         let command = |count: usize| {
             let words: Vec<String> = words.iter().take(count).map(|word| quoted(word)).collect();
-            rule(&format!("command = [{}]", words.join(", ")))
+            let rule_for = |more: &str| rule(&format!("command = [{}]{more}", words.join(", ")));
+            // With its files where they are in the project: where both fit, the narrower one is taken.
+            [rule_for(""), rule_for("\npath = [\"$root/**\"]")]
         };
         let Some(first) = words.first() else { continue };
         let runs_code = words.iter().skip(1).any(|word| matches!(&**word, "-c" | "-e" | "--eval" | "-m"));
         if !is_powerful(first) {
             // A second word that is no option says what is done.
             let names = words.get(1).filter(|word| !word.starts_with('-') && !word.contains(['/', '.']));
-            rules.push(command(1 + usize::from(names.is_some())));
+            rules.extend(command(1 + usize::from(names.is_some())));
         } else if !runs_code && words.len() > 1 {
-            rules.push(command(words.len()));
+            rules.extend(command(words.len()));
         }
     }
     let is_reading = matches!(subject.kind(), Some(v2::ToolKind::Read | v2::ToolKind::Search));

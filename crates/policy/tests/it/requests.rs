@@ -1,0 +1,475 @@
+//! Requests as agents make them, of both versions, and as nobody should.
+
+use serde_json::{Value, json};
+use switchboard_policy::{Answer, NoFiles, Observer, Policy, Question};
+use switchboard_protocol::v2::{PermissionOption, PermissionOptionKind as Kind};
+
+use crate::support::{host, policy};
+
+const RULES: &str = r#"
+[[rule]]
+id = "tests"
+decision = "allow"
+command = ["cargo", "test"]
+cwd = "$root"
+
+[[rule]]
+id = "reads"
+decision = "allow"
+kind = ["read", "search"]
+path = ["$root/**"]
+
+[[rule]]
+id = "edits"
+decision = "allow"
+agent = "codex*"
+kind = "edit"
+operations = ["add", "modify"]
+path = ["$root/src/**"]
+max_files = 2
+
+[[rule]]
+id = "secrets"
+decision = "deny"
+path = ["**/.env*"]
+
+[[rule]]
+id = "fetch"
+decision = "allow"
+kind = "fetch"
+
+[[rule]]
+id = "list"
+decision = "allow"
+tool = "mcp__list"
+"#;
+
+fn options() -> Value {
+    json!([
+        { "optionId": "y", "name": "Yes", "kind": "allow_once" },
+        { "optionId": "a", "name": "Always", "kind": "allow_always" },
+        { "optionId": "n", "name": "No", "kind": "reject_once" },
+    ])
+}
+
+fn request(params: Value) -> Value {
+    let mut message = json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": { "sessionId": "s" } });
+    message["params"]["options"] = options();
+    for (key, value) in params.as_object().unwrap() {
+        message["params"][key] = value.clone();
+    }
+    message
+}
+
+fn v1(call: Value) -> Value {
+    let mut whole = json!({ "toolCallId": "c" });
+    call.as_object().unwrap().iter().for_each(|(key, value)| whole[key] = value.clone());
+    request(json!({ "toolCall": whole }))
+}
+
+fn v2(call: Value) -> Value {
+    let mut whole = json!({ "toolCallId": "c" });
+    call.as_object().unwrap().iter().for_each(|(key, value)| whole[key] = value.clone());
+    request(json!({ "title": "cargo test", "subject": { "type": "tool_call", "toolCall": whole } }))
+}
+
+fn update(update: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "s", "update": update } })
+}
+
+fn ask(messages: &[Value]) -> Vec<Question> {
+    let mut observer = Observer::new("/work");
+    messages
+        .iter()
+        .flat_map(|message| observer.read(&message.to_string(), None, Default::default()))
+        .collect()
+}
+
+/// The verdict over the last of the requests, with the source of its command.
+fn judged(policy: &Policy, messages: &[Value]) -> (&'static str, &'static str) {
+    let question = ask(messages).pop().expect("a question");
+    let decision = policy.judge(&question.subject, &host()).offered(&question.options);
+    (decision.verdict.as_str(), question.subject.source().as_str())
+}
+
+#[test]
+fn a_command_is_found_where_agents_put_it() {
+    let policy = policy(RULES);
+    let text = |text: &str| json!([{ "type": "content", "content": { "type": "text", "text": text } }]);
+    for (call, expected) in [
+        (json!({ "kind": "execute", "rawInput": { "command": "cargo test" } }), ("allow", "structured")),
+        (json!({ "kind": "execute", "rawInput": { "cmd": "cargo test" } }), ("allow", "structured")),
+        (json!({ "kind": "execute", "rawInput": { "script": "cargo test" } }), ("allow", "structured")),
+        (
+            json!({ "kind": "other", "title": "shell", "rawInput": { "command": ["cargo", "test"] } }),
+            ("allow", "structured"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo", "args": ["test"] } }),
+            ("allow", "structured"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": ["cargo"], "args": ["test"] } }),
+            ("allow", "structured"),
+        ),
+        (json!({ "kind": "execute", "title": "cargo test" }), ("allow", "title")),
+        (json!({ "kind": "execute", "title": "cargo test", "rawInput": {} }), ("allow", "title")),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cmd": "cargo test" } }),
+            ("allow", "structured"),
+        ),
+        // What is cut, guessed or missing is never allowed.
+        (json!({ "kind": "execute", "title": "cargo test …" }), ("ask", "cut")),
+        (json!({ "kind": "execute", "title": "cargo test ..." }), ("ask", "cut")),
+        (json!({ "kind": "execute", "title": "Bash" }), ("ask", "none")),
+        (json!({ "kind": "execute", "title": "cargo test", "rawInput": { "x": 1 } }), ("ask", "none")),
+        (json!({ "kind": "other", "title": "cargo test" }), ("ask", "none")),
+        (json!({ "title": "Bash", "content": text("Running: cargo test") }), ("ask", "text")),
+        (json!({ "title": "Bash", "content": text("Running: cargo te…") }), ("ask", "cut")),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cmd": "make" } }),
+            ("ask", "structured"),
+        ),
+        (json!({ "kind": "execute", "rawInput": { "command": 5 } }), ("ask", "none")),
+        (json!({ "kind": "execute", "rawInput": { "command": [] } }), ("ask", "none")),
+        (json!({ "kind": "execute", "rawInput": { "command": ["cargo", 5] } }), ("ask", "none")),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo", "args": [5] } }),
+            ("ask", "structured"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test;", "args": ["x"] } }),
+            ("ask", "structured"),
+        ),
+        (
+            json!({ "kind": "other", "rawInput": { "command": ["cargo", "test", "&&", "make"] } }),
+            ("ask", "structured"),
+        ),
+        (
+            json!({ "kind": "other", "rawInput": { "command": ["cargo", "test", "$(make)"] } }),
+            ("ask", "structured"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": ["/bin/bash", "-lc", "cargo test"] } }),
+            ("ask", "structured"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "arguments": { "command": "cargo test" } } }),
+            ("ask", "none"),
+        ),
+        // Where it would run counts.
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "/work" } }),
+            ("allow", "structured"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "." } }),
+            ("allow", "structured"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "/etc" } }),
+            ("ask", "structured"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "~" } }),
+            ("ask", "structured"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cd src && cargo test" } }),
+            ("ask", "structured"),
+        ),
+        // What is denied is found wherever it is.
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cmd": "cat .env" } }),
+            ("deny", "structured"),
+        ),
+        (json!({ "kind": "execute", "title": "cat .env…" }), ("deny", "cut")),
+        (json!({ "kind": "execute", "title": "cat .env", "rawInput": { "x": 1 } }), ("deny", "none")),
+        (json!({ "title": "Bash", "content": text("Running: cat .env") }), ("deny", "text")),
+        (
+            json!({ "kind": "other", "rawInput": { "command": ["cargo", "test", "&&", "cat", ".env"] } }),
+            ("deny", "structured"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "arguments": { "command": "cat .env" } } }),
+            ("deny", "none"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test" }, "locations": [{ "path": "/x/.env" }] }),
+            ("deny", "structured"),
+        ),
+        // Locations of a command need no cover; other files do.
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test" }, "locations": [{ "path": "/x/y" }] }),
+            ("allow", "structured"),
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "path": "/x/y" } }),
+            ("ask", "structured"),
+        ),
+    ] {
+        assert_eq!(judged(&policy, &[v1(call.clone())]), expected, "{call}");
+        assert_eq!(judged(&policy, &[v2(call.clone())]), expected, "{call}");
+        // The same, told before: the request says nothing but the id.
+        let mut told = call.clone();
+        (told["sessionUpdate"], told["toolCallId"]) = ("tool_call".into(), "c".into());
+        if told.get("title").is_none() {
+            told["title"] = "Run it now".into();
+        }
+        assert_eq!(judged(&policy, &[update(told.clone()), v1(json!({}))]), expected, "{call}");
+        told["sessionUpdate"] = "tool_call_update".into();
+        assert_eq!(judged(&policy, &[update(told), v2(json!({}))]), expected, "{call}");
+    }
+    let command = |command: &str, cwd: &str| {
+        request(json!({ "title": "t", "subject": { "type": "command", "command": command, "cwd": cwd } }))
+    };
+    assert_eq!(judged(&policy, &[command("cargo test", "/work")]), ("allow", "structured"));
+    assert_eq!(judged(&policy, &[command("cargo test", "/")]), ("ask", "structured"));
+    assert_eq!(judged(&policy, &[command("cat .env", "/")]), ("deny", "structured"));
+}
+
+#[test]
+fn files_and_what_happens_to_them_are_found() {
+    let policy = policy(RULES);
+    let with_agent = |messages: &[Value]| {
+        let mut all = vec![
+            json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "protocolVersion": 1 } }),
+            json!({ "jsonrpc": "2.0", "id": 0, "result": { "protocolVersion": 1, "agentInfo": { "name": "codex-acp", "version": "1" } } }),
+        ];
+        all.extend_from_slice(messages);
+        judged(&policy, &all).0
+    };
+    let old = |path: &str, old: Value| json!({ "kind": "edit", "content": [{ "type": "diff", "path": path, "oldText": old, "newText": "b" }] });
+    let change = |operation: &str, path: &str| json!({ "kind": "edit", "content": [{ "type": "diff", "changes": [{ "operation": operation, "path": path }] }] });
+    for (message, expected, unknown_agent) in [
+        (v1(old("/work/src/a", json!("x"))), "allow", "ask"),
+        (v1(old("/work/src/a", json!(null))), "allow", "ask"),
+        (v1(old("/work/a", json!("x"))), "ask", "ask"),
+        (v2(change("add", "/work/src/a")), "allow", "ask"),
+        (v2(change("modify", "/work/src/a")), "allow", "ask"),
+        (v2(change("delete", "/work/src/a")), "ask", "ask"),
+        (v2(change("_melt", "/work/src/a")), "ask", "ask"),
+        (v1(json!({ "kind": "edit", "locations": [{ "path": "/work/src/a" }] })), "ask", "ask"),
+        (v1(json!({ "kind": "delete", "locations": [{ "path": "/work/src/a" }] })), "ask", "ask"),
+        (v1(json!({ "kind": "read", "locations": [{ "path": "/work/a" }] })), "allow", "allow"),
+        (v1(json!({ "kind": "read", "rawInput": { "path": "/work/a" } })), "allow", "allow"),
+        (v1(json!({ "kind": "read", "rawInput": { "path": "/etc/a" } })), "ask", "ask"),
+        (v1(json!({ "kind": "read", "title": "Read all of it" })), "ask", "ask"),
+        (
+            v1(
+                json!({ "kind": "read", "rawInput": { "path": "/work/a" }, "locations": [{ "path": "/etc/b" }] }),
+            ),
+            "ask",
+            "ask",
+        ),
+        (v1(json!({ "kind": "read", "rawInput": { "path": 5 } })), "ask", "ask"),
+        // One that says that it reads and has a change with it.
+        (
+            v2(
+                json!({ "kind": "read", "content": [{ "type": "diff", "changes": [{ "operation": "modify", "path": "/work/a" }] }] }),
+            ),
+            "ask",
+            "ask",
+        ),
+        (v1(json!({ "kind": "edit", "rawInput": { "changes": { "/x/.env": {} } } })), "deny", "deny"),
+        (
+            v1(json!({ "kind": "fetch", "title": "Fetch it", "rawInput": { "url": "https://example.com" } })),
+            "allow",
+            "allow",
+        ),
+        (v1(json!({ "kind": "fetch", "rawInput": { "path": "/work/a" } })), "ask", "ask"),
+        (v2(json!({ "kind": "other", "name": "mcp__list", "title": "List" })), "allow", "allow"),
+        (
+            v2(json!({ "kind": "other", "name": "mcp__list", "rawInput": { "command": "make" } })),
+            "ask",
+            "ask",
+        ),
+        (v2(json!({ "kind": "other", "title": "mcp__list" })), "ask", "ask"),
+    ] {
+        assert_eq!(with_agent(&[message.clone()]), expected, "{message}");
+        assert_eq!(judged(&policy, &[message.clone()]).0, unknown_agent, "{message}");
+    }
+    let many = |count: usize| {
+        let changes: Vec<Value> = (0..count)
+            .map(|place| json!({ "operation": "modify", "path": format!("/work/src/{place}") }))
+            .collect();
+        v2(json!({ "kind": "edit", "content": [{ "type": "diff", "changes": changes }] }))
+    };
+    assert_eq!((with_agent(&[many(2)]), with_agent(&[many(3)])), ("allow", "ask"));
+    // The diff is in the call that was told before, as codex does it.
+    let mut told = old("/work/src/a", json!("x"));
+    (told["sessionUpdate"], told["toolCallId"], told["title"]) =
+        ("tool_call".into(), "c".into(), "Edit files".into());
+    let asks = v1(json!({ "kind": "edit", "title": "Edit files", "locations": [{ "path": "/work/src/a" }] }));
+    assert_eq!(with_agent(&[update(told), asks]), "allow");
+}
+
+#[test]
+fn every_request_is_answered_also_a_malformed_one() {
+    let policy = policy(RULES);
+    let good = json!({ "kind": "execute", "rawInput": { "command": "cargo test" } });
+    let bad = json!({ "kind": "execute", "rawInput": { "command": "cat .env" } });
+    let mut lines: Vec<(Value, &str)> = vec![
+        (request(json!({ "title": "t" })), "ask"),
+        (request(json!({ "title": "t", "subject": { "type": "_x" } })), "ask"),
+        (request(json!({ "title": "t", "subject": 5 })), "ask"),
+        (json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission" }), "ask"),
+        (json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": [1] }), "ask"),
+        (
+            json!({ "jsonrpc": "2.0", "id": null, "method": "session/request_permission", "params": {} }),
+            "ask",
+        ),
+        (
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": { "subject": { "command": "cat .env" } } }),
+            "deny",
+        ),
+    ];
+    for (call, verdict) in [(&good, "ask"), (&bad, "deny")] {
+        for make in [v1, v2] {
+            for options in [json!([]), json!("x"), json!([5]), json!([{ "optionId": "y" }])] {
+                let mut message = make(call.clone());
+                message["params"]["options"] = options;
+                lines.push((message, verdict));
+            }
+            let mut twice = make(call.clone());
+            twice["params"]["options"][2]["optionId"] = "y".into();
+            lines.push((twice, verdict));
+            let mut unnamed = make(call.clone());
+            unnamed["params"].as_object_mut().unwrap().remove("sessionId");
+            lines.push((unnamed, verdict));
+            let mut notification = make(call.clone());
+            notification.as_object_mut().unwrap().remove("id");
+            lines.push((notification, verdict));
+            let mut part = make(call.clone());
+            let pointer = if part.pointer("/params/toolCall").is_some() {
+                "/params/toolCall"
+            } else {
+                "/params/subject/toolCall"
+            };
+            part.pointer_mut(pointer).unwrap()["locations"] = json!([{ "path": 5 }]);
+            lines.push((part.clone(), verdict));
+            part.pointer_mut(pointer).unwrap()["locations"] = json!([]);
+            part.pointer_mut(pointer).unwrap().as_object_mut().unwrap().remove("toolCallId");
+            lines.push((part, verdict));
+        }
+    }
+    for (message, expected) in lines {
+        let questions = ask(&[message.clone()]);
+        assert_eq!(questions.len(), 1, "{message}");
+        assert_eq!(judged(&policy, &[message.clone()]).0, expected, "{message}");
+    }
+    // What was left out of an earlier update is not forgotten.
+    let told = update(json!({
+        "sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "execute",
+        "rawInput": { "command": "cargo test" }, "content": [{ "type": "diff", "path": 5 }],
+    }));
+    assert_eq!(judged(&policy, &[told, v1(json!({}))]).0, "ask");
+    // An id that is in use.
+    let second = v1(json!({ "toolCallId": "d", "kind": "execute", "rawInput": { "command": "cat .env" } }));
+    let questions = ask(&[v1(good.clone()), second]);
+    assert_eq!(questions.len(), 2);
+    assert_eq!(policy.judge(&questions[1].subject, &host()).verdict.as_str(), "deny");
+    // A call of another session is another call.
+    let mut elsewhere = update(json!({
+        "sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "execute",
+        "rawInput": { "command": "cargo test" },
+    }));
+    elsewhere["params"]["sessionId"] = "other".into();
+    assert_eq!(judged(&policy, &[elsewhere, v1(json!({}))]).0, "ask");
+}
+
+#[test]
+fn a_key_that_stands_twice_is_read_twice() {
+    let policy = policy(RULES);
+    let line = v1(json!({ "kind": "execute", "rawInput": "RAW" }))
+        .to_string()
+        .replace("\"RAW\"", r#"{"command":"cargo test","command":"cat .env"}"#);
+    let question = Observer::new("/work").read(&line, None, Default::default()).pop().unwrap();
+    assert_eq!(policy.judge(&question.subject, &host()).verdict.as_str(), "deny");
+}
+
+#[test]
+fn the_session_tells_where_it_works() {
+    let policy = policy(RULES);
+    let at = |cwd: &str| {
+        [
+            json!({ "jsonrpc": "2.0", "id": 3, "method": "session/new", "params": { "cwd": cwd, "mcpServers": [] } }),
+            json!({ "jsonrpc": "2.0", "id": 3, "result": { "sessionId": "s" } }),
+            v1(json!({ "kind": "execute", "rawInput": { "command": "cargo test" } })),
+        ]
+    };
+    assert_eq!(judged(&policy, &at("/work")).0, "allow");
+    assert_eq!(judged(&policy, &at("/elsewhere")).0, "ask");
+    // Without a root, it is the session's own directory.
+    let mut observer = Observer::without_root("/nowhere");
+    let question = at("/elsewhere")
+        .iter()
+        .flat_map(|line| observer.read(&line.to_string(), None, Default::default()))
+        .next();
+    assert_eq!(policy.judge(&question.unwrap().subject, &host()).verdict.as_str(), "allow");
+}
+
+#[test]
+fn an_answer_is_one_of_the_options() {
+    let option = |id: &'static str, name: &'static str, kind: Kind| PermissionOption::new(id, name, kind);
+    let allow = policy("[[rule]]\ndecision = \"allow\"\ncommand = [\"x\"]\n");
+    let remember = policy("[[rule]]\ndecision = \"allow\"\ncommand = [\"x\"]\nremember = true\n");
+    let deny = policy("[[rule]]\ndecision = \"deny\"\ncommand = [\"x\"]\n");
+    let answer = |policy: &Policy, options: &[PermissionOption<'_>]| {
+        let decision = crate::support::judge_line(policy, "x");
+        let offered = decision.clone().offered(options);
+        assert_eq!(offered.answer(options), decision.answer(options));
+        match offered.answer(options) {
+            Answer::Select(id) => id,
+            Answer::Cancel => "cancel".to_owned(),
+            Answer::Ask => "ask".to_owned(),
+        }
+    };
+    let (once, always) = (option("o", "Once", Kind::AllowOnce), option("a", "Always", Kind::AllowAlways));
+    let (no, never) = (option("n", "No", Kind::RejectOnce), option("v", "Never", Kind::RejectAlways));
+    let abort = option("abort", "Abort", Kind::RejectOnce);
+    let odd = option("x", "Odd", Kind::from("_odd"));
+    let all = [always.clone(), once.clone(), never.clone(), abort.clone(), no.clone(), odd.clone()];
+    assert_eq!(answer(&allow, &all), "o");
+    assert_eq!(answer(&remember, &all), "a");
+    assert_eq!(answer(&remember, &[once.clone()]), "o");
+    assert_eq!(answer(&allow, &[always.clone(), no.clone()]), "ask");
+    assert_eq!(answer(&allow, &[odd.clone()]), "ask");
+    assert_eq!(answer(&allow, &[]), "ask");
+    assert_eq!(answer(&allow, &[once.clone(), option("o", "No", Kind::RejectOnce)]), "ask");
+    assert_eq!(answer(&deny, &all), "n");
+    assert_eq!(answer(&deny, &[abort.clone(), never.clone()]), "v");
+    assert_eq!(answer(&deny, &[abort]), "abort");
+    assert_eq!(answer(&deny, &[never, no]), "n");
+    assert_eq!(answer(&deny, &[once, odd]), "cancel");
+    assert_eq!(answer(&Policy::approve_all(), &[always]), "a");
+    assert_eq!(answer(&Policy::deny_all(), &all), "n");
+}
+
+#[test]
+fn the_named_policies_do_what_they_say() {
+    let verdict = |policy: &Policy, message: Value| {
+        let question = ask(&[message]).pop().unwrap();
+        policy.judge(&question.subject, &NoFiles::default()).verdict.as_str()
+    };
+    let read = || v1(json!({ "kind": "read", "rawInput": { "path": "/etc/passwd" } }));
+    let search = || v1(json!({ "kind": "search", "title": "Look for x" }));
+    let odd = || request(json!({ "title": "t" }));
+    let run = || v1(json!({ "kind": "read", "rawInput": { "command": "make" } }));
+    let writes = || {
+        v1(
+            json!({ "kind": "read", "content": [{ "type": "diff", "path": "/x", "oldText": "a", "newText": "b" }] }),
+        )
+    };
+    for (policy, expected) in [
+        (Policy::approve_all(), ["allow"; 5]),
+        (Policy::deny_all(), ["deny"; 5]),
+        (Policy::ask(), ["ask"; 5]),
+        (Policy::approve_reads(), ["allow", "allow", "ask", "ask", "ask"]),
+    ] {
+        assert_eq!(
+            [read(), search(), odd(), run(), writes()].map(|message| verdict(&policy, message)),
+            expected
+        );
+    }
+}
