@@ -42,13 +42,24 @@ impl Log {
         text: &str,
     ) -> Result<(), String> {
         let recorder = self.recorder(session).map_err(|error| error.to_string())?;
-        if recorder.length() != sequence {
-            let length = recorder.length();
-            return Err(format!("record {sequence} does not follow: the log has {length}"));
+        let length = recorder.length();
+        let put = if length == sequence {
+            let record = Record::new(channel, text).with_protocol(2);
+            recorder.put(record).map(drop).map_err(|error| error.to_string())
+        } else {
+            Err(format!("record {sequence} does not follow: the log has {length}"))
+        };
+        match &put {
+            Ok(()) => drop(self.unwritten.insert(Arc::clone(session))),
+            Err(_) => self.give_up(session),
         }
-        recorder.put(Record::new(channel, text).with_protocol(2)).map_err(|error| error.to_string())?;
-        self.unwritten.insert(Arc::clone(session));
-        Ok(())
+        put
+    }
+
+    /// A recorder that has failed stays so. What comes later gets another one, which may find room.
+    fn give_up(&mut self, session: &SessionId) {
+        self.unwritten.remove(session);
+        self.recorders.remove(session);
     }
 
     fn recorder(&mut self, session: &SessionId) -> Result<&mut Recorder, StoreError> {
@@ -67,7 +78,7 @@ impl Log {
         let mut failed = Vec::new();
         for session in std::mem::take(&mut self.unwritten) {
             if let Some(Err(error)) = self.recorders.get_mut(&session).map(Recorder::write) {
-                self.recorders.remove(&session);
+                self.give_up(&session);
                 failed.push((session, error.to_string()));
             }
         }
@@ -186,11 +197,11 @@ pub(crate) fn load(store: &Store, session: &str) -> Result<(Memory, u64), String
     Ok((memory, length))
 }
 
-/// A part of a log, and the place behind it.
-pub(crate) fn read(store: &Store, session: &str, from: u64) -> Result<(Vec<Kept>, u64), String> {
+/// A part of a log up to its end, and the place behind it.
+pub(crate) fn read(store: &Store, session: &str, from: u64, end: u64) -> Result<(Vec<Kept>, u64), String> {
     let mut part = Vec::new();
     let (mut to, mut bytes) = (from, 0);
-    for item in store.read(session, from).map_err(|error| error.to_string())? {
+    for item in store.read_part(session, from..end).map_err(|error| error.to_string())? {
         match item.map_err(|error| error.to_string())? {
             Item::Record(record) => {
                 to = record.sequence + 1;

@@ -343,10 +343,10 @@ impl Service {
                     Event::Loaded { session, memory }
                 });
             }
-            Output::Read { connection, session, from } => {
+            Output::Read { connection, session, from, end } => {
                 let store = self.store.clone();
                 self.aside(move || {
-                    let part = log::read(&store, &session, from);
+                    let part = log::read(&store, &session, from, end);
                     Event::Read { connection, session, from, part }
                 });
             }

@@ -1,6 +1,7 @@
 //! Which sessions there are, and how large.
 
 use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -98,8 +99,23 @@ impl Store {
     pub fn read(&self, id: &str, from: u64) -> Result<Records<'_>> {
         let (session, id) = self.number(id)?;
         let end = self.with_reader(|connection| length(connection, self.folder(), session, &id))?;
-        let journal = Cursor::new(self.folder(), &id, from);
-        Ok(Records { store: self, session, next: from, end, ready: VecDeque::new(), journal })
+        Ok(self.records(session, &id, from..end))
+    }
+
+    /// The records of a part of a session. Who reads on where another reader was dropped does so without finding the place
+    /// again.
+    pub fn read_part(&self, id: &str, part: Range<u64>) -> Result<Records<'_>> {
+        let (session, id) = self.number(id)?;
+        Ok(self.records(session, &id, part))
+    }
+
+    fn records(&self, session: i64, id: &str, part: Range<u64>) -> Records<'_> {
+        let (next, end) = (part.start, part.end);
+        let (ready, journal) = self
+            .parked()
+            .take(session, next)
+            .unwrap_or_else(|| (VecDeque::new(), Cursor::new(self.folder(), id, next)));
+        Records { store: self, session, next, end, ready, journal }
     }
 
     /// The records of a session from a sequence number on, and those still to come.

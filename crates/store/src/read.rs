@@ -194,6 +194,45 @@ pub struct Records<'s> {
     pub(crate) journal: Cursor,
 }
 
+/// How many readers are kept that were dropped in the middle.
+const PARKED: usize = 8;
+
+/// Readers that were dropped in the middle, the oldest first: whoever reads on from there need not find the place again.
+#[derive(Debug, Default)]
+pub(crate) struct Parked(VecDeque<(i64, u64, VecDeque<Record>, Cursor)>);
+
+impl Parked {
+    /// What a reader of this session had at hand at this place, and where it was in the journal.
+    pub(crate) fn take(&mut self, session: i64, next: u64) -> Option<(VecDeque<Record>, Cursor)> {
+        let at = self.0.iter().position(|(of, place, ..)| (*of, *place) == (session, next))?;
+        let (.., ready, journal) = self.0.remove(at)?;
+        Some((ready, journal))
+    }
+
+    /// Lets go of a session that is to be deleted.
+    pub(crate) fn forget(&mut self, session: i64) {
+        self.0.retain(|(of, ..)| *of != session);
+    }
+
+    fn put(&mut self, session: i64, next: u64, ready: VecDeque<Record>, journal: Cursor) {
+        if self.0.len() >= PARKED {
+            self.0.pop_front();
+        }
+        self.0.push_back((session, next, ready, journal));
+    }
+}
+
+impl Drop for Records<'_> {
+    fn drop(&mut self) {
+        // Of what is in blocks nothing is gained.
+        if self.next < self.end && self.journal.is_open() {
+            let ready = std::mem::take(&mut self.ready);
+            let journal = self.journal.take();
+            self.store.parked().put(self.session, self.next, ready, journal);
+        }
+    }
+}
+
 impl Records<'_> {
     fn step(&mut self) -> Result<Option<Item>> {
         loop {

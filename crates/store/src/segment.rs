@@ -245,15 +245,17 @@ fn frame(bytes: &[u8]) -> Result<(Content<'_>, usize), Option<usize>> {
     Ok((content, HEADER + length))
 }
 
-/// Gives the records of a payload whose first one has a number.
-fn unpack(payload: &[u8], first: u64, mut take: impl FnMut(Record)) {
+/// Gives the records of a payload whose first one has a number, from another number on.
+fn unpack(payload: &[u8], first: u64, from: u64, mut take: impl FnMut(Record)) {
     let mut sequence = first;
     let mut input = Input(payload);
     while let Some((head, is_lines, mut bytes)) = piece(&mut input) {
         loop {
             let end = memchr::memchr(b'\n', bytes).filter(|_| is_lines);
             let line = &bytes[..end.unwrap_or(bytes.len())];
-            take(Record { sequence, bytes: line.to_vec(), ..head.clone() });
+            if sequence >= from {
+                take(Record { sequence, bytes: line.to_vec(), ..head.clone() });
+            }
             sequence += 1;
             match end {
                 Some(end) => bytes = &bytes[end + 1..],
@@ -313,6 +315,22 @@ impl Cursor {
     pub(crate) fn new(folder: &Folder, id: &str, next: u64) -> Self {
         let folder = folder.clone();
         Cursor { folder, id: id.into(), next, segment: None, head: None, closed: false }
+    }
+
+    /// Whether it has found its place.
+    pub(crate) fn is_open(&self) -> bool {
+        self.segment.is_some()
+    }
+
+    /// The place, of which nothing is left here.
+    pub(crate) fn take(&mut self) -> Self {
+        Cursor {
+            folder: self.folder.clone(),
+            id: Arc::clone(&self.id),
+            segment: self.segment.take(),
+            head: self.head.take(),
+            ..*self
+        }
     }
 
     /// The number of the record that is read next.
@@ -389,7 +407,7 @@ impl Cursor {
                     Content::Note(Note::Closed) => self.closed = true,
                     Content::Records { first, payload } => {
                         self.closed = false;
-                        unpack(payload, first, |record| {
+                        unpack(payload, first, self.next, |record| {
                             if record.sequence == self.next {
                                 taken += record.bytes.len() + 1;
                                 self.next += 1;

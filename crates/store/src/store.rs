@@ -2,7 +2,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::lock::SessionLock;
 use crate::private::{Exposed, Identity};
 use crate::progress::{Progress, Ticker};
 use crate::queue::{Queue, locked};
+use crate::read::Parked;
 use crate::record::{About, Time};
 use crate::recorder::Recorder;
 use crate::schema;
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     /// The same for [access](crate::access), which is asked all the time and must not wait for who searches. It is opened
     /// when it is needed.
     access: Mutex<Option<Connection>>,
+    parked: Mutex<Parked>,
     signal: Arc<Signal>,
     queue: Arc<Queue<Command>>,
     thread: Option<JoinHandle<()>>,
@@ -83,6 +85,7 @@ impl Shared {
             folder: Folder::beside(&path),
             reader: Mutex::new(Some(reader)),
             access: Mutex::default(),
+            parked: Mutex::default(),
             signal: Arc::default(),
             queue: Arc::new(Queue::new()),
             thread: None,
@@ -247,6 +250,10 @@ impl Store {
         &self.shared.signal
     }
 
+    pub(crate) fn parked(&self) -> MutexGuard<'_, Parked> {
+        locked(&self.shared.parked)
+    }
+
     pub(crate) fn folder(&self) -> &Folder {
         &self.shared.folder
     }
@@ -333,6 +340,7 @@ impl Store {
     pub fn delete(&self, id: &str) -> Result<()> {
         let (session, id) = self.number(id)?;
         let lock = SessionLock::take(&self.shared.path, &id)?;
+        self.parked().forget(session);
         let id = id.into();
         self.shared.ask(|reply| Command::Delete { session, id, lock, reply })
     }

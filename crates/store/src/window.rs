@@ -250,14 +250,19 @@ impl Fold {
         }
         touches.retain(|sequence| !records.contains_key(sequence));
         let mut block: Option<Block> = None;
-        for sequence in touches {
-            let range = sequence..sequence + 1;
+        let mut touches = touches.into_iter().peekable();
+        while let Some(sequence) = touches.next() {
+            let mut range = sequence..sequence + 1;
             if !block.as_ref().is_some_and(|block| block.has(&range)) {
                 block = Block::around(connection, session, sequence)?;
             }
             let Some(block) = &block else { return Ok(None) };
+            // A long message has many in a row, and a block is taken apart from its beginning each time.
+            while touches.next_if(|next| *next == range.end && block.has(&(sequence..next + 1))).is_some() {
+                range.end += 1;
+            }
             match block.records(connection, range)? {
-                Ok(found) => records.extend(found.into_iter().map(|record| (sequence, record))),
+                Ok(found) => records.extend(found.into_iter().map(|record| (record.sequence, record))),
                 Err(_) => return Ok(None),
             }
         }

@@ -5,6 +5,7 @@
 //! - [`recordings`] reads recorded traffic of real agents, where a folder of it is at hand.
 //! - [`FaultProxy`] is a bad network between a client and a server.
 //! - [`Contest`] times contenders side by side and prints their ratios.
+//! - [`run_on_mount`] runs a test on a small disk, or one that cannot be written.
 //! - [`assert_every_file_is_a_module`] guards against test files that nobody compiles.
 //!
 //! ```
@@ -16,11 +17,13 @@
 mod contest;
 mod fault_proxy;
 mod modules;
+mod mounts;
 mod recordings;
 mod stream;
 
 pub use contest::{Contest, thread_time};
 pub use fault_proxy::{FAULTS, FaultProxy};
 pub use modules::assert_every_file_is_a_module;
+pub use mounts::{Mount, run_on_mount};
 pub use recordings::{Recorded, Recording, recordings};
 pub use stream::{TagPlace, stream};

@@ -98,7 +98,8 @@ impl Core {
             return;
         }
         let kept = self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(session, line));
-        if !kept {
+        let is_new = self.hosts.get_mut(&host).is_some_and(|host| host.is_new_stranger(session));
+        if !kept && is_new {
             self.tell(format!("an agent speaks of a session that nobody opened: {session}"));
         }
     }

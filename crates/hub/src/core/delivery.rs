@@ -140,8 +140,8 @@ impl Core {
             if attachment.place < session.window_start {
                 attachment.is_reading = true;
                 attachment.behind_since.get_or_insert(self.now);
-                let (session, from) = (Arc::clone(id), attachment.place);
-                self.output.push_back(Output::Read { connection, session, from });
+                let (from, end) = (attachment.place, session.next);
+                self.output.push_back(Output::Read { connection, session: Arc::clone(id), from, end });
                 return;
             }
             let place = attachment.place;

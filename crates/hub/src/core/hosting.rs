@@ -38,6 +38,8 @@ pub(super) struct Host {
     /// Lines of sessions that are only being opened, by the agent's ids.
     pub(super) early: VecDeque<(String, Arc<str>)>,
     pub(super) early_bytes: usize,
+    /// The session that nobody opened of which it was last told that the agent speaks of it.
+    stranger: String,
     /// Messages of clients that wait until it is ready.
     pub(super) waiting: Vec<(ConnectionId, Arc<str>)>,
     /// The two lines of the handshake, which stand at the beginning of each log.
@@ -118,6 +120,7 @@ impl Core {
             sessions: HashMap::new(),
             early: VecDeque::new(),
             early_bytes: 0,
+            stranger: String::new(),
             waiting: Vec::new(),
             handshake: None,
             since: self.now,
@@ -396,6 +399,15 @@ impl Core {
 }
 
 impl Host {
+    /// Whether it was not said yet that the agent speaks of a session that nobody opened.
+    pub(super) fn is_new_stranger(&mut self, session: &str) -> bool {
+        let is_new = self.stranger != session;
+        if is_new {
+            session.clone_into(&mut self.stranger);
+        }
+        is_new
+    }
+
     /// The id of a new request.
     fn ask(&mut self, purpose: Purpose) -> RequestId<'static> {
         self.last_id += 1;

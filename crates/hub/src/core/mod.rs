@@ -26,6 +26,7 @@ mod tests;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use switchboard_protocol::Raw;
 use switchboard_protocol::rpc::RequestId;
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
@@ -111,8 +112,8 @@ pub(crate) enum Output {
     Remove { session: SessionId },
     /// The log of a session is to be read as a whole; [`Core::loaded`] takes what it amounts to.
     Load { session: SessionId },
-    /// A part of a log is to be read for somebody; [`Core::read`] takes it.
-    Read { connection: ConnectionId, session: SessionId, from: u64 },
+    /// A part of a log is to be read for somebody; [`Core::read`] takes it. `end` is how long the log is.
+    Read { connection: ConnectionId, session: SessionId, from: u64, end: u64 },
     /// Nothing will be written for now.
     Rest { session: SessionId },
     /// What is known of a session has changed.
@@ -362,12 +363,19 @@ impl Core {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let attached: Vec<ConnectionId> = session.attached.iter().copied().collect();
         let host = session.host.take();
+        let agent_session = session.agent_session().map(str::to_owned);
         session.is_waking = false;
         // It is read anew before it is used again.
         session.memory = None;
         session.window_start = session.next;
         self.tell(format!("the log of {id} cannot be written: {reason}"));
         if let Some(host) = host {
+            if let Some(agent_session) = agent_session {
+                // Nobody would hear of what it does.
+                let params = Raw::from(serde_json::json!({"sessionId": agent_session}));
+                let line = lines::call(None, "session/cancel", Some(&params), lines::Rewrite::default());
+                self.output.push_back(Output::ToHost { host, line, session: None });
+            }
             self.leave(host, id);
         }
         for connection in attached {

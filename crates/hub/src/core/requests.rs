@@ -295,7 +295,8 @@ impl Core {
             Ok((memory, length)) => {
                 if session.memory.is_none() {
                     session.memory = Some(memory);
-                    session.next = session.next.max(length);
+                    // It may have less than was to be written, when that has failed.
+                    session.next = length;
                     session.window_start = session.next;
                 }
                 // What was at work when the hub ended is not any more.

@@ -182,7 +182,7 @@ impl World {
                 }
                 self.core.loaded(&session, Ok((memory, log.len() as u64)));
             }
-            Some(Output::Read { connection, session, from }) => {
+            Some(Output::Read { connection, session, from, end: _ }) => {
                 let log = self.log.get(&session).cloned().unwrap_or_default();
                 let part: Vec<Kept> = log
                     .iter()

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use switchboard_session::Settlement;
 use switchboard_store::{Channel, Filter, Hosted, Record, Role, Search, Store, StoreError};
+use switchboard_testkit::{Mount, run_on_mount};
 
 use crate::support::{Scratch, chunk, records, scratch};
 
@@ -286,7 +287,8 @@ const READ_ONLY: &str = "SWITCHBOARD_STORE_READ_ONLY_TEST";
 /// The child: reads. For everybody else it does nothing.
 #[test]
 fn child_that_may_only_read() {
-    let Ok(path) = std::env::var(READ_ONLY) else { return };
+    let Ok(folder) = std::env::var(READ_ONLY) else { return };
+    let path = Path::new(&folder).join("store.sqlite3");
     assert!(matches!(Store::open(&path), Err(StoreError::ReadOnly { .. } | StoreError::Open { .. })));
     let store = Store::open_read_only(&path).unwrap();
     let sessions = store.sessions(&Filter::default()).unwrap();
@@ -305,31 +307,8 @@ fn a_store_of_version_2_that_cannot_be_written_is_read() {
     let path = folder.path().join("store.sqlite3");
     take_back_to_version_2(&path);
     // Also for root, whom no mode of a file keeps from writing.
-    let output = Command::new("unshare")
-        .args([
-            "-rm",
-            "sh",
-            "-c",
-            "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift && exec \"$@\"",
-            "sh",
-        ])
-        .arg(folder.path())
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "access::child_that_may_only_read", "--nocapture"])
-        .env(READ_ONLY, &path)
-        .output();
-    match output {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
-            if complaints.contains("unshare:") || complaints.contains("mount:") {
-                println!("skipped: nothing can be mounted here: {complaints}");
-                return;
-            }
-            assert!(said.contains("read without tokens"), "{said}{complaints}");
-        }
-        Err(error) => println!("skipped: nothing can be mounted here: {error}"),
-    }
+    let (test, done) = ("access::child_that_may_only_read", "read without tokens");
+    run_on_mount(Mount::ReadOnly, folder.path(), READ_ONLY, test, done);
 }
 
 /// Names the store of the child, and what it does there.

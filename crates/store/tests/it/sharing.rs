@@ -1,8 +1,8 @@
 //! Others use the store at the same time: nobody who records waits for them.
 
-use std::process::Command;
 
 use switchboard_store::{About, Filter, Search, Store, StoreError};
+use switchboard_testkit::{Mount, run_on_mount};
 
 use crate::support::{Scratch, chunk, records, scratch};
 
@@ -217,23 +217,6 @@ fn child_on_a_small_disk() {
 #[test]
 fn a_full_disk_does_not_prevent_deleting() {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new("unshare")
-        .args(["-rm", "sh", "-c", "mount -t tmpfs -o size=8m none \"$1\" && shift && exec \"$@\"", "sh"])
-        .arg(folder.path())
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "sharing::child_on_a_small_disk", "--nocapture"])
-        .env(SMALL_DISK, folder.path())
-        .output();
-    match output {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
-            if complaints.contains("unshare:") || complaints.contains("mount:") {
-                println!("skipped: a small disk cannot be made here: {complaints}");
-                return;
-            }
-            assert!(said.contains("deleted on a full disk"), "{said}{complaints}");
-        }
-        Err(error) => println!("skipped: a small disk cannot be made here: {error}"),
-    }
+    let (test, done) = ("sharing::child_on_a_small_disk", "deleted on a full disk");
+    run_on_mount(Mount::Small(8), folder.path(), SMALL_DISK, test, done);
 }

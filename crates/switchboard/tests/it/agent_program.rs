@@ -39,7 +39,12 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::below(std::env::temp_dir())
+    }
+
+    /// The same somewhere else.
+    pub(crate) fn below(folder: impl AsRef<Path>) -> Self {
+        let folder = tempfile::tempdir_in(folder).unwrap();
         for name in ["home", "work"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }

@@ -1,5 +1,6 @@
 //! `switchboard serve`: sessions that outlive their clients.
 
+mod full_disk;
 pub(crate) mod hub;
 
 use std::os::unix::fs::PermissionsExt;

@@ -165,6 +165,20 @@ impl Client {
         self.seen.drain(..).chain([last]).collect()
     }
 
+    /// Everything that has come until a session is idle, or, as an error, until the connection ends.
+    pub(crate) async fn until_idle_or_end(&mut self) -> Result<Vec<Value>, Vec<Value>> {
+        loop {
+            let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await.unwrap();
+            let Ok(Some(line)) = line else { return Err(self.seen.drain(..).collect()) };
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let is_idle = message["params"]["update"]["state"] == "idle";
+            self.seen.push_back(message);
+            if is_idle {
+                return Ok(self.seen.drain(..).collect());
+            }
+        }
+    }
+
     pub(crate) async fn question(&mut self) -> Value {
         self.until(|message| message["method"] == "session/request_permission").await
     }

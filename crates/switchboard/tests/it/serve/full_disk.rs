@@ -1,0 +1,74 @@
+//! A hub whose disk is full.
+
+use std::fs::File;
+use std::io::Write;
+
+use serde_json::{Value, json};
+use switchboard_testkit::{Mount, run_on_mount};
+
+use super::hub::Hub;
+use super::{block_on, cursors, text};
+use crate::agent_program::Place;
+
+const SMALL_DISK: &str = "SWITCHBOARD_HUB_SMALL_DISK_TEST";
+
+#[test]
+fn nothing_that_was_told_is_lost_and_with_room_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (test, done) = ("serve::full_disk::child_on_a_small_disk", "it goes on");
+    run_on_mount(Mount::Small(16), folder.path(), SMALL_DISK, test, done);
+}
+
+/// The child: a hub on a small disk. For everybody else it does nothing.
+#[test]
+fn child_on_a_small_disk() {
+    let Ok(folder) = std::env::var(SMALL_DISK) else { return };
+    let place = Place::below(&folder);
+    let hub = Hub::start(&place, &["demo"]);
+    let filler = place.home().join("filler");
+    block_on(async {
+        let mut client = hub.client(2).await;
+        let session = client.new_session(&place).await;
+        client.prompt(&session, "hello").await;
+        let mut told = client.until_idle().await;
+
+        let mut file = File::create(&filler).unwrap();
+        for size in [65536, 4096, 512, 1] {
+            while file.write_all(&vec![1; size]).is_ok() {}
+        }
+        drop(file);
+        // Some of it may find room; what does not is told to nobody, and the client is told that.
+        let more = loop {
+            client.prompt(&session, "flood 20000").await;
+            match client.until_idle_or_end().await {
+                Ok(more) => told.extend(more),
+                Err(more) => break more,
+            }
+        };
+        told.extend(more);
+        let reason = client.ended().await;
+        assert!(reason.contains("1011") && reason.contains("no room"), "{reason}");
+
+        // Others are served, as far as that needs no room.
+        let mut other = hub.client(2).await;
+        let list = other.ask("session/list", json!({})).await;
+        assert_eq!(list["result"]["sessions"][0]["sessionId"], *session, "{list}");
+        let refused = other.ask("session/new", json!({"cwd": place.work(), "mcpServers": []})).await;
+        let message = refused["error"]["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains("no room"), "{refused}");
+
+        std::fs::remove_file(&filler).unwrap();
+        let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
+        let resumed = other.ask("session/resume", resume).await;
+        assert!(resumed.get("error").is_none(), "{resumed}");
+        let kept: Vec<Value> = other.seen.drain(..).collect();
+        let (told, logged) = (cursors(&told), cursors(&kept));
+        assert!(told.iter().all(|place| logged.contains(place)), "{:?} of {logged:?}", told.last());
+        let state = &kept.last().unwrap()["params"]["update"];
+        assert_eq!((&state["state"], &state["stopReason"]), (&json!("idle"), &json!("error")), "{state}");
+        other.prompt(&session, "hello").await;
+        assert!(!text(&other.until_idle().await).is_empty());
+    });
+    assert_eq!(hub.end(), Some(0));
+    println!("it goes on");
+}
