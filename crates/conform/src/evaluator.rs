@@ -92,6 +92,7 @@ impl Evaluator {
 
     /// A message, or several in an array, that a side sent. The number is told where it breaks a rule.
     pub fn message(&mut self, number: u64, from: Side, text: &str) {
+        self.findings.speaker = Some(from);
         let Ok(value) = serde_json::from_str::<Value>(text) else {
             if Raw::parse(text).is_ok() {
                 // Too deep to be looked into.
@@ -126,6 +127,7 @@ impl Evaluator {
 
     /// Something that a side sent and that is no JSON.
     pub fn noise(&mut self, number: u64, from: Side, text: &str) {
+        self.findings.speaker = Some(from);
         let rule = if text.contains('\u{FFFD}') { RuleId::Utf8 } else { RuleId::JsonLine };
         let shown: String = text.chars().take(80).collect();
         let reason = match rule {

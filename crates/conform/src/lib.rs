@@ -13,6 +13,7 @@ mod connection;
 mod content;
 mod evaluator;
 mod handshake;
+pub mod live;
 mod recording;
 pub mod render;
 mod report;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use switchboard_protocol::{Side, Version};
 
-use crate::rule::{Rule, Strength, Versions};
+use crate::rule::{Party, Rule, Strength, Versions};
 use crate::rules::RuleId;
 
 /// How many violations of one rule are kept.
@@ -91,6 +91,8 @@ pub struct Findings {
     records: Vec<Record>,
     /// Only this side is judged.
     only: Option<Side>,
+    /// Who is being judged at the moment, for rules that both have to keep.
+    pub(crate) speaker: Option<Side>,
     pub(crate) versions: BTreeSet<u16>,
     pub(crate) agent_capabilities: Option<serde_json::Value>,
     pub(crate) is_spec_dialect: bool,
@@ -103,6 +105,7 @@ impl Findings {
         Findings {
             records: vec![Record::default(); RuleId::ALL.len()],
             only,
+            speaker: None,
             versions: BTreeSet::new(),
             agent_capabilities: None,
             is_spec_dialect: false,
@@ -112,11 +115,17 @@ impl Findings {
 
     /// A rule was kept once more.
     pub fn kept(&mut self, rule: RuleId) {
+        if self.is_of_other(rule) {
+            return;
+        }
         self.records[rule as usize].kept += 1;
     }
 
     /// A message breaks a rule. One message breaks a rule once.
     pub fn broken(&mut self, rule: RuleId, message: u64, reason: impl Into<String>) {
+        if self.is_of_other(rule) {
+            return;
+        }
         let record = &mut self.records[rule as usize];
         let reason = shortened(reason.into());
         if rule.rule().strength == Strength::Recorded {
@@ -138,19 +147,30 @@ impl Findings {
         if is_kept { self.kept(rule) } else { self.broken(rule, message, reason()) }
     }
 
+    /// Whether the one who keeps or breaks a rule is not the one who is judged.
+    fn is_of_other(&self, rule: RuleId) -> bool {
+        let is_both = rule.rule().party == Party::Both;
+        is_both && self.only.zip(self.speaker).is_some_and(|(only, speaker)| only != speaker)
+    }
+
     /// It cannot be judged, and why.
     pub fn block(&mut self, reason: impl Into<String>) {
         self.blocked.get_or_insert_with(|| reason.into());
     }
 
-    /// Takes in what was found in another conversation with the same subject. Its message numbers get an offset.
-    pub fn merge(&mut self, other: Findings, offset: u64) {
+    /// Whether a rule was kept or broken so far.
+    pub fn has_judged(&self, rule: RuleId) -> bool {
+        let record = &self.records[rule as usize];
+        record.kept > 0 || !record.failures.is_empty()
+    }
+
+    /// Takes in what was found in another conversation with the same subject.
+    pub fn merge(&mut self, other: Findings) {
         for (record, more) in self.records.iter_mut().zip(other.records) {
             record.kept += more.kept;
             record.more += more.more;
-            let moved = |failure: Failure| Failure { message: failure.message + offset, ..failure };
-            record.failures.extend(more.failures.into_iter().map(moved));
-            record.noted.extend(more.noted.into_iter().map(moved));
+            record.failures.extend(more.failures);
+            record.noted.extend(more.noted);
             record.failures.truncate(MOST_FAILURES);
             record.noted.truncate(MOST_FAILURES);
         }

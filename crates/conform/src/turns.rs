@@ -297,6 +297,7 @@ impl Evaluator {
                 }
             };
             if is_passed_over && connection.is_whole {
+                self.findings.speaker = Some(side.other());
                 let reason = format!("{} was never answered, and later requests were", open.method);
                 self.findings.broken(RuleId::Answered, open.number, reason);
             }

@@ -1,5 +1,7 @@
 //! `switchboard conform`: do agents, clients and recordings keep the protocol?
 
+mod agent;
+mod client;
 mod recording;
 
 use std::io::Write;
@@ -27,6 +29,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Subject {
+    Agent(agent::Arguments),
+    Client(client::Arguments),
+    #[command(hide = true)]
+    Peer(client::PeerArguments),
     Recording(recording::Arguments),
 }
 
@@ -97,10 +103,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let baseline = reporting.baseline.as_deref().map(read_baseline).transpose()?;
     let needs_transcript = reporting.format == Format::Html;
     let judged = match &arguments.subject {
+        Some(Subject::Agent(arguments)) => agent::judge(arguments)?,
+        Some(Subject::Client(arguments)) => client::judge(arguments)?,
+        Some(Subject::Peer(arguments)) => return client::play(arguments),
         Some(Subject::Recording(arguments)) => recording::judge(arguments, needs_transcript)?,
         None => {
             return Err(CommandError::usage("what is to be judged?")
-                .hint("switchboard conform recording FILE judges a recording; --list lists the rules"));
+                .hint("switchboard conform agent -- CMD judges an agent, conform client -- CMD {agent} a client, conform recording FILE a recording")
+                .hint("switchboard conform --list lists the rules"));
         }
     };
     report(judged, reporting, baseline.as_ref())

@@ -91,3 +91,91 @@ fn each_format_names_what_is_broken() {
         assert!(run.stdout.starts_with(begin) && run.stdout.contains("update-kind"), "{}", run.stdout);
     }
 }
+
+const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
+
+/// Judges an agent, and gives what it breaks of what counts.
+fn judge_agent(options: &[&str], agent: &[&str], code: i32) -> Value {
+    let run =
+        switchboard(&[&["conform", "agent", "--format", "json"], options, &["--"], agent].concat(), b"");
+    assert_eq!(run.code, code, "{options:?} {agent:?}: {}{}", run.stdout, run.stderr);
+    serde_json::from_str(&run.stdout).unwrap()
+}
+
+#[test]
+fn the_demo_agent_keeps_the_protocol() {
+    for (version, prompt) in [("1", "permission"), ("2", "edit")] {
+        let agent = [SWITCHBOARD, "demo-agent", "--protocol", version];
+        let report = judge_agent(&["--prompt", prompt], &agent, 0);
+        assert_eq!(failed(&report), []);
+        let is_judged = |id: &str| {
+            let rules = report["rules"].as_array().unwrap();
+            rules.iter().any(|rule| rule["id"] == id && rule["status"] == "pass")
+        };
+        let own = if version == "1" { "cancel-stop-reason-1" } else { "cancel-stop-reason-2" };
+        for id in [own, "init-version-echo", "process-exits", "rpc-answered", "config-complete"] {
+            assert!(is_judged(id), "version {version}: {id}: {report}");
+        }
+    }
+}
+
+#[test]
+fn the_bridge_keeps_the_protocol() {
+    for (agent, client) in [("1", "v1"), ("2", "v1"), ("2", "v2")] {
+        let agent = [SWITCHBOARD, "demo-agent", "--protocol", agent];
+        let report = judge_agent(&["--through", "bridge", "--protocol", client], &agent, 0);
+        assert_eq!(failed(&report), []);
+    }
+}
+
+#[test]
+fn what_is_no_agent_cannot_be_judged() {
+    let report = judge_agent(&[], &["false"], 4);
+    assert_eq!(report["verdict"], "not judged");
+    let silent = judge_agent(&["--timeout", "0.2"], &["sleep", "600"], 4);
+    assert_eq!(silent["verdict"], "not judged");
+    let nobody = switchboard(&["conform", "agent", "--", "no-such-program-at-all"], b"");
+    assert!(nobody.code == 4 && nobody.stderr.contains("no-such-program-at-all"), "{}", nobody.stderr);
+    assert_eq!(switchboard(&["conform", "agent"], b"").code, 2);
+}
+
+#[test]
+fn an_echo_is_no_agent() {
+    let report = judge_agent(&[], &["cat"], 1);
+    assert!(failed(&report).iter().any(|(id, ..)| *id == "rpc-method-direction"), "{report}");
+}
+
+#[test]
+fn run_is_a_client_that_survives_everything() {
+    let run = switchboard(
+        &[
+            "conform",
+            "client",
+            "--format",
+            "json",
+            "--",
+            SWITCHBOARD,
+            "run",
+            "hi",
+            "--approve-all",
+            "--",
+            "{agent}",
+        ],
+        b"",
+    );
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let report: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(failed(&report), []);
+    let rules = report["rules"].as_array().unwrap();
+    for id in ["client-survives", "client-answers-questions"] {
+        assert!(rules.iter().any(|rule| rule["id"] == id && rule["status"] == "pass"), "{id}: {report}");
+    }
+}
+
+#[test]
+fn a_client_that_does_not_speak_cannot_be_judged() {
+    let client = |command: &[&str]| switchboard(&[&["conform", "client", "--"], command].concat(), b"").code;
+    assert_eq!(client(&["true", "{agent}"]), 4);
+    assert_eq!(client(&["no-such-program-at-all", "{agent}"]), 4);
+    assert_eq!(client(&["true"]), 2);
+}

@@ -1,0 +1,123 @@
+//! What the log of a scenario shows of the client.
+
+use std::collections::BTreeMap;
+
+use switchboard_protocol::{Recorded, RecordedLine, Side};
+
+use super::client::{
+    ALL_ANSWERED, ClientScenario, NOT_ALL_ANSWERED, NOT_SURVIVED, REPLACED, SHOWN, SURVIVED,
+};
+use crate::recording::RecordingJudge;
+use crate::report::{Findings, Report};
+use crate::rules::RuleId;
+
+/// How a client's process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientEnd {
+    /// By itself, or it was ended when everything was over.
+    Regular,
+    /// By a signal that nobody sent.
+    Crashed,
+}
+
+/// Puts together what the scenarios show of a client.
+#[derive(Debug)]
+pub struct ClientJudge {
+    findings: Findings,
+    transcript: BTreeMap<u64, String>,
+    number: u64,
+    initialized: usize,
+    prompted: usize,
+}
+
+impl Default for ClientJudge {
+    fn default() -> Self {
+        ClientJudge::new()
+    }
+}
+
+impl ClientJudge {
+    /// Nothing is known yet.
+    pub fn new() -> Self {
+        ClientJudge {
+            findings: Findings::new(Some(Side::Client)),
+            transcript: BTreeMap::new(),
+            number: 0,
+            initialized: 0,
+            prompted: 0,
+        }
+    }
+
+    /// Takes the log of a scenario, how the client ended, and what it showed, where that is known.
+    pub fn scenario(&mut self, scenario: &ClientScenario, log: &str, end: ClientEnd, shown: Option<&str>) {
+        let mut judge = RecordingJudge::new(Some(Side::Client));
+        let mut was_prompted = false;
+        let mut said = None;
+        for line in log.lines() {
+            self.number += 1;
+            judge.line(self.number, line.as_bytes());
+            let kept: String = line.chars().take(4000).collect();
+            self.transcript.insert(self.number, kept);
+            let Ok(line) = RecordedLine::parse(line) else { continue };
+            match &line.recorded {
+                Recorded::Message { from: Some(Side::Client), text, .. } => {
+                    if text.contains("\"method\":\"initialize\"") {
+                        self.initialized += 1;
+                    }
+                    if text.contains("\"method\":\"session/prompt\"") {
+                        self.prompted += 1;
+                        was_prompted = true;
+                    }
+                }
+                Recorded::Process(words) if *words == SURVIVED || *words == NOT_SURVIVED => {
+                    said = Some(*words == SURVIVED);
+                }
+                Recorded::Process(words) if *words == ALL_ANSWERED || *words == NOT_ALL_ANSWERED => {
+                    self.findings.judge(RuleId::AnswersAll, self.number, *words == ALL_ANSWERED, || {
+                        "two permission requests at once were not both answered".to_owned()
+                    });
+                }
+                _ => {}
+            }
+        }
+        let mut findings = judge.finish();
+        findings.blocked = None;
+        self.findings.merge(findings);
+        if was_prompted {
+            let is_alive = said == Some(true) && end == ClientEnd::Regular;
+            self.findings.judge(RuleId::Survives, self.number, is_alive, || match end {
+                ClientEnd::Crashed => format!("{}: the client ended by a signal", scenario.name),
+                ClientEnd::Regular => format!("{}: it answered nothing any more", scenario.name),
+            });
+        }
+        if let Some(shown) = shown.filter(|_| was_prompted) {
+            self.transcript_shown(scenario, shown);
+        }
+    }
+
+    fn transcript_shown(&mut self, scenario: &ClientScenario, shown: &str) {
+        let missing = SHOWN.iter().find(|words| !shown.contains(**words));
+        let count = shown.matches(SHOWN[1]).count();
+        let problem = if let Some(words) = missing {
+            Some(format!("{}: \"{words}\" is not shown", scenario.name))
+        } else if shown.contains(REPLACED) {
+            Some(format!("{}: \"{REPLACED}\" was replaced, and is shown", scenario.name))
+        } else if count > 1 {
+            Some(format!("{}: \"{}\" is shown {count} times", scenario.name, SHOWN[1]))
+        } else {
+            None
+        };
+        self.findings
+            .judge(RuleId::Transcript, self.number, problem.is_none(), || problem.unwrap_or_default());
+    }
+
+    /// The report, and what was said.
+    pub fn report(mut self, subject: &str) -> (Report, BTreeMap<u64, String>) {
+        if self.initialized == 0 {
+            self.findings.block("the client never initialized a connection with the agent that it was given");
+        } else if self.prompted == 0 {
+            self.findings.block("the client never sent a prompt; give it one on its command line");
+        }
+        (self.findings.report(subject), self.transcript)
+    }
+}

@@ -1,0 +1,274 @@
+//! A peer that runs, and everything that is said with it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_protocol::Side;
+use switchboard_transport::{Child, Frame, LineReader, NoiseKind, Program};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout_at};
+
+use crate::evaluator::Evaluator;
+
+/// The longest message that is read: as much as the largest that scenarios ask for, and some more.
+const LONGEST_MESSAGE: usize = 256 * 1024 * 1024;
+/// How much of a message is kept for the transcript.
+const LONGEST_KEPT: usize = 4000;
+
+/// Starts a peer anew.
+pub trait Launch {
+    /// Starts it.
+    fn launch(&self) -> Result<Started, String>;
+}
+
+impl Launch for Program {
+    fn launch(&self) -> Result<Started, String> {
+        let spawned = self.spawn().map_err(|error| error.to_string())?;
+        Ok(Started {
+            input: Box::new(spawned.input),
+            output: Box::new(spawned.output),
+            process: Some(spawned.child),
+        })
+    }
+}
+
+/// A peer that was started.
+pub struct Started {
+    /// What it reads.
+    pub input: Box<dyn AsyncWrite + Send + Unpin>,
+    /// What it writes.
+    pub output: Box<dyn AsyncRead + Send + Unpin>,
+    /// Its process, where it is one.
+    pub process: Option<Child>,
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub(super) enum Answer {
+    Result(Value),
+    Error { code: i64, message: String },
+}
+
+impl Answer {
+    pub(super) fn result(&self) -> Option<&Value> {
+        match self {
+            Answer::Result(value) => Some(value),
+            Answer::Error { .. } => None,
+        }
+    }
+}
+
+/// Why nothing came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trouble {
+    Timeout,
+    Ended,
+}
+
+impl Trouble {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Trouble::Timeout => "nothing came in time",
+            Trouble::Ended => "the agent ended",
+        }
+    }
+}
+
+/// An agent that runs, with us as its client.
+pub(super) struct Peer {
+    input: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    output: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
+    pub(super) process: Option<Child>,
+    pub(super) evaluator: Evaluator,
+    /// The number of the latest message.
+    pub(super) number: u64,
+    pub(super) transcript: BTreeMap<u64, String>,
+    next_id: i64,
+    patience: Duration,
+    /// Whether questions are left open.
+    pub(super) leaves_questions: bool,
+}
+
+impl Peer {
+    pub(super) fn start(launch: &dyn Launch, number: u64, patience: Duration) -> Result<Self, String> {
+        let Started { input, output, process } = launch.launch()?;
+        Ok(Peer {
+            input: Some(input),
+            output: LineReader::new(output, LONGEST_MESSAGE),
+            process,
+            evaluator: Evaluator::new(Some(Side::Agent)),
+            number,
+            transcript: BTreeMap::new(),
+            next_id: 0,
+            patience,
+            leaves_questions: false,
+        })
+    }
+
+    pub(super) fn next_id(&mut self) -> i64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn keep(&mut self, side: Side, text: &str) {
+        let arrow = match side {
+            Side::Client => "client->agent",
+            Side::Agent => "agent->client",
+        };
+        let shown: String = text.chars().take(LONGEST_KEPT).collect();
+        self.transcript.insert(self.number, format!("{arrow} {shown}"));
+    }
+
+    /// Writes bytes that are no message of ours to judge.
+    pub(super) async fn write_raw(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        let Some(input) = &mut self.input else { return Err(Trouble::Ended) };
+        let deadline = Instant::now() + self.patience;
+        match timeout_at(deadline, input.write_all(bytes)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Trouble::Ended),
+            Err(_) => Err(Trouble::Timeout),
+        }
+    }
+
+    /// Notes a message of ours, without writing it.
+    pub(super) fn note(&mut self, text: &str) {
+        self.number += 1;
+        self.keep(Side::Client, text);
+        self.evaluator.message(self.number, Side::Client, text);
+    }
+
+    pub(super) async fn send(&mut self, message: &Value) -> Result<(), Trouble> {
+        let mut text = message.to_string();
+        self.note(&text);
+        text.push('\n');
+        self.write_raw(text.as_bytes()).await
+    }
+
+    pub(super) async fn notify(&mut self, method: &str, params: Value) -> Result<(), Trouble> {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
+    }
+
+    /// Asks, and waits for the answer.
+    pub(super) async fn call(&mut self, method: &str, params: Value) -> Result<Answer, Trouble> {
+        let id = Value::from(self.next_id());
+        self.call_as(&id, method, params).await
+    }
+
+    pub(super) async fn call_as(
+        &mut self,
+        id: &Value,
+        method: &str,
+        params: Value,
+    ) -> Result<Answer, Trouble> {
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
+        self.answer(id).await
+    }
+
+    /// Waits for the answer to a request.
+    pub(super) async fn answer(&mut self, id: &Value) -> Result<Answer, Trouble> {
+        let message = self.until(|message| message.get("method").is_none() && message["id"] == *id).await?;
+        Ok(match message.get("error") {
+            Some(error) => Answer::Error {
+                code: error["code"].as_i64().unwrap_or_default(),
+                message: error["message"].as_str().unwrap_or_default().to_owned(),
+            },
+            None => Answer::Result(message["result"].clone()),
+        })
+    }
+
+    /// Waits for a message that is wanted. Questions are answered meanwhile.
+    pub(super) async fn until(&mut self, wanted: impl FnMut(&Value) -> bool) -> Result<Value, Trouble> {
+        self.until_within(self.patience, wanted).await
+    }
+
+    pub(super) async fn until_within(
+        &mut self,
+        patience: Duration,
+        mut wanted: impl FnMut(&Value) -> bool,
+    ) -> Result<Value, Trouble> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let message = self.read(deadline).await?;
+            let Some(message) = message else { continue };
+            let is_wanted = wanted(&message);
+            if message.get("method").is_some() && message.get("id").is_some() && !self.leaves_questions {
+                self.reply(&message).await?;
+            }
+            if is_wanted {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Listens for a while, for what should not come.
+    pub(super) async fn listen(&mut self, time: Duration) {
+        // That nothing comes is what is hoped for.
+        let _ = self.until_within(time, |_| false).await;
+    }
+
+    async fn read(&mut self, deadline: Instant) -> Result<Option<Value>, Trouble> {
+        let frame = match timeout_at(deadline, self.output.next()).await {
+            Err(_) => return Err(Trouble::Timeout),
+            Ok(Ok(Some(frame))) => frame,
+            Ok(Ok(None) | Err(_)) => return Err(Trouble::Ended),
+        };
+        match frame {
+            Frame::Message(text) => {
+                self.number += 1;
+                self.keep(Side::Agent, &text);
+                self.evaluator.message(self.number, Side::Agent, &text);
+                Ok(serde_json::from_str(&text).ok())
+            }
+            Frame::Noise(noise) if noise.kind == NoiseKind::Blank => Ok(None),
+            Frame::Noise(noise) => {
+                self.number += 1;
+                self.keep(Side::Agent, &noise.excerpt);
+                self.evaluator.noise(self.number, Side::Agent, &noise.excerpt);
+                Ok(None)
+            }
+            Frame::TooLong(_) => {
+                self.evaluator.gap();
+                Ok(None)
+            }
+            // What an agent that ends has not finished.
+            Frame::Unfinished(_) => Ok(None),
+        }
+    }
+
+    /// Answers a question of the agent as a client would that allows everything and offers nothing.
+    async fn reply(&mut self, request: &Value) -> Result<(), Trouble> {
+        let id = &request["id"];
+        let message = match request["method"].as_str() {
+            Some("session/request_permission") => {
+                let options = request["params"]["options"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let allows =
+                    |option: &&Value| option["kind"].as_str().is_some_and(|kind| kind.starts_with("allow"));
+                let chosen = options.iter().find(allows).or_else(|| options.first());
+                let outcome = match chosen.and_then(|option| option["optionId"].as_str()) {
+                    Some(chosen) => json!({"outcome": "selected", "optionId": chosen}),
+                    None => json!({"outcome": "cancelled"}),
+                };
+                json!({"jsonrpc": "2.0", "id": id, "result": {"outcome": outcome}})
+            }
+            _ => {
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})
+            }
+        };
+        self.send(&message).await
+    }
+
+    /// Closes what the agent reads.
+    pub(super) fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    /// Ends the agent, and gives what was found.
+    pub(super) async fn end(mut self) -> (Evaluator, u64, BTreeMap<u64, String>) {
+        self.close_input();
+        if let Some(process) = &self.process {
+            process.shut_down().await;
+        }
+        (self.evaluator, self.number, self.transcript)
+    }
+}

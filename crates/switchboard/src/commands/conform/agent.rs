@@ -1,0 +1,150 @@
+//! `switchboard conform agent`.
+
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use switchboard_conform::live::{AgentOptions, judge_agent};
+use switchboard_protocol::Version;
+use switchboard_transport::{Program, Remote};
+
+use super::Judged;
+use crate::arguments::Protocol;
+use crate::configuration::chosen_program;
+use crate::outcome::CommandError;
+use crate::{remote_agent, standard_error, stdio, store_file};
+
+/// Judge an agent: we are its client, with a fresh process for each scenario
+///
+/// Prompts are sent, so an agent with a model uses it; where it has none, what needs one is not tested.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    switchboard conform agent -- my-agent --acp\n  \
+    switchboard conform agent --prompt \"Say hello.\" -- wss://example.com/acp")]
+pub(super) struct Arguments {
+    /// Name of a configured agent (see `switchboard agents`), `demo`, or an address
+    agent: Option<String>,
+
+    /// The agent's command line, or its address
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+
+    #[command(flatten)]
+    play: Play,
+
+    /// Folder of the sessions, instead of an empty one
+    #[arg(long, value_name = "FOLDER")]
+    cwd: Option<PathBuf>,
+
+    /// What the agent is prompted
+    #[arg(long, value_name = "TEXT", default_value = "hello")]
+    prompt: String,
+
+    /// What the agent is prompted where its work is cancelled; it should take some seconds
+    #[arg(long, value_name = "TEXT", default_value = "slow 30")]
+    cancel_prompt: String,
+
+    /// Log in by this method before sessions are opened
+    #[arg(long, value_name = "ID")]
+    auth_method: Option<String>,
+}
+
+/// How a peer that runs is judged.
+#[derive(Debug, clap::Args)]
+pub(super) struct Play {
+    /// Version to speak, instead of the newest that the peer has
+    #[arg(long, value_enum)]
+    pub(super) protocol: Option<Protocol>,
+
+    /// How long an answer may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
+    pub(super) timeout: f64,
+
+    /// Put the bridge between
+    #[arg(long, value_enum)]
+    pub(super) through: Option<Through>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Through {
+    /// `switchboard bridge`
+    Bridge,
+}
+
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
+        _ => Err("expected seconds, more than 0 and at most a day".to_owned()),
+    }
+}
+
+impl Play {
+    pub(super) fn version(&self) -> Option<Version> {
+        self.protocol.map(|protocol| match protocol {
+            Protocol::V1 => Version::V1,
+            Protocol::V2 => Version::V2,
+        })
+    }
+}
+
+pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> {
+    let address = arguments.agent.as_ref().filter(|name| Remote::is_address(name));
+    let (name, command) = match address {
+        Some(address) if arguments.command.is_empty() => (None, vec![OsString::from(address)]),
+        _ => (arguments.agent.as_deref(), arguments.command.clone()),
+    };
+    let program = chosen_program(Path::new("."), name, &command)?;
+    let subject = name.map_or_else(|| shown(&command), str::to_owned);
+    // A program that is not there is no agent that fails.
+    program.locate().map_err(|error| CommandError::no_session(error.to_string()))?;
+    let program = match arguments.play.through {
+        None => program,
+        Some(Through::Bridge) => through_bridge(name, &command)?,
+    };
+    let temporary;
+    let folder = match &arguments.cwd {
+        Some(folder) => std::path::absolute(folder)
+            .map_err(|error| CommandError::usage(format!("{}: {error}", folder.display())))?,
+        None => {
+            temporary = store_file::temporary_folder()
+                .map_err(|error| CommandError::failed(format!("cannot make a folder: {error}")))?;
+            temporary.path().to_owned()
+        }
+    };
+    let options = AgentOptions {
+        version: arguments.play.version(),
+        folder,
+        prompt: arguments.prompt.clone(),
+        cancel_prompt: arguments.cancel_prompt.clone(),
+        patience: Duration::from_secs_f64(arguments.play.timeout),
+        login: arguments.auth_method.clone(),
+    };
+    let tells = std::io::stderr().is_terminal();
+    let (report, transcript) = stdio::run_alone(async {
+        let tell = |scenario: &switchboard_conform::live::Scenario, place: usize, count: usize| {
+            if tells {
+                standard_error::say(format!("[{place}/{count}] {}", scenario.name));
+            }
+        };
+        Ok(judge_agent(&program, &subject, &options, tell).await)
+    })?;
+    if let Some(reason) = &report.blocked {
+        standard_error::say(format!("switchboard: not judged: {reason}"));
+    }
+    Ok(vec![Judged { report, transcript }])
+}
+
+/// A command line in one text.
+pub(super) fn shown(command: &[OsString]) -> String {
+    let parts: Vec<_> = command.iter().map(|part| part.to_string_lossy()).collect();
+    parts.join(" ")
+}
+
+fn through_bridge(name: Option<&str>, command: &[OsString]) -> Result<Program, CommandError> {
+    let program = remote_agent::ourselves(["bridge"])?;
+    Ok(match name {
+        Some(name) => program.args([name]),
+        None => program.args([OsStr::new("--")]).args(command.iter().cloned()),
+    })
+}

@@ -1,0 +1,216 @@
+//! `switchboard conform client`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use switchboard_conform::live::{CLIENT_SCENARIOS, ClientEnd, ClientJudge, ClientScenario, play_agent};
+use switchboard_transport::{Exit, Program};
+use tokio::io::AsyncReadExt;
+
+use super::Judged;
+use super::agent::{Through, shown};
+use crate::outcome::{CommandError, Outcome};
+use crate::{standard_error, stdio, store_file};
+
+/// What stands for the agent in the client's command line.
+const PLACE: &str = "{agent}";
+/// How much of what a client shows is looked at.
+const MOST_SHOWN: u64 = 64 * 1024 * 1024;
+
+/// Judge a client: we are its agent, with a fresh process for each scenario
+///
+/// {agent} in its command line becomes the path of a program, which is the agent. The command line must make the client send a
+/// prompt and end, or the client is ended when the time is over. It is judged by what it sends; with --probe or --transcript
+/// also by what it shows.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  switchboard conform client -- my-client --agent {agent} --prompt hello")]
+pub(super) struct Arguments {
+    /// The client's command line, with {agent} in the place of the agent's
+    #[arg(last = true, value_name = "CMD", required_unless_present_any = ["list", "explain"])]
+    command: Vec<OsString>,
+
+    /// How long an answer may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = super::agent::seconds)]
+    timeout: f64,
+
+    /// Put the bridge between
+    #[arg(long, value_enum)]
+    through: Option<Through>,
+
+    /// A command (for sh) that prints the transcript that the client has, run in the client's folder after each scenario
+    #[arg(long, value_name = "CMD", conflicts_with = "transcript")]
+    probe: Option<String>,
+
+    /// A file with the transcript that the client has, relative to its folder; - for its standard output
+    #[arg(long, value_name = "FILE")]
+    transcript: Option<PathBuf>,
+}
+
+/// Be the agent of a scenario.
+#[derive(Debug, clap::Args)]
+pub(super) struct PeerArguments {
+    scenario: String,
+    log: PathBuf,
+    #[arg(default_value_t = 10.0)]
+    timeout: f64,
+}
+
+pub(super) fn play(arguments: &PeerArguments) -> Result<Outcome, CommandError> {
+    let scenario = CLIENT_SCENARIOS
+        .iter()
+        .find(|scenario| scenario.id == arguments.scenario)
+        .ok_or_else(|| CommandError::usage(format!("there is no scenario {}", arguments.scenario)))?;
+    let failed = |error: std::io::Error| {
+        CommandError::failed(format!("cannot write {}: {error}", arguments.log.display()))
+    };
+    let mut log = File::options().append(true).create(true).open(&arguments.log).map_err(failed)?;
+    let patience = Duration::from_secs_f64(arguments.timeout);
+    stdio::run_alone(async {
+        let log = |line: &str| {
+            // Whoever reads the log sees what is missing.
+            let _ = log.write_all(format!("{line}\n").as_bytes());
+        };
+        play_agent(scenario, stdio::input(), stdio::output(), patience, log).await;
+        Ok(Outcome::Fine)
+    })
+}
+
+pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> {
+    let has_place = arguments.command.iter().any(|part| part.to_string_lossy().contains(PLACE));
+    if !has_place {
+        return Err(CommandError::usage(format!("the client's command line has no {PLACE}"))
+            .hint(format!("write {PLACE} where the agent's command line belongs")));
+    }
+    let subject = shown(&arguments.command);
+    let mut judge = ClientJudge::new();
+    for (place, scenario) in CLIENT_SCENARIOS.iter().enumerate() {
+        if std::io::stderr().is_terminal() {
+            standard_error::say(format!("[{}/{}] {}", place + 1, CLIENT_SCENARIOS.len(), scenario.name));
+        }
+        let played = stdio::run_alone(run_scenario(arguments, scenario))?;
+        judge.scenario(scenario, &played.log, played.end, played.shown.as_deref());
+    }
+    let (report, transcript) = judge.report(&subject);
+    if let Some(reason) = &report.blocked {
+        standard_error::say(format!("switchboard: not judged: {reason}"));
+    }
+    Ok(vec![Judged { report, transcript }])
+}
+
+/// What a scenario left behind.
+struct Played {
+    log: String,
+    end: ClientEnd,
+    shown: Option<String>,
+}
+
+async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Result<Played, CommandError> {
+    let failed =
+        |error: std::io::Error| CommandError::failed(format!("cannot prepare {}: {error}", scenario.id));
+    let folder = store_file::temporary_folder().map_err(failed)?;
+    let work = folder.path().join("work");
+    std::fs::create_dir(&work).map_err(failed)?;
+    let log = folder.path().join("log.jsonl");
+    File::create(&log).map_err(failed)?;
+    let agent = folder.path().join("agent");
+    write_agent(&agent, arguments, scenario, &log).map_err(failed)?;
+    let agent_path = agent.display().to_string();
+    let parts: Vec<OsString> = arguments
+        .command
+        .iter()
+        .map(|part| match part.to_str() {
+            Some(text) => OsString::from(text.replace(PLACE, &agent_path)),
+            None => part.clone(),
+        })
+        .collect();
+    let (program, rest) = parts.split_first().ok_or_else(|| CommandError::usage("which client?"))?;
+    let program = match program.as_encoded_bytes().contains(&b'/') {
+        true => std::path::absolute(program).map_err(failed)?.into_os_string(),
+        false => program.clone(),
+    };
+    let program = Program::new(program).args(rest.iter().cloned()).working_directory(&work);
+    let spawned = program.spawn().map_err(|error| CommandError::no_session(error.to_string()))?;
+    // Nobody types: a client that reads prompts gets none.
+    drop(spawned.input);
+    let mut output = spawned.output;
+    let child = spawned.child;
+    let patience = Duration::from_secs_f64(arguments.timeout) * 2 + Duration::from_secs(20);
+    let printed = async {
+        let mut printed = Vec::new();
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(count @ 1..) = output.read(&mut buffer).await {
+            if (printed.len() as u64) < MOST_SHOWN {
+                printed.extend_from_slice(&buffer[..count]);
+            }
+        }
+        printed
+    };
+    let printed = tokio::time::timeout(patience, printed).await.unwrap_or_default();
+    // One that has closed its output may need a moment more; one that runs on is ended.
+    let exit = tokio::time::timeout(Duration::from_millis(500), child.wait()).await.ok().flatten();
+    child.shut_down().await;
+    let end = match exit {
+        Some(Exit::Signal(_)) => ClientEnd::Crashed,
+        _ => ClientEnd::Regular,
+    };
+    let shown = shown_by(arguments, &work, &printed).await?;
+    let log = std::fs::read(&log).map_err(failed)?;
+    Ok(Played { log: String::from_utf8_lossy(&log).into_owned(), end, shown })
+}
+
+/// What the client shows, where somebody says how to find out.
+async fn shown_by(
+    arguments: &Arguments,
+    work: &Path,
+    printed: &[u8],
+) -> Result<Option<String>, CommandError> {
+    if let Some(file) = &arguments.transcript {
+        let bytes = if file.as_os_str() == "-" {
+            printed.to_vec()
+        } else {
+            std::fs::read(work.join(file)).unwrap_or_default()
+        };
+        return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
+    }
+    let Some(probe) = &arguments.probe else { return Ok(None) };
+    let output = tokio::process::Command::new("sh")
+        .arg("-c")
+        .arg(probe)
+        .current_dir(work)
+        .stdin(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(Duration::from_secs_f64(arguments.timeout), output).await;
+    match output {
+        Ok(Ok(output)) => Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned())),
+        Ok(Err(error)) => Err(CommandError::no_session(format!("cannot run the probe: {error}"))),
+        Err(_) => Err(CommandError::no_session("the probe did not end in time")),
+    }
+}
+
+/// Writes the program that the client starts as its agent.
+fn write_agent(
+    path: &Path,
+    arguments: &Arguments,
+    scenario: &ClientScenario,
+    log: &Path,
+) -> std::io::Result<()> {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    let ourselves = quoted(&std::env::current_exe()?.display().to_string());
+    let peer = format!(
+        "{ourselves} conform peer {} {} {}",
+        scenario.id,
+        quoted(&log.display().to_string()),
+        arguments.timeout
+    );
+    let command = match arguments.through {
+        None => peer,
+        Some(Through::Bridge) => format!("{ourselves} bridge -- {peer}"),
+    };
+    std::fs::write(path, format!("#!/bin/sh\nexec {command}\n"))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+}
