@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
-use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_protocol::rpc::{Message, RequestId, messages};
 use switchboard_protocol::{Wire, WireFormat};
 use switchboard_transport::{
     DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions, Program, Spawned, StandardErrorLine,
@@ -19,6 +19,8 @@ use crate::service::Event;
 const TURN: usize = 256;
 /// How many bytes may wait for an agent that reads nothing.
 const UNREAD: usize = 64 * 1024 * 1024;
+/// How long the standard error of an agent that has ended is waited for.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 /// Of how many requests it is known which session they are about.
 const ASKED: usize = 4096;
 
@@ -33,6 +35,10 @@ pub(crate) enum Said {
     Loss { session: Option<String>, text: String },
     /// On standard error.
     Error(String),
+    /// Something on standard output that is no message.
+    Noise(String),
+    /// Which version it speaks itself.
+    Version(Version),
 }
 
 /// Which session a line is about.
@@ -42,6 +48,8 @@ pub(crate) enum About {
     Session(SessionId),
     /// By the agent's.
     Agents(String),
+    /// None: it belongs to the agent's introduction.
+    Introduction,
 }
 
 /// A line for an agent.
@@ -88,6 +96,7 @@ struct Host {
     waiting_bytes: usize,
     /// Which sessions open requests to the agent are about, by their ids on the agent's side.
     asked: HashMap<RequestId<'static>, SessionId>,
+    has_version: bool,
 }
 
 impl Host {
@@ -101,6 +110,7 @@ impl Host {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             asked: HashMap::new(),
+            has_version: false,
         }
     }
 
@@ -150,10 +160,7 @@ impl Host {
                     self.waiting_bytes -= self.waiting.pop_front().map_or(0, |line| line.len());
                 }
                 line = errors.next(), if has_errors => match line {
-                    Some(StandardErrorLine::Line(line)) => self.said.push(Said::Error(line.to_string())),
-                    Some(StandardErrorLine::Missed(count)) => {
-                        self.said.push(Said::Error(format!("({count} lines were missed)")));
-                    }
+                    Some(line) => self.complain(line),
                     None => has_errors = false,
                 },
                 () = until(due) => {
@@ -176,10 +183,21 @@ impl Host {
         };
         let last_lines = known.shown_lines();
         child.shut_down().await;
+        // What it has written is there; what its own children still write is not waited for.
+        while let Ok(Some(line)) = tokio::time::timeout(LAST_WORDS, errors.next()).await {
+            self.complain(line);
+        }
         if !self.said.is_empty() {
             let _ = self.events.send(Event::HostSaid { host: self.id, said: self.said }).await;
         }
         (reason, last_lines)
+    }
+
+    fn complain(&mut self, line: StandardErrorLine) {
+        self.said.push(Said::Error(match line {
+            StandardErrorLine::Line(line) => line.to_string(),
+            StandardErrorLine::Missed(count) => format!("({count} lines were missed)"),
+        }));
     }
 
     fn now(&self) -> Moment {
@@ -192,15 +210,20 @@ impl Host {
 
     fn frame(&mut self, frame: Frame) {
         match frame {
-            Frame::Message(line) => self.agent_said(&line),
+            Frame::Message(line) => {
+                // Each message of a batch is one of its own.
+                for message in messages(&line) {
+                    self.agent_said(message);
+                }
+            }
             Frame::TooLong(too_long) => match too_long.substitute() {
                 Some(Substitute::Answer(line)) => self.agent_said(&line),
                 Some(Substitute::Refusal(line)) => self.send(line),
-                None => self.said.push(Said::Error("(a message was too long and is dropped)".to_owned())),
+                None => self.said.push(Said::Noise("a message was too long and is dropped".to_owned())),
             },
             Frame::Noise(noise) | Frame::Unfinished(noise) => {
                 if !noise.is_blank() {
-                    self.said.push(Said::Error(format!("(on standard output: {noise})")));
+                    self.said.push(Said::Noise(noise.to_string()));
                 }
             }
         }
@@ -209,6 +232,12 @@ impl Host {
     fn agent_said(&mut self, line: &str) {
         let now = self.now();
         let handled = self.bridge.handle(Side::Agent, line, now);
+        if !self.has_version
+            && let Some((_, version)) = self.bridge.versions()
+        {
+            self.has_version = true;
+            self.said.push(Said::Version(version));
+        }
         if self.is_translated()
             && let Some(about) = self.about(line)
         {
@@ -243,9 +272,10 @@ impl Host {
                 Output::Line { to: Side::Agent, line } => {
                     if let Some(session) = session {
                         self.note(&line, session);
-                        let about = About::Session(session.clone());
-                        self.said.push(Said::Other { from: Side::Client, text: line.clone(), about });
                     }
+                    let about =
+                        session.map_or(About::Introduction, |session| About::Session(session.clone()));
+                    self.said.push(Said::Other { from: Side::Client, text: line.clone(), about });
                     self.send(line);
                 }
                 Output::Loss(loss) => {
@@ -269,7 +299,8 @@ impl Host {
     fn about(&mut self, line: &str) -> Option<About> {
         let params = match Message::decode(line, WireFormat::Any).ok()? {
             Message::Response(response) => {
-                return self.asked.remove(&response.id.into_owned()).map(About::Session);
+                let session = self.asked.remove(&response.id.into_owned());
+                return Some(session.map_or(About::Introduction, About::Session));
             }
             Message::Request(request) => request.params,
             Message::Notification(notification) => notification.params,

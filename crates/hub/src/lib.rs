@@ -12,7 +12,7 @@ mod log;
 mod metrics;
 mod service;
 
-pub use crate::core::{Counts, FolderRefusal, Folders, Identity, SessionState, SessionSummary};
+pub use crate::core::{Counts, FolderRefusal, Folders, Identity, NO_HANDSHAKE, SessionState, SessionSummary};
 pub use access::{WrongTokens, bearer, is_same};
 
 use std::collections::HashMap;

@@ -136,6 +136,7 @@ pub(crate) fn begin(
     let known = Known {
         id: recorder.id().into(),
         agent: agent.to_owned(),
+        agent_session: String::new(),
         owner: owner.to_owned(),
         folder: folder.to_owned(),
         title: None,
@@ -148,7 +149,7 @@ pub(crate) fn begin(
 
 /// Writes down whose a session is.
 pub(crate) fn save(store: &Store, known: &Known, agent_session: &str) -> Result<(), StoreError> {
-    let Known { id, agent, owner, folder, title: _, changed: _, length: _ } = known;
+    let Known { id, agent, agent_session: _, owner, folder, title: _, changed: _, length: _ } = known;
     store.host(&Hosted {
         id: id.to_string(),
         agent: agent.clone(),
@@ -169,6 +170,7 @@ pub(crate) fn known(store: &Store) -> Result<Vec<Known>, StoreError> {
         Some(Known {
             id: summary.id.into(),
             agent: hosted.agent.clone(),
+            agent_session: hosted.agent_session.clone(),
             owner: hosted.owner.clone(),
             folder: hosted.folder.clone(),
             title: summary.about.title,

@@ -219,6 +219,8 @@ impl Service {
                         Said::Other { from, text, about } => self.core.other_line(host, &about, from, &text),
                         Said::Loss { session, text } => self.core.lost(host, session.as_deref(), &text),
                         Said::Error(text) => self.core.complained(host, &text),
+                        Said::Noise(text) => self.core.rambled(host, &text),
+                        Said::Version(version) => self.core.speaks(host, version),
                     }
                 }
             }

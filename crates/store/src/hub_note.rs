@@ -9,7 +9,7 @@ use switchboard_session::{Conversation, Decider};
 /// Tells a conversation what a hub noted ([`Channel::Hub`](crate::Channel::Hub)) about a question that is open: before
 /// its answer, who gives it, and that there will be none. Says whether there was anything to tell.
 ///
-/// `{"hub":"answered","request":ID,"by":{"token":NAME,"client":NAME,"version":VERSION}}` and
+/// `{"hub":"answered","request":ID,"by":{"token":NAME,"client":NAME,"version":VERSION,"decider":"remembered"}}` and
 /// `{"hub":"unanswered","request":ID,"reason":TEXT}`; all other notes are about something else.
 pub fn apply_hub_note(conversation: &mut Conversation, note: &str, at: Moment) -> bool {
     let mut told = || -> Option<bool> {
@@ -37,5 +37,8 @@ fn answerer(by: &Raw<'_>) -> Option<Decider> {
     let (token, client, version) = (text(by, "token")?, text(by, "client"), text(by, "version"));
     let program: Vec<_> = [client, version].into_iter().flatten().filter(|part| !part.is_empty()).collect();
     let program = if program.is_empty() { String::new() } else { format!(" ({})", program.join(" ")) };
+    if text(by, "decider").as_deref() == Some("remembered") {
+        return Some(Decider::Remembered);
+    }
     Some(Decider::Other(format!("{token}{program}").into()))
 }

@@ -79,8 +79,6 @@ pub(crate) struct Watch(Child);
 
 struct Sink {
     target: Target,
-    /// Who is shown every record, also those that could not be kept.
-    listener: Option<Listener>,
     /// The versions of the messages and of those on the other side, once they are known.
     versions: (u16, u16),
     /// On which side of a translation a client sees what it sees.
@@ -89,8 +87,6 @@ struct Sink {
     of_client: Oddities,
     of_agent: Oddities,
 }
-
-type Listener = Box<dyn FnMut(&Record) + Send>;
 
 #[derive(Debug)]
 enum Target {
@@ -121,29 +117,12 @@ impl Recording {
     fn new(target: Target) -> Self {
         let sink = Sink {
             target,
-            listener: None,
             versions: (0, 0),
             sides: Sides::default(),
             of_client: Oddities::recorded(),
             of_agent: Oddities::recorded(),
         };
         Recording { sink: Arc::new(Mutex::new(Some(sink))), store: None }
-    }
-
-    /// The recording's id in the store.
-    pub(crate) fn id(&self) -> Option<String> {
-        match self.sink.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.target {
-            Target::Store(ref recorder) => Some(recorder.id().to_owned()),
-            Target::File(_) | Target::Failed => None,
-        }
-    }
-
-    /// Shows every record to a function, in the order in which they are kept.
-    pub(crate) fn heard_by(&self, listener: impl FnMut(&Record) + Send + 'static) {
-        self.with_sink(|sink| {
-            sink.listener = Some(Box::new(listener));
-            Ok(())
-        });
     }
 
     /// Records what a client sees.
@@ -284,9 +263,6 @@ impl Sink {
     fn append(&mut self, record: Record) -> Result<(), String> {
         let protocol = if record.channel.is_other_side() { self.versions.1 } else { self.versions.0 };
         let record = record.with_protocol(protocol);
-        if let Some(listener) = &mut self.listener {
-            listener(&record);
-        }
         match &mut self.target {
             Target::Failed => Ok(()),
             Target::Store(recorder) => recorder.put(record).map_err(|error| error.to_string()),
@@ -295,7 +271,7 @@ impl Sink {
     }
 
     fn lines(&mut self, channel: Channel, lines: &str) -> Result<(), String> {
-        if let (Target::Store(recorder), None) = (&mut self.target, &self.listener) {
+        if let Target::Store(recorder) = &mut self.target {
             let protocol = if channel.is_other_side() { self.versions.1 } else { self.versions.0 };
             return recorder
                 .append_lines(channel, protocol, lines)

@@ -10,12 +10,19 @@ use switchboard_transport::SharedText;
 
 use super::hosting::{Description, Purpose};
 use super::lines::{self, Outcome, Rewrite};
-use super::questions::{ELICITATION, PERMISSION};
+use super::questions::{ELICITATION, PERMISSION, cancelled};
+use super::session::Session;
 use super::{ConnectionId, Core, HostId, Memory, Output, SessionId, ToClient};
 use crate::host::About;
+use switchboard_bridge::Version;
 
 /// What everybody is told of an agent that has forgotten a session.
 const FORGOTTEN: &str = "The agent does not remember this session: it knows only what comes from here on.";
+
+/// How often an agent is asked for a session whose id the log does not have yet.
+const RENEWALS: usize = 32;
+/// How much of something odd is told to the operator.
+const SHOWN: usize = 200;
 
 impl Core {
     /// A line of an agent, in version 2.
@@ -43,6 +50,12 @@ impl Core {
         let session = match about {
             About::Session(session) => Some(Arc::clone(session)),
             About::Agents(session) => self.session_of(host, session),
+            About::Introduction => {
+                if let Some(host) = self.hosts.get_mut(&host) {
+                    host.note(Channel::of_message(from, true), text);
+                }
+                return;
+            }
         };
         let is_open = |id: &SessionId| {
             self.sessions.get(id).is_some_and(|session| session.host == Some(host) && !session.is_waking)
@@ -59,17 +72,47 @@ impl Core {
         }
     }
 
-    /// What an agent wrote to its standard error: it is kept where the agent is at work.
+    /// What an agent wrote to its standard error.
     pub(crate) fn complained(&mut self, host: HostId, text: &str) {
+        self.note_beside(host, Channel::StandardError, text);
         let agent = self.hosts.get(&host).and_then(|host| self.options.agents.get(host.agent)).cloned();
-        let busy = self.sessions.values().filter(|session| {
-            session.host == Some(host) && session.memory.as_ref().is_some_and(Memory::is_busy)
-        });
-        let busy: Vec<SessionId> = busy.map(|session| Arc::clone(session.id())).collect();
-        for session in busy {
-            let _ = self.append(&session, Channel::StandardError, text);
-        }
         self.tell(format!("agent {}: {text}", agent.unwrap_or_default()));
+    }
+
+    /// What an agent wrote to its standard output and is no message.
+    pub(crate) fn rambled(&mut self, host: HostId, text: &str) {
+        self.keep_noise(host, text);
+        let agent = self.hosts.get(&host).and_then(|host| self.options.agents.get(host.agent)).cloned();
+        let shown: String = text.chars().take(SHOWN).collect();
+        self.tell(format!("agent {} said what nobody takes: {shown}", agent.unwrap_or_default()));
+    }
+
+    fn keep_noise(&mut self, host: HostId, text: &str) {
+        let noise = json!({"from": Side::Agent, "noise": text}).to_string();
+        self.note_beside(host, Channel::Diagnostic, &noise);
+    }
+
+    /// An agent has chosen a version of the protocol.
+    pub(crate) fn speaks(&mut self, host: HostId, version: Version) {
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.version = version.number();
+        }
+    }
+
+    /// Keeps something that belongs to no session where the agent is at work, else where it was last.
+    fn note_beside(&mut self, host: HostId, channel: Channel, text: &str) {
+        let Some(known) = self.hosts.get_mut(&host) else { return };
+        known.note(channel, text);
+        let open =
+            || self.sessions.values().filter(|session| session.host == Some(host) && !session.is_waking);
+        let is_busy = |session: &&Session| session.memory.as_ref().is_some_and(Memory::is_busy);
+        let mut concerned: Vec<SessionId> = open().filter(is_busy).map(|it| Arc::clone(it.id())).collect();
+        if concerned.is_empty() {
+            concerned.extend(open().max_by_key(|it| it.known.changed).map(|it| Arc::clone(it.id())));
+        }
+        for session in concerned {
+            let _ = self.append(&session, channel, text);
+        }
     }
 
     /// The session that an id of the agent belongs to.
@@ -97,11 +140,25 @@ impl Core {
             }
             return;
         }
-        let kept = self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(session, line));
-        let is_new = self.hosts.get_mut(&host).is_some_and(|host| host.is_new_stranger(session));
-        if !kept && is_new {
+        let kept = self.is_opening(host)
+            && self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(session, line));
+        if kept {
+            return;
+        }
+        // Nobody looks at such a session; what was said is kept where somebody may find it.
+        self.keep_noise(host, line);
+        if self.hosts.get_mut(&host).is_some_and(|host| host.is_new_stranger(session)) {
             self.tell(format!("an agent speaks of a session that nobody opened: {session}"));
         }
+    }
+
+    /// Whether a session is being opened in an agent, whose id nobody knows yet.
+    fn is_opening(&self, host: HostId) -> bool {
+        let opens = |purpose: &Purpose| {
+            matches!(purpose, Purpose::New { .. } | Purpose::Renew { .. } | Purpose::Fork { .. })
+        };
+        self.hosts.get(&host).is_some_and(|host| host.open.values().any(opens))
+            || self.creating.values().any(|creating| creating.host == host)
     }
 
     /// The agent takes a question back.
@@ -117,9 +174,17 @@ impl Core {
             .sessions
             .values()
             .find(|session| session.host == Some(host) && session.memory.as_ref().is_some_and(asks));
-        if let Some(session) = found.map(|session| Arc::clone(session.id())) {
-            let _ = self.append(&session, Channel::ToClient, line);
-        }
+        let Some(found) = found else { return };
+        let session = Arc::clone(found.id());
+        let question = found.memory.as_ref().and_then(|memory| {
+            memory.questions.values().find(|it| it.id.encode(WireFormat::Any) == id.as_str().trim())
+        });
+        let Some(question) = question.cloned() else { return };
+        let _ = self.append(&session, Channel::ToClient, line);
+        // Also what is taken back has an answer.
+        let line = lines::answer(&question.id, &cancelled(&question.method));
+        let _ = self.append(&session, Channel::ToAgent, line.as_str());
+        self.output.push_back(Output::ToHost { host, line, session: Some(session) });
     }
 
     /// Something that concerns every client of an agent.
@@ -157,8 +222,10 @@ impl Core {
             return;
         };
         let Some(id) = self.session_of(host, &session) else {
-            let kept = self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(&session, line));
+            let kept = self.is_opening(host)
+                && self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(&session, line));
             if !kept {
+                self.keep_noise(host, line);
                 self.refuse_agent(
                     host,
                     &request.id,
@@ -174,7 +241,7 @@ impl Core {
             .and_then(|session| session.memory.as_ref())
             .is_some_and(|memory| memory.questions.values().any(|question| question.id == request.id));
         if is_repeated {
-            let message = "a request with this id is still open";
+            let message = "the id is in use: a request with it is still open";
             return self.refuse_agent(host, &request.id, codes::INVALID_REQUEST, message);
         }
         let before = self.open_questions(&id);
@@ -204,8 +271,13 @@ impl Core {
                     self.opened(host, &session, &client, line);
                 }
             }
+            Purpose::Adopt { session, client } => self.adopted(&session, &client, outcome, line),
+            Purpose::Remembered { client } => {
+                let outcome = self.with_own_names(host, outcome);
+                self.reply(client.0, &client.1, outcome, None);
+            }
             Purpose::Wake { session } => self.woken(host, &session, &outcome, line),
-            Purpose::Renew { session } => self.renewed(host, &session, &outcome, line),
+            Purpose::Renew { session, tries } => self.renewed(host, &session, &outcome, tries, line),
             Purpose::Prompt { session, client, operation: _ } => {
                 let memory = self.sessions.get(&session).and_then(|session| session.memory.as_ref());
                 let ended =
@@ -242,9 +314,9 @@ impl Core {
         };
         let Some(known) = self.hosts.get_mut(&host) else { return };
         let waiting = known.introduced(line);
-        let agent = known.agent;
+        let (agent, version) = (known.agent, known.version);
         if let Some(description) = self.descriptions.get_mut(agent) {
-            *description = Some(Arc::new(Description { result: result.clone() }));
+            *description = Some(Arc::new(Description { result: result.clone(), version }));
         }
         let waking: Vec<SessionId> = self
             .sessions
@@ -264,13 +336,13 @@ impl Core {
     fn woken(&mut self, host: HostId, id: &SessionId, outcome: &Outcome, line: &str) {
         let _ = self.append(id, Channel::ToClient, line);
         if outcome.is_error() {
-            return self.renew(host, id);
+            return self.renew(host, id, 0);
         }
         self.is_awake(id);
     }
 
     /// The agent has begun a session anew in the place of one that it has forgotten.
-    fn renewed(&mut self, host: HostId, id: &SessionId, outcome: &Outcome, line: &str) {
+    fn renewed(&mut self, host: HostId, id: &SessionId, outcome: &Outcome, tries: usize, line: &str) {
         let result = match outcome {
             Outcome::Result(result) => Raw::parse(result.as_str()).ok(),
             Outcome::Error(_) => None,
@@ -287,6 +359,11 @@ impl Core {
             let error = Outcome::error(codes::INTERNAL_ERROR, message, Some(json!({"agentError": error})));
             return self.not_awake(id, &error);
         };
+        // An agent that counts its sessions anew gives ids of old ones, whose messages the new ones would be taken for.
+        let is_old = self.sessions.get(id).and_then(|session| session.memory.as_ref());
+        if is_old.is_some_and(|memory| memory.is_own(&agent_session)) && tries < RENEWALS {
+            return self.renew(host, id, tries + 1);
+        }
         self.note(id, &json!({"hub": "agent session", "id": agent_session}));
         let _ = self.append(id, Channel::ToClient, line);
         let notice = json!({"sessionUpdate": "notice", "severity": "warning", "title": FORGOTTEN});

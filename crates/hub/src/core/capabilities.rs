@@ -2,15 +2,24 @@
 
 use switchboard_protocol::Raw;
 
+use super::hosting::Description;
 use super::lines::merged;
+
+/// Where the answer to `initialize` tells which version the agent speaks itself.
+const AGENT_VERSION: &str = "switchboard/agentVersion";
 
 /// How much of a stream can be had again: all that the log has. A number is asked for, so it is a large one.
 pub(crate) const RESUMABLE: &str =
     r#"{"resumable":{"retentionMessages":2147483647,"retentionSeconds":2147483647}}"#;
 
 /// The answer to `initialize`: what the agent said, with what the hub can do itself.
-pub(super) fn of_hub(agent: &str) -> String {
-    let Ok(agent) = Raw::parse(agent) else { return "{}".to_owned() };
+pub(super) fn of_hub(description: &Description) -> String {
+    let Ok(agent) = Raw::parse(description.result.as_str()) else { return "{}".to_owned() };
+    let meta = agent.get("_meta");
+    let meta = merged(
+        meta.as_ref().filter(|meta| meta.is_object()),
+        &[(AGENT_VERSION, &description.version.to_string())],
+    );
     let capabilities = agent.get("capabilities");
     let session = capabilities.as_ref().and_then(|known| known.get("session").map(Raw::into_owned));
     let session = merged(session.as_ref().filter(|known| known.is_object()), &[("delete", "{}")]);
@@ -18,5 +27,6 @@ pub(super) fn of_hub(agent: &str) -> String {
         capabilities.as_ref().filter(|known| known.is_object()),
         &[("session", &session), ("transport", RESUMABLE)],
     );
-    merged(Some(&agent), &[("protocolVersion", "2"), ("capabilities", &capabilities)])
+    let changed = [("protocolVersion", "2"), ("capabilities", &*capabilities), ("_meta", &*meta)];
+    merged(Some(&agent), &changed)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use switchboard_protocol::rpc::{Message, RequestId, codes};
@@ -16,6 +17,14 @@ use super::{ConnectionId, Core, HostId, Memory, Output, SessionId};
 const EARLY: usize = 1024;
 /// How many bytes they may have together.
 const EARLY_BYTES: usize = 1024 * 1024;
+/// How many lines of an agent's introduction are kept.
+const INTRODUCTION: usize = 256;
+/// How many bytes each may have.
+const INTRODUCTION_LINE: usize = 64 * 1024;
+/// What is said of an agent that does not introduce itself in time.
+pub const NO_HANDSHAKE: &str = "the agent did not answer the handshake";
+/// How many of the last lines of its standard error are told of an agent that does not introduce itself.
+const LAST_LINES: usize = 10;
 /// How many requests to one agent may be open.
 const OPEN: usize = 10_000;
 
@@ -23,12 +32,16 @@ const OPEN: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Description {
     pub(crate) result: String,
+    /// The version that it speaks itself.
+    pub(crate) version: u16,
 }
 
 /// An agent's process.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) agent: usize,
+    /// The version of the protocol that it speaks itself.
+    pub(super) version: u16,
     pub(super) is_ready: bool,
     pub(super) is_ending: bool,
     pub(super) last_id: i64,
@@ -42,8 +55,8 @@ pub(super) struct Host {
     stranger: String,
     /// Messages of clients that wait until it is ready.
     pub(super) waiting: Vec<(ConnectionId, Arc<str>)>,
-    /// The two lines of the handshake, which stand at the beginning of each log.
-    pub(super) handshake: Option<[Arc<str>; 2]>,
+    /// What was said until it had introduced itself, which stands at the beginning of each log.
+    pub(super) introduction: Vec<(Channel, Arc<str>)>,
     pub(super) since: u64,
     pub(super) idle_since: Option<u64>,
 }
@@ -57,6 +70,15 @@ pub(super) enum Purpose {
         session: SessionId,
         client: (ConnectionId, RequestId<'static>),
     },
+    /// A session that only the agent remembers gets this log.
+    Adopt {
+        session: SessionId,
+        client: (ConnectionId, RequestId<'static>),
+    },
+    /// A client asks what the agent itself remembers.
+    Remembered {
+        client: (ConnectionId, RequestId<'static>),
+    },
     /// A session is taken up again.
     Wake {
         session: SessionId,
@@ -64,6 +86,8 @@ pub(super) enum Purpose {
     /// A session that the agent has forgotten is begun anew.
     Renew {
         session: SessionId,
+        /// How often that was tried before.
+        tries: usize,
     },
     Prompt {
         session: SessionId,
@@ -113,6 +137,7 @@ impl Core {
         let id = self.last_host;
         let mut host = Host {
             agent,
+            version: 2,
             is_ready: false,
             is_ending: false,
             last_id: 0,
@@ -122,7 +147,7 @@ impl Core {
             early_bytes: 0,
             stranger: String::new(),
             waiting: Vec::new(),
-            handshake: None,
+            introduction: Vec::new(),
             since: self.now,
             idle_since: None,
         };
@@ -133,7 +158,7 @@ impl Core {
             "capabilities": {"elicitation": {"form": {}, "url": {}}},
         });
         let line = lines::call(Some(&number), "initialize", Some(&Raw::from(params)), Rewrite::default());
-        host.handshake = Some([line.as_str().into(), Arc::default()]);
+        host.introduction.push((Channel::ToAgent, line.as_str().into()));
         self.hosts.insert(id, host);
         self.output.push_back(Output::StartHost { host: id, agent });
         self.output.push_back(Output::ToHost { host: id, line, session: None });
@@ -151,8 +176,10 @@ impl Core {
         for purpose in host.open.into_values() {
             match purpose {
                 Purpose::Handshake | Purpose::Close => {}
-                Purpose::Wake { session } | Purpose::Renew { session } => self.not_awake(&session, &error()),
-                Purpose::New { session, client } => {
+                Purpose::Wake { session } | Purpose::Renew { session, .. } => {
+                    self.not_awake(&session, &error())
+                }
+                Purpose::New { session, client } | Purpose::Adopt { session, client } => {
                     self.reply(client.0, &client.1, error(), None);
                     self.forget(&session);
                 }
@@ -160,9 +187,9 @@ impl Core {
                     self.prompt_failed(&session, operation.as_deref(), &error());
                     self.reply(client.0, &client.1, error(), None);
                 }
-                Purpose::Forwarded { client, .. } | Purpose::Fork { client, .. } => {
-                    self.reply(client.0, &client.1, error(), None);
-                }
+                Purpose::Forwarded { client, .. }
+                | Purpose::Fork { client, .. }
+                | Purpose::Remembered { client } => self.reply(client.0, &client.1, error(), None),
             }
         }
         let lost: Vec<SessionId> = self
@@ -172,10 +199,13 @@ impl Core {
             .map(|session| Arc::clone(session.id()))
             .collect();
         for session in lost {
+            let _ = self.append(&session, Channel::Process, reason);
             self.interrupted(&session, reason, data.as_ref());
             if let Some(session) = self.sessions.get_mut(&session) {
                 session.host = None;
                 session.is_waking = false;
+                // One that nobody needed has not gone away by itself.
+                session.lost = (!host.is_ending).then(|| in_words(reason, last_lines));
             }
             self.output.push_back(Output::Rest { session: Arc::clone(&session) });
             // What waits for its turn wakes it again, unless all ends.
@@ -257,8 +287,11 @@ impl Core {
             }
             if !host.is_ready {
                 if now.saturating_sub(host.since) >= handshake {
-                    host.is_ending = true;
+                    let last_lines = host.last_lines();
+                    let within = Duration::from_millis(handshake);
+                    let reason = format!("{NO_HANDSHAKE} within {within:?}");
                     self.output.push_back(Output::EndHost { host: id });
+                    self.host_ended(id, &reason, &last_lines);
                 }
                 continue;
             }
@@ -309,7 +342,9 @@ impl Core {
         purpose: Purpose,
     ) -> Result<(), super::requests::Refusal> {
         let client = match &purpose {
-            Purpose::Forwarded { client, .. } | Purpose::Fork { client, .. } => Some(client.clone()),
+            Purpose::Forwarded { client, .. }
+            | Purpose::Fork { client, .. }
+            | Purpose::Remembered { client } => Some(client.clone()),
             _ => None,
         };
         let rewrite = Rewrite { session: name, cursor: None, request: None, drops_own: true };
@@ -398,6 +433,16 @@ impl Core {
     }
 }
 
+/// Why an agent is gone, with the last that it wrote to its standard error.
+fn in_words(reason: &str, last_lines: &[String]) -> String {
+    let mut words = reason.to_owned();
+    for line in last_lines {
+        words.push('\n');
+        words.push_str(line);
+    }
+    words
+}
+
 impl Host {
     /// Whether it was not said yet that the agent speaks of a session that nobody opened.
     pub(super) fn is_new_stranger(&mut self, session: &str) -> bool {
@@ -423,7 +468,7 @@ impl Host {
     /// The client whose request, outside any session, an agent's question is about.
     pub(super) fn client_of(&self, id: i64) -> Option<ConnectionId> {
         match self.open.get(&id)? {
-            Purpose::Forwarded { client, .. } => Some(client.0),
+            Purpose::Forwarded { client, .. } | Purpose::Remembered { client } => Some(client.0),
             _ => None,
         }
     }
@@ -451,9 +496,21 @@ impl Host {
     /// The agent has introduced itself. Gives what waited for that.
     pub(super) fn introduced(&mut self, answer: &str) -> Vec<(ConnectionId, Arc<str>)> {
         self.is_ready = true;
-        if let Some([_, known]) = &mut self.handshake {
-            *known = answer.into();
-        }
+        self.introduction.push((Channel::ToClient, answer.into()));
         std::mem::take(&mut self.waiting)
+    }
+
+    /// The last that it wrote to its standard error before it had introduced itself.
+    fn last_lines(&self) -> Vec<String> {
+        let errors = self.introduction.iter().filter(|(channel, _)| *channel == Channel::StandardError);
+        let lines: Vec<String> = errors.map(|(_, text)| text.to_string()).collect();
+        lines[lines.len().saturating_sub(LAST_LINES)..].to_vec()
+    }
+
+    /// Keeps what is said before the agent has introduced itself.
+    pub(super) fn note(&mut self, channel: Channel, text: &str) {
+        if !self.is_ready && self.introduction.len() < INTRODUCTION && text.len() <= INTRODUCTION_LINE {
+            self.introduction.push((channel, text.into()));
+        }
     }
 }

@@ -15,6 +15,12 @@ pub(crate) const QUESTIONS: &str = "switchboard/questions";
 /// Where the answer to a prompt tells a client that has asked for it how the work on it ended, or `null` where it has not:
 /// what was told before is the end of somebody else's.
 pub(crate) const TURN: &str = "switchboard/turn";
+/// Where an answer to a question says that no person gave it, and what did.
+pub(crate) const DECIDER: &str = "switchboard/decider";
+/// Says of a request that it is about what the agent itself remembers, and not about the hub's sessions.
+pub(crate) const REMEMBERED: &str = "switchboard/remembered";
+/// Where the answer to a request that gave a session of the agent a log tells the hub's id of it.
+pub(crate) const ADOPTED: &str = "switchboard/session";
 
 /// The key under which a question tells the id that the agent gave it, which is the one in the log.
 pub(crate) const REQUEST: &str = "switchboard/request";
@@ -120,7 +126,8 @@ fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
         push_id(out, request);
     }
     for (key, value) in meta.into_iter().flat_map(Raw::entries) {
-        if matches!(&*key, CURSOR | REQUEST) || (rewrite.drops_own && &*key == OPERATION) {
+        if matches!(&*key, CURSOR | REQUEST) || (rewrite.drops_own && matches!(&*key, OPERATION | REMEMBERED))
+        {
             continue;
         }
         if !std::mem::take(&mut first) {
@@ -288,6 +295,29 @@ pub(crate) fn meta_text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
     let meta = params?.get("_meta")?;
     let value = meta.get(key)?;
     Some(value.as_text()?.into_owned())
+}
+
+/// A result without what only the hub understands.
+pub(crate) fn without_own(result: &Raw<'_>) -> String {
+    match result.get("_meta").filter(|meta| meta.get(DECIDER).is_some()) {
+        None => result.as_str().to_owned(),
+        Some(meta) => {
+            let kept: Vec<(String, String)> = meta
+                .entries()
+                .filter(|(key, _)| &**key != DECIDER)
+                .map(|(key, value)| (key.to_string(), value.as_str().to_owned()))
+                .collect();
+            let kept: Vec<(&str, &str)> =
+                kept.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            merged(Some(result), &[("_meta", &merged(None, &kept))])
+        }
+    }
+}
+
+/// Whether a request is about what the agent itself remembers.
+pub(crate) fn is_about_memory(params: Option<&Raw<'_>>) -> bool {
+    let meta = params.and_then(|params| params.get("_meta"));
+    meta.is_some_and(|meta| meta.get(REMEMBERED).is_some_and(|value| value.as_str() == "true"))
 }
 
 /// A place in the log of a session, as clients see it.

@@ -12,7 +12,7 @@ use super::hosting::Purpose;
 use super::lines::{self, CURSOR, OPERATION, Outcome};
 use super::memory::Memory;
 use super::requests::{Named, Refusal, WAITING, client_mut};
-use super::session::Prompt;
+use super::session::{Prompt, Session};
 use super::{ConnectionId, Core, Output, SessionId};
 
 /// Error of `session/attach`: something of it is not offered.
@@ -66,7 +66,7 @@ impl Core {
             return Ok(());
         };
         client_mut(self, connection, |client| client.is_initialized = true);
-        let answer = super::capabilities::of_hub(&description.result);
+        let answer = super::capabilities::of_hub(&description);
         self.reply(connection, id, Outcome::Result(answer), None);
         Ok(())
     }
@@ -132,6 +132,61 @@ impl Core {
         self.may_attach(connection, None)?;
         if let (Some(host), Some(params)) = (self.ready_host(agent, connection, line), params) {
             self.open_session(host, folder, params, (connection, id.clone()));
+        }
+        Ok(())
+    }
+
+    /// Takes a session that only the agent remembers into the hub, with its history.
+    pub(super) fn adopt(
+        &mut self,
+        connection: ConnectionId,
+        id: &RequestId<'static>,
+        params: Option<&Raw<'_>>,
+        line: &Arc<str>,
+    ) -> Result<(), Refusal> {
+        self.needs(connection, Role::Own)?;
+        self.may_begin()?;
+        let folder = self.folder(params)?;
+        let Some(name) = lines::text_of(params, "sessionId") else {
+            let message = "at /params/sessionId: the id of a session is missing".to_owned();
+            return Err((codes::INVALID_PARAMS, message, None));
+        };
+        let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
+        self.may_attach(connection, None)?;
+        let agent_name = self.options.agents.get(agent);
+        let is_same = |session: &&Session| {
+            Some(&session.known.agent) == agent_name && session.agent_session_known() == Some(&*name)
+        };
+        if let Some(known) = self.sessions.values().find(is_same) {
+            let message = format!("the hub has this session already, as {}", known.id());
+            return Err((codes::INVALID_PARAMS, message, Some(json!({"sessionId": &**known.id()}))));
+        }
+        if let (Some(host), Some(params)) = (self.ready_host(agent, connection, line), params) {
+            let client = (connection, id.clone());
+            self.adopt_session(host, folder, name.into_owned(), params, client);
+        }
+        Ok(())
+    }
+
+    /// Asks the agent about what it remembers itself.
+    pub(super) fn ask_memory(
+        &mut self,
+        connection: ConnectionId,
+        id: &RequestId<'static>,
+        method: &str,
+        params: Option<&Raw<'_>>,
+        line: &Arc<str>,
+    ) -> Result<(), Refusal> {
+        self.needs(connection, Role::Own)?;
+        self.may_begin()?;
+        if !matches!(method, "session/list" | "session/unarchive") {
+            let message = format!("{method} cannot be asked of an agent's own memory");
+            return Err((codes::INVALID_PARAMS, message, None));
+        }
+        let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
+        if let Some(host) = self.ready_host(agent, connection, line) {
+            let purpose = Purpose::Remembered { client: (connection, id.clone()) };
+            self.send_request(host, None, method, params, None, purpose)?;
         }
         Ok(())
     }

@@ -34,6 +34,7 @@ use switchboard_transport::SharedText;
 pub(crate) use capabilities::RESUMABLE;
 use connection::Connection;
 pub(crate) use delivery::NoSuchPlace;
+pub use hosting::NO_HANDSHAKE;
 use hosting::{Description, Host};
 use lines::Outcome;
 pub(crate) use memory::Memory;
@@ -68,6 +69,8 @@ pub(crate) struct Known {
     pub(crate) id: SessionId,
     /// The agent's name.
     pub(crate) agent: String,
+    /// The agent's own id of it, as far as it was written down.
+    pub(crate) agent_session: String,
     pub(crate) owner: String,
     pub(crate) folder: String,
     pub(crate) title: Option<String>,
@@ -223,6 +226,8 @@ pub struct SessionSummary {
     pub state: SessionState,
     /// How many questions wait for an answer.
     pub questions: usize,
+    /// Why the agent that it had is gone, if it went by itself and none has taken its place.
+    pub lost: Option<String>,
 }
 
 /// How many sessions are in which state, and so on.

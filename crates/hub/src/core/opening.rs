@@ -1,5 +1,6 @@
 //! How sessions come to be, and how they come back: their logs, their places in agents, their prompts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -30,6 +31,11 @@ enum Opening {
         request: String,
         answer: String,
     },
+    /// The agent remembers it.
+    Adopted {
+        agent_session: String,
+        params: Raw<'static>,
+    },
 }
 
 impl Core {
@@ -55,6 +61,19 @@ impl Core {
         answer: String,
     ) {
         self.create(host, folder, client, Opening::Forked { request, answer });
+    }
+
+    /// Gives a session that only the agent remembers a log.
+    pub(super) fn adopt_session(
+        &mut self,
+        host: HostId,
+        folder: String,
+        agent_session: String,
+        params: &Raw<'_>,
+        client: (ConnectionId, RequestId<'static>),
+    ) {
+        let opening = Opening::Adopted { agent_session, params: params.to_shared() };
+        self.create(host, folder, client, opening);
     }
 
     fn create(
@@ -89,14 +108,12 @@ impl Core {
         session.host = Some(host);
         session.memory = Some(Memory::default());
         self.sessions.insert(Arc::clone(&id), session);
-        let Some(handshake) = self.hosts.get(&host).and_then(|host| host.handshake.clone()) else {
+        if !self.hosts.contains_key(&host) {
             // The agent is gone; who asked has been told.
             self.forget(&id);
             return;
-        };
-        let [request, answer] = handshake;
-        let _ = self.append(&id, Channel::ToAgent, request);
-        let _ = self.append(&id, Channel::ToClient, answer);
+        }
+        self.begin_with_introduction(host, &id);
         match opening {
             Opening::New { params } => {
                 let purpose = Purpose::New { session: Arc::clone(&id), client: client.clone() };
@@ -115,6 +132,79 @@ impl Core {
                 let _ = self.append(&id, Channel::ToAgent, request);
                 self.opened(host, &id, &client, &answer);
             }
+            Opening::Adopted { agent_session, params } => {
+                self.note(&id, &json!({"hub": "agent session", "id": agent_session}));
+                let purpose = Purpose::Adopt { session: Arc::clone(&id), client: client.clone() };
+                let params = in_folder(&params, &folder);
+                let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
+                let asked = self.ask_host(host, "session/resume", Some(&params), rewrite, purpose);
+                let Some((_, line)) = asked else {
+                    self.refuse_busy(&client);
+                    self.forget(&id);
+                    return;
+                };
+                let _ = self.append(&id, Channel::ToAgent, line.as_str());
+                // Its history comes before the answer, and is the beginning of the log.
+                self.joined(host, &id, &agent_session);
+                self.output.push_back(Output::ToHost { host, line, session: Some(id) });
+            }
+        }
+    }
+
+    /// The agent goes on with a session that only it has remembered, or cannot.
+    pub(super) fn adopted(
+        &mut self,
+        id: &SessionId,
+        client: &(ConnectionId, RequestId<'static>),
+        outcome: Outcome,
+        line: &str,
+    ) {
+        let Outcome::Result(result) = outcome else {
+            self.reply(client.0, &client.1, outcome, None);
+            self.forget(id);
+            return;
+        };
+        let _ = self.append(id, Channel::ToClient, line);
+        self.output.push_back(Output::Changed { session: Arc::clone(id) });
+        let result = Raw::parse(result.as_str()).ok().filter(Raw::is_object);
+        let meta = result.as_ref().and_then(|result| result.get("_meta").map(Raw::into_owned));
+        let meta = lines::merged(
+            meta.as_ref().filter(|meta| meta.is_object()),
+            &[(lines::ADOPTED, &lines::quoted(id))],
+        );
+        let told = lines::merged(result.as_ref(), &[("_meta", &meta)]);
+        self.attach_first(client.0, id);
+        self.reply(client.0, &client.1, Outcome::Result(told), None);
+    }
+
+    /// A list of an agent's sessions, in which those that the hub has are called as it calls them.
+    pub(super) fn with_own_names(&self, host: HostId, outcome: Outcome) -> Outcome {
+        let Outcome::Result(text) = &outcome else { return outcome };
+        let Ok(result) = Raw::parse(text.as_str()) else { return outcome };
+        let Some(sessions) = result.get("sessions") else { return outcome };
+        let agent = self.hosts.get(&host).and_then(|host| self.options.agents.get(host.agent));
+        let known: HashMap<&str, &SessionId> = self
+            .sessions
+            .values()
+            .filter(|session| Some(&session.known.agent) == agent)
+            .filter_map(|session| Some((session.agent_session_known()?, session.id())))
+            .collect();
+        let named = |entry: Raw<'_>| {
+            let id = lines::text_of(Some(&entry), "sessionId").and_then(|id| known.get(&*id).copied());
+            match id {
+                Some(id) => lines::merged(Some(&entry), &[("sessionId", &lines::quoted(id))]),
+                None => entry.as_str().to_owned(),
+            }
+        };
+        let sessions: Vec<String> = sessions.items().map(named).collect();
+        Outcome::Result(lines::merged(Some(&result), &[("sessions", &format!("[{}]", sessions.join(",")))]))
+    }
+
+    /// Writes down what the agent has said of itself.
+    fn begin_with_introduction(&mut self, host: HostId, id: &SessionId) {
+        let said = self.hosts.get(&host).map(|host| host.introduction.clone()).unwrap_or_default();
+        for (channel, text) in said {
+            let _ = self.append(id, channel, text);
         }
     }
 
@@ -224,6 +314,7 @@ impl Core {
         let host = self.host_of(agent).unwrap_or_else(|| self.start_host(agent));
         if let Some(session) = self.sessions.get_mut(id) {
             session.host = Some(host);
+            session.lost = None;
         }
         if self.hosts.get(&host).is_some_and(|host| host.is_ready) {
             self.take_up(host, id);
@@ -242,15 +333,11 @@ impl Core {
         };
         let params =
             Raw::from(json!({"sessionId": agent_session, "cwd": session.known.folder, "mcpServers": []}));
-        let Some([request, answer]) = self.hosts.get(&host).and_then(|host| host.handshake.clone()) else {
-            return;
-        };
-        let _ = self.append(id, Channel::ToAgent, request);
-        let _ = self.append(id, Channel::ToClient, answer);
+        self.begin_with_introduction(host, id);
         // An agent that counts its sessions anew has given the id to another.
         let known = self.hosts.get(&host).and_then(|host| host.sessions.get(&agent_session));
         if known.is_some_and(|other| other != id) {
-            return self.renew(host, id);
+            return self.renew(host, id, 0);
         }
         let purpose = Purpose::Wake { session: Arc::clone(id) };
         let asked = self.ask_host(host, "session/resume", Some(&params), Rewrite::default(), purpose);
@@ -267,11 +354,11 @@ impl Core {
     }
 
     /// Begins a session anew in an agent that has forgotten it: better than to lose the place where it was.
-    pub(super) fn renew(&mut self, host: HostId, id: &SessionId) {
+    pub(super) fn renew(&mut self, host: HostId, id: &SessionId, tries: usize) {
         self.leave(host, id);
         let Some(session) = self.sessions.get(id) else { return };
         let params = Raw::from(json!({"cwd": session.known.folder, "mcpServers": []}));
-        let purpose = Purpose::Renew { session: Arc::clone(id) };
+        let purpose = Purpose::Renew { session: Arc::clone(id), tries };
         let Some((_, line)) = self.ask_host(host, "session/new", Some(&params), Rewrite::default(), purpose)
         else {
             let error = Outcome::error(codes::INTERNAL_ERROR, "the agent has too many open requests", None);

@@ -64,7 +64,12 @@ impl Core {
     pub(super) fn answer(&mut self, connection: ConnectionId, response: &Response<'_>) {
         let RequestId::Number(number) = response.id else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        let outcome = Outcome::of(&response.outcome);
+        let (outcome, decider) = match &response.outcome {
+            Ok(result) => {
+                (Outcome::Result(lines::without_own(result)), lines::meta_text(Some(result), lines::DECIDER))
+            }
+            Err(_) => (Outcome::of(&response.outcome), None),
+        };
         match client.asked.get(&number).cloned() {
             Some(Topic::Direct(host, id)) => {
                 client.asked.remove(&number);
@@ -79,7 +84,10 @@ impl Core {
                 if client.who.role < Role::Answer {
                     return;
                 }
-                let by = client.signature();
+                let mut by = client.signature();
+                if let (Some(decider), Some(by)) = (decider, by.as_object_mut()) {
+                    by.insert("decider".to_owned(), decider.into());
+                }
                 self.settle(&id, place, &outcome, &by, Some(connection));
             }
             None => {}
@@ -177,11 +185,7 @@ impl Core {
             })
             .unwrap_or_default();
         for (place, method) in open {
-            let outcome = match &*method {
-                PERMISSION => r#"{"outcome":{"outcome":"cancelled"}}"#,
-                _ => r#"{"action":"cancel"}"#,
-            };
-            self.settle(id, place, &Outcome::Result(outcome.to_owned()), by, None);
+            self.settle(id, place, &cancelled(&method), by, None);
         }
     }
 
@@ -248,6 +252,15 @@ impl super::connection::Connection {
             _ => self.can_show_forms,
         }
     }
+}
+
+/// The answer that is none.
+pub(super) fn cancelled(method: &str) -> Outcome {
+    let outcome = match method {
+        PERMISSION => r#"{"outcome":{"outcome":"cancelled"}}"#,
+        _ => r#"{"action":"cancel"}"#,
+    };
+    Outcome::Result(outcome.to_owned())
 }
 
 /// A text of JSON as a tree, for notes.

@@ -172,6 +172,11 @@ impl Core {
         let params = request.params.as_ref();
         match &*request.method {
             "initialize" => self.initialize(connection, id, params, line),
+            "session/resume" if lines::is_about_memory(params) => self.adopt(connection, id, params, line),
+            "session/unarchive" if self.named(connection, params).is_err() => {
+                self.ask_memory(connection, id, &request.method, params, line)
+            }
+            method if lines::is_about_memory(params) => self.ask_memory(connection, id, method, params, line),
             "session/list" => self.list(connection, id, params),
             "session/new" => self.new_session(connection, id, params, line),
             "session/resume" => self.resume(connection, id, params, line),

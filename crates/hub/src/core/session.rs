@@ -25,6 +25,8 @@ pub(super) struct Session {
     pub(super) memory: Option<Memory>,
     pub(super) is_loading: bool,
     pub(super) host: Option<HostId>,
+    /// Why the agent that it had is gone, if it went by itself.
+    pub(super) lost: Option<String>,
     /// Whether the agent is being asked to take it up again.
     pub(super) is_waking: bool,
     /// The place of the next record.
@@ -70,6 +72,7 @@ impl Session {
             is_loading: false,
             host: None,
             is_waking: false,
+            lost: None,
             window: VecDeque::new(),
             window_bytes: 0,
             attached: BTreeSet::new(),
@@ -123,6 +126,11 @@ impl Session {
         self.memory.as_ref()?.agent_session.as_deref()
     }
 
+    /// The agent's id of the session, also before the log was read.
+    pub(super) fn agent_session_known(&self) -> Option<&str> {
+        self.agent_session().or(Some(&*self.known.agent_session)).filter(|id| !id.is_empty())
+    }
+
     pub(super) fn state(&self) -> SessionState {
         match (self.host, &self.memory) {
             (Some(_), Some(memory)) if !memory.questions.is_empty() => SessionState::Waiting,
@@ -133,10 +141,12 @@ impl Session {
     }
 
     pub(super) fn summary(&self) -> SessionSummary {
-        let Known { id, agent, owner, folder, title, changed, length: _ } = self.known.clone();
+        let Known { id, agent, agent_session: _, owner, folder, title, changed, length: _ } =
+            self.known.clone();
         let title = self.memory.as_ref().and_then(|memory| memory.title.clone()).or(title);
         let questions = self.memory.as_ref().map_or(0, |memory| memory.questions.len());
-        SessionSummary { id, agent, owner, folder, title, changed, state: self.state(), questions }
+        let lost = self.lost.clone();
+        SessionSummary { id, agent, owner, folder, title, changed, state: self.state(), questions, lost }
     }
 
     /// What `session/list` says of it.

@@ -171,7 +171,16 @@ impl World {
             Some(Output::Create { ticket, agent, owner, folder }) => {
                 let id: SessionId = format!("h{ticket}").into();
                 self.log.insert(Arc::clone(&id), Vec::new());
-                let known = Known { id, agent, owner, folder, title: None, changed: 0, length: 0 };
+                let known = Known {
+                    id,
+                    agent,
+                    agent_session: String::new(),
+                    owner,
+                    folder,
+                    title: None,
+                    changed: 0,
+                    length: 0,
+                };
                 self.core.created(ticket, Ok(known));
             }
             Some(Output::Load { session }) => {

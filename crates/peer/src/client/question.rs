@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Diagnostic, WireFormat, v2};
+use switchboard_protocol::{Diagnostic, Meta, WireFormat, v2};
 use switchboard_session::{Decider, SessionError};
 use switchboard_transport::Json;
 
@@ -49,11 +49,22 @@ impl PermissionQuestion {
 
     /// Chooses an option. One that was not offered is an error, and the question stays open.
     pub async fn choose(&self, option_id: &str, by: impl Into<Decider>) -> Result<(), Error> {
+        self.choose_saying(option_id, by, None).await
+    }
+
+    /// Chooses an option, and tells whoever is at the other end something beside it.
+    pub async fn choose_saying(
+        &self,
+        option_id: &str,
+        by: impl Into<Decider>,
+        meta: Option<Meta<'_>>,
+    ) -> Result<(), Error> {
         let question =
             self.shared.state().settle(&self.id, |all| all.choose(&self.id, option_id, by, now()))?;
         self.shared.wake.notify_one();
         let outcome = v2::RequestPermissionOutcome::Selected(v2::SelectedPermissionOutcome::new(option_id));
-        let response = v2::RequestPermissionResponse::new(outcome);
+        let mut response = v2::RequestPermissionResponse::new(outcome);
+        response.meta = meta;
         Ok(question.request.respond(Json::of(&response, WireFormat::Any)).await?)
     }
 

@@ -3,10 +3,17 @@
 mod more_links;
 
 use std::ffi::OsStr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
 
+use switchboard_hub::{FolderRefusal, Hub, HubOptions};
 use switchboard_store::{About, Store, StoreError};
+use switchboard_transport::Program;
+use switchboard_transport::server::{self, ListenerLimits};
+use tokio::net::TcpListener;
 
 use super::run::working_directory;
 use super::sessions::exchange::read_in;
@@ -16,8 +23,10 @@ use crate::ending::Stops;
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::agent_name;
-use crate::web::{Opening, Server};
-use crate::{stdio, store_file};
+use crate::web::app::{App, Audience};
+use crate::web::guard::Guard;
+use crate::web::{self, Links, remembered};
+use crate::{standard_error, stdio, store_file};
 
 /// Talk to an agent in a browser, and see everything that is said.
 ///
@@ -76,17 +85,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         None => store_file::place(arguments.store.as_ref())?,
     };
     let store = store_file::open_to_record(file)?;
+    remembered::mention_old_file(store.path());
     let recording = arguments.recording.as_deref().map(|name| recording(&store, name)).transpose()?;
-    let opening = Opening {
-        store,
-        program: program.working_directory(&folder),
-        agent_name,
-        folder,
-        port: arguments.port,
-        handshake_timeout: arguments.handshake.handshake_timeout,
-        recording,
-    };
-    stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(opening, !arguments.no_browser))
+    let opening = Opening { store, program, agent_name, folder, recording };
+    stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, opening))
+}
+
+/// What is opened.
+struct Opening {
+    store: Store,
+    program: Program,
+    /// The agent's name in the configuration, or its program.
+    agent_name: String,
+    folder: PathBuf,
+    /// The recording to look at first.
+    recording: Option<String>,
 }
 
 /// The id of a recording of the store, or of the last one in a file.
@@ -103,24 +116,72 @@ fn recording(store: &Store, name: &str) -> Result<String, CommandError> {
     }
 }
 
-async fn serve(opening: Opening, with_browser: bool) -> Result<Outcome, CommandError> {
+async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, CommandError> {
+    let Opening { store, program, agent_name, folder, recording } = opening;
     let cannot = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
-    let port = opening.port;
-    let server = Server::bind(opening).await.map_err(|error| {
-        let refused = CommandError::failed(format!("cannot listen on port {port} of this machine: {error}"));
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        let refused = CommandError::failed(format!(
+            "cannot listen on port {} of this machine: {error}",
+            arguments.port
+        ));
         refused.hint("leave --port away to take any that is free")
     })?;
+    let guard = Guard::new(listener.local_addr().map_err(cannot)?.port());
+    let who = web::myself();
+    let hub = Hub::start(HubOptions {
+        store: store.clone(),
+        agents: vec![(agent_name, program.working_directory(&folder))],
+        folders: Box::new(|folder| usable_folder(Path::new(folder))),
+        // It is there as long as this is.
+        idle: Duration::MAX,
+        handshake_timeout: arguments.handshake.handshake_timeout,
+        tell: Arc::new(|what| standard_error::say(format!("switchboard: {what}"))),
+        local_names: vec![Arc::clone(&who.name)],
+    })
+    .map_err(store_file::store_error)?;
+    let path = recording.as_ref().map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));
+    let links = Links::new(guard.clone(), path, who.clone());
+    let app = Arc::new(App::new(store, hub.clone(), Audience::One, folder, guard));
+    // It is there whether somebody looks or not.
+    let desk = app.desk(who).await;
     let mut stops = Stops::listen(None)?;
-    println!("{}", server.links().fresh().map_err(cannot)?);
-    let more = if more_links::on_enter(server.links().clone()) { "Enter prints another, " } else { "" };
+    println!("{}", links.fresh().map_err(cannot)?);
+    let more = if more_links::on_enter(links.clone()) { "Enter prints another, " } else { "" };
     eprintln!(
         "This link lets one browser in, once and within a minute. {more}Ctrl-C ends Switchboard and the agent."
     );
-    if with_browser && has_desktop() {
+    if !arguments.no_browser && has_desktop() {
         // Arguments can be seen by everybody on this machine, so this link is worth nothing once the browser is there.
-        show(&server.links().fresh().map_err(cannot)?);
+        show(&links.fresh().map_err(cannot)?);
     }
-    Ok(Outcome::Stopped(server.run(stops.next()).await))
+    tokio::spawn(async move {
+        // The page shows it too, with a way to try again.
+        if let Err(reason) = desk.start().await {
+            standard_error::say(format!("switchboard: {reason}"));
+        }
+        // Choices for always hold as long as everything does.
+        std::future::pending::<()>().await;
+    });
+    let router = web::router(app, None);
+    let end = tokio::select! {
+        never = server::serve(&listener, &router, None, ListenerLimits::default()) => match never {},
+        end = stops.next() => end,
+    };
+    hub.end("Switchboard was ended").await;
+    Ok(Outcome::Stopped(end))
+}
+
+/// Where a folder really is. Whoever opens a page of their own may work anywhere.
+fn usable_folder(folder: &Path) -> Result<String, FolderRefusal> {
+    let refused = |reason: String| FolderRefusal { reason, roots: Vec::new() };
+    match folder.canonicalize() {
+        Ok(path) if path.is_dir() => {
+            path.into_os_string().into_string().map_err(|_| refused("its name is not UTF-8".to_owned()))
+        }
+        Ok(_) => Err(refused("it is not a folder".to_owned())),
+        Err(error) => Err(refused(error.to_string())),
+    }
 }
 
 /// Whether there is a screen that a browser could come up on.

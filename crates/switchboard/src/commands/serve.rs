@@ -26,15 +26,16 @@ use self::logging::{LogFormat, Logger};
 use crate::configuration::hub::HubSettings;
 use crate::configuration::roots::Refused;
 use crate::configuration::{Configuration, chosen_program};
+use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::remote_agent::{HEADERS, TOKEN};
-use crate::web::HubPage;
+use crate::web::app::{App, Audience};
+use crate::web::guard::Guard;
+use crate::web::{self, Links};
 use crate::{ending, stdio, store_file};
 
 /// The port unless another is asked for.
 pub(crate) const PORT: u16 = 4173;
-/// How long an agent may take to introduce itself.
-const HANDSHAKE: Duration = Duration::from_secs(60);
 /// How long the end may take in all.
 const END: Duration = Duration::from_millis(4500);
 /// How long clients have to hear of the end.
@@ -86,6 +87,9 @@ pub(crate) struct Arguments {
     /// A proxy with a certificate stands before this, and clients know it by this name
     #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
     behind_proxy: Option<String>,
+
+    #[command(flatten)]
+    handshake: HandshakeArgument,
 
     /// How to write what happens, on standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
@@ -232,7 +236,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
             roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
         }),
         idle: settings.idle,
-        handshake_timeout: HANDSHAKE,
+        handshake_timeout: arguments.handshake.handshake_timeout,
         tell: Arc::new(move |what| tell.say(what)),
         local_names: vec![gate.launch_name()],
     })
@@ -240,16 +244,11 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let gate = Arc::new(gate.over(hub.clone()));
     let (acp, connections) = server::router(Arc::clone(&gate), limits(settings.connections));
     let asked = Arc::clone(&gate);
-    let page = HubPage {
-        store,
-        hub: hub.clone(),
-        folder,
-        port: address.port(),
-        origins: links_first(origins, arguments.behind_proxy.is_some()),
-        has_certificate: tls.is_some(),
-        identify: Arc::new(move |head, from| asked.identify(head, from)),
-    };
-    let (page, links) = page.router(gate.launch_identity());
+    let origins = links_first(origins, arguments.behind_proxy.is_some());
+    let guard = Guard::of_hub(address.port(), origins, tls.is_some());
+    let links = Links::new(guard.clone(), "/".to_owned(), gate.launch_identity());
+    let app = Arc::new(App::new(store, hub.clone(), Audience::Many, folder, guard));
+    let page = web::router(app, Some(Arc::new(move |head, from| asked.identify(head, from))));
     let router = acp.merge(operators(&gate, &hub)).merge(page);
     let scheme = if tls.is_some() { "https" } else { "http" };
     writeln!(std::io::stdout(), "listening on {scheme}://{address}").map_err(write_error)?;

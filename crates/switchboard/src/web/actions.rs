@@ -1,6 +1,5 @@
 //! What the user makes the agent do.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -16,22 +15,31 @@ const MAX_FILES: usize = 24 * 1024 * 1024;
 
 /// Does it, and gives what the page must know.
 pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) -> Result<Value, Failure> {
-    let app = &*desk.app;
-    if let Request::Start = request {
-        return app.start_agent().await.map(|()| Value::Null);
+    match &request {
+        Request::Start => return desk.start().await.map(|()| Value::Null),
+        Request::Sessions { query, archived } => {
+            let any = live.or_else(|| desk.any_live());
+            let markup = lists::sessions(desk, any.as_deref(), query, *archived).await?;
+            return Ok(json!(markup.into_string()));
+        }
+        Request::New { folder, agent } => {
+            let own = desk.app.folder.display().to_string();
+            let live = desk.new_session(agent.as_deref(), folder.as_deref().unwrap_or(&own)).await?;
+            return Ok(json!({"recording": live.room.id}));
+        }
+        Request::Resume { session, folder, agent } => {
+            let live = desk.adopt(agent.as_deref(), session, folder).await?;
+            return Ok(json!({"recording": live.room.id}));
+        }
+        Request::Archive { session, away: false } => {
+            let live = live.or_else(|| desk.any_live()).ok_or("no agent runs")?;
+            return reply(live.agent.unarchive_session(session).await);
+        }
+        _ => {}
     }
-    if let Request::Sessions { query, archived } = request {
-        return lists::sessions(desk, &query, archived).await.map(|markup| json!(markup.into_string()));
-    }
-    if let (Request::New { folder, agent }, true) = (&request, desk.is_at_hub()) {
-        let own = app.folder.display().to_string();
-        let live = desk.new_session(agent.as_deref(), folder.as_deref().unwrap_or(&own)).await?;
-        return Ok(json!({"recording": live.room.id}));
-    }
-    let live =
-        live.ok_or(if desk.is_at_hub() { "this session is not open here" } else { "no agent runs" })?;
+    let live = live.ok_or("this session is not open here")?;
     if let Some(reason) = live.ended() {
-        return Err(format!("the agent is gone: {reason}"));
+        return Err(format!("the connection to the session is gone: {reason}"));
     }
     match request {
         Request::Prompt { session, text, files } => {
@@ -44,27 +52,24 @@ pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) 
         }
         Request::Fork { session } => {
             let copy = live.fork(&session).await?;
-            let (recording, session) = live.place_of(&copy);
-            Ok(json!({"recording": recording, "session": session}))
+            desk.note_copy(&copy, &live.room.id);
+            Ok(json!({"recording": copy}))
         }
         Request::Rename { session, title } => {
-            reply(live.agent.set_title(live.wire(&session), title.trim()).await.map(|reply| reply.map(drop)))
+            reply(live.agent.set_title(&live.wire(&session), title.trim()).await.map(|reply| reply.map(drop)))
         }
         Request::Archive { session, away: true } => {
-            reply(live.agent.archive_session(live.wire(&session)).await)
-        }
-        Request::Archive { session, away: false } => {
-            reply(live.agent.unarchive_session(live.wire(&session)).await)
+            reply(live.agent.archive_session(&live.wire(&session)).await)
         }
         Request::Cancel { session } => {
-            live.agent.cancel(live.wire(&session)).await.map_err(|error| error.to_string())?;
+            live.agent.cancel(&live.wire(&session)).await.map_err(|error| error.to_string())?;
             Ok(Value::Null)
         }
         Request::CancelToolCall { session, id } => {
-            reply(live.agent.cancel_tool_call(live.wire(&session), &id).await)
+            reply(live.agent.cancel_tool_call(&live.wire(&session), &id).await)
         }
         Request::CancelTerminal { session, id } => {
-            reply(live.agent.cancel_terminal(live.wire(&session), &id).await)
+            reply(live.agent.cancel_terminal(&live.wire(&session), &id).await)
         }
         Request::Choose { id, option, revision } => {
             live.choose(&id, &option, &revision).await.map(|()| Value::Null)
@@ -74,24 +79,15 @@ pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) 
             live.answer_elicitation(&id, &response, &revision).await.map(|()| Value::Null)
         }
         Request::Configure { session, id, value } => configure(&live, session, id, value).await,
-        Request::New { folder, agent: _ } => {
-            let folder = usable_folder(folder.as_deref().map_or(&*app.folder, Path::new))?;
-            let session = live.new_session(&folder).await?;
-            Ok(json!({"recording": live.room.id, "session": session}))
-        }
-        Request::Resume { session, folder } if !desk.is_at_hub() => {
-            let folder = usable_folder(Path::new(&folder))?;
-            live.resume(&session, &folder).await?;
-            Ok(json!({"recording": live.room.id, "session": session}))
-        }
         Request::Login { method } => {
             live.login(&method).await?;
             // Where a session is open already, it goes on.
-            if desk.is_at_hub() || !live.room.session_ids().is_empty() {
+            if !live.room.id.is_empty() {
                 return Ok(Value::Null);
             }
-            let session = live.new_session(&app.folder).await?;
-            Ok(json!({"recording": live.room.id, "session": session}))
+            let folder = live.folder.display().to_string();
+            let live = desk.new_session(Some(&live.name), &folder).await?;
+            Ok(json!({"recording": live.room.id}))
         }
         _ => Err("this cannot be done here".to_owned()),
     }
@@ -100,14 +96,6 @@ pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) 
 fn reply(reply: switchboard_peer::Reply<()>) -> Result<Value, Failure> {
     reply.map_err(|error| error.to_string())?.map_err(|error| refused(&error))?;
     Ok(Value::Null)
-}
-
-fn usable_folder(folder: &Path) -> Result<PathBuf, Failure> {
-    match folder.canonicalize() {
-        Ok(path) if path.is_dir() => Ok(path),
-        Ok(path) => Err(format!("{} is not a folder", path.display())),
-        Err(error) => Err(format!("cannot use the folder {}: {error}", folder.display())),
-    }
 }
 
 /// The blocks of a prompt. Files go in the form that the agent takes.

@@ -1,16 +1,17 @@
-//! What one person has before them, in all their tabs: the agent of `open`, or those sessions of a hub that they may see.
+//! What one person has before them, in all their tabs: the sessions of the hub that they may see.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use switchboard_hub::{Hub, Identity, SessionState, SessionSummary};
+use switchboard_hub::{Identity, SessionState, SessionSummary};
 use switchboard_store::{Filter, Role};
 use tokio::sync::{Semaphore, watch};
 
-use super::app::{App, MAX_TABS};
-use super::live::{Failure, Live, Visitor};
+use super::app::{App, Audience, MAX_TABS};
+use super::live::{Failure, Live, Refused, Visitor};
 use super::live_recording::LiveRecording;
+use super::remembered::Choice;
 
 /// For how many of the latest recordings titles are looked up.
 const MAX_TITLES: usize = 200;
@@ -20,20 +21,35 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Desk {
     pub(crate) app: Arc<App>,
-    place: Option<Place>,
-}
-
-/// A place at a hub.
-struct Place {
-    hub: Hub,
     seen: Mutex<Seen>,
     /// The sessions that somebody looks at.
     lives: Mutex<HashMap<String, Weak<Live>>>,
-    /// Held while one is being attached to, so that two tabs do not come twice.
+    /// For one person all of them, also while no tab looks: choices for always hold as long.
+    kept: Mutex<HashMap<String, Arc<Live>>>,
+    /// Which sessions are copies, and of which.
+    copies: Mutex<HashMap<String, String>>,
+    lobby: Mutex<Lobby>,
+    /// Held while a session is being opened or attached to, so that two tabs do not come twice.
     attaching: tokio::sync::Mutex<()>,
     changed: watch::Sender<u64>,
-    /// One for each tab that may be open.
-    seats: Arc<Semaphore>,
+    /// One for each tab that may be open; nobody takes those of somebody else.
+    pub(crate) seats: Arc<Semaphore>,
+}
+
+/// Where one is before a session is there.
+#[derive(Clone, Default)]
+pub(crate) enum Lobby {
+    /// Nothing was asked for.
+    #[default]
+    Empty,
+    /// An agent is being started for a first session.
+    Starting,
+    /// The first session is there.
+    Opened(String),
+    /// The agent did not start.
+    Failed(Failure),
+    /// The agent opens no session, perhaps because it wants a login.
+    Refused(Arc<Live>, Failure),
 }
 
 /// What the hub last said.
@@ -48,84 +64,72 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Place {
-    fn who(&self) -> Identity {
-        locked(&self.seen).who.clone()
-    }
-}
-
 impl Desk {
-    /// One with the agent that is started here.
-    pub(crate) fn ours(app: Arc<App>) -> Self {
-        Desk { app, place: None }
-    }
-
-    /// One at a hub.
-    pub(crate) fn at_hub(app: Arc<App>, hub: Hub, who: Identity) -> Arc<Self> {
-        let changes = hub.changes();
-        let place = Place {
-            hub,
+    pub(crate) fn new(app: Arc<App>, who: Identity) -> Arc<Self> {
+        let changes = app.hub.changes();
+        let desk = Arc::new(Desk {
+            app,
             seen: Mutex::new(Seen { who, is_revoked: false, sessions: Arc::default() }),
             lives: Mutex::default(),
+            kept: Mutex::default(),
+            copies: Mutex::default(),
+            lobby: Mutex::default(),
             attaching: tokio::sync::Mutex::default(),
             changed: watch::Sender::new(0),
             seats: Arc::new(Semaphore::new(MAX_TABS)),
-        };
-        let desk = Arc::new(Desk { app, place: Some(place) });
+        });
         tokio::spawn(keep_up(Arc::downgrade(&desk), changes));
         desk
     }
 
-    /// One for each tab that may be open; nobody takes those of somebody else.
-    pub(crate) fn seats(&self) -> &Arc<Semaphore> {
-        self.place.as_ref().map_or(&self.app.seats, |place| &place.seats)
-    }
-
-    pub(crate) fn is_at_hub(&self) -> bool {
-        self.place.is_some()
-    }
-
     /// Whether it is somebody's.
     pub(crate) fn is_of(&self, who: &Identity) -> bool {
-        self.who().is_some_and(|known| (&known.name, known.made) == (&who.name, who.made))
+        let known = self.who();
+        (&known.name, known.made) == (&who.name, who.made)
     }
 
-    pub(crate) fn who(&self) -> Option<Identity> {
-        self.place.as_ref().map(Place::who)
+    pub(crate) fn who(&self) -> Identity {
+        locked(&self.seen).who.clone()
     }
 
-    /// What may be done. With an agent of one's own that is everything.
+    /// What may be done.
     pub(crate) fn role(&self) -> Role {
-        self.who().map_or(Role::Own, |who| who.role)
+        self.who().role
     }
 
     pub(crate) fn may(&self, role: Role) -> bool {
         self.role() >= role
     }
 
+    /// Whether there are others, whose sessions may be seen too.
+    pub(crate) fn has_company(&self) -> bool {
+        self.app.audience == Audience::Many
+    }
+
     /// Whether the token that opened it was revoked, or the hub has ended.
     pub(crate) fn is_revoked(&self) -> bool {
-        self.place.as_ref().is_some_and(|place| locked(&place.seen).is_revoked)
+        locked(&self.seen).is_revoked
     }
 
     /// Tells when something else than the recording that is looked at is different.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        match &self.place {
-            Some(place) => place.changed.subscribe(),
-            None => self.app.agent_changes(),
-        }
+        self.changed.subscribe()
+    }
+
+    fn touch(&self) {
+        self.changed.send_modify(|count| *count += 1);
     }
 
     /// Asks the hub what there is.
     pub(crate) async fn refresh(&self) {
-        let Some(place) = &self.place else { return };
-        let who = place.who();
-        let mut seen = place.hub.sessions(&who).await;
+        let who = self.who();
+        let mut seen = self.app.hub.sessions(&who).await;
         if let Some((_, sessions)) = &mut seen {
             self.entitle(sessions).await;
+            self.forget_choices(sessions);
         }
         {
-            let mut known = locked(&place.seen);
+            let mut known = locked(&self.seen);
             match seen {
                 Some((who, sessions)) => (known.who, known.sessions) = (who, sessions.into()),
                 None => known.is_revoked = true,
@@ -134,7 +138,17 @@ impl Desk {
         if self.is_revoked() {
             self.app.guard.forget(&who);
         }
-        place.changed.send_modify(|count| *count += 1);
+        self.touch();
+    }
+
+    /// A choice for always holds while the same agent runs.
+    fn forget_choices(&self, sessions: &[SessionSummary]) {
+        let lives = locked(&self.lives);
+        for session in sessions.iter().filter(|session| session.state == SessionState::AtRest) {
+            if let Some(live) = lives.get(&*session.id).and_then(Weak::upgrade) {
+                live.remembered.forget();
+            }
+        }
     }
 
     /// Gives sessions without a title of the agent the one that the store has made of their first prompts.
@@ -156,12 +170,12 @@ impl Desk {
 
     /// The names of the agents that can be chosen.
     pub(crate) fn agents(&self) -> &[String] {
-        self.place.as_ref().map_or(&[], |place| place.hub.agents())
+        self.app.hub.agents()
     }
 
     /// The sessions of the hub, the one that changed last first.
     pub(crate) fn sessions(&self) -> Arc<[SessionSummary]> {
-        self.place.as_ref().map_or_else(Arc::default, |place| Arc::clone(&locked(&place.seen).sessions))
+        Arc::clone(&locked(&self.seen).sessions)
     }
 
     pub(crate) fn session(&self, id: &str) -> Option<SessionSummary> {
@@ -197,43 +211,138 @@ impl Desk {
         self.app.room(id)
     }
 
+    /// Where one is before a session is there.
+    pub(crate) fn lobby(&self) -> Lobby {
+        locked(&self.lobby).clone()
+    }
+
+    fn set_lobby(&self, lobby: Lobby) {
+        *locked(&self.lobby) = lobby;
+        self.touch();
+    }
+
+    /// Starts the agent and opens a first session.
+    pub(crate) async fn start(&self) -> Result<(), Failure> {
+        self.set_lobby(Lobby::Starting);
+        let folder = self.app.folder.display().to_string();
+        let opened = self.new_session(None, &folder).await;
+        if let (Err(reason), Lobby::Starting) = (&opened, self.lobby()) {
+            self.set_lobby(Lobby::Failed(reason.clone()));
+        }
+        opened.map(drop)
+    }
+
     /// Attaches to a session of the hub.
     pub(crate) async fn attach(&self, id: &str) -> Result<Arc<Live>, Failure> {
-        let place = self.place.as_ref().ok_or("there is no hub")?;
-        let _attaching = place.attaching.lock().await;
-        let known = locked(&place.lives).get(id).and_then(Weak::upgrade);
-        if let Some(live) = known.filter(|live| live.ended().is_none()) {
+        let _attaching = self.attaching.lock().await;
+        if let Some(live) = self.live(id) {
             return Ok(live);
         }
         let session = self.session(id).ok_or("there is no such session, or not for you")?;
-        let mut visitor = Visitor::come(&place.hub, place.who(), &session.agent).await?;
+        let mut visitor = Visitor::come(&self.app.hub, self.who(), &session.agent).await?;
         visitor.attach(id, &session.folder).await?;
         self.stay(visitor, id, &session.folder)
     }
 
-    /// Opens a session with an agent in a folder, and looks at it.
-    pub(crate) async fn new_session(&self, agent: Option<&str>, folder: &str) -> Result<Arc<Live>, Failure> {
-        let place = self.place.as_ref().ok_or("there is no hub")?;
-        let agent = agent.or(self.agents().first().map(String::as_str)).ok_or("there is no agent")?;
-        if !place.hub.has_agent(Some(agent)) {
+    /// The agent of a name, or the first.
+    fn agent<'a>(&'a self, name: Option<&'a str>) -> Result<&'a str, Failure> {
+        let agent = name.or(self.agents().first().map(String::as_str)).ok_or("there is no agent")?;
+        if !self.app.hub.has_agent(Some(agent)) {
             return Err(format!("there is no agent {agent} here"));
         }
-        let mut visitor = Visitor::come(&place.hub, place.who(), agent).await?;
-        let id = visitor.new_session(folder).await?;
+        Ok(agent)
+    }
+
+    /// Opens a session with an agent in a folder, and looks at it.
+    pub(crate) async fn new_session(&self, agent: Option<&str>, folder: &str) -> Result<Arc<Live>, Failure> {
+        let mut visitor = Visitor::come(&self.app.hub, self.who(), self.agent(agent)?).await?;
+        match visitor.new_session(folder).await {
+            Ok(id) => self.opened(visitor, &id, folder).await,
+            Err(refused) => Err(self.wait_in_lobby(visitor, folder, refused)),
+        }
+    }
+
+    /// Goes on with a session that only the agent remembers.
+    pub(crate) async fn adopt(
+        &self,
+        agent: Option<&str>,
+        session: &str,
+        folder: &str,
+    ) -> Result<Arc<Live>, Failure> {
+        if self.session(session).is_some() {
+            return self.attach(session).await;
+        }
+        let mut visitor = Visitor::come(&self.app.hub, self.who(), self.agent(agent)?).await?;
+        match visitor.adopt(session, folder).await {
+            Ok(id) => self.opened(visitor, &id, folder).await,
+            Err(Refused { known: Some(id), .. }) if self.session(&id).is_some() => self.attach(&id).await,
+            Err(refused) => Err(self.wait_in_lobby(visitor, folder, refused)),
+        }
+    }
+
+    /// A session was opened.
+    async fn opened(&self, visitor: Visitor, id: &str, folder: &str) -> Result<Arc<Live>, Failure> {
         // The page will look at it at once.
         self.refresh().await;
-        let folder = self.session(&id).map_or_else(|| folder.to_owned(), |session| session.folder);
-        self.stay(visitor, &id, &folder)
+        let folder = self.session(id).map_or_else(|| folder.to_owned(), |session| session.folder);
+        let live = self.stay(visitor, id, &folder)?;
+        self.set_lobby(Lobby::Opened(id.to_owned()));
+        Ok(live)
+    }
+
+    /// The agent opens no session. Where a login may help, or there is nothing else to do, the connection is kept for it.
+    fn wait_in_lobby(&self, visitor: Visitor, folder: &str, refused: Refused) -> Failure {
+        let Refused { words, wants_login, known: _ } = refused;
+        if wants_login || matches!(self.lobby(), Lobby::Starting | Lobby::Refused(..)) {
+            let live = visitor.stay(LiveRecording::empty(&self.app.store), "", folder);
+            self.set_lobby(Lobby::Refused(live, words.clone()));
+        }
+        words
     }
 
     fn stay(&self, visitor: Visitor, id: &str, folder: &str) -> Result<Arc<Live>, Failure> {
         let live = visitor.stay(self.app.room(id)?, id, folder);
-        if let Some(place) = &self.place {
-            let mut lives = locked(&place.lives);
-            lives.retain(|_, live| live.strong_count() > 0);
-            lives.insert(id.to_owned(), Arc::downgrade(&live));
+        let mut lives = locked(&self.lives);
+        lives.retain(|_, live| live.strong_count() > 0);
+        lives.insert(id.to_owned(), Arc::downgrade(&live));
+        if !self.has_company() {
+            locked(&self.kept).insert(id.to_owned(), Arc::clone(&live));
         }
         Ok(live)
+    }
+
+    /// Somebody in a session, where there is somebody already.
+    pub(crate) fn live(&self, id: &str) -> Option<Arc<Live>> {
+        let live = locked(&self.lives).get(id).and_then(Weak::upgrade);
+        live.filter(|live| live.ended().is_none())
+    }
+
+    /// Somebody who can ask an agent something that belongs to no session, where one runs.
+    pub(crate) fn any_live(&self) -> Option<Arc<Live>> {
+        let lives: Vec<Arc<Live>> = locked(&self.lives).values().filter_map(Weak::upgrade).collect();
+        lives.into_iter().find(|live| live.ended().is_none())
+    }
+
+    /// The choices for always of all sessions that are looked at.
+    pub(crate) fn choices(&self) -> Vec<(Arc<Live>, Choice)> {
+        let lives: Vec<Arc<Live>> = locked(&self.lives).values().filter_map(Weak::upgrade).collect();
+        let mut choices: Vec<_> = lives
+            .iter()
+            .flat_map(|live| live.remembered.all().into_iter().map(|choice| (Arc::clone(live), choice)))
+            .collect();
+        choices.sort_by_key(|(_, choice)| choice.since.0);
+        choices
+    }
+
+    /// Takes note of a copy.
+    pub(crate) fn note_copy(&self, copy: &str, original: &str) {
+        locked(&self.copies).insert(copy.to_owned(), original.to_owned());
+    }
+
+    /// What a session is a copy of, if it was made here.
+    pub(crate) fn original(&self, copy: &str) -> Option<SessionSummary> {
+        let original = locked(&self.copies).get(copy).cloned()?;
+        self.session(&original)
     }
 }
 

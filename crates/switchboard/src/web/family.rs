@@ -19,14 +19,14 @@ pub(crate) struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// Looks at all sessions. The connection to the agent waits meanwhile, so it must not take long.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Conversation) -> T) -> Option<T> {
+    /// Looks at all sessions. What is new waits meanwhile, so it must not take long.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
         if let Some(past) = self.past {
-            return Some(look(past));
+            return look(past);
         }
         let preview = self.room.preview();
         match &*preview {
-            Some(preview) => Some(look(preview)),
+            Some(preview) => look(preview),
             None => {
                 drop(preview);
                 self.room.look(look)
@@ -36,7 +36,7 @@ impl Sight<'_> {
 
     /// A session, and where its children stand in it.
     pub(crate) fn relative(&self, id: &str) -> Option<Relative> {
-        self.look(|conversation| Relative::of(conversation, id)).flatten()
+        self.look(|conversation| Relative::of(conversation, id))
     }
 }
 

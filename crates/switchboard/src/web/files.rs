@@ -22,7 +22,7 @@ pub(crate) fn show(live: &Live, session: &str, path: &str, line: Option<u32>) ->
     if !names(&snapshot, path) {
         return Err("the session does not name this file".to_owned());
     }
-    let file = inside(Path::new(path), &live.folder(session))?;
+    let file = inside(Path::new(path), &live.folder)?;
     let mut bytes = Vec::new();
     let size = file.metadata().map_err(|error| error.to_string())?.len();
     file.take(MAX_FILE).read_to_end(&mut bytes).map_err(|error| format!("cannot read it: {error}"))?;

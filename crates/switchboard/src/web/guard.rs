@@ -62,8 +62,8 @@ struct Doors {
 /// What a link has.
 struct Code {
     text: String,
-    /// Whom it lets in, where there are several.
-    who: Option<Identity>,
+    /// Whom it lets in.
+    who: Identity,
     since: Instant,
     is_used: bool,
 }
@@ -72,12 +72,12 @@ struct Code {
 pub(crate) struct Key {
     cookie: String,
     page: String,
-    who: Option<Identity>,
+    who: Identity,
 }
 
 /// Whose key came with a request.
 #[derive(Debug, Clone)]
-pub(crate) struct Holder(pub(crate) Option<Identity>);
+pub(crate) struct Holder(pub(crate) Identity);
 
 /// Why a code lets nobody in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,9 +129,7 @@ impl Guard {
 
     /// Lets nobody in any more who came as this.
     pub(crate) fn forget(&self, who: &Identity) {
-        let is_other = |held: &Option<Identity>| {
-            held.as_ref().is_none_or(|held| (&held.name, held.made) != (&who.name, who.made))
-        };
+        let is_other = |held: &Identity| (&held.name, held.made) != (&who.name, who.made);
         let mut doors = self.doors();
         doors.codes.retain(|code| is_other(&code.who));
         doors.keys.retain(|key| is_other(&key.who));
@@ -142,7 +140,7 @@ impl Guard {
     }
 
     /// A new link to a path, which lets one browser in.
-    pub(crate) fn link(&self, path: &str, who: Option<Identity>) -> Result<String, getrandom::Error> {
+    pub(crate) fn link(&self, path: &str, who: Identity) -> Result<String, getrandom::Error> {
         let code = random_text()?;
         // Behind the `#` it is sent to nobody; the page reads it there, gives it away and takes it out of the address.
         let origin = self.origins.first().map_or("", String::as_str);
@@ -170,7 +168,7 @@ impl Guard {
     }
 
     /// Makes a key.
-    fn admit(&self, who: Option<Identity>) -> Result<Key, getrandom::Error> {
+    fn admit(&self, who: Identity) -> Result<Key, getrandom::Error> {
         let (cookie, page) = (random_text()?, random_text()?);
         let mut doors = self.doors();
         make_room(&mut doors.keys, MAX_KEYS, |key| key.who == who);
@@ -180,7 +178,7 @@ impl Guard {
 
     /// Lets a browser in that has shown a token.
     pub(crate) fn let_in_as(&self, who: Identity, headers: &HeaderMap) -> Response {
-        match self.admit(Some(who)) {
+        match self.admit(who) {
             Ok(key) => self.give(&key, headers),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         }
@@ -327,7 +325,7 @@ mod tests {
     use super::*;
 
     fn code(guard: &Guard) -> String {
-        guard.link("/", None).unwrap().split_once("#code=").unwrap().1.to_owned()
+        guard.link("/", crate::web::myself()).unwrap().split_once("#code=").unwrap().1.to_owned()
     }
 
     fn headers(cookie: &str, page: &str) -> HeaderMap {

@@ -1,7 +1,7 @@
 //! Lists beside the session: sessions of now and of earlier, and choices for always.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use maud::{Markup, html};
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::desk::Desk;
 use super::family::{self, Sight};
-use super::live::{Failure, Live};
+use super::live::{Failure, Live, about_memory};
 use super::render;
 
 /// How long the agent may take to list its sessions; the recorded ones wait for it.
@@ -21,34 +21,36 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How many sessions are listed.
 const MAX_SESSIONS: usize = 100;
 
-/// Sessions: those of the agent that runs, those that were recorded, and what a search finds in them.
-pub(crate) async fn sessions(desk: &Desk, query: &str, archived: bool) -> Result<Markup, Failure> {
+/// What a search finds in all sessions; without one, those that no agent of the hub has: what an agent remembers itself,
+/// and what else was recorded.
+pub(crate) async fn sessions(
+    desk: &Desk,
+    live: Option<&Live>,
+    query: &str,
+    archived: bool,
+) -> Result<Markup, Failure> {
     if !query.trim().is_empty() {
         return search(desk, query);
     }
-    if desk.is_at_hub() {
-        return Ok(of_hub(desk, None));
+    if !desk.may(Role::Own) {
+        return Ok(html! {});
     }
-    let app = &*desk.app;
-    let live = app.live().filter(|live| live.ended().is_none());
-    let known = match &live {
-        Some(live) => agent_sessions(live, archived).await,
-        None => Ok(Vec::new()),
+    let remembered = match live {
+        Some(live) => Some((live, agent_sessions(live, archived).await)),
+        None => None,
     };
+    let app = &*desk.app;
     let filter = Filter { limit: Some(MAX_SESSIONS), ..Filter::default() };
     let recorded = app.store.sessions(&filter).map_err(|error| error.to_string())?;
-    let here = live.as_ref().map(|live| live.room.id.clone());
-    let open: HashSet<String> = live.iter().flat_map(|live| live.room.session_ids()).collect();
+    let others: Vec<_> = recorded.iter().filter(|summary| desk.session(&summary.id).is_none()).collect();
     Ok(html! {
-        @if let Some(live) = &live {
-            h3 { "Open" }
-            (open_sessions(live))
-        }
-        @match &known {
-            Ok(sessions) => {
-                @let is_listed = |info: &&v2::SessionInfo<'_>| archived || !open.contains(&*info.session_id);
+        @match &remembered {
+            None => {}
+            Some((live, Ok(sessions))) => {
+                @let is_listed =
+                    |info: &&v2::SessionInfo<'_>| archived || desk.session(&info.session_id).is_none();
                 @let earlier: Vec<_> = sessions.iter().filter(is_listed).collect();
-                @let can_archive = live.as_ref().is_some_and(|live| live.offers(|can| can.archive.is_some()));
+                @let can_archive = live.offers(|can| can.archive.is_some());
                 @if !earlier.is_empty() || can_archive {
                     h3 { "The agent remembers" }
                     @if can_archive {
@@ -57,49 +59,31 @@ pub(crate) async fn sessions(desk: &Desk, query: &str, archived: bool) -> Result
                         }
                     }
                     ul class="sessions" {
-                        @for info in earlier { (agent_session(info, archived)) }
+                        @for info in earlier { (agent_session(desk, info, &live.name, archived)) }
                     }
                     @if sessions.is_empty() { p class="meta" { "None." } }
                 }
             }
-            Err(reason) => p class="meta" { "The agent does not list its sessions: " (render::visible(reason)) },
+            Some((_, Err(reason))) => p class="meta" {
+                "The agent does not list its sessions: " (render::visible(reason))
+            },
         }
-        h3 { "Recorded" }
-        @let earlier: Vec<_> =
-            recorded.iter().filter(|summary| Some(&summary.id) != here.as_ref()).collect();
-        @if earlier.is_empty() {
+        @if !others.is_empty() || desk.sessions().is_empty() { h3 { "Recorded" } }
+        @if recorded.is_empty() {
             p class="meta" { "Nothing yet. What you do here is kept in " code { (app.store.path().display().to_string()) } "." }
         }
-        ul class="sessions" { @for summary in earlier { (recorded_session(summary)) } }
+        ul class="sessions" { @for summary in others { (recorded_session(summary)) } }
     })
 }
 
-fn open_sessions(live: &Live) -> Markup {
-    let title = |id: &String| live.room.session(id).and_then(|session| session.title().map(str::to_owned));
-    let is_root = |id: &String| live.room.look(|it| it.parent(id).is_none()).unwrap_or(true);
-    let roots = live.room.session_ids().into_iter().filter(is_root);
-    let sessions: Vec<(String, Option<String>)> = roots.map(|id| (id.clone(), title(&id))).collect();
-    html! {
-        ul class="sessions" {
-            @for (id, title) in sessions.iter().rev() {
-                li {
-                    button type="button" data-action="look" data-recording=(live.room.id) data-session=(id) {
-                        span class="name" { (render::visible_line(title.as_deref().unwrap_or(id))) }
-                        span class="meta" { (render::visible_line(&live.folder(id).display().to_string())) }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn agent_session(info: &v2::SessionInfo<'_>, archived: bool) -> Markup {
+fn agent_session(desk: &Desk, info: &v2::SessionInfo<'_>, agent: &str, archived: bool) -> Markup {
+    let known = desk.session(&info.session_id).and_then(|session| session.title);
+    let title = info.title.as_deref().or(known.as_deref()).unwrap_or(&info.session_id);
     html! {
         li {
-            button type="button" data-action="resume" data-session=(info.session_id) data-folder=(info.cwd.as_str()) {
-                span class="name" {
-                    (render::visible_line(info.title.as_deref().unwrap_or(&info.session_id)))
-                }
+            button type="button" data-action="resume" data-session=(info.session_id) data-folder=(info.cwd.as_str())
+                data-agent=(agent) {
+                span class="name" { (render::visible_line(title)) }
                 span class="meta" { (render::visible_line(info.cwd.as_str())) }
             }
             @if archived {
@@ -114,6 +98,7 @@ fn agent_session(info: &v2::SessionInfo<'_>, archived: bool) -> Markup {
 async fn agent_sessions(live: &Live, archived: bool) -> Result<Vec<v2::SessionInfo<'static>>, Failure> {
     let mut request = v2::ListSessionsRequest::new();
     request.archived = archived.then_some(v2::unstable::SessionArchiveFilter::Only);
+    request.meta = about_memory();
     let reply =
         timeout(PATIENCE, live.agent.list_sessions(&request)).await.map_err(|_| "it does not answer")?;
     let response = reply.map_err(|error| error.to_string())?.map_err(|error| error.message.into_owned())?;
@@ -205,7 +190,8 @@ fn name_of(folder: &str) -> &str {
 }
 
 fn hub_session(desk: &Desk, session: &SessionSummary, looked_at: Option<&str>) -> Markup {
-    let SessionSummary { id, agent, owner, folder: _, title, changed: _, state, questions } = session;
+    let SessionSummary { id, agent, owner, folder: _, title, changed: _, state, questions, lost: _ } =
+        session;
     let is_here = (Some(&**id) == looked_at).then_some("true");
     let (class, words) = match state {
         SessionState::Waiting if desk.may(Role::Answer) => ("st st-wait", "waits for you"),
@@ -221,7 +207,8 @@ fn hub_session(desk: &Desk, session: &SessionSummary, looked_at: Option<&str>) -
                 span class="meta" {
                     span class=(class) { (words) }
                     @if *questions > 0 { " " span class="badge" { (questions) } }
-                    " · " (render::visible_line(agent)) " · " (render::visible_line(owner))
+                    " · " (render::visible_line(agent))
+                    @if desk.has_company() { " · " (render::visible_line(owner)) }
                 }
             }
         }
@@ -243,16 +230,16 @@ pub(crate) fn folders(desk: &Desk) -> Markup {
 }
 
 /// The choices for always, each with a button to withdraw it.
-pub(crate) fn choices(live: Option<&Live>) -> Markup {
-    let choices = live.map(|live| live.remembered.all()).unwrap_or_default();
+pub(crate) fn choices(desk: &Desk) -> Markup {
+    let choices = desk.choices();
     html! {
         @if choices.is_empty() {
             p class="meta" { "No choice has been made for always." }
         } @else {
-            p class="meta" { "They hold for exactly the same question in the same session, until this agent ends." }
+            p class="meta" { "They hold for exactly the same question in the same session, until its agent ends." }
         }
         ul class="choices" {
-            @for (place, choice) in choices.iter().enumerate() {
+            @for (place, (_, choice)) in choices.iter().enumerate() {
                 li {
                     span class="name" {
                         @if choice.allows { "Always allow: " } @else { "Always reject: " }
@@ -277,7 +264,7 @@ const MAX_FAMILY: usize = 1000;
 
 /// All sub-agents below a session, each with a way to it.
 pub(crate) fn family(sight: Sight<'_>, session: &str) -> Markup {
-    let descendants = sight.look(|it| family::descendants(it, session, MAX_FAMILY)).unwrap_or_default();
+    let descendants = sight.look(|it| family::descendants(it, session, MAX_FAMILY));
     html! {
         @if descendants.is_empty() { p class="meta" { "It has none." } }
         ul class="family-list" {

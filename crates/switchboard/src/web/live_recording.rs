@@ -1,17 +1,15 @@
 //! One recording that somebody looks at: a live connection, or one in the store.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use switchboard_peer::Sessions;
 use switchboard_protocol::WireFormat;
 use switchboard_protocol::rpc::messages;
-use switchboard_session::{Changes, Conversation, Moment, Session, Snapshot};
-use switchboard_store::{About, Channel, Item, Record, Store, StoreError, Summary, Time, apply_hub_note};
+use switchboard_session::{Conversation, Moment, Session, Snapshot};
+use switchboard_store::{About, Channel, Item, Record, Store, StoreError, Summary, apply_hub_note};
 use tokio::sync::watch;
 
-use super::checkpoints::Checkpoints;
 use super::family;
 use super::message_log::MessageLog;
 
@@ -37,10 +35,6 @@ pub(crate) struct LiveRecording {
     pub(crate) id: String,
     store: Store,
     log: Mutex<MessageLog>,
-    /// The sessions, where the connection to an agent has them.
-    sessions: OnceLock<Sessions>,
-    /// States of those at earlier moments, once somebody has asked for one.
-    past: Mutex<Checkpoints>,
     /// The end of the sessions, while a long recording is being read.
     preview: Mutex<Option<Conversation>>,
     changed: watch::Sender<u64>,
@@ -51,48 +45,24 @@ pub(crate) struct LiveRecording {
 }
 
 impl LiveRecording {
-    /// A recording that is being made here.
-    pub(crate) fn live(id: &str, store: &Store) -> Arc<Self> {
-        Arc::new(LiveRecording::new(id, store, MessageLog::live(), About::default()))
-    }
-
-    /// Says who has the sessions of an agent that runs here.
-    pub(crate) fn sessions_are(&self, sessions: Sessions) {
-        // There is one connection.
-        drop(self.sessions.set(sessions));
+    /// None: nothing was said yet.
+    pub(crate) fn empty(store: &Store) -> Arc<Self> {
+        Arc::new(LiveRecording::new("", store, MessageLog::new(2), About::default()))
     }
 
     /// A session as it is.
     pub(crate) fn session(&self, id: &str) -> Option<Snapshot> {
-        self.look(|conversation| family::session(conversation, id).map(Session::snapshot)).flatten()
+        self.look(|conversation| family::session(conversation, id).map(Session::snapshot))
     }
 
     /// Looks at all sessions as they are.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Conversation) -> T) -> Option<T> {
-        match self.sessions.get() {
-            Some(sessions) => Some(sessions.conversation(look)),
-            None => self.log().conversation().map(look),
-        }
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
+        look(self.log().conversation())
     }
 
     /// The ids of the sessions in the order in which they came up.
     pub(crate) fn session_ids(&self) -> Vec<String> {
-        let Some(sessions) = self.sessions.get() else {
-            let log = self.log();
-            let known = log.conversation().into_iter().flat_map(Conversation::sessions);
-            return known.filter_map(|(id, _)| id).map(str::to_owned).collect();
-        };
-        // Never with the log locked: the connection may be waiting for it.
-        let mut ids: Vec<String> = sessions.ids().iter().map(ToString::to_string).collect();
-        let log = self.log();
-        ids.sort_by_key(|id| log.names().find(id).unwrap_or(u16::MAX));
-        ids
-    }
-
-    /// Takes note of what changed in a session of the connection.
-    pub(crate) fn note_changes(&self, session: &str, changes: &Changes) {
-        self.log().note_changes(session, changes, Time::now().0);
-        self.touch();
+        self.look(|it| it.sessions().filter_map(|(id, _)| id).map(str::to_owned).collect())
     }
 
     /// A recording whose records are pushed, in a version.
@@ -106,8 +76,6 @@ impl LiveRecording {
             id: id.to_owned(),
             store: store.clone(),
             log: Mutex::new(log),
-            sessions: OnceLock::new(),
-            past: Mutex::default(),
             preview: Mutex::new(None),
             changed: watch::Sender::new(0),
             about,
@@ -149,6 +117,7 @@ impl LiveRecording {
     }
 
     /// Adds a record.
+    #[cfg(test)]
     pub(crate) fn push(&self, record: &Record) {
         self.log().push(record);
         self.touch();
@@ -203,14 +172,10 @@ impl LiveRecording {
         if self.log().is_translated() {
             return self.translated_at(rows);
         }
-        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.log().before(rows).or_else(|| past.before(rows));
+        let known = self.log().before(rows);
         let (start, mut conversation) = known.unwrap_or_else(|| (0, Conversation::new(WireFormat::Any)));
         for from in (start..rows).step_by(PIECE) {
             self.fold_rows(from..rows.min(from + PIECE), &mut conversation);
-            if self.sessions.get().is_some() {
-                past.note(rows.min(from + PIECE), &conversation);
-            }
         }
         conversation
     }
@@ -242,7 +207,7 @@ impl LiveRecording {
                 log.push(&record);
             }
         }
-        log.into_conversation().unwrap_or_else(|| Conversation::new(WireFormat::Any))
+        log.into_conversation()
     }
 }
 
@@ -285,18 +250,24 @@ fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Resul
     }
     if let Some(room) = room.upgrade() {
         *room.preview() = None;
+        room.log().keep_recent();
         room.touch();
     }
     let mut tail = store.follow(id, next)?;
     while room.strong_count() > 0 {
-        if let Some(item) = tail.next(POLL)? {
-            if sequence_after(item, &mut batch).is_none() {
+        let mut item = tail.next(POLL)?;
+        // What has come at once is shown at once.
+        while let Some(new) = item.take() {
+            if sequence_after(new, &mut batch).is_none() {
                 damaged(room);
                 return Ok(());
             }
-            if !take(&mut batch) {
-                break;
+            if batch.len() < BATCH {
+                item = tail.next(Duration::ZERO)?;
             }
+        }
+        if !batch.is_empty() && !take(&mut batch) {
+            break;
         }
     }
     Ok(())

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use switchboard_bridge::{Policy, RecordingBridge, Version};
 use switchboard_protocol::rpc::{Expected, Message, RequestId, messages};
 use switchboard_protocol::{Correlator, Diagnostic, Raw, WireFormat, v2};
-use switchboard_session::{
-    Changes, Conversation, ConversationError, Decoded, EntryKind, Folded, Moment, Side, entry_of_update,
-};
+use switchboard_session::{Conversation, ConversationError, Decoded, EntryKind, Folded, Moment, Side};
 use switchboard_store::{Channel, Record, apply_hub_note};
 
 use super::checkpoints::Checkpoints;
@@ -76,7 +74,7 @@ impl Row {
 /// An entry of a session, wherever it stands. The session is one of the names.
 type Entity = (u16, EntryKind, Arc<str>);
 
-/// The sessions of a recording that nobody else folds.
+/// The sessions of a recording.
 struct Fold {
     conversation: Conversation,
     /// Makes version 2 of a recording that has nothing else than version 1.
@@ -112,7 +110,7 @@ impl Fold {
 pub(crate) struct MessageLog {
     rows: Vec<Row>,
     names: Names,
-    fold: Option<Fold>,
+    fold: Fold,
     /// The rows of requests without an answer, on the side that is shown and on the other side of a translation.
     open: [Correlator<u32>; 2],
     entities: HashMap<(u16, EntryKind), HashMap<Arc<str>, u32>>,
@@ -135,7 +133,7 @@ impl MessageLog {
         MessageLog {
             rows: Vec::new(),
             names: Names::new(),
-            fold: Some(Fold::new(protocol)),
+            fold: Fold::new(protocol),
             open: [Correlator::new(MAX_OPEN), Correlator::new(MAX_OPEN)],
             entities: HashMap::new(),
             entity_list: Vec::new(),
@@ -150,9 +148,9 @@ impl MessageLog {
         }
     }
 
-    /// A recording that is only being written: the latest texts are kept here too, and the sessions elsewhere.
-    pub(crate) fn live() -> Self {
-        MessageLog { keeps_recent: true, fold: None, ..MessageLog::new(2) }
+    /// From here on the latest texts are kept, too.
+    pub(crate) fn keep_recent(&mut self) {
+        self.keeps_recent = true;
     }
 
     pub(crate) fn rows(&self) -> &[Row] {
@@ -172,29 +170,24 @@ impl MessageLog {
         self.used.each_ref()
     }
 
-    /// The sessions that are folded here.
-    pub(crate) fn conversation(&self) -> Option<&Conversation> {
-        self.fold.as_ref().map(|fold| &fold.conversation)
+    /// The sessions.
+    pub(crate) fn conversation(&self) -> &Conversation {
+        &self.fold.conversation
     }
 
     #[cfg(test)]
     fn session(&self, id: &str) -> Option<&switchboard_session::Session> {
-        self.conversation()?.session((!id.is_empty()).then_some(id))
+        self.conversation().session((!id.is_empty()).then_some(id))
     }
 
     /// Whether the version 2 in which the sessions are shown is a translation of what was recorded.
     pub(crate) fn is_translated(&self) -> bool {
-        self.fold.as_ref().is_some_and(|fold| fold.translation.is_some())
+        self.fold.translation.is_some()
     }
 
     /// When an entry first and last changed.
     pub(crate) fn times(&self, session: &str, position: usize) -> Times {
         self.times.of(session, position)
-    }
-
-    /// Takes note of what changed in a session that is folded elsewhere.
-    pub(crate) fn note_changes(&mut self, session: &str, changes: &Changes, time: i64) {
-        self.times.note(session, changes, time);
     }
 
     /// What is wrong with a row.
@@ -228,11 +221,11 @@ impl MessageLog {
 
     /// The nearest state at or before a number of rows that is known of what is folded here.
     pub(crate) fn before(&self, rows: usize) -> Option<(usize, Conversation)> {
-        self.fold.as_ref()?.checkpoints.before(rows)
+        self.fold.checkpoints.before(rows)
     }
 
-    pub(crate) fn into_conversation(self) -> Option<Conversation> {
-        self.fold.map(|fold| fold.conversation)
+    pub(crate) fn into_conversation(self) -> Conversation {
+        self.fold.conversation
     }
 
     /// What is wrong with a question of the agent that is open, or with what it said of the call that the question is
@@ -253,22 +246,6 @@ impl MessageLog {
             }
             (of_call, asked) => of_call.or(asked).cloned(),
         }
-    }
-
-    /// Takes note of what was left out of a question that is read elsewhere, and of the call that it tells of.
-    pub(crate) fn note_question(
-        &mut self,
-        session: &str,
-        id: &RequestId<'_>,
-        tool_call: Option<&str>,
-        left_out: &[Diagnostic],
-    ) {
-        let Some(&number) = self.open[0].get(Side::Agent, id) else { return };
-        let Some(mut row) = self.rows.get(number as usize).cloned() else { return };
-        let session = self.names.number(session);
-        row.entity = tool_call.map_or(NONE, |id| self.entity(session, EntryKind::ToolCall, id));
-        self.note_left_out(&mut row, number, left_out);
-        self.rows[number as usize] = row;
     }
 
     /// Adds a record.
@@ -295,10 +272,8 @@ impl MessageLog {
             partner: NONE,
             entity: NONE,
         };
-        if record.channel == Channel::Hub
-            && let Some(fold) = &mut self.fold
-        {
-            apply_hub_note(&mut fold.conversation, &text, Moment(record.time.0.unsigned_abs()));
+        if record.channel == Channel::Hub {
+            apply_hub_note(&mut self.fold.conversation, &text, Moment(record.time.0.unsigned_abs()));
         }
         if record.channel.message().is_some() {
             let mut messages = messages(&text).into_iter();
@@ -317,10 +292,8 @@ impl MessageLog {
             self.rows.reserve_exact((self.rows.len() / 8).max(1024));
         }
         self.rows.push(row);
-        if let Some(fold) = &mut self.fold
-            && fold.translation.is_none()
-        {
-            fold.checkpoints.note(self.rows.len(), &fold.conversation);
+        if self.fold.translation.is_none() {
+            self.fold.checkpoints.note(self.rows.len(), &self.fold.conversation);
         }
     }
 
@@ -442,16 +415,14 @@ impl MessageLog {
     }
 
     fn fold_message(&mut self, row: &mut Row, number: u32, side: Side, text: &str, at: Moment) {
-        let Some(fold) = &mut self.fold else { return };
-        let Some(translation) = &mut fold.translation else {
-            let folded = fold.conversation.read(text, Some(side), at);
+        let Some(translation) = &mut self.fold.translation else {
+            let folded = self.fold.conversation.read(text, Some(side), at);
             return self.note(row, number, folded);
         };
         translation.take(Some(side), text, at);
         let lines: Vec<_> = translation.drain().collect();
         for line in lines {
-            let Some(fold) = &mut self.fold else { return };
-            let folded = fold.conversation.read(&line.text, Some(line.from), at);
+            let folded = self.fold.conversation.read(&line.text, Some(line.from), at);
             self.note(row, number, folded);
         }
     }
@@ -464,19 +435,9 @@ impl MessageLog {
         row.method = self.names.number("session/update");
         row.kind = self.names.number(notification.update.tag());
         row.session = self.names.number(&notification.session_id);
-        match &mut self.fold {
-            Some(fold) => {
-                let decoded = Decoded { message: Expected::Params(notification), left_out };
-                let folded = fold.conversation.apply(decoded, Some(side), at);
-                self.note(row, number, folded);
-            }
-            None => {
-                if let Some((kind, id)) = entry_of_update(&notification.update) {
-                    row.entity = self.entity(row.session, kind, id);
-                }
-                self.note_left_out(row, number, &left_out);
-            }
-        }
+        let decoded = Decoded { message: Expected::Params(notification), left_out };
+        let folded = self.fold.conversation.apply(decoded, Some(side), at);
+        self.note(row, number, folded);
         true
     }
 
@@ -487,8 +448,8 @@ impl MessageLog {
                     row.entity = self.entity(row.session, kind, &id);
                 }
                 self.note_left_out(row, number, &left_out);
-                if let (Some(step), Some(fold)) = (step, &mut self.fold) {
-                    self.times.note(fold.id(step.session), &step.changes, row.time);
+                if let Some(step) = step {
+                    self.times.note(self.fold.id(step.session), &step.changes, row.time);
                 }
             }
             Err(reason) => self.fail(row, number, reason.to_string()),

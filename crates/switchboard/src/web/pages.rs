@@ -15,7 +15,7 @@ use maud::{DOCTYPE, Markup, html};
 use tokio::task::block_in_place;
 
 use super::Identify;
-use super::app::{Agents, App};
+use super::app::{App, Audience};
 use super::guard::{self, ENTER, Holder, KNOWN, PROTOCOL, SOCKET, TOKEN};
 use super::tab::{self, Limits};
 
@@ -89,7 +89,7 @@ async fn socket(
     if desk.is_revoked() {
         return (StatusCode::FORBIDDEN, "This browser is not let in any more.\n").into_response();
     }
-    let Ok(seat) = Arc::clone(desk.seats()).try_acquire_owned() else {
+    let Ok(seat) = Arc::clone(&desk.seats).try_acquire_owned() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many tabs are open.\n").into_response();
     };
     let upgrade = upgrade.max_message_size(MAX_MESSAGE).protocols([PROTOCOL]);
@@ -97,7 +97,7 @@ async fn socket(
 }
 
 async fn page(State(app): State<Arc<App>>) -> Html<String> {
-    Html(shell(matches!(app.agents, Agents::Hub(_))).into_string())
+    Html(shell(app.audience == Audience::Many).into_string())
 }
 
 fn shell(is_hub: bool) -> Markup {
@@ -208,7 +208,11 @@ fn sidebar(is_hub: bool) -> Markup {
                 input id="folder" type="text" autocomplete="off" spellcheck="false" list=[is_hub.then_some("known-folders")];
                 button type="submit" { "New session" }
             }
-            div id="session-list" {}
+            div id="session-list" {
+                div id="found" hidden {}
+                div id="hub-sessions" {}
+                div id="other-sessions" {}
+            }
             button type="button" id="notify" data-action="notify" hidden { "Notify me of questions" }
             button type="button" data-action="choices" { "Choices for always" }
             button type="button" data-action="link" { "Open in another browser" }

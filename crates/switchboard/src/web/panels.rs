@@ -1,14 +1,15 @@
 //! Everything of a session beside its entries, in pieces that are replaced as a whole.
 
+use std::sync::Arc;
+
 use maud::{Markup, html};
 use serde_json::json;
-use switchboard_hub::SessionState;
+use switchboard_hub::{SessionState, SessionSummary};
 use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Activity, Conversation, Snapshot};
 use switchboard_store::Role;
 
-use super::app::{AgentState, Agents, App};
-use super::desk::Desk;
+use super::desk::{Desk, Lobby};
 use super::family::{self, Below, Named, Relative, Sight};
 use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
@@ -41,8 +42,18 @@ impl<'a> Subject<'a> {
         self.sight.map(|sight| sight.room)
     }
 
+    /// The session of the hub that is looked at, if it is one.
+    fn hosted(&self) -> Option<SessionSummary> {
+        self.room().and_then(|room| self.desk.session(&room.id))
+    }
+
+    /// Why the agent is gone, if it is.
+    fn lost(&self) -> Option<String> {
+        self.hosted().and_then(|session| session.lost)
+    }
+
     fn below(&self) -> Below {
-        let below = self.sight.and_then(|sight| sight.look(|it| family::below(it, self.session)));
+        let below = self.sight.map(|sight| sight.look(|it| family::below(it, self.session)));
         below.unwrap_or_default()
     }
 }
@@ -55,7 +66,7 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
     let asker = subject.asker();
     let below = subject.below();
     let waiting = asker.map_or(0, |live| below.questions + live.loose_elicitations().len());
-    let mut line = subject.sight.and_then(|sight| sight.look(|it| line(it, session))).unwrap_or_default();
+    let mut line = subject.sight.map(|sight| sight.look(|it| line(it, session))).unwrap_or_default();
     if let ([only], Some(room)) = (&mut *line, subject.room())
         && *only.name == *only.id
         && let Some(title) = desk.session(&room.id).and_then(|session| session.title)
@@ -63,25 +74,27 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
         only.name = title;
     }
     let mut panels = vec![
-        ("agent", agent(app, subject.room(), live).into_string()),
+        ("agent", agent(subject).into_string()),
         ("title", title(line.last()).into_string()),
         ("path", path(subject, &line).into_string()),
         ("trouble", trouble(subject).into_string()),
         ("questions", questions::all(subject, &below).into_string()),
         ("takes", takes(live)),
         ("folder", app.folder.display().to_string()),
-        ("activity", activity(live, snapshot, waiting).to_owned()),
+        ("activity", activity(subject, snapshot, waiting).to_owned()),
         ("offers", offers(subject, line.last()).into_string()),
         ("hint", hint(subject).into_string()),
         ("speech", speech(subject, snapshot).to_owned()),
     ];
-    panels.push(("waiting", waiting_anywhere(subject, live)));
-    if desk.is_at_hub() {
+    panels.extend([
+        ("waiting", waiting_anywhere(subject)),
+        ("hub-sessions", lists::of_hub(desk, subject.room().map(|room| &*room.id)).into_string()),
+        ("role", desk.role().to_string()),
+    ]);
+    if desk.has_company() {
         panels.extend([
-            ("session-list", lists::of_hub(desk, subject.room().map(|room| &*room.id)).into_string()),
             ("agent-choice", lists::agents(desk).into_string()),
             ("known-folders", lists::folders(desk).into_string()),
-            ("role", desk.role().to_string()),
         ]);
     }
     if let Some(snapshot) = snapshot {
@@ -105,29 +118,24 @@ fn line(conversation: &Conversation, session: &str) -> Vec<Named> {
     line
 }
 
-fn agent(app: &App, room: Option<&LiveRecording>, live: Option<&Live>) -> Markup {
-    match live {
-        Some(live) => {
-            let description = live.agent.description();
-            let version = description.info.as_ref().map_or("", |info| &info.version);
-            html! {
-                strong { (render::visible_line(description.name())) } " "
-                span class="meta" { (render::visible_line(version)) " · ACP " (description.version) }
-            }
-        }
-        None => {
-            let usual = match &app.agents {
-                Agents::Ours { name, .. } => name,
-                Agents::Hub(_) => "Switchboard",
-            };
-            let name = room.map_or(usual, |room| room.about.agent.as_deref().unwrap_or("unknown agent"));
-            html! {
-                strong { (render::visible_line(name)) }
-                @if room.is_some() && matches!(app.agents, Agents::Ours { .. }) {
-                    " " span class="meta" { "recording" }
-                }
-            }
-        }
+fn agent(subject: &Subject<'_>) -> Markup {
+    if let Some(live) = subject.live {
+        let description = live.agent.description();
+        let version = description.info.as_ref().map_or("", |info| &info.version);
+        return html! {
+            strong { (render::visible_line(description.name())) } " "
+            span class="meta" { (render::visible_line(version)) " · ACP " (live.version()) }
+        };
+    }
+    let usual = match subject.desk.agents() {
+        [only] if !subject.desk.has_company() => only,
+        _ => "Switchboard",
+    };
+    let room = subject.room();
+    let name = room.map_or(usual, |room| room.about.agent.as_deref().unwrap_or("unknown agent"));
+    html! {
+        strong { (render::visible_line(name)) }
+        @if room.is_some() && subject.hosted().is_none() { " " span class="meta" { "recording" } }
     }
 }
 
@@ -149,7 +157,7 @@ fn path(subject: &Subject<'_>, line: &[Named]) -> Markup {
             let can = it.session(Some(parent))?.subagent(&own.id)?.capabilities()?.cancel.is_some();
             Some(can && family::is_active(it, &own.id))
         };
-        subject.sight.and_then(|sight| sight.look(look)).flatten().unwrap_or(false)
+        subject.sight.and_then(|sight| sight.look(look)).unwrap_or(false)
     };
     html! {
         span class="meta" { "Sub-agent of " }
@@ -165,7 +173,7 @@ fn path(subject: &Subject<'_>, line: &[Named]) -> Markup {
 /// What the session does. What an agent that is gone was doing last is no longer so, and whoever waits for an answer
 /// does nothing else, whatever it says.
 fn state(subject: &Subject<'_>, snapshot: &Snapshot, below: &Below, waiting: usize) -> Markup {
-    let is_gone = subject.live.is_some_and(|live| live.ended().is_some());
+    let is_gone = subject.is_now && subject.lost().is_some();
     let (class, mark, words) = match waiting {
         _ if is_gone => ("st st-bad", "✗ ", "gone".to_owned()),
         0 => return html! { (quiet_state(subject, snapshot)) (at_work(subject, below)) },
@@ -232,16 +240,15 @@ fn hint(subject: &Subject<'_>) -> Markup {
     if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
         return html! { "Nothing has come of this sub-agent yet." };
     }
-    let original = subject.live.and_then(|live| live.original(subject.session));
-    let original = original.and_then(|id| {
-        let sight = subject.sight?;
-        let name = sight.look(|it| family::name(it, &id))?;
-        Some((sight.room, [Named { id: id.into(), name }]))
-    });
+    let original = subject.room().and_then(|room| subject.desk.original(&room.id));
     html! {
         @match &original {
-            Some((room, original)) => {
-                "A copy of " (render::line(&room.id, original)) ". The agent knows what was said there."
+            Some(original) => {
+                "A copy of "
+                a href=(format!("/r/{}", original.id)) data-action="look" data-recording=(original.id) {
+                    (render::visible_line(original.title.as_deref().unwrap_or(&original.id)))
+                }
+                ". The agent knows what was said there."
             },
             None => "A new session. Tell the agent below what to do.",
         }
@@ -263,10 +270,10 @@ fn speech(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
 }
 
 /// What the page needs to know about what goes on, in one word.
-fn activity(live: Option<&Live>, snapshot: Option<&Snapshot>, waiting: usize) -> &'static str {
-    match (live, snapshot.map(Snapshot::activity)) {
+fn activity(subject: &Subject<'_>, snapshot: Option<&Snapshot>, waiting: usize) -> &'static str {
+    match (subject.live, snapshot.map(Snapshot::activity)) {
         (None, _) => "recording",
-        (Some(live), _) if live.ended().is_some() => "gone",
+        _ if subject.lost().is_some() => "gone",
         _ if waiting > 0 => "requires-action",
         (_, None | Some(Activity::Idle)) => "idle",
         (_, Some(Activity::RequiresAction)) => "requires-action",
@@ -276,60 +283,12 @@ fn activity(live: Option<&Live>, snapshot: Option<&Snapshot>, waiting: usize) ->
 
 /// What is in the way, and what can be done about it.
 fn trouble(subject: &Subject<'_>) -> Markup {
-    if subject.desk.is_at_hub() {
-        return trouble_at_hub(subject);
-    }
-    let Subject { desk, live, session, .. } = *subject;
-    let app = &*desk.app;
-    let room = subject.room();
-    let failure = room.and_then(LiveRecording::failure);
-    html! {
-        @if let Some(failure) = failure { p { "The recording cannot be read on: " (render::visible(&failure)) } }
-        @if let Some(live) = live.filter(|live| live.ended().is_none()) { (elsewhere(live, session)) }
-        @match (live.and_then(Live::ended), app.agent()) {
-            (Some(reason), _) => {
-                p { "The agent is gone: " (render::visible(reason)) }
-                button type="button" data-action="start" { "Start it again" }
-            }
-            (None, AgentState::Failed(reason)) => {
-                p { "The agent cannot be started: " (render::visible(&reason)) }
-                button type="button" data-action="start" { "Try again" }
-            }
-            (None, AgentState::Starting) => p { "The agent is starting." },
-            (None, AgentState::Running(running)) => {
-                @if live.is_some() && running.room.session_ids().is_empty() {
-                    (logins(&running))
-                } @else if live.is_some() && running.has_lost_login() {
-                    (lost_login(&running))
-                } @else if let (None, Some(room), Some(folder)) = (live, room, room.and_then(project)) {
-                    @if !session.is_empty() && room.about.agent.as_deref() == usual_agent(app) {
-                        p class="meta" { "This is a recording." }
-                        button type="button" data-action="resume" data-session=(session) data-folder=(folder) {
-                            "Go on with this session"
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn usual_agent(app: &App) -> Option<&str> {
-    match &app.agents {
-        Agents::Ours { name, .. } => Some(name),
-        Agents::Hub(_) => None,
-    }
-}
-
-/// The same for a session of a hub.
-fn trouble_at_hub(subject: &Subject<'_>) -> Markup {
     let Subject { desk, live, .. } = *subject;
     let failure = subject.room().and_then(LiveRecording::failure);
     let here = subject.room().map(|room| &*room.id);
-    let known = here.and_then(|id| desk.session(id));
     let others: Vec<_> = desk.asking().into_iter().filter(|asking| Some(&*asking.id) != here).collect();
     html! {
-        @if let Some(failure) = failure { p { "The log cannot be read on: " (render::visible(&failure)) } }
+        @if let Some(failure) = failure { p { "The recording cannot be read on: " (render::visible(&failure)) } }
         @for asking in others.iter().take(MOST_ASKING) {
             p {
                 @if asking.questions == 1 { "A question waits" } @else { (asking.questions) " questions wait" }
@@ -337,44 +296,106 @@ fn trouble_at_hub(subject: &Subject<'_>) -> Markup {
             }
             button type="button" data-action="look" data-recording=(asking.id) { "Look" }
         }
+        (elsewhere(subject))
         @if others.len() > MOST_ASKING { p { "More wait in " (others.len() - MOST_ASKING) " other sessions." } }
-        @match (live, known) {
-            (Some(live), _) => {
+        @match (live, subject.hosted(), here) {
+            (_, _, None) => (before_a_session(desk)),
+            (Some(live), known, _) => {
                 @if let Some(reason) = live.ended() {
                     p { "The connection to the session is gone: " (render::visible(reason)) }
                     button type="button" data-action="attach" { "Connect again" }
+                } @else if let Some(reason) = known.and_then(|known| known.lost) {
+                    p { "The agent is gone: " (render::visible(&reason)) }
+                    p class="meta" { "Your next message starts it again." }
                 } @else if live.has_lost_login() && desk.may(Role::Own) { (lost_login(live)) }
             }
-            (None, Some(known)) => {
-                @if let Some(reason) = subject.refusal {
-                    p { "Nothing can be done in this session: " (render::visible(reason)) }
-                }
-                @if subject.refusal.is_some() || (known.state == SessionState::AtRest && desk.may(Role::Own)) {
-                    @if subject.refusal.is_none() { p class="meta" { "This session is at rest." } }
-                    button type="button" data-action="attach" {
-                        @if subject.refusal.is_some() { "Try again" } @else { "Go on with this session" }
-                    }
-                }
+            (None, Some(known), _) => (at_rest(subject, &known)),
+            (None, None, Some(_)) => (only_recorded(subject)),
+        }
+        @if let (Some(_), Lobby::Refused(live, reason)) = (here, desk.lobby()) { (logins(&live, &reason)) }
+    }
+}
+
+/// Questions of the same session that do not come from the sub-agent which is looked at, or from below it.
+fn elsewhere(subject: &Subject<'_>) -> Markup {
+    let (Some(_), Some(sight)) = (subject.asker(), subject.sight) else { return html! {} };
+    let session = subject.session;
+    let asking = sight.look(|it| {
+        let root = it.ancestors(session).last().map(|root| Arc::clone(&root.session));
+        let Some(root) = root else { return Vec::new() };
+        let is_here = |id: &str| id == session || it.ancestors(id).any(|above| *above.session == *session);
+        let asking = family::below(it, &root).asking.into_iter().filter(|asking| !is_here(&asking.id));
+        asking.map(|asking| Named { name: family::name(it, &asking.id), id: asking.id }).collect()
+    });
+    html! {
+        @if let Some(room) = subject.room() {
+            @for asking in asking.iter().take(MOST_ASKING) {
+                p { "A question waits for you in the session " (render::visible_line(&asking.name)) "." }
+                button type="button" data-action="look" data-recording=(room.id) data-session=(asking.id) { "Look" }
             }
-            (None, None) if here.is_none() => p {
+        }
+    }
+}
+
+/// Where nothing is looked at.
+fn before_a_session(desk: &Desk) -> Markup {
+    html! {
+        @match desk.lobby() {
+            Lobby::Starting => p { "The agent is starting." },
+            Lobby::Failed(reason) => {
+                p { "The agent cannot be started: " (render::visible(&reason)) }
+                button type="button" data-action="start" { "Try again" }
+            },
+            Lobby::Refused(live, reason) => (logins(&live, &reason)),
+            Lobby::Empty | Lobby::Opened(_) => p {
                 @if desk.may(Role::Own) { "Choose a session, or begin a new one." }
                 @else { "Choose a session. Those that are shared with you are listed." }
             },
-            (None, None) => {}
+        }
+    }
+}
+
+/// A session of the hub in which nobody acts.
+fn at_rest(subject: &Subject<'_>, known: &SessionSummary) -> Markup {
+    let is_possible = subject.desk.app.hub.has_agent(Some(&known.agent));
+    html! {
+        @if let Some(reason) = subject.refusal {
+            p { "Nothing can be done in this session: " (render::visible(reason)) }
+            button type="button" data-action="attach" { "Try again" }
+        } @else if known.state == SessionState::AtRest && subject.desk.may(Role::Own) {
+            @if is_possible {
+                p class="meta" { "This session is at rest." }
+                button type="button" data-action="attach" { "Go on with this session" }
+            } @else {
+                p class="meta" { "This session is of the agent " (render::visible_line(&known.agent)) ", which is not here." }
+            }
+        }
+    }
+}
+
+/// A recording of something else than a session of the hub. The agent may remember what it is of.
+fn only_recorded(subject: &Subject<'_>) -> Markup {
+    let Subject { desk, session, .. } = *subject;
+    let Some(about) = subject.room().map(|room| &room.about) else { return html! {} };
+    let (Some(folder), Some(agent)) = (&about.project, &about.agent) else { return html! {} };
+    let is_possible = !session.is_empty() && desk.may(Role::Own) && desk.agents().contains(agent);
+    html! {
+        @if is_possible {
+            p class="meta" { "This is a recording." }
+            button type="button" data-action="resume" data-session=(session) data-folder=(folder) data-agent=(agent) {
+                "Go on with this session"
+            }
         }
     }
 }
 
 /// What waits for an answer of whoever looks, in all sessions, for the title and for notifications.
-fn waiting_anywhere(subject: &Subject<'_>, live: Option<&Live>) -> String {
+fn waiting_anywhere(subject: &Subject<'_>) -> String {
     let asking = subject.desk.asking();
     let loose = subject.asker().map_or(0, |live| live.loose_elicitations().len());
     let here = subject.room().map(|room| &*room.id);
     let first = asking.first().map(|first| json!({"recording": &*first.id, "title": first.title}));
-    let count = match subject.desk.is_at_hub() {
-        true => asking.iter().map(|asking| asking.questions).sum::<usize>() + loose,
-        false => live.filter(|live| live.ended().is_none()).map_or(0, Live::open_questions),
-    };
+    let count = asking.iter().map(|asking| asking.questions).sum::<usize>() + loose;
     let elsewhere = asking.iter().any(|asking| Some(&*asking.id) != here);
     json!({"count": count, "first": first, "elsewhere": elsewhere}).to_string()
 }
@@ -382,38 +403,11 @@ fn waiting_anywhere(subject: &Subject<'_>, live: Option<&Live>) -> String {
 /// More sessions with questions than this are only counted.
 const MOST_ASKING: usize = 5;
 
-/// Questions in other sessions, which nobody would see here.
-fn elsewhere(live: &Live, session: &str) -> Markup {
-    let asking = live.asked_elsewhere(session);
-    html! {
-        @for (asking, count) in asking.iter().take(MOST_ASKING) {
-            p {
-                @if *count == 1 { "A question waits" } @else { (count) " questions wait" }
-                " for you in the session " (render::visible_line(&asking.name)) "."
-            }
-            button type="button" data-action="look" data-recording=(live.room.id) data-session=(asking.id) { "Look" }
-        }
-        @if asking.len() > MOST_ASKING {
-            p { "More wait in " (asking.len() - MOST_ASKING) " other sessions." }
-        }
-    }
-}
-
-fn project(room: &LiveRecording) -> Option<&str> {
-    room.about.project.as_deref()
-}
-
 /// Why an agent has opened no session, and the ways to log in.
-fn logins(live: &Live) -> Markup {
+fn logins(live: &Live, reason: &str) -> Markup {
     let methods = &live.agent.description().auth_methods;
     html! {
-        p {
-            "No session is open"
-            @match live.refusal() {
-                Some(reason) => { ": " (render::visible(&reason)) },
-                None => { "." },
-            }
-        }
+        p { "No session is open: " (render::visible(reason)) }
         @if methods.is_empty() {
             button type="button" data-action="new" { "Try again" }
         } @else {

@@ -77,6 +77,11 @@ impl Remembered {
         });
     }
 
+    /// Forgets all choices.
+    pub(crate) fn forget(&self) {
+        self.choices().clear();
+    }
+
     /// Forgets a choice. Tells whether there was one.
     pub(crate) fn withdraw(&self, withdrawn: &Choice) -> bool {
         let mut choices = self.choices();

@@ -140,6 +140,9 @@ pub(crate) enum Request {
     Resume {
         session: String,
         folder: String,
+        /// The agent that remembers it; nothing: the first.
+        #[serde(default)]
+        agent: Option<String>,
     },
     Login {
         method: String,

@@ -204,7 +204,7 @@ impl Rows {
                     session: &session.id,
                     parent: session.parent.as_deref(),
                     is_shown_here: &|child| session.is_in_a_call(child) || is_inside(session, entry, child),
-                    name: &|id| scene.sight.look(|conversation| conversation.name(id)).flatten(),
+                    name: &|id| scene.sight.look(|conversation| conversation.name(id)),
                 };
                 let mut parts = render::entry(snapshot, entry, waits, &place, &scene.app.cache);
                 for question in &settled {
@@ -430,16 +430,16 @@ impl Settled<'_> {
 mod tests {
     use serde_json::{Value, json};
     use switchboard_store::{Channel, Record, Store};
-    use switchboard_transport::Program;
 
     use super::*;
-    use crate::web::guard::Guard;
+    use crate::web::app::desk_for_tests;
+    use crate::web::desk::Desk;
     use crate::web::live_recording::LiveRecording;
 
     /// A tab before a recording to which messages are added.
     struct Tab {
         room: Arc<LiveRecording>,
-        app: App,
+        desk: Arc<Desk>,
         rows: Rows,
         is_over: bool,
         _folder: tempfile::TempDir,
@@ -450,9 +450,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
             let room = LiveRecording::folding("r", &store, 2);
-            let app =
-                App::new(store, Program::new("true"), "agent".into(), folder.path().into(), Guard::new(1));
-            Tab { room, app, rows: Rows::default(), is_over: false, _folder: folder }
+            let desk = desk_for_tests(&store);
+            Tab { room, desk, rows: Rows::default(), is_over: false, _folder: folder }
         }
 
         fn told(&self, session: &str, update: &Value) {
@@ -478,7 +477,8 @@ mod tests {
         fn frame(&mut self) -> Value {
             let sight = Sight { room: &self.room, past: None };
             let session = sight.relative("s").unwrap();
-            let scene = Scene { app: &self.app, sight, is_live: true, is_over: self.is_over, is_whole: true };
+            let scene =
+                Scene { app: &self.desk.app, sight, is_live: true, is_over: self.is_over, is_whole: true };
             serde_json::to_value(self.rows.frame(scene, &session, 0..200)).unwrap()
         }
     }

@@ -19,7 +19,6 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, 
 use super::desk::Desk;
 use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
-use super::remembered::Choice;
 use super::request::{Numbered, Request};
 use super::view::View;
 use super::{actions, files, lists, render, wire};
@@ -160,14 +159,18 @@ impl Tab {
     /// Looks away from a session that may not be seen any more.
     fn leave_what_is_not_shared(&mut self) {
         let is_hidden = |room: &Arc<LiveRecording>| !self.desk.may_see(&room.id);
-        if self.desk.is_at_hub() && self.view.room.as_ref().is_some_and(is_hidden) {
+        if self.view.room.as_ref().is_some_and(is_hidden) {
             self.view.look(None, String::new());
         }
     }
 
     /// Attaches to the session that is looked at, if an agent has it: then nobody is started for it.
     fn attach_to_what_is_awake(&mut self) {
-        if self.view.attached.is_some() || !self.desk.is_at_hub() {
+        if self.view.attached.is_some() {
+            return;
+        }
+        if let Some(live) = self.view.room.as_ref().and_then(|room| self.desk.live(&room.id)) {
+            self.view.attached = Some(Ok(live));
             return;
         }
         let known = self.view.room.as_ref().and_then(|room| self.desk.session(&room.id));
@@ -290,20 +293,16 @@ impl Tab {
                 Some(sight) => Ok(json!(lists::family(sight, &self.view.session).into_string())),
                 None => Err("there is no session".to_owned()),
             },
-            Request::Choices => Ok(json!(lists::choices(self.remembering().as_deref()).into_string())),
-            Request::Attach if self.desk.is_at_hub() => {
+            Request::Choices => Ok(json!(lists::choices(&self.desk).into_string())),
+            Request::Attach => {
                 self.attach();
                 Ok(Value::Null)
             }
             Request::Withdraw { place, since } => {
-                let is_meant = |choice: &Choice| choice.since.0 == since;
-                let live = self.remembering();
-                let withdrawn = live.as_ref().is_some_and(|live| {
-                    let choice = live.remembered.all().into_iter().nth(place).filter(is_meant);
-                    choice.is_some_and(|choice| live.remembered.withdraw(&choice))
-                });
-                match withdrawn {
-                    true => Ok(json!(lists::choices(live.as_deref()).into_string())),
+                let chosen = self.desk.choices().into_iter().nth(place);
+                let chosen = chosen.filter(|(_, choice)| choice.since.0 == since);
+                match chosen.is_some_and(|(live, choice)| live.remembered.withdraw(&choice)) {
+                    true => Ok(json!(lists::choices(&self.desk).into_string())),
                     false => Err("this choice is withdrawn already".to_owned()),
                 }
             }
@@ -312,7 +311,7 @@ impl Tab {
                 Err(error) => Err(format!("no link can be made: {error}")),
             },
             Request::File { session, path, line } => {
-                let live = self.remembering();
+                let live = self.view.live(&self.desk);
                 match live.filter(|_| self.desk.may(Role::Own)) {
                     Some(live) => block_in_place(|| files::show(&live, &session, &path, line))
                         .map(|markup| json!(markup.into_string())),
@@ -333,17 +332,12 @@ impl Tab {
         let Ok(permit) = self.answers.clone().try_reserve_owned() else {
             return self.send_answer(number, Err("too many things are under way".to_owned())).await;
         };
-        let (desk, live) = (Arc::clone(&self.desk), self.remembering());
+        let (desk, live) = (Arc::clone(&self.desk), self.view.live(&self.desk));
         tokio::spawn(async move {
             let outcome = actions::act(&desk, live, request).await;
             permit.send(Answer { number, outcome });
         });
         Ok(())
-    }
-
-    /// The agent that is spoken to: that of the session of a hub which is looked at, or the only one.
-    fn remembering(&self) -> Option<Arc<Live>> {
-        if self.desk.is_at_hub() { self.view.live(&self.desk) } else { self.desk.app.live() }
     }
 
     fn look(&mut self, recording: Option<String>, session: Option<String>) -> Result<Value, Failure> {
@@ -393,13 +387,12 @@ mod tests {
     use axum::extract::ws::WebSocketUpgrade;
     use axum::routing::get;
     use switchboard_store::Store;
-    use switchboard_transport::{Program, server};
+    use switchboard_transport::server;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::web::app::App;
-    use crate::web::guard::Guard;
+    use crate::web::app;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -408,12 +401,11 @@ mod tests {
     async fn tab(limits: Limits) -> (TcpStream, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
-        let name = "agent".to_owned();
-        let app = Arc::new(App::new(store, Program::new("true"), name, folder.path().into(), Guard::new(1)));
+        let desk = app::desk_for_tests(&store);
         let serve = move |upgrade: WebSocketUpgrade| {
-            let desk = Arc::new(Desk::ours(Arc::clone(&app)));
+            let desk = Arc::clone(&desk);
             async move {
-                let seat = Arc::clone(&desk.app.seats).try_acquire_owned().unwrap();
+                let seat = Arc::clone(&desk.seats).try_acquire_owned().unwrap();
                 upgrade.on_upgrade(move |socket| serve(socket, desk, seat, limits))
             }
         };

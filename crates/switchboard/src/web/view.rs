@@ -7,9 +7,10 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use switchboard_hub::SessionState;
 use switchboard_session::{Conversation, Session, Snapshot};
 
-use super::desk::Desk;
+use super::desk::{Desk, Lobby};
 use super::family::{self, Relative, Sight};
 use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
@@ -124,13 +125,13 @@ impl View {
         self.wire.insert(known.unwrap_or_else(|| WireView::new(filter))).set_window(window, follows);
     }
 
-    /// The agent, if what is seen is its connection.
+    /// The session in which somebody can act. Before there is one, an agent that waits for a login.
     pub(crate) fn live(&self, desk: &Desk) -> Option<Arc<Live>> {
-        let room = self.room.as_ref()?;
-        if desk.is_at_hub() {
-            return self.attached.clone()?.ok();
+        match (&self.room, desk.lobby()) {
+            (Some(_), _) => self.attached.clone()?.ok(),
+            (None, Lobby::Refused(live, _)) => Some(live),
+            (None, _) => None,
         }
-        desk.app.live().filter(|live| Arc::ptr_eq(&live.room, room))
     }
 
     pub(crate) fn sight(&self) -> Option<Sight<'_>> {
@@ -141,7 +142,7 @@ impl View {
     /// A session as it is shown: that which is looked at, or a sub-agent inside it.
     pub(crate) fn snapshot(&self, session: &str) -> Option<Snapshot> {
         let sight = self.sight()?;
-        sight.look(|conversation| family::session(conversation, session).map(Session::snapshot)).flatten()
+        sight.look(|conversation| family::session(conversation, session).map(Session::snapshot))
     }
 
     /// Whether there is more to tell than one frame holds.
@@ -185,7 +186,8 @@ impl View {
             }
         }
         let is_live = live.as_ref().is_some_and(|live| live.ended().is_none()) && is_now;
-        let is_over = is_now && live.as_ref().is_some_and(|live| live.ended().is_some());
+        let known = self.room.as_ref().and_then(|room| desk.session(&room.id));
+        let is_over = is_now && known.is_some_and(|known| known.state == SessionState::AtRest);
         let past = self.at.as_ref().map(|(_, conversation)| conversation);
         let sight = self.room.as_deref().map(|room| Sight { room, past });
         let entries = match (&shown, sight) {
@@ -214,15 +216,17 @@ impl View {
         }
     }
 
-    /// Where nothing is chosen yet: the agent's connection, and its latest session.
+    /// Where nothing is chosen yet: the first session that was opened, and the latest that it has been.
     fn choose_session(&mut self, desk: &Desk) {
-        if self.room.is_none() && !desk.is_at_hub() {
-            self.room = desk.app.live().map(|live| Arc::clone(&live.room));
+        if self.room.is_none()
+            && let Lobby::Opened(id) = desk.lobby()
+        {
+            self.room = desk.room(&id).ok();
         }
         let Some(room) = &self.room else { return };
         if self.session.is_empty() {
             self.session = latest_root(room);
-        } else if desk.is_at_hub() && self.at.is_none() && is_root(room, &self.session) {
+        } else if self.at.is_none() && desk.session(&room.id).is_some() && is_root(room, &self.session) {
             // An agent that has forgotten a session begins it anew, under another id of its own.
             let latest = latest_root(room);
             if latest != self.session && !latest.is_empty() {
@@ -236,7 +240,7 @@ impl View {
 
 /// Whether no agent has started a session.
 fn is_root(room: &LiveRecording, id: &str) -> bool {
-    Sight { room, past: None }.look(|conversation| conversation.parent(id).is_none()).unwrap_or(true)
+    Sight { room, past: None }.look(|conversation| conversation.parent(id).is_none())
 }
 
 /// The latest session that no agent has started.
@@ -252,12 +256,10 @@ fn latest_root(room: &LiveRecording) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::web::app::App;
-    use crate::web::guard::Guard;
+    use crate::web::app;
     use switchboard_protocol::WireFormat;
     use switchboard_session::{Moment, Side};
     use switchboard_store::{Channel, Record, Store};
-    use switchboard_transport::Program;
 
     fn chunk(message: usize) -> String {
         format!(
@@ -276,9 +278,7 @@ mod tests {
         let mut end = Conversation::new(WireFormat::Any);
         end.read(&chunk(49), Some(Side::Agent), Moment(0)).unwrap();
         *room.preview() = Some(end);
-        let (program, folder) = (Program::new("true"), folder.path().to_owned());
-        let app = App::new(store, program, "agent".into(), folder, Guard::new(1));
-        let desk = Desk::ours(Arc::new(app));
+        let desk = app::desk_for_tests(&store);
         let mut view = View::new();
         view.look(Some(Arc::clone(&room)), String::new());
         let frame = view.frame(&desk);

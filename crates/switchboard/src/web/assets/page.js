@@ -140,9 +140,8 @@ function panel(name, html) {
     case "role":
       document.body.dataset.role = html;
       return;
-    case "session-list":
-      hubSessions = html;
-      if (at("query").value.trim() === "") showSessions(html);
+    case "hub-sessions":
+      showSessions(html);
       return;
     case "plans":
       at("plan-box").hidden = html === "";
@@ -236,20 +235,24 @@ function dialog(html) {
 }
 
 // A list that is renewed keeps the focus where it was.
-let hubSessions = "";
 function showSessions(html) {
-  const held = at("session-list").contains(document.activeElement) ? document.activeElement.dataset.recording : undefined;
-  at("session-list").innerHTML = html;
-  if (held) at("session-list").querySelector(`[data-recording="${CSS.escape(held)}"]`)?.focus();
+  const list = at("hub-sessions");
+  const held = list.contains(document.activeElement) ? document.activeElement.dataset.recording : undefined;
+  list.innerHTML = html;
+  if (held) list.querySelector(`[data-recording="${CSS.escape(held)}"]`)?.focus();
 }
 
+// What a search finds takes the place of the lists.
 async function listSessions() {
-  if (isHub && at("query").value.trim() === "") return showSessions(hubSessions);
+  const query = at("query").value;
+  const isSearch = query.trim() !== "";
   const archived = document.getElementById("archived")?.checked ?? false;
-  const html = await attempt({ type: "sessions", query: at("query").value, archived });
-  if (html === undefined) return;
+  const html = await attempt({ type: "sessions", query, archived });
+  if (html === undefined || at("query").value !== query) return;
   const hadFocus = document.activeElement?.id === "archived";
-  at("session-list").innerHTML = html;
+  at(isSearch ? "found" : "other-sessions").innerHTML = html;
+  at("found").hidden = !isSearch;
+  at("hub-sessions").hidden = at("other-sessions").hidden = isSearch;
   if (hadFocus) document.getElementById("archived")?.focus();
 }
 
@@ -274,7 +277,7 @@ async function newSession(folder) {
   const opened = await attempt({ type: "new", folder, agent: document.getElementById("agent-choice")?.value || null });
   if (opened) {
     if (isNarrow()) toggleSessions(false);
-    look(opened.recording, opened.session ?? null);
+    look(opened.recording, null);
     at("prompt").focus();
   }
 }
@@ -291,7 +294,7 @@ const actions = {
     button.disabled = false;
     if (opened === null) at("prompt").focus();
     if (!opened) return;
-    look(opened.recording, opened.session);
+    look(opened.recording, null);
     at("prompt").focus();
   },
   look: ({ recording, session, row }) => {
@@ -300,14 +303,14 @@ const actions = {
     if (isNarrow()) toggleSessions(false);
     at("scroller").focus({ preventScroll: true });
   },
-  resume: async ({ session, folder }) => {
-    const opened = await attempt({ type: "resume", session, folder });
-    if (opened) look(opened.recording, opened.session);
+  resume: async ({ session, folder, agent }) => {
+    const opened = await attempt({ type: "resume", session, folder, agent });
+    if (opened) look(opened.recording, null);
   },
   fork: async () => {
     const opened = await attempt({ type: "fork", session: now.session });
     if (!opened) return;
-    look(opened.recording, opened.session);
+    look(opened.recording, null);
     at("prompt").focus();
   },
   rename: ({ title }) => {

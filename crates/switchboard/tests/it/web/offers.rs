@@ -31,9 +31,12 @@ while IFS= read -r line; do
     case $line$lost in
     *'"method":"session/prompt"'*lost) ;;
     *'"method":"session/prompt"'*'"lose'*) lost=lost
+        say '{"sessionUpdate":"state_update","state":"idle"}'
         printf '{"jsonrpc":"2.0","method":"auth/status_update","params":{"state":"unauthenticated"}}\n'
         ;;
-    *'"method":"session/prompt"'*'"forget'*) lost=lost ;;
+    *'"method":"session/prompt"'*'"forget'*) lost=lost
+        say '{"sessionUpdate":"state_update","state":"idle"}'
+        ;;
     *'"method":"session/prompt"'*'"idle'*)
         told "prompted $text"
         busy=
@@ -43,6 +46,7 @@ while IFS= read -r line; do
         told "prompted $text"
         busy=yes
         say '{"sessionUpdate":"state_update","state":"running"}'
+        ( until [ -e done ] || ! kill -0 $$; do sleep 0.1; done; say '{"sessionUpdate":"state_update","state":"idle"}' ) 2>/dev/null &
         ;;
     *'"method":"_session/steering"'*)
         case $answer in *injected*) told "steered $text" ;; esac
@@ -123,7 +127,7 @@ fn sessions_are_put_away_and_taken_back() {
     page.wait_for("#toasts :: The session is in the archive.");
     page.click("#show-sessions");
     page.click("#archived");
-    page.wait_for("#session-list [data-action=resume] :: demo-1");
+    page.wait_for("#session-list [data-action=resume] :: hello");
     page.screenshot("archive");
     page.click("#session-list button :: Take out of the archive");
     page.wait_gone("#session-list [data-action=resume]");
@@ -142,7 +146,7 @@ fn what_an_agent_does_not_offer_is_not_shown() {
     page.wait_until("document.body.classList.contains('is-live')");
     assert_eq!(page.count("#menu"), 0);
     page.click("#show-sessions");
-    page.wait_for("#session-list h3 :: Open");
+    page.wait_for("#session-list [data-action=look]");
     assert_eq!(page.count("#archived"), 0);
     talk.all_is_well();
 }
@@ -187,8 +191,10 @@ fn an_agent_that_cannot_be_steered_is_prompted() {
     say(&talk, "one");
     page.wait_until("document.body.dataset.activity === 'running'");
     assert_eq!(page.text("#send"), "Send");
-    say(&talk, "two");
-    page.wait_for("article.e-agent :: prompted one, prompted two,");
+    // It waits for its turn.
+    say(&talk, "idle two");
+    std::fs::write(talk.place.work().join("done"), "").unwrap();
+    page.wait_for("article.e-agent :: prompted one, prompted idle two,");
     talk.all_is_well();
 }
 

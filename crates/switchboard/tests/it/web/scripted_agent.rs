@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// The id of its only session.
 pub(crate) const SESSION: &str = "scripted";
 
-/// Answers what every client asks first, and says the lines of a file when it is prompted. It tells in a message which
+/// Answers what every client asks first, and says the lines of a file when it is prompted or steered. It tells in a message which
 /// permissions it was given, and writes down what it hears.
 const SCRIPT: &str = r#"#!/bin/sh
 while IFS= read -r line; do
@@ -17,6 +17,7 @@ while IFS= read -r line; do
     *'"method":"initialize"'*) result=$INITIALIZED ;;
     *'"method":"session/new"'*) result=$OPENED ;;
     *'"method":"session/prompt"'*) result='{"messageId":"prompt"}' ;;
+    *'"method":"_session/steering"'*) result='{"outcome":"injected"}' ;;
     *'"outcome":"selected"'*)
         option=$(printf '%s' "$line" | sed 's/.*"optionId":"\([^"]*\)".*/\1/')
         printf "$GIVEN" "$option"
@@ -26,7 +27,7 @@ while IFS= read -r line; do
     esac
     printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
     case $line in
-    *'"method":"session/prompt"'*)
+    *'"method":"session/prompt"'* | *'"method":"_session/steering"'*)
         cat "$LINES_TO_SAY"
         [ -e "$LINES_TO_SAY.next" ] && LINES_TO_SAY=$LINES_TO_SAY.next
         ;;
@@ -40,6 +41,7 @@ pub(crate) fn scripted_agent(folder: &Path, prompt: &Value, opened: &Value, line
     write_lines(&said, lines);
     let initialized = json!({
         "protocolVersion": 2, "info": { "name": "scripted", "version": "1" }, "capabilities": { "session": { "prompt": prompt } },
+        "_meta": { "steering": { "supported": true } },
     });
     let mut opened = opened.clone();
     opened["sessionId"] = SESSION.into();

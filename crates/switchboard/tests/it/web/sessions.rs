@@ -20,7 +20,7 @@ fn a_new_session_begins_empty_and_the_old_one_stays() {
     page.click("#show-sessions");
     page.wait_until("find('#session-list h3').length > 0");
     page.screenshot("sessions");
-    page.click("#session-list [data-action=look] :: demo-1");
+    page.click("#session-list [data-action=look] :: hello");
     page.wait_for("article.e-agent :: Hello!");
     assert_eq!(page.eval("location.pathname"), first);
     page.eval("history.back()");
@@ -59,12 +59,12 @@ fn a_restart_shows_what_was_recorded() {
     page.visit(&format!("http://{}{path}", talk.opened.host()));
     page.wait_for("article.e-tool :: 5 files");
     page.wait_for("article.e-tool .op-mov");
-    // Nothing can be said in it.
+    // Nothing can be said in it before somebody goes on with it.
     page.wait_until("document.body.dataset.activity === 'recording'");
     assert_eq!(page.count("#composer"), 0);
     page.screenshot("recording");
     page.click("#show-sessions");
-    page.wait_for("#session-list :: Recorded");
+    page.wait_for("#session-list [aria-current] :: at rest");
     assert_eq!(page.complaints(), [""; 0]);
 }
 
@@ -133,7 +133,7 @@ fn an_earlier_session_is_gone_on_with() {
     // From the recording.
     page.visit(&format!("http://{}{path}", talk.opened.host()));
     page.wait_for("article.e-agent :: You said: the first thing");
-    page.click("[data-action=resume] :: Go on with this session");
+    page.click("[data-action=attach] :: Go on with this session");
     page.wait_until("document.body.dataset.activity === 'idle'");
     page.wait_for("article.e-agent :: You said: the first thing");
     say(&page, "the second thing");

@@ -82,32 +82,6 @@ fn circles_and_second_parents_are_told_and_end() {
 }
 
 #[test]
-fn a_child_of_a_session_that_nobody_opened_is_found() {
-    let talk = before(
-        &[
-            state(SESSION, "running"),
-            started("unknown", "orphan", "lost", "Nobody knows its parent"),
-            works("orphan", "c", &json!({})),
-            asks("orphan", 21, "c"),
-        ],
-        &[],
-    );
-    let page = &talk.page;
-    go(page);
-    page.wait_for("#trouble :: A question waits for you in the session lost (Nobody knows its parent)");
-    page.click("#trouble [data-action=look]");
-    page.wait_for("#path :: unknown › lost (Nobody knows its parent)");
-    page.wait_for("[data-question] .whose :: unknown › lost");
-    enabled(page, "no-21");
-    page.click("[data-option=no-21]");
-    page.wait_gone("[data-question]");
-    assert_eq!(answers_to(&talk, 21), ["no-21"]);
-    page.click("#path a :: unknown");
-    page.wait_for("#transcript > article.e-sub .nest-fold :: lost");
-    talk.all_is_well();
-}
-
-#[test]
 fn one_that_outlives_its_call_is_at_work_and_one_that_asks_after_its_end_is_asked_about() {
     let content = json!([{ "type": "session", "sessionId": "late" }]);
     let talk = before(
@@ -179,9 +153,11 @@ fn a_childs_question_that_changes_is_marked_and_always_holds_for_the_child_alone
     let refused = page.eval(&format!(
         "new Promise(resolve => {{
             const socket = new WebSocket(`ws://${{location.host}}/in/socket`, ['switchboard', `key-${{localStorage.getItem('switchboard-key')}}`]);
-            socket.onopen = () => socket.send(JSON.stringify({{ type: 'choose', id: '41', option: 'yes-41', revision: {old}, number: 1 }}));
+            socket.onopen = () => socket.send(JSON.stringify({{ type: 'look', recording: location.pathname.split('/')[2], session: null }}));
             socket.onmessage = event => {{
                 const message = JSON.parse(event.data);
+                if (message.type === 'frame' && message.live) socket.send(JSON.stringify({{ type: 'choose', id: '41', option: 'yes-41', revision: {old}, number: 1 }}));
+                else if (message.type === 'frame') socket.send(JSON.stringify({{ type: 'shown' }}));
                 if (message.number === 1) resolve(message.reason ?? 'taken');
             }};
         }})"

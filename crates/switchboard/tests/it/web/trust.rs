@@ -102,10 +102,10 @@ fn always_holds_for_exactly_the_same_and_nothing_else() {
     page.wait_for("article.e-tool .asked :: answered by itself");
     page.screenshot("remembered");
     page.click("#show-inspector");
-    page.type_into("#wire-text", "without asking");
+    page.type_into("#wire-text", "remembered");
     page.wait_for("#wire-count :: 1 of");
-    page.click("#wire-rows [data-row] :: without asking");
-    page.wait_for("#detail :: \"Write a file?\", was answered with \"always\"");
+    page.click("#wire-rows [data-row] :: hub");
+    page.wait_for("#detail :: \"optionId\": \"always\"");
     page.click("#show-inspector");
     page.click("[data-option=no]");
     page.wait_for("article.e-agent :: given no,");

@@ -1,35 +1,64 @@
-//! A session of a hub. What is seen of it is its log, so everything here is known by the names that it has there: the
-//! agent's ids of sessions and questions. To the hub, the session has the id of its log.
+//! How somebody comes to a session of the hub, and what they hear there.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use switchboard_hub::{Hub, Identity};
-use switchboard_peer::{AgentHandle, Client, Event, Feed, PermissionQuestion, Sessions};
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Raw, Wire, WireFormat, v2};
+use switchboard_hub::{Hub, Identity, NO_HANDSHAKE};
+use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, PermissionQuestion, Reply};
+use switchboard_protocol::rpc::{RequestId, RpcError, codes};
+use switchboard_protocol::{Meta, Raw, Wire, WireFormat, v2};
 use switchboard_session::Decider;
 use switchboard_transport::Connection;
 use switchboard_transport::server::{ServerConnection, ServerLimits};
 use tokio::sync::oneshot;
 
-use super::{Failure, Live, Open, Question, Runner, absolute, client_options, locked, refused};
+use super::{Failure, Live, Open, Question, absolute, last_lines, locked, refused};
+use crate::handshake;
 use crate::web::live_recording::LiveRecording;
 
 /// The largest message, such as a prompt with files.
 const MAX_MESSAGE: usize = 48 << 20;
 
+/// How many sessions the agent may have, with those of its sub-agents.
+const MAX_SESSIONS: usize = 10_000;
+
+/// The hub gives up an agent that does not introduce itself, and says so; nobody else has to.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Where a question tells the id that it has in the log.
 const REQUEST: &str = "switchboard/request";
+/// Says of a request that it is about what the agent itself remembers.
+const REMEMBERED: &str = "switchboard/remembered";
+/// Where the answer to such a request tells the hub's id of a session.
+const SESSION: &str = "switchboard/session";
 
-/// A session of a hub, and the connection to it. The connection ends with this.
-pub(super) struct Place {
-    /// The hub's id of it.
-    pub(super) session: String,
-    pub(super) folder: PathBuf,
-    /// What the connection itself has heard.
-    pub(super) connection: Sessions,
-    _alive: oneshot::Sender<()>,
+/// Why no session was opened.
+pub(crate) struct Refused {
+    pub(crate) words: Failure,
+    /// Whether somebody has to log in first.
+    pub(crate) wants_login: bool,
+    /// The hub's id of the session that was asked for, where it has it already.
+    pub(crate) known: Option<String>,
+}
+
+impl Refused {
+    fn by_connection(error: &Error) -> Self {
+        Refused { words: error.to_string(), wants_login: false, known: None }
+    }
+
+    fn by_agent(error: &RpcError<'_>) -> Self {
+        let known = error.data.as_ref().and_then(|data| data.get("sessionId"));
+        Refused {
+            words: refused(error),
+            wants_login: error.code == codes::AUTHENTICATION_REQUIRED,
+            known: known.and_then(|id| id.as_text().map(std::borrow::Cow::into_owned)),
+        }
+    }
+}
+
+/// What came of a request that opens a session.
+fn opened<T>(reply: Reply<T>) -> Result<T, Refused> {
+    reply.map_err(|error| Refused::by_connection(&error))?.map_err(|error| Refused::by_agent(&error))
 }
 
 /// A connection to a hub that looks at nothing yet.
@@ -47,43 +76,73 @@ impl Visitor {
         limits.message = MAX_MESSAGE;
         let (server, stream) = ServerConnection::local(limits);
         hub.connect(who, Some(agent), server).await;
-        let options = client_options("switchboard page");
+        let options = client_options();
         let (reader, writer) = tokio::io::split(stream);
         let connection = Connection::new(reader, writer, options.connection_options());
-        let Client { agent: handle, feed } =
-            Client::connect(connection, options).await.map_err(|error| error.to_string())?;
+        let client = Client::connect(connection, options).await.map_err(|error| match error {
+            // It did not start, or said something else than who it is.
+            Error::NotInitialized(error) => not_started(&error),
+            error => error.to_string(),
+        });
+        let Client { agent: handle, feed } = client?;
         Ok(Visitor { agent: handle, feed, name: agent.to_owned(), early: Vec::new() })
     }
 
+    /// Does something while what is heard meanwhile is kept.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let early = &mut self.early;
+        self.feed.until(work, |event| early.push(event)).await
+    }
+
     /// Opens a session in a folder, and gives the hub's id of it.
-    pub(crate) async fn new_session(&mut self, folder: &str) -> Result<String, Failure> {
-        let request = v2::NewSessionRequest::new(absolute(folder.as_ref())?);
-        let (agent, early) = (self.agent.clone(), &mut self.early);
-        let reply = self.feed.until(agent.new_session(&request), |event| early.push(event)).await;
-        let opened = reply.map_err(|error| error.to_string())?.map_err(|error| refused(&error))?;
-        Ok(opened.session_id.into_owned())
+    pub(crate) async fn new_session(&mut self, folder: &str) -> Result<String, Refused> {
+        let request = v2::NewSessionRequest::new(absolute_folder(folder)?);
+        let agent = self.agent.clone();
+        let reply = self.meanwhile(agent.new_session(&request)).await;
+        Ok(opened(reply)?.session_id.into_owned())
+    }
+
+    /// Goes on with a session that only the agent remembers, with its history. Gives the hub's id of it.
+    pub(crate) async fn adopt(&mut self, session: &str, folder: &str) -> Result<String, Refused> {
+        let mut request = v2::ResumeSessionRequest::new(session, absolute_folder(folder)?);
+        request.replay_from = Some(v2::ReplayFrom::Start(v2::EmptyObject::new()));
+        request.meta = about_memory();
+        let agent = self.agent.clone();
+        let reply = self.meanwhile(agent.resume_session(&request)).await;
+        let answer = opened(reply)?.encode(WireFormat::Any);
+        let id = Raw::parse(&*answer).ok().and_then(|answer| {
+            let id = answer.get("_meta")?.get(SESSION)?.as_text()?.into_owned();
+            Some(id)
+        });
+        let words = || "the hub does not say which session it is".to_owned();
+        id.ok_or_else(|| Refused { words: words(), wants_login: false, known: None })
     }
 
     /// Looks at a session from now on: its log has what was before.
     pub(crate) async fn attach(&mut self, session: &str, folder: &str) -> Result<(), Failure> {
         let request = v2::ResumeSessionRequest::new(session, absolute(folder.as_ref())?);
-        let (agent, early) = (self.agent.clone(), &mut self.early);
-        let reply = self.feed.until(agent.resume_session(&request), |event| early.push(event)).await;
-        reply.map_err(|error| error.to_string())?.map_err(|error| refused(&error))?;
-        Ok(())
+        let agent = self.agent.clone();
+        let reply = self.meanwhile(agent.resume_session(&request)).await;
+        opened(reply).map(drop).map_err(|refused| refused.words)
     }
 
     /// The session that it looks at, as a tab needs it.
     pub(crate) fn stay(self, room: Arc<LiveRecording>, session: &str, folder: &str) -> Arc<Live> {
         let Visitor { agent, feed, name, early } = self;
         let (alive, dropped) = oneshot::channel();
-        let place = Place {
+        let live = Arc::new(Live {
+            room,
+            agent,
+            name,
             session: session.to_owned(),
             folder: folder.into(),
             connection: feed.sessions(),
+            questions: Default::default(),
+            remembered: Default::default(),
+            wants_login: Default::default(),
+            ended: Default::default(),
             _alive: alive,
-        };
-        let live = Arc::new(Live::new(room, agent, &name, Runner::Hub(place)));
+        });
         tokio::spawn(drive(Arc::downgrade(&live), feed, early, dropped));
         live
     }
@@ -124,22 +183,9 @@ impl Live {
         }
     }
 
-    /// A session of the connection as its log knows it.
-    pub(super) fn in_log(&self, session: &str) -> String {
-        match &self.runner {
-            Runner::Hub(place) if place.session == session => self.root().unwrap_or_default(),
-            _ => session.to_owned(),
-        }
-    }
-
-    /// The agent's id of the session: the last one, where it has begun the session anew.
-    fn root(&self) -> Option<String> {
-        self.room.session_ids().into_iter().rev().find(|id| self.is_root(id))
-    }
-
     fn keep_by_log(&self, question: Question) {
         // A copy that was made over this connection is looked at over its own.
-        if question.session().is_some_and(|session| locked(&self.copies).contains_key(&**session)) {
+        if question.session().is_some_and(|session| !self.is_here(session)) {
             return;
         }
         let text = match &question {
@@ -190,7 +236,7 @@ impl Live {
             return false;
         };
         if let Some(choice) = self.remembered.find(&session, &asked)
-            && question.choose(&choice.option, Decider::Remembered).await.is_ok()
+            && question.choose_saying(&choice.option, Decider::Remembered, by_itself()).await.is_ok()
         {
             self.withdrawn(question.id());
             self.room.touch();
@@ -205,4 +251,47 @@ fn id_in_log(request: &str) -> Option<RequestId<'static>> {
     let meta = request.get("_meta")?;
     let id = meta.get(REQUEST)?;
     RequestId::decode(id.as_str(), WireFormat::Any).ok().map(Wire::into_owned)
+}
+
+/// What a client is that shows questions and forms.
+fn client_options() -> ClientOptions {
+    let mut options = ClientOptions::new("switchboard page", env!("CARGO_PKG_VERSION"));
+    options.capabilities.elicitation = Some(v2::ElicitationCapabilities {
+        form: Some(v2::EmptyObject::new()),
+        url: Some(v2::EmptyObject::new()),
+        ..v2::ElicitationCapabilities::new()
+    });
+    // Each sub-agent is one.
+    options.session_limit = MAX_SESSIONS;
+    options.patience = PATIENCE;
+    options
+}
+
+/// Why an agent did not start, with the last that it wrote.
+fn not_started(error: &RpcError<'_>) -> Failure {
+    let lines = last_lines(error);
+    let mut words = error.message.to_string();
+    for line in lines {
+        words.push('\n');
+        words.push_str(&line);
+    }
+    if error.message.starts_with(NO_HANDSHAKE) {
+        words.push_str("\n  hint: ");
+        words.push_str(handshake::HINT);
+    }
+    words
+}
+
+/// The `_meta` of an answer that no person gave.
+fn by_itself() -> Option<Meta<'static>> {
+    Meta::parse(r#"{"switchboard/decider":"remembered"}"#).ok()
+}
+
+/// The `_meta` of a request that is about what the agent itself remembers.
+pub(crate) fn about_memory() -> Option<Meta<'static>> {
+    Meta::parse(format!("{{\"{REMEMBERED}\":true}}")).ok()
+}
+
+fn absolute_folder(folder: &str) -> Result<switchboard_protocol::AbsolutePath<'static>, Refused> {
+    absolute(folder.as_ref()).map_err(|words| Refused { words, wants_login: false, known: None })
 }
