@@ -18,6 +18,7 @@ let retry = 250;
 let where = place();
 let now = { recording: "", session: "", live: false, rows: 0 };
 let pendingRow = null;
+let wantsPrompt = null; // the recording whose prompt gets the focus when something can be said in it
 const folds = new Map(); // the sub-agents that the user has folded (false) or unfolded
 
 // --- the server
@@ -97,6 +98,10 @@ function show(frame) {
   at("then").hidden = frame.at === null;
   if (frame.at !== null) at("then-words").textContent = `The session as it stood after message ${frame.at} of ${frame.rows}.`;
   inspector.apply(frame);
+  if (frame.live && frame.recording === wantsPrompt) {
+    wantsPrompt = null;
+    at("prompt").focus();
+  }
   if (frame.fresh) followHash();
   if (pendingRow !== null && frame.rows > pendingRow) {
     const row = pendingRow;
@@ -278,7 +283,7 @@ async function newSession(folder) {
   if (opened) {
     if (isNarrow()) toggleSessions(false);
     look(opened.recording, null);
-    at("prompt").focus();
+    wantsPrompt = opened.recording;
   }
 }
 
@@ -295,7 +300,7 @@ const actions = {
     if (opened === null) at("prompt").focus();
     if (!opened) return;
     look(opened.recording, null);
-    at("prompt").focus();
+    wantsPrompt = opened.recording;
   },
   look: ({ recording, session, row }) => {
     look(recording, session ?? null);
@@ -311,7 +316,7 @@ const actions = {
     const opened = await attempt({ type: "fork", session: now.session });
     if (!opened) return;
     look(opened.recording, null);
-    at("prompt").focus();
+    wantsPrompt = opened.recording;
   },
   rename: ({ title }) => {
     dialog(`<h2 id="dialog-title">Rename the session</h2>

@@ -84,6 +84,7 @@ fn a_copy_opens_and_goes_on_by_itself() {
     page.click("#offers button :: Fork");
     page.wait_until(&format!("location.pathname !== {original}"));
     page.wait_until("!document.querySelector('#menu').open");
+    page.wait_for("#hint :: A copy of hello");
     page.wait_until("document.activeElement.id === 'prompt'");
     talk.ask("second");
     page.wait_for("article.e-agent :: You said: second");

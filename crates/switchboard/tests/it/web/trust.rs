@@ -105,7 +105,7 @@ fn always_holds_for_exactly_the_same_and_nothing_else() {
     page.type_into("#wire-text", "remembered");
     page.wait_for("#wire-count :: 1 of");
     page.click("#wire-rows [data-row] :: hub");
-    page.wait_for("#detail :: \"optionId\": \"always\"");
+    page.wait_for("#detail :: remembered");
     page.click("#show-inspector");
     page.click("[data-option=no]");
     page.wait_for("article.e-agent :: given no,");
