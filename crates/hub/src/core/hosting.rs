@@ -177,7 +177,7 @@ impl Core {
             match purpose {
                 Purpose::Handshake | Purpose::Close => {}
                 Purpose::Wake { session } | Purpose::Renew { session, .. } => {
-                    self.not_awake(&session, &error())
+                    self.not_awake(&session, &error());
                 }
                 Purpose::New { session, client } | Purpose::Adopt { session, client } => {
                     self.reply(client.0, &client.1, error(), None);
