@@ -1,6 +1,5 @@
 //! Others use the store at the same time: nobody who records waits for them.
 
-
 use switchboard_store::{About, Filter, Search, Store, StoreError};
 use switchboard_testkit::{Mount, run_on_mount};
 

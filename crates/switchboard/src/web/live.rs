@@ -156,10 +156,9 @@ impl Live {
     /// The version of the protocol that the agent speaks itself.
     pub(crate) fn version(&self) -> u64 {
         let description = self.agent.description();
-        let told = Raw::parse(description.answer.as_str()).ok().and_then(|answer| {
-            let version = answer.get("_meta")?.get(AGENT_VERSION)?.as_str().parse().ok();
-            version
-        });
+        let answer = Raw::parse(description.answer.as_str()).ok();
+        let meta = answer.as_ref().and_then(|answer| answer.get("_meta"));
+        let told = meta.and_then(|meta| meta.get(AGENT_VERSION)?.as_str().parse().ok());
         told.unwrap_or(u64::from(description.version))
     }
 
