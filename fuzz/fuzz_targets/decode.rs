@@ -7,8 +7,12 @@ use libfuzzer_sys::fuzz_target;
 use switchboard_protocol::check::{Checker, Rules};
 use switchboard_protocol::{WireFormat, WireType, wire_type, wire_types};
 
-const REVISIONS: [(&str, WireFormat); 4] =
-    [("v1", WireFormat::V1), ("seed", WireFormat::Spec), ("latest", WireFormat::Newest), ("any", WireFormat::Any)];
+const REVISIONS: [(&str, WireFormat); 4] = [
+    ("v1", WireFormat::V1),
+    ("seed", WireFormat::Spec),
+    ("latest", WireFormat::Newest),
+    ("any", WireFormat::Any),
+];
 
 fn choose(head: &[u8]) -> (WireFormat, &'static WireType) {
     let named = || {

@@ -26,10 +26,22 @@ proptest! {
     fn what_is_allowed_runs_nothing_else(places in prop::collection::vec(0..PIECES.len(), 1..12)) {
         let line: String = std::iter::once("ok ").chain(places.into_iter().map(|place| PIECES[place])).collect();
         if judge_line(&rules(), &line).verdict == Verdict::Allow {
+            prop_assert!(is_bash(&line), "{line:?} was allowed and is no command line");
             let outcome = run_in_bash(&line);
             prop_assert!(!outcome.contains("EVIL"), "{line:?} was allowed and ran another command");
         }
     }
+}
+
+/// Whether it is a command line at all.
+fn is_bash(line: &str) -> bool {
+    let status = Command::new("bash")
+        .args(["--norc", "-n", "-c", line])
+        .stdin(Stdio::null())
+        .output()
+        .expect("bash")
+        .status;
+    status.success()
 }
 
 /// Runs a line where commands say what they are and nothing else can be run.

@@ -1,0 +1,59 @@
+//! How long a decision takes over a thousand rules.
+
+use divan::{Bencher, black_box};
+use switchboard_policy::{NoFiles, Observer, Policy, Scene, Subject};
+
+fn main() {
+    divan::main();
+}
+
+/// A thousand rules, of which the last one decides.
+fn rules() -> Policy {
+    let mut text = String::new();
+    for place in 0..333 {
+        text.push_str(&format!(
+            "[[rule]]\ndecision = \"deny\"\ncommand = [\"tool-{place}\", [\"push\", \"publish\"]]\n"
+        ));
+        text.push_str(&format!(
+            "[[rule]]\ndecision = \"deny\"\npath = [\"$root/secret-{place}/**\", \"**/.key-{place}*\"]\n"
+        ));
+        text.push_str(&format!(
+            "[[rule]]\ndecision = \"allow\"\ncommand = [\"run-{place}\"]\npath = [\"$root/**\"]\n"
+        ));
+    }
+    text.push_str("[[rule]]\ndecision = \"allow\"\ncommand = [\"cargo\", \"test\"]\n");
+    Policy::parse(&text, &NoFiles::default()).expect("rules")
+}
+
+fn question(call: &str) -> Subject {
+    let line = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{{"sessionId":"s","toolCall":{call},"options":[]}}}}"#
+    );
+    Observer::new("/work").read(&line, None, Default::default()).remove(0).subject
+}
+
+#[divan::bench]
+fn command(bencher: Bencher<'_, '_>) {
+    let (policy, host) = (rules(), NoFiles::default());
+    let scene = Scene { root: "/work".to_owned(), ..Scene::default() };
+    assert_eq!(policy.len(), 1000);
+    assert_eq!(policy.judge_line("cargo test --workspace", &scene, &host).verdict.as_str(), "allow");
+    bencher.bench(|| black_box(policy.judge_line(black_box("cargo test --workspace"), &scene, &host)));
+}
+
+#[divan::bench]
+fn compound_command(bencher: Bencher<'_, '_>) {
+    let (policy, host) = (rules(), NoFiles::default());
+    let scene = Scene { root: "/work".to_owned(), ..Scene::default() };
+    let line = "cd src && timeout 60 cargo test --workspace 2>&1 | cargo test";
+    bencher.bench(|| black_box(policy.judge_line(black_box(line), &scene, &host)));
+}
+
+#[divan::bench]
+fn edit(bencher: Bencher<'_, '_>) {
+    let (policy, host) = (rules(), NoFiles::default());
+    let subject = question(
+        r#"{"toolCallId":"c","kind":"edit","content":[{"type":"diff","path":"/work/src/lib.rs","oldText":"a","newText":"b"}]}"#,
+    );
+    bencher.bench(|| black_box(policy.judge(black_box(&subject), &host)));
+}
