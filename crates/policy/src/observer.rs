@@ -8,7 +8,7 @@ use switchboard_protocol::rpc::{
     BATCH_LIMIT, Message, Notification, Request, RequestId, Response, batch_entries, is_batch,
 };
 use switchboard_protocol::{Correlator, Diagnostic, Extra, Raw, Text, Version, Wire, WireFormat, v1, v2};
-use switchboard_session::{AgentQuestion, Conversation, Moment, Side};
+use switchboard_session::{AgentQuestion, Conversation, ConversationError, Moment, SessionError, Side};
 
 use crate::subject::{Scene, Subject};
 
@@ -343,8 +343,10 @@ impl Observer {
             _ => None,
         };
         if let Err(error) = folded {
-            // What it asks for must be seen all the same.
-            problem = problem.or(Some(error.to_string()));
+            // What it asks for must be seen all the same. That its id is in use is no matter of what it asks.
+            if !matches!(error, ConversationError::Refused(SessionError::IdInUse { .. })) {
+                problem = problem.or(Some(error.to_string()));
+            }
             if let Some(call) = call {
                 drop(self.conversation.apply_update(Some(&session), &call.clone().into()));
             }

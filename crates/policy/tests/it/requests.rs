@@ -366,9 +366,11 @@ fn every_request_is_answered_also_a_malformed_one() {
     assert_eq!(judged(&policy, &[told, v1(json!({}))]).0, "ask");
     // An id that is in use.
     let second = v1(json!({ "toolCallId": "d", "kind": "execute", "rawInput": { "command": "cat .env" } }));
-    let questions = ask(&[v1(good.clone()), second]);
-    assert_eq!(questions.len(), 2);
-    assert_eq!(policy.judge(&questions[1].subject, &host()).verdict.as_str(), "deny");
+    let third = v1(json!({ "toolCallId": "e", "kind": "execute", "rawInput": { "command": "cargo test" } }));
+    let questions = ask(&[v1(good.clone()), second, third]);
+    let verdicts: Vec<&str> =
+        questions.iter().map(|question| policy.judge(&question.subject, &host()).verdict.as_str()).collect();
+    assert_eq!(verdicts, ["allow", "deny", "allow"]);
     // A call of another session is another call.
     let mut elsewhere = update(json!({
         "sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "execute",

@@ -67,7 +67,15 @@ fn what_is_wrong_is_told_with_its_line() {
 }
 
 #[test]
-fn the_file_of_the_guide_is_one() {
+fn the_rules_in_the_guide_are_rules() {
+    let guide = include_str!("../../../../docs/policy.md");
+    let blocks: Vec<&str> =
+        guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(blocks.iter().map(|block| policy(block).len()).collect::<Vec<_>>(), [2, 10]);
+}
+
+#[test]
+fn a_file_with_everything_is_read() {
     let text = r#"
 default = "ask"
 mode = "enforce"

@@ -59,6 +59,8 @@ fn help_names_every_command() {
         "diff",
         "fold",
         "hub",
+        "open",
+        "policy",
         "run",
         "schema",
         "serve",
