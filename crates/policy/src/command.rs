@@ -460,10 +460,7 @@ pub(crate) enum Match {
 /// Whether a command begins exactly as a pattern says.
 pub(crate) fn allows(pattern: &Pattern, words: &[Word]) -> bool {
     words.len() >= pattern.len()
-        && pattern
-            .iter()
-            .zip(words)
-            .all(|(any, word)| word.is_plain() && any.iter().any(|wanted| *wanted == word.text))
+        && pattern.iter().zip(words).all(|(any, word)| word.is_plain() && any.contains(&word.text))
 }
 
 /// Whether a command is one of those that a pattern means, whatever options stand between its words.
@@ -505,8 +502,6 @@ pub(crate) fn forbids(pattern: &Pattern, words: &[Word]) -> Match {
                 }
             }
         }
-        // A word that is put in by the shell may be a flag as well.
-        may_be |= !flags.is_empty() && words[1..].iter().any(|word| !word.is_plain());
         match (is_there, may_be) {
             (true, _) => {}
             (false, true) => found = found.min(Match::Maybe),
@@ -521,10 +516,12 @@ pub(crate) fn forbids(pattern: &Pattern, words: &[Word]) -> Match {
 
 /// Whether a flag is among words: itself, with a value, or, of few letters, in any order and in several pieces.
 fn has_flag(flag: &str, words: &[Word]) -> bool {
-    let is_same = |word: &Word| {
-        word.text == flag || word.text.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='))
-    };
-    if words.iter().any(is_same) {
+    let is_same =
+        |text: &str| text == flag || text.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
+    // Of braces, each piece becomes a word.
+    let is_there =
+        |word: &Word| is_same(&word.text) || word.has_brace && word.text.split(['{', ',', '}']).any(is_same);
+    if words.iter().any(is_there) {
         return true;
     }
     let letters = flag.trim_start_matches('-');

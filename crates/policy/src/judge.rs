@@ -407,7 +407,7 @@ impl<'s> Case<'s> {
     }
 
     fn count_files(&self) -> usize {
-        let files = self.paths.iter().map(|(path, view)| view.resolved.as_ref().map_or(Err(&path.path), Ok));
+        let files = self.paths.iter().map(|(path, view)| view.resolved.as_ref().ok_or(&path.path));
         files.collect::<std::collections::HashSet<_>>().len()
     }
 

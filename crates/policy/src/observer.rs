@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use switchboard_bridge::update_to_v2;
 use switchboard_protocol::detect::Handshake;
 use switchboard_protocol::rpc::{
-    BATCH_LIMIT, Message, Notification, Request, RequestId, Response, batch_entries, is_batch,
+    BATCH_LIMIT, Expected, Message, Notification, Request, RequestId, Response, batch_entries, is_batch,
 };
 use switchboard_protocol::{Correlator, Diagnostic, Extra, Raw, Text, Version, Wire, WireFormat, v1, v2};
-use switchboard_session::{AgentQuestion, Conversation, ConversationError, Moment, SessionError, Side};
+use switchboard_session::{
+    AgentQuestion, Conversation, ConversationError, Decoded, Moment, SessionError, Side,
+};
 
 use crate::subject::{Scene, Subject};
 
@@ -134,7 +136,35 @@ impl Observer {
         Question { session: None, id: None, tool_call: None, subject, options: Vec::new() }
     }
 
+    /// Takes an update that is certainly told as version 2 does it, which most are. Says whether it was one.
+    fn read_update(&mut self, text: &str) -> bool {
+        let Ok(Decoded { message: Expected::Params(told), left_out }) = self.conversation.decode(text) else {
+            return false;
+        };
+        let is_whole = left_out.is_empty();
+        match &told.update {
+            v2::SessionUpdate::ToolCallUpdate(call) if is_whole && self.version != Some(Version::V1) => {
+                let (session, call) = (&*told.session_id, &*call.tool_call_id);
+                if !self.is_known(Some(session), call) {
+                    self.begun.push((Some(session.to_owned()), call.to_owned()));
+                }
+            }
+            v2::SessionUpdate::ToolCallContentChunk(_) | v2::SessionUpdate::TerminalUpdate(_) if is_whole => {
+            }
+            v2::SessionUpdate::ToolCallUpdate(_)
+            | v2::SessionUpdate::ToolCallContentChunk(_)
+            | v2::SessionUpdate::TerminalUpdate(_) => return false,
+            // Version 1 calls the first one so.
+            v2::SessionUpdate::Unknown(unknown) => return unknown.tag != "tool_call",
+            _ => return true,
+        }
+        self.conversation.apply_update(Some(&told.session_id), &told.update).is_ok()
+    }
+
     fn read_one(&mut self, text: &str, from: Option<Side>, at: Moment, questions: &mut Vec<Question>) {
+        if self.read_update(text) {
+            return;
+        }
         match Message::decode(text, WireFormat::Any) {
             Ok(Message::Notification(notification)) => match &*notification.method {
                 "session/update" => self.update(&notification),

@@ -195,7 +195,7 @@ impl Reader<'_> {
                 "command" => rule.command = Some(self.command(value)?),
                 "cwd" => rule.cwd = self.list(value, "cwd", |text| PathPattern::parse(text, self.host))?,
                 "path" => {
-                    rule.paths = self.list(value, "path", |text| PathPattern::parse(text, self.host))?
+                    rule.paths = self.list(value, "path", |text| PathPattern::parse(text, self.host))?;
                 }
                 "operations" => rule.operations = self.list(value, "operations", operation)?,
                 "max_files" => {

@@ -297,7 +297,7 @@ impl Subject {
         match self.readings.first() {
             None => self.source = source,
             Some(first) if first.tokens != reading.tokens || first.runs != reading.runs => {
-                self.doubt(DIFFERENT)
+                self.doubt(DIFFERENT);
             }
             Some(_) => return,
         }
@@ -370,7 +370,7 @@ impl Subject {
         for item in call.content().items().filter_map(Item::structured) {
             match item {
                 v2::ToolCallContent::Diff(diff) => {
-                    diff.changes.iter().for_each(|change| self.take_change(change))
+                    diff.changes.iter().for_each(|change| self.take_change(change));
                 }
                 v2::ToolCallContent::Terminal(terminal) => {
                     let known =
@@ -419,7 +419,7 @@ impl Subject {
         };
         let is_shell =
             call.name().is_some_and(is_shell) || title_is_name && call.title().is_some_and(is_shell);
-        if !is_execute && !(is_shell && has_no_input) {
+        if !(is_execute || is_shell && has_no_input) {
             return;
         }
         self.has_command = true;

@@ -403,20 +403,23 @@ impl Parser<'_, '_> {
     fn redirection(&mut self, part: &mut Part) -> Parsed<bool> {
         let Token::Operator(operator) = self.peek()? else { return Ok(false) };
         let operator = *operator;
-        if !matches!(
-            operator,
-            "<" | ">" | ">>" | "<>" | ">|" | "&>" | "&>>" | "<&" | ">&" | "<<" | "<<-" | "<<<"
-        ) {
+        const ALL: [&str; 12] = ["<", ">", ">>", "<>", ">|", "&>", "&>>", "<&", ">&", "<<", "<<-", "<<<"];
+        if !ALL.contains(&operator) {
             return Ok(false);
         }
+        // People see it as one word.
+        let (first, number) = (self.script.tokens.len(), std::mem::take(&mut self.lexer.number));
         self.advance()?;
+        let Token::Word(target) = self.advance()? else { return Err(Fault) };
+        if self.nested == 0 {
+            self.script.tokens.truncate(first);
+            self.script.tokens.push(format!("{number}{operator}{}", target.text));
+        }
         if matches!(operator, "<<" | "<<-") {
-            let Token::Word(delimiter) = self.advance()? else { return Err(Fault) };
-            self.lexer.await_document(delimiter, operator == "<<-");
+            self.lexer.await_document(target, operator == "<<-");
             part.is_fed = true;
             return Ok(true);
         }
-        let Token::Word(target) = self.advance()? else { return Err(Fault) };
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let is_copy = matches!(operator, "<&" | ">&")
             && (target.text == "-" || is_number(target.text.strip_suffix('-').unwrap_or(&target.text)));

@@ -1,6 +1,6 @@
 //! What a tool was given, whose keys each agent calls as it likes.
 
-use switchboard_protocol::Raw;
+use switchboard_protocol::{Raw, Text};
 
 use crate::command::Reading;
 
@@ -53,12 +53,8 @@ impl Input {
                         input.cwd = Some(text.into_owned());
                     }
                 }
-                key if ADDRESSES.contains(&key) => {
-                    input.network = value.as_text().map(|text| text.into_owned())
-                }
-                key if TOOLS.contains(&key) => {
-                    input.tool_names.extend(value.as_text().map(|text| text.into_owned()))
-                }
+                key if ADDRESSES.contains(&key) => input.network = value.as_text().map(Text::into_owned),
+                key if TOOLS.contains(&key) => input.tool_names.extend(value.as_text().map(Text::into_owned)),
                 "arguments" => match value.as_text().map(|text| Raw::parse(text.into_owned())) {
                     Some(Ok(inner)) => input.take_arguments(&inner),
                     _ => input.take_arguments(&value),
@@ -138,9 +134,9 @@ impl Input {
                 self.take_paths(&value);
             } else if COMMANDS.contains(&&*key) {
                 let words = strings(&value).map(|words| words.join(" "));
-                self.hidden_commands.extend(value.as_text().map(|text| text.into_owned()).or(words));
+                self.hidden_commands.extend(value.as_text().map(Text::into_owned).or(words));
             } else if ADDRESSES.contains(&&*key) {
-                self.network = value.as_text().map(|text| text.into_owned());
+                self.network = value.as_text().map(Text::into_owned);
             }
         }
     }
@@ -151,7 +147,7 @@ impl Input {
             self.paths.push(path.into_owned());
             for (key, value) in change.entries() {
                 if key == "move_path" {
-                    self.paths.extend(value.as_text().map(|text| text.into_owned()));
+                    self.paths.extend(value.as_text().map(Text::into_owned));
                 }
             }
         }
@@ -169,6 +165,6 @@ impl Input {
 /// The items of a list of texts.
 fn strings(value: &Raw<'_>) -> Option<Vec<String>> {
     let is_list = value.as_str().trim_start().starts_with('[');
-    let items = value.items().map(|item| item.as_text().map(|text| text.into_owned()));
+    let items = value.items().map(|item| item.as_text().map(Text::into_owned));
     if is_list { items.collect() } else { None }
 }

@@ -286,8 +286,8 @@ fn files_and_what_happens_to_them_are_found() {
         ),
         (v2(json!({ "kind": "other", "title": "mcp__list" })), "ask", "ask"),
     ] {
-        assert_eq!(with_agent(&[message.clone()]), expected, "{message}");
-        assert_eq!(judged(&policy, &[message.clone()]).0, unknown_agent, "{message}");
+        assert_eq!(with_agent(std::slice::from_ref(&message)), expected, "{message}");
+        assert_eq!(judged(&policy, std::slice::from_ref(&message)).0, unknown_agent, "{message}");
     }
     let many = |count: usize| {
         let changes: Vec<Value> = (0..count)
@@ -354,9 +354,9 @@ fn every_request_is_answered_also_a_malformed_one() {
         }
     }
     for (message, expected) in lines {
-        let questions = ask(&[message.clone()]);
+        let questions = ask(std::slice::from_ref(&message));
         assert_eq!(questions.len(), 1, "{message}");
-        assert_eq!(judged(&policy, &[message.clone()]).0, expected, "{message}");
+        assert_eq!(judged(&policy, std::slice::from_ref(&message)).0, expected, "{message}");
     }
     // What was left out of an earlier update is not forgotten.
     let told = update(json!({

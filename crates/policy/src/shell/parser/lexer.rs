@@ -23,13 +23,15 @@ pub(super) enum Token {
 pub(super) struct Lexer<'t> {
     text: &'t str,
     at: usize,
+    /// The number of a file before the redirection that was read last.
+    pub(super) number: String,
     /// Here-documents whose text begins with the next line.
     documents: Vec<(Word, bool)>,
 }
 
 impl<'t> Lexer<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        Lexer { text, at: 0, documents: Vec::new() }
+        Lexer { text, at: 0, number: String::new(), documents: Vec::new() }
     }
 
     fn rest(&self) -> &'t str {
@@ -73,6 +75,7 @@ impl<'t> Lexer<'t> {
 
 /// The next token.
 pub(super) fn token(parser: &mut Parser<'_, '_>) -> Parsed<Token> {
+    parser.lexer.number.clear();
     loop {
         parser.lexer.skip_blanks();
         let rest = parser.lexer.rest();
@@ -93,6 +96,7 @@ pub(super) fn token(parser: &mut Parser<'_, '_>) -> Parsed<Token> {
         if parser.lexer.is_next('<') || parser.lexer.is_next('>') {
             // The number of a file that is redirected.
             if !word.is_quoted && word.text.bytes().all(|byte| byte.is_ascii_digit()) {
+                parser.lexer.number = word.text;
                 continue;
             }
             // The name of a variable for it.

@@ -4,8 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use memchr::memmem::Finder;
-use switchboard_policy::{Observer, Question, Subject};
+use switchboard_policy::{Observer, Question, Relevance, Subject};
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Recorded, RecordedLine, v2};
 use switchboard_session::{Moment, Settlement, Side};
@@ -87,7 +86,7 @@ pub(super) fn read(
     let new = || observer(arguments.root.as_ref(), arguments.agent.as_deref());
     let progress = progress();
     let mut past =
-        Past { extent: Extent::default(), outcome: Outcome::Fine, finders: Finders::new(), progress };
+        Past { extent: Extent::default(), outcome: Outcome::Fine, relevance: Relevance::new(), progress };
     if arguments.recordings.is_empty() {
         let place = store_file::place(arguments.store.as_ref())?;
         if place.exists() || arguments.store.is_some() {
@@ -119,7 +118,7 @@ fn progress() -> ProgressBar {
 struct Past {
     extent: Extent,
     outcome: Outcome,
-    finders: Finders,
+    relevance: Relevance,
     progress: ProgressBar,
 }
 
@@ -139,7 +138,7 @@ impl Past {
                 Item::Record(record) => {
                     let Some((side, false)) = record.channel.message() else { continue };
                     self.count();
-                    if self.finders.matters(&record.bytes) {
+                    if self.relevance.matters(&record.bytes) {
                         reading.take(&String::from_utf8_lossy(&record.bytes), Some(side), record.sequence);
                     }
                 }
@@ -167,7 +166,7 @@ impl Past {
         while let Some((number, text)) = lines.next_text(&input)? {
             self.count();
             let text = match text {
-                Ok(text) if !self.finders.matters(text.as_bytes()) => continue,
+                Ok(text) if !self.relevance.matters(text.as_bytes()) => continue,
                 Ok(text) => text,
                 Err(problem) => {
                     self.problem(&name, number, &problem);
@@ -200,33 +199,6 @@ impl Past {
         if self.extent.messages.is_multiple_of(4096) {
             self.progress.set_position(self.extent.messages);
         }
-    }
-}
-
-/// Tells at a glance which lines have to be read. Most of a recording is text that comes in small pieces, and has
-/// nothing to do with tool calls.
-struct Finders {
-    update: Finder<'static>,
-    call: Finder<'static>,
-    terminal: Finder<'static>,
-    began: Finder<'static>,
-    escape: Finder<'static>,
-}
-
-impl Finders {
-    fn new() -> Self {
-        Finders {
-            update: Finder::new("session/update"),
-            call: Finder::new("tool_call"),
-            terminal: Finder::new("terminal_update"),
-            began: Finder::new("\"began\""),
-            escape: Finder::new("\\u00"),
-        }
-    }
-
-    fn matters(&self, line: &[u8]) -> bool {
-        let has = |finder: &Finder<'_>| finder.find(line).is_some();
-        !has(&self.update) || has(&self.call) || has(&self.terminal) || has(&self.began) || has(&self.escape)
     }
 }
 

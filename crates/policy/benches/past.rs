@@ -1,0 +1,69 @@
+//! Looking for questions in a million recorded messages, against folding them with the official types.
+
+#[path = "../../session/benches/official/mod.rs"]
+mod official;
+
+use official::{OfficialEnvelope, OfficialSession};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use switchboard_policy::{NoFiles, Observer, Policy, Relevance};
+use switchboard_protocol::{Recorded, RecordedLine};
+use switchboard_testkit::{Contest, TagPlace, stream};
+
+const COUNT: usize = 1_000_000;
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    msg: &'a RawValue,
+}
+
+fn main() {
+    for (name, calls) in [("one in five about tool calls", 1), ("one in a hundred about tool calls", 20)] {
+        contest(name, calls);
+    }
+}
+
+/// Of the updates about tool calls, every so many is kept.
+fn contest(name: &str, every: usize) {
+    let mut calls = 0;
+    let lines: Vec<String> = stream(COUNT, TagPlace::First)
+        .into_iter()
+        .filter(|line| {
+            let is_call = line.contains("tool_call");
+            calls += usize::from(is_call);
+            !is_call || calls % every == 0
+        })
+        .map(|line| format!(r#"{{"t":1.250,"dir":"agent->client","msg":{line}}}"#))
+        .collect();
+    let policy = Policy::parse("[[rule]]\ndecision = \"allow\"\ncommand = [\"ls\"]\n", &NoFiles::default())
+        .expect("rules");
+    let times = Contest::new(format!("{} recorded messages, {name}", lines.len()), 3)
+        .of_one_thread()
+        .contender("what was asked and what was not", || {
+            let (relevance, mut observer) = (Relevance::new(), Observer::without_root("/"));
+            let mut begun = Vec::new();
+            for line in lines.iter().filter(|line| relevance.matters(line.as_bytes())) {
+                let line = RecordedLine::parse(line).expect("a recorded line");
+                if let Recorded::Message { from, text, .. } = &line.recorded {
+                    observer.read(text, *from, Default::default());
+                    begun.extend(observer.begun().iter().cloned());
+                }
+            }
+            let subjects =
+                begun.iter().filter_map(|(session, call)| observer.subject_of_call(session.as_deref(), call));
+            subjects.map(|subject| policy.judge(&subject, &NoFiles::default())).count().min(1)
+        })
+        .contender("official types and a hash map", || {
+            let mut session = OfficialSession::default();
+            for line in &lines {
+                let line: Line<'_> = serde_json::from_str(line).expect("a recorded line");
+                let envelope: OfficialEnvelope<'_> = serde_json::from_str(line.msg.get()).expect("official");
+                session.apply(envelope.params.update);
+            }
+            session.len().min(1)
+        })
+        .run();
+    let ratio = times[1].1.as_secs_f64() / times[0].1.as_secs_f64();
+    println!("  {ratio:.1} times as fast (to be over 20)");
+}
