@@ -169,7 +169,11 @@ impl Findings {
         for (record, more) in self.records.iter_mut().zip(other.records) {
             record.kept += more.kept;
             record.more += more.more;
-            record.failures.extend(more.failures);
+            for failure in more.failures {
+                if !record.failures.iter().rev().take(64).any(|known| known.message == failure.message) {
+                    record.failures.push(failure);
+                }
+            }
             record.noted.extend(more.noted);
             record.failures.truncate(MOST_FAILURES);
             record.noted.truncate(MOST_FAILURES);
@@ -208,7 +212,10 @@ impl Findings {
     }
 
     /// The report on a subject.
-    pub fn report(self, subject: impl Into<String>) -> Report {
+    pub fn report(mut self, subject: impl Into<String>) -> Report {
+        for record in &mut self.records {
+            record.failures.sort_by_key(|failure| failure.message);
+        }
         let mut rules = Vec::new();
         let mut judged = 0;
         for (id, record) in RuleId::ALL.iter().zip(&self.records) {

@@ -526,8 +526,11 @@ rules! {
     StandardError "process-stderr": All Agent Recorded "" ["ACP-STDERR-001"]
         "What the agent writes to standard error." "Transports: stdio" "-" "-" Live;
     Survives "client-survives": All Client Must "" []
-        "A client survives what the protocol allows and what a faulty agent sends, and goes on." "Extensibility; Message updates; Tool call updates"
+        "A client survives what the protocol allows, known to it or not, and goes on." "Extensibility; Message updates; Tool call updates"
         "a client that ends at an unknown update" "Skip what cannot be read, and tell the user." Live;
+    Tolerates "client-tolerates-faults": All Client Should "" []
+        "A client survives what a faulty agent sends: noise between messages, malformed fields, in version 1 unknown values." "Error handling"
+        "a client that ends at a line of log" "Skip the line or the update, and tell the user." Live;
     AnswersAll "client-answers-questions": All Client Must "" []
         "A client answers each of several questions that are open at once." "Tool calls: requesting permission"
         "the second of two permission requests is never answered" "Keep a list of open questions." Live;

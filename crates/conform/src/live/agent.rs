@@ -366,8 +366,8 @@ impl Run<'_> {
             let answer = peer.call(method, json!({"a": 1})).await;
             self.waited(peer, RuleId::Answered, method, answer)?;
         }
-        let opened = self.session(peer, json!({})).await;
-        self.findings.judge(RuleId::AliveAfterError, peer.number, opened.is_ok(), || {
+        let answer = peer.call("_switchboard/conform", json!({})).await;
+        self.findings.judge(RuleId::AliveAfterError, peer.number, answer.is_ok(), || {
             "after an unknown method nothing was answered any more".to_owned()
         });
         Ok(())
@@ -541,6 +541,7 @@ impl Run<'_> {
     /// Begins work that takes a while; `None` where it is over before anything can be done.
     async fn begin_work(&mut self, peer: &mut Peer, session: &str) -> Result<Option<Value>, Trouble> {
         let id = Value::from(peer.next_id());
+        peer.hold_questions();
         let params = json!({"sessionId": session, "prompt": text(&self.options.cancel_prompt)});
         peer.send(&json!({"jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": params})).await?;
         let is_v1 = self.is_v1();
@@ -561,7 +562,10 @@ impl Run<'_> {
                     && (is_v1 || message.get("error").is_some()))
         };
         match peer.until_within(self.options.patience.min(Duration::from_secs(5)), begun).await {
-            Ok(message) if message.get("method").is_none() => Ok(None),
+            Ok(message) if message.get("method").is_none() => {
+                peer.release_questions(false).await?;
+                Ok(None)
+            }
             Ok(_) | Err(Trouble::Timeout) => Ok(Some(id)),
             Err(Trouble::Ended) => Err(Trouble::Ended),
         }
@@ -572,6 +576,7 @@ impl Run<'_> {
         let Some((session, _)) = self.session(peer, json!({})).await? else { return Ok(()) };
         let Some(id) = self.begin_work(peer, &session).await? else { return Ok(()) };
         peer.notify("session/cancel", json!({"sessionId": session})).await?;
+        peer.release_questions(true).await?;
         let began = Instant::now();
         let rule = if self.is_v1() { RuleId::CancelV1 } else { RuleId::CancelV2 };
         let outcome = if self.is_v1() {
@@ -609,6 +614,7 @@ impl Run<'_> {
             &json!({"jsonrpc": "2.0", "id": id, "method": "session/close", "params": {"sessionId": session}}),
         )
         .await?;
+        peer.release_questions(true).await?;
         let mut left = vec![id.clone()];
         if self.is_v1() {
             left.push(prompt);

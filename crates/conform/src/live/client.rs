@@ -26,6 +26,18 @@ pub struct ClientScenario {
     fault: Fault,
 }
 
+impl ClientScenario {
+    /// Whether the agent breaks the protocol in it, so that a client need not bear it.
+    pub(super) fn breaks_protocol(&self, is_v1: bool) -> bool {
+        match self.fault {
+            Fault::Noise | Fault::Malformed => true,
+            // Only version 2 has values that are not known yet.
+            Fault::UnknownKinds => is_v1,
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,

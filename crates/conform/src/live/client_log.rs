@@ -51,7 +51,7 @@ impl ClientJudge {
     /// Takes the log of a scenario, how the client ended, and what it showed, where that is known.
     pub fn scenario(&mut self, scenario: &ClientScenario, log: &str, end: ClientEnd, shown: Option<&str>) {
         let mut judge = RecordingJudge::new(Some(Side::Client));
-        let mut was_prompted = false;
+        let (mut was_prompted, mut is_v1) = (false, false);
         let mut said = None;
         for line in log.lines() {
             self.number += 1;
@@ -69,6 +69,9 @@ impl ClientJudge {
                         was_prompted = true;
                     }
                 }
+                Recorded::Message { from: Some(Side::Agent), text, .. } => {
+                    is_v1 |= text.contains("\"agentCapabilities\"");
+                }
                 Recorded::Process(words) if *words == SURVIVED || *words == NOT_SURVIVED => {
                     said = Some(*words == SURVIVED);
                 }
@@ -85,7 +88,9 @@ impl ClientJudge {
         self.findings.merge(findings);
         if was_prompted {
             let is_alive = said == Some(true) && end == ClientEnd::Regular;
-            self.findings.judge(RuleId::Survives, self.number, is_alive, || match end {
+            let breaks = scenario.breaks_protocol(is_v1);
+            let rule = if breaks { RuleId::Tolerates } else { RuleId::Survives };
+            self.findings.judge(rule, self.number, is_alive, || match end {
                 ClientEnd::Crashed => format!("{}: the client ended by a signal", scenario.name),
                 ClientEnd::Regular => format!("{}: it answered nothing any more", scenario.name),
             });

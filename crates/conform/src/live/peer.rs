@@ -86,8 +86,11 @@ pub(super) struct Peer {
     pub(super) transcript: BTreeMap<u64, String>,
     next_id: i64,
     patience: Duration,
-    /// Whether questions are left open.
-    pub(super) leaves_questions: bool,
+    /// Whether questions wait, because the work is to be cancelled.
+    holds_questions: bool,
+    held: Vec<Value>,
+    /// Whether questions are answered with cancelled, because the work was.
+    is_cancelling: bool,
 }
 
 impl Peer {
@@ -102,7 +105,9 @@ impl Peer {
             transcript: BTreeMap::new(),
             next_id: 0,
             patience,
-            leaves_questions: false,
+            holds_questions: false,
+            held: Vec::new(),
+            is_cancelling: false,
         })
     }
 
@@ -192,8 +197,12 @@ impl Peer {
             let message = self.read(deadline).await?;
             let Some(message) = message else { continue };
             let is_wanted = wanted(&message);
-            if message.get("method").is_some() && message.get("id").is_some() && !self.leaves_questions {
-                self.reply(&message).await?;
+            if message.get("method").is_some() && message.get("id").is_some() {
+                if self.holds_questions {
+                    self.held.push(message.clone());
+                } else {
+                    self.reply(&message).await?;
+                }
             }
             if is_wanted {
                 return Ok(message);
@@ -240,6 +249,9 @@ impl Peer {
     async fn reply(&mut self, request: &Value) -> Result<(), Trouble> {
         let id = &request["id"];
         let message = match request["method"].as_str() {
+            Some("session/request_permission") if self.is_cancelling => {
+                json!({"jsonrpc": "2.0", "id": id, "result": {"outcome": {"outcome": "cancelled"}}})
+            }
             Some("session/request_permission") => {
                 let options = request["params"]["options"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let allows =
@@ -256,6 +268,20 @@ impl Peer {
             }
         };
         self.send(&message).await
+    }
+
+    /// Lets questions wait from now on.
+    pub(super) fn hold_questions(&mut self) {
+        self.holds_questions = true;
+    }
+
+    /// Answers the questions that wait, and those to come. `cancelled`: as one does who has cancelled the work.
+    pub(super) async fn release_questions(&mut self, cancelled: bool) -> Result<(), Trouble> {
+        (self.holds_questions, self.is_cancelling) = (false, cancelled);
+        for question in std::mem::take(&mut self.held) {
+            self.reply(&question).await?;
+        }
+        Ok(())
     }
 
     /// Closes what the agent reads.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod broken_peers;
+mod live;
 mod recordings;
 
 #[test]

@@ -140,6 +140,14 @@ fn what_is_no_agent_cannot_be_judged() {
 }
 
 #[test]
+fn a_process_that_stays_is_told() {
+    let agent = format!("{SWITCHBOARD} demo-agent; sleep 600");
+    let report = judge_agent(&[], &["sh", "-c", &agent], 0);
+    let failed = failed(&report);
+    assert!(matches!(&*failed, [("process-exits", "should", _)]), "{failed:?}");
+}
+
+#[test]
 fn an_echo_is_no_agent() {
     let report = judge_agent(&[], &["cat"], 1);
     assert!(failed(&report).iter().any(|(id, ..)| *id == "rpc-method-direction"), "{report}");
@@ -167,7 +175,7 @@ fn run_is_a_client_that_survives_everything() {
     let report: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(failed(&report), []);
     let rules = report["rules"].as_array().unwrap();
-    for id in ["client-survives", "client-answers-questions"] {
+    for id in ["client-survives", "client-tolerates-faults", "client-answers-questions"] {
         assert!(rules.iter().any(|rule| rule["id"] == id && rule["status"] == "pass"), "{id}: {report}");
     }
 }
