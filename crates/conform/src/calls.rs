@@ -73,7 +73,7 @@ impl Evaluator {
                 self.connection.latest_of_client = told.number;
                 self.client_request(told, method, open);
             }
-            Side::Agent => self.agent_request(told, method),
+            Side::Agent => self.agent_request(told, method, open),
         }
     }
 
@@ -236,7 +236,7 @@ impl Evaluator {
         must_take
     }
 
-    fn agent_request(&mut self, told: &Told<'_>, method: &str) {
+    fn agent_request(&mut self, told: &Told<'_>, method: &str, open: &mut Open) {
         let (number, params) = (told.number, told.params());
         let is_v1 = match self.version() {
             Some(version) => version == Version::V1,
@@ -270,11 +270,12 @@ impl Evaluator {
             self.about_session(number, id);
         }
         if method == "session/request_permission" {
-            self.asks_permission(told, is_v1);
+            open.is_faulty |= !self.asks_permission(told, is_v1);
         }
     }
 
-    fn asks_permission(&mut self, told: &Told<'_>, is_v1: bool) {
+    /// Whether its options are in order.
+    fn asks_permission(&mut self, told: &Told<'_>, is_v1: bool) -> bool {
         let params = told.params();
         let options = params["options"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut ids = std::collections::HashSet::new();
@@ -292,10 +293,11 @@ impl Evaluator {
         if call.is_object() {
             self.tool_call(told.number, session_id, call, is_v1, true);
         }
+        twice.is_none()
     }
 
     /// Something is answered.
-    pub(crate) fn about_response(&mut self, told: &Told<'_>, open: Open) {
+    pub(crate) fn about_response(&mut self, told: &Told<'_>, open: &Open) {
         let code = told.value["error"]["code"].as_i64();
         if is_foreign(&open.method)
             && let Some(code) = code
@@ -308,8 +310,8 @@ impl Evaluator {
             self.findings.kept(RuleId::Answered);
         }
         match told.from {
-            Side::Client => self.client_answer(told, &open, code),
-            Side::Agent => self.agent_answer(told, &open, code),
+            Side::Client => self.client_answer(told, open, code),
+            Side::Agent => self.agent_answer(told, open, code),
         }
     }
 
@@ -349,7 +351,7 @@ impl Evaluator {
         }
         let outcome = &told.value["result"]["outcome"];
         let kind = outcome["outcome"].as_str().unwrap_or_default();
-        if kind == "selected" {
+        if kind == "selected" && !open.is_faulty {
             let chosen = outcome["optionId"].as_str().unwrap_or_default();
             let offered = open.params["options"].as_array().into_iter().flatten();
             let is_offered = offered.filter_map(|option| option["optionId"].as_str()).any(|id| id == chosen);

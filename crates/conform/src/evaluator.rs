@@ -214,11 +214,15 @@ impl Evaluator {
         self.connection.messages += 1;
         let told = Told { number, from, value };
         if !self.envelope(&told) {
-            // It answers all the same, however badly.
-            if value.get("method").is_none()
-                && let Some(id) = request_id(&value["id"])
-            {
-                self.connection.open.answered(from, &id);
+            // It asks or answers all the same, however badly.
+            if let Some(id) = value.get("id").and_then(request_id) {
+                if let Some(method) = value["method"].as_str() {
+                    let order = self.connection.next_order();
+                    let open = Open { is_faulty: true, ..Open::new(method, &told, order) };
+                    self.connection.open.open_or_evict(from, &id, open);
+                } else {
+                    self.connection.open.answered(from, &id);
+                }
             }
             return;
         }
@@ -231,7 +235,7 @@ impl Evaluator {
         }
         self.see_dialect(from, text, value);
         match (method, request_id(&value["id"]).filter(|_| value.get("id").is_some())) {
-            (Some(method), Some(id)) => self.request(&told, text, method, id),
+            (Some(method), Some(id)) => self.request(&told, text, method, &id),
             (Some(method), None) => self.notification(&told, text, method),
             (None, Some(id)) => self.response(&told, text, &id),
             (None, None) => {}
@@ -299,7 +303,7 @@ impl Evaluator {
         true
     }
 
-    fn request(&mut self, told: &Told<'_>, text: &str, method: &str, id: RequestId<'static>) {
+    fn request(&mut self, told: &Told<'_>, text: &str, method: &str, id: &RequestId<'static>) {
         if method == "initialize" && told.from == Side::Client {
             self.begin_handshake(told);
         }
@@ -308,8 +312,8 @@ impl Evaluator {
         let mut open = Open::new(method, told, self.connection.next_order());
         open.is_faulty = has_fault;
         self.about_request(told, method, &mut open);
-        let before = self.connection.open.open_or_evict(told.from, &id, open);
-        let in_use = before.is_some_and(|before| before.id == id && before.asker == told.from);
+        let before = self.connection.open.open_or_evict(told.from, id, open);
+        let in_use = before.is_some_and(|before| before.id == *id && before.asker == told.from);
         self.findings.judge(RuleId::IdInUse, told.number, !in_use, || {
             format!("the id {id} belongs to a request that is not answered yet")
         });
@@ -345,7 +349,7 @@ impl Evaluator {
             self.end_handshake(told, &open);
         }
         self.check_schema(told, text, &open.method, false);
-        self.about_response(told, open);
+        self.about_response(told, &open);
     }
 
     fn unexpected_response(&mut self, told: &Told<'_>, id: &RequestId<'static>) {
@@ -407,7 +411,8 @@ impl Evaluator {
             // What was before is not known of a session that was not made here.
             let is_unknown = rule == RuleId::ToolCallTitle
                 && !self.connection.is_new(told.params()["sessionId"].as_str().unwrap_or_default());
-            if !is_unknown && !(is_in_error && rule == RuleId::RootKeys) {
+            let is_said = is_in_error && rule == RuleId::RootKeys;
+            if !is_unknown && !is_said {
                 self.findings.broken(rule, told.number, schema::reason(warning));
             }
         }

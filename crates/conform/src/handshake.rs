@@ -119,7 +119,7 @@ impl Evaluator {
             let what = if is_body_of_1 { ", and the rest is of version 1" } else { "" };
             let reason = format!("asked for version {asked}, answered {answered}{what}");
             self.findings.broken(RuleId::InitEcho, number, reason);
-        } else if asked == 1 && answered != 1 && !(answered == 2 && !is_body_of_1) {
+        } else if asked == 1 && answered != 1 && (answered != 2 || is_body_of_1) {
             let reason = format!("asked for version 1, answered {answered}");
             self.findings.broken(RuleId::InitVersionV1, number, reason);
         } else if is_body_of_1 || answered == 0 {

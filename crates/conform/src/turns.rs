@@ -60,9 +60,9 @@ impl Evaluator {
         }
         let is_v1 = version == Version::V1;
         if is_v1 {
-            self.update_v1(number, id, kind, update)
+            self.update_v1(number, id, kind, update);
         } else {
-            self.update_v2(number, id, kind, update)
+            self.update_v2(number, id, kind, update);
         }
         self.content(number, id, kind, update, is_v1);
     }
@@ -301,20 +301,11 @@ impl Evaluator {
                 let reason = format!("{} was never answered, and later requests were", open.method);
                 self.findings.broken(RuleId::Answered, open.number, reason);
             }
-            let is_left = side == Side::Agent && open.is_cancelled && connection.is_whole;
-            let is_over =
-                connection.sessions.get(&open.session).is_some_and(|session| session.ended == Some(true));
-            if is_left && is_over && connection.latest_of_client > open.number && connection.has_handshake {
-                let goes_on = connection.latest_prompt.get(&open.session).is_some();
-                if goes_on
-                    && connection.sessions.get(&open.session).is_some_and(|session| session.open_prompts > 0)
-                {
-                    self.findings.broken(
-                        RuleId::PermissionsCancelled,
-                        open.number,
-                        "the client cancelled and went on, and never answered this",
-                    );
-                }
+            let has_gone_on =
+                connection.latest_prompt.get(&open.session).is_some_and(|latest| *latest > open.order);
+            if side == Side::Agent && open.is_cancelled && has_gone_on && connection.is_whole {
+                let reason = "the client cancelled and went on, and never answered this";
+                self.findings.broken(RuleId::PermissionsCancelled, open.number, reason);
             }
         }
         let is_opening = connection.open.iter().any(|(side, _, open)| {
