@@ -10,14 +10,15 @@ use switchboard_protocol::rpc::{Message, RequestId, codes};
 use switchboard_protocol::{Raw, Wire, WireFormat};
 use switchboard_transport::SharedText;
 use switchboard_transport::server::{
-    Flow, Gate, Incoming, Outgoing, OutgoingLine, Refusal, ResumeReply, ServerConnection, Written,
-    close_codes,
+    Flow, Gate, Incoming, Outgoing, OutgoingLine, Refusal, ResumeReply, ResumeRequest, ServerConnection,
+    Written, close_codes,
 };
 use tokio::sync::{Notify, mpsc};
 
 use crate::core::lines::{self, Outcome};
 use crate::core::{ConnectionId, NoSuchPlace, RESUMABLE, SessionId, ToClient};
 use crate::service::Event;
+use crate::told::{self, Told};
 
 /// How many lines of the hub are taken before the client gets its turn.
 const TURN: usize = 64;
@@ -62,6 +63,7 @@ pub(crate) async fn run(
         for_hub: Vec::new(),
         streams: HashMap::new(),
         cursors: HashMap::new(),
+        told: Told::default(),
     };
     client.run(incoming, lines).await;
     // The hub is gone only when everything is.
@@ -89,6 +91,8 @@ struct Client {
     streams: HashMap<RequestId<'static>, Arc<str>>,
     /// The last place in the log that a version 1 client was told of, in each session.
     cursors: HashMap<SessionId, Arc<str>>,
+    /// What a version 1 client was told last.
+    told: Told,
 }
 
 /// How much was sent in a session.
@@ -164,10 +168,19 @@ impl Client {
     async fn incoming(&mut self, came: Incoming) -> Result<(), Gone> {
         match came {
             Incoming::Message(text) => self.message(text).await,
-            Incoming::Resume { session, cursor, reply } => {
+            Incoming::Resume(request) => {
+                let ResumeRequest { session, cursor, reply } = *request;
                 if self.bridge.is_some() {
-                    let message = "a client of version 1 goes on with session/load";
-                    reply.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
+                    match self.told.after(&session, &cursor) {
+                        Some(lines) => {
+                            reply.send(Ok(()));
+                            self.tell_again(lines);
+                        }
+                        None => {
+                            let message = "a client of version 1 goes on with session/load from here";
+                            reply.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
+                        }
+                    }
                     return Ok(());
                 }
                 if let Some((_, earlier)) = self.resuming.replace((session.clone(), reply)) {
@@ -177,12 +190,10 @@ impl Client {
                 self.tell(Event::Continue { connection: self.id, session, cursor }).await
             }
             Incoming::Reconnected(gate) => {
+                self.gate = Some(gate);
                 if self.bridge.is_some() {
-                    let message = "a client of version 1 goes on with session/load on a new connection";
-                    self.outgoing.close(close_codes::POLICY_VIOLATION, message);
                     return Ok(());
                 }
-                self.gate = Some(gate);
                 self.tell(Event::Reconnected { connection: self.id }).await
             }
         }
@@ -199,6 +210,13 @@ impl Client {
         let Some(bridge) = &mut self.bridge else {
             return self.tell(Event::Message { connection: self.id, text: text.into() }).await;
         };
+        if let Some(gate) = self.gate.take() {
+            self.resume_streams(&text, gate);
+            return Ok(());
+        }
+        if let Ok(Message::Response(response)) = Message::decode(&text, WireFormat::Any) {
+            self.told.answered(&response.id);
+        }
         if let Ok(Message::Request(request)) = Message::decode(&text, WireFormat::Any)
             && !matches!(&*request.method, "session/load" | "session/resume" | "session/new" | "session/fork")
             && let Some(session) = lines::text_of(request.params.as_ref(), "sessionId")
@@ -339,10 +357,49 @@ impl Client {
         let (mut written, last) = (written, made.len());
         for (place, text) in made.into_iter().enumerate() {
             let (text, stream, is_update) = self.placed(text);
-            let cursor =
-                stream.as_ref().filter(|_| is_update).and_then(|stream| self.cursors.get(stream)).cloned();
-            let written = if place + 1 == last { written.take() } else { None };
+            // Who names the place has got everything that was made of what stands there.
+            let is_last = place + 1 == last;
+            let cursor = stream.as_ref().filter(|_| is_update && is_last);
+            let cursor = cursor.and_then(|stream| self.cursors.get(stream)).cloned();
+            let written = if is_last { written.take() } else { None };
+            self.told.note(&text, stream.as_ref(), cursor.as_ref());
             self.outgoing.send(OutgoingLine { text, stream, cursor, written });
+        }
+    }
+
+    /// Sends lines once more.
+    fn tell_again(&mut self, lines: Vec<told::Line>) {
+        for told::Line { text, stream, cursor } in lines {
+            self.outgoing.send(OutgoingLine { text, stream: Some(stream), cursor, written: None });
+        }
+    }
+
+    /// A client of version 1 whose socket is another one says what it has got.
+    fn resume_streams(&mut self, text: &str, gate: Gate) {
+        let (id, params) = match Message::decode(text, WireFormat::Any) {
+            Ok(Message::Notification(call)) if call.method == "stream/resume" => (None, call.params),
+            Ok(Message::Request(call)) if call.method == "stream/resume" => (Some(call.id), call.params),
+            _ => {
+                let message = "the first message of a connection that is continued is stream/resume";
+                return self.outgoing.close(close_codes::PROTOCOL_ERROR, message);
+            }
+        };
+        drop(gate);
+        let streams = params.as_ref().and_then(|params| params.get("streams"));
+        for stream in streams.iter().flat_map(Raw::items).take(REQUESTS) {
+            let word = |key: &str| lines::text_of(Some(&stream), key).unwrap_or_default().into_owned();
+            let (session, cursor) = (word("sessionId"), word("cursor"));
+            if let Some(lines) = self.told.after(&session, &cursor) {
+                self.tell_again(lines);
+            } else {
+                let params = Raw::from(serde_json::json!({"sessionId": session, "reason": "unknown_cursor"}));
+                let rewrite = lines::Rewrite::default();
+                let line = lines::call(None, "stream/resume_failed", Some(&params), rewrite);
+                self.outgoing.send(OutgoingLine::new(line));
+            }
+        }
+        if let Some(id) = id {
+            self.outgoing.send(OutgoingLine::new(lines::answer(&id, &Outcome::Result("{}".to_owned()))));
         }
     }
 

@@ -11,6 +11,7 @@ mod host;
 mod log;
 mod metrics;
 mod service;
+mod told;
 
 pub use crate::core::{Counts, FolderRefusal, Folders, Identity, NO_HANDSHAKE, SessionState, SessionSummary};
 pub use access::{WrongTokens, bearer, is_same};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_protocol::rpc::{Message, Notification, RequestId};
 use switchboard_protocol::{Raw, Wire, WireFormat, v2};
 use switchboard_session::{may_name_sessions, rename_sessions};
 use switchboard_store::{Channel, Role};
@@ -162,7 +162,13 @@ impl Core {
                 Some(line) => line.clone(),
                 None => {
                     let text = Arc::clone(&recent.text);
-                    let line = for_client(&text, session.memory.as_ref(), id, sequence);
+                    let line = match Message::decode(&text, WireFormat::Any) {
+                        Ok(Message::Notification(notification)) => {
+                            for_client(&notification, session.memory.as_ref(), id, sequence)
+                        }
+                        _ => None,
+                    };
+                    let line = line.unwrap_or_else(|| text.to_string());
                     let line = update_line(line.into(), id, sequence);
                     if let Some(recent) = session.recent(sequence) {
                         recent.line = Some(line.clone());
@@ -201,7 +207,9 @@ impl Core {
             match Message::decode(&kept.text, WireFormat::Any) {
                 Ok(Message::Notification(notification)) if notification.method != "$/cancel_request" => {
                     let line: SharedText =
-                        for_client(&kept.text, session.memory.as_ref(), id, kept.sequence).into();
+                        for_client(&notification, session.memory.as_ref(), id, kept.sequence)
+                            .unwrap_or_else(|| kept.text.to_string())
+                            .into();
                     attachment.sent += line.len() as u64;
                     let line = update_line(line, id, kept.sequence);
                     self.output.push_back(Output::Send { connection, line });
@@ -308,19 +316,21 @@ impl Core {
     }
 }
 
-/// A line of the agent as clients get it.
-fn for_client(text: &str, memory: Option<&Memory>, id: &str, sequence: u64) -> String {
-    let Ok(Message::Notification(notification)) = Message::decode(text, WireFormat::Any) else {
-        return text.to_owned();
-    };
-    let Some(memory) = memory else { return text.to_owned() };
+/// A line of the agent as clients get it; `None`: as it is.
+fn for_client(
+    notification: &Notification<'_>,
+    memory: Option<&Memory>,
+    id: &str,
+    sequence: u64,
+) -> Option<String> {
+    let memory = memory?;
     let renamed = notification.params.as_ref().and_then(|params| renamed(params, memory, id));
     let params = renamed.as_ref().or(notification.params.as_ref());
     let name = lines::text_of(params, "sessionId").map(|session| memory.name_for_clients(id, &session));
     let cursor = (notification.method == "session/update").then(|| lines::cursor(id, sequence));
     let rewrite =
         Rewrite { session: name.as_deref(), cursor: cursor.as_deref(), request: None, drops_own: false };
-    lines::call(None, &notification.method, params, rewrite)
+    Some(lines::call(None, &notification.method, params, rewrite))
 }
 
 /// The parameters with the sessions that an update names as clients call them; `None` where it names none.

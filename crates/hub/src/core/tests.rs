@@ -638,7 +638,13 @@ impl World {
             streams.iter().map(|stream| stream["sessionId"].as_str().unwrap().to_owned()).collect();
         client.updates.retain(|session, _| named.contains(session));
         client.from.retain(|session, _| named.contains(session));
-        self.notify(id, "stream/resume", json!({"streams": streams}));
+        let streams = json!({"streams": streams});
+        // Some want an answer.
+        if which.is_multiple_of(2) {
+            self.notify(id, "stream/resume", streams);
+        } else {
+            self.request(id, "stream/resume", streams);
+        }
         // What it was asked in sessions that it has given up concerns it no more.
         let known: HashSet<i64> = self.core.connections[&id].asked.keys().copied().collect();
         self.clients.get_mut(&id).unwrap().questions.retain(|id, _| known.contains(id));

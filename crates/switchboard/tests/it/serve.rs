@@ -2,6 +2,7 @@
 
 mod full_disk;
 pub(crate) mod hub;
+mod taken_up;
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -59,17 +59,22 @@ pub enum Incoming {
     /// One JSON object. What is none has been answered already.
     Message(String),
     /// A client wants the stream of a session from a place on: a GET with `Last-Event-ID`.
-    Resume {
-        /// The session.
-        session: String,
-        /// The last that the client has seen.
-        cursor: String,
-        /// Decides.
-        reply: ResumeReply,
-    },
+    Resume(Box<ResumeRequest>),
     /// Another socket of the same client has taken the connection over. Lines with a cursor are discarded from the
     /// takeover until the gate is dropped. The next message must be `stream/resume`.
     Reconnected(Gate),
+}
+
+/// A client wants a stream from a place on. Each connection has room for some dozens of what may come, and most of it is
+/// smaller than this.
+#[derive(Debug)]
+pub struct ResumeRequest {
+    /// The session.
+    pub session: String,
+    /// The last that the client has seen.
+    pub cursor: String,
+    /// Decides.
+    pub reply: ResumeReply,
 }
 
 /// Decides whether a stream is taken up again.

@@ -15,7 +15,7 @@ use switchboard_protocol::rpc::RequestId;
 use tokio::sync::{SemaphorePermit, oneshot};
 use tokio::time::timeout;
 
-use super::connection::{Carrier, Incoming, ResumeReply, Shared, Visit};
+use super::connection::{Carrier, Incoming, ResumeReply, ResumeRequest, Shared, Visit};
 use super::events::Events;
 use super::listener::Admission;
 use super::mailbox::{Claim, Reader};
@@ -214,7 +214,8 @@ impl<S: Service> Client<S> {
     ) -> Result<Reader, Refusal> {
         let (answer, answered) = oneshot::channel();
         let reply = ResumeReply { shared: Arc::clone(shared), session: Arc::clone(&session), answer };
-        self.pass_on(shared, Incoming::Resume { session: session.to_string(), cursor, reply }).await?;
+        let request = ResumeRequest { session: session.to_string(), cursor, reply };
+        self.pass_on(shared, Incoming::Resume(Box::new(request))).await?;
         match timeout(shared.limits.body, answered).await {
             Ok(Ok(decision)) => decision,
             Ok(Err(_)) => Err(gone()),

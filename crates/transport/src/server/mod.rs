@@ -30,7 +30,7 @@ use axum::Router;
 use axum::extract::{Path, Request};
 use axum::routing::any;
 
-pub use connection::{Incoming, Outgoing, OutgoingLine, ResumeReply, ServerConnection};
+pub use connection::{Incoming, Outgoing, OutgoingLine, ResumeReply, ResumeRequest, ServerConnection};
 pub use flow::{Flow, Written};
 pub use limits::ServerLimits;
 pub use listener::{Admission, ListenerLimits, serve};

@@ -85,8 +85,8 @@ async fn pass_on(version: String, mut connection: ServerConnection) {
                     }
                     input.write_all(format!("{text}\n").as_bytes()).await.unwrap();
                 }
-                Some(Incoming::Resume { reply, .. }) => {
-                    reply.send(Err(Refusal::new(StatusCode::CONFLICT, "nothing is kept here")));
+                Some(Incoming::Resume(request)) => {
+                    request.reply.send(Err(Refusal::new(StatusCode::CONFLICT, "nothing is kept here")));
                 }
                 Some(Incoming::Reconnected(_)) => {}
                 None => return,

@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_transport::{Remote, RemoteError};
+use switchboard_transport::{Remote, RemoteError, RemoteStream};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, Lines};
 
 use crate::agent_program::{Place, signal};
@@ -45,9 +45,16 @@ impl Hub {
     /// A client with a token.
     pub(crate) async fn client_with(&self, token: &str, agent: &str) -> Result<Client, RemoteError> {
         let remote = Remote::new(&format!("ws://{}/acp{agent}", self.address))?;
-        let stream = remote.header("authorization", &format!("Bearer {token}"))?.connect().await?;
-        let lines = tokio::io::BufReader::new(stream.reader).lines();
-        Ok(Client { lines, writer: stream.writer, end: stream.end, seen: VecDeque::new(), last: 0 })
+        Ok(Client::of(remote.header("authorization", &format!("Bearer {token}"))?.connect().await?))
+    }
+
+    /// Another socket of a client with the token of the launch, which has said nothing yet.
+    pub(crate) async fn take_up(&self, client: &Client) -> Client {
+        let remote = Remote::new(&format!("ws://{}/acp", self.address)).unwrap();
+        let remote = remote.header("authorization", &format!("Bearer {}", self.token)).unwrap();
+        let stream = remote.take_up(client.connection_id.as_ref().unwrap()).await.unwrap();
+        // Its requests are new ones.
+        Client { last: client.last + 1000, ..Client::of(stream) }
     }
 
     /// A client of a version that has said hello, with the token of the launch.
@@ -107,9 +114,16 @@ pub(crate) struct Client {
     /// What has come and nobody has taken.
     pub(crate) seen: VecDeque<Value>,
     last: i64,
+    connection_id: Option<String>,
 }
 
 impl Client {
+    fn of(stream: RemoteStream) -> Self {
+        let RemoteStream { reader, writer, end, connection_id, taken_up: _ } = stream;
+        let lines = tokio::io::BufReader::new(reader).lines();
+        Client { lines, writer, end, seen: VecDeque::new(), last: 0, connection_id }
+    }
+
     pub(crate) async fn send(&mut self, message: Value) {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }

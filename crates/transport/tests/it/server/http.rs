@@ -220,7 +220,7 @@ async fn a_stream_has_one_reader_and_is_taken_over_from_a_place_on() {
 /// The program is asked for a stream from a place on.
 async fn resumed(connection: &mut ServerConnection, expected: &str) -> (String, ResumeReply) {
     match bounded(connection.incoming.recv()).await {
-        Some(Incoming::Resume { session, cursor, reply }) if session == expected => (cursor, reply),
+        Some(Incoming::Resume(request)) if request.session == expected => (request.cursor, request.reply),
         other => panic!("not asked: {other:?}"),
     }
 }
