@@ -133,6 +133,15 @@ impl Core {
                 self.opened(host, &id, &client, &answer);
             }
             Opening::Adopted { agent_session, params } => {
+                // Somebody else was faster.
+                let known = self.hosts.get(&host).and_then(|host| host.sessions.get(&agent_session));
+                if let Some(known) = known.map(Arc::clone) {
+                    let message = format!("the hub has this session already, as {known}");
+                    let data = json!({"sessionId": &*known});
+                    self.refuse(client.0, &client.1, codes::INVALID_PARAMS, message, Some(data));
+                    self.forget(&id);
+                    return;
+                }
                 self.note(&id, &json!({"hub": "agent session", "id": agent_session}));
                 let purpose = Purpose::Adopt { session: Arc::clone(&id), client: client.clone() };
                 let params = in_folder(&params, &folder);
@@ -172,9 +181,8 @@ impl Core {
             meta.as_ref().filter(|meta| meta.is_object()),
             &[(lines::ADOPTED, &lines::quoted(id))],
         );
-        let told = lines::merged(result.as_ref(), &[("_meta", &meta)]);
-        self.attach_first(client.0, id);
-        self.reply(client.0, &client.1, Outcome::Result(told), None);
+        let told = Outcome::Result(lines::merged(result.as_ref(), &[("_meta", &meta)]));
+        self.attach(client.0, id, 0, Some((client.1.clone(), told)));
     }
 
     /// A list of an agent's sessions, in which those that the hub has are called as it calls them.

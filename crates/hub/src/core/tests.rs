@@ -1,6 +1,8 @@
 //! Every order of events: a small world around the core, with a log, an agent and clients, which does what the core says
 //! as late as it likes.
 
+mod remembered;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -51,6 +53,8 @@ struct Agent {
     next: i64,
     /// Whether it has forgotten its sessions.
     refuses: bool,
+    /// The sessions that it lists.
+    remembers: Vec<String>,
 }
 
 fn who(name: &str, role: Role) -> Identity {
@@ -328,8 +332,17 @@ impl Agent {
                 self.sessions.push(session.clone());
                 answer(id, json!({"sessionId": session}));
             }
+            Some("session/list") => {
+                let entry = |id: &String| json!({"sessionId": id, "cwd": "/w/a", "big": 1e300});
+                answer(id, json!({"sessions": self.remembers.iter().map(entry).collect::<Vec<_>>()}));
+            }
             Some("session/resume") => {
                 let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                if message["params"]["replayFrom"].is_object() {
+                    let params = json!({"sessionId": session, "update": {"sessionUpdate": "x", "n": 1}});
+                    let replayed = json!({"jsonrpc": "2.0", "method": "session/update", "params": params});
+                    OUT.with(|out| out.borrow_mut().push(replayed));
+                }
                 if self.refuses {
                     let error = json!({"code": -32002, "message": "gone"});
                     OUT.with(|out| {

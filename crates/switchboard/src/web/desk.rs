@@ -135,7 +135,8 @@ impl Desk {
                 None => known.is_revoked = true,
             }
         }
-        if self.is_revoked() {
+        // Where there are no tokens, it is the hub that has ended.
+        if self.is_revoked() && self.has_company() {
             self.app.guard.forget(&who);
         }
         self.touch();

@@ -119,6 +119,54 @@ fn links_lead_to_an_entry_and_to_a_message() {
     talk.all_is_well();
 }
 
+/// Remembers a session of its own, and says its history when it goes on with it.
+const REMEMBERING: &str = r#"
+say() { printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"%s","update":%s}}\n' "$1" "$2"; }
+told() { say "$1" '{"sessionUpdate":"agent_message","messageId":"'"$2"'","content":[{"type":"text","text":"'"$3"'"}]}'; }
+while IFS= read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),"method".*/\1/p')
+    result='{}'
+    case $line in
+    *'"method":"initialize"'*)
+        result='{"protocolVersion":2,"info":{"name":"old","version":"1"},"capabilities":{"session":{}}}' ;;
+    *'"method":"session/new"'*) result='{"sessionId":"new"}' ;;
+    *'"method":"session/list"'*) result='{"sessions":[{"sessionId":"old","cwd":"'"$PWD"'","title":"Of yesterday"}]}' ;;
+    *'"method":"session/resume"'*) told old m1 'said yesterday' ;;
+    *'"method":"session/prompt"'*) result='{"messageId":"u"}' ;;
+    esac
+    [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+    case $line in
+    *'"method":"session/prompt"'*'"sessionId":"old"'* | *'"sessionId":"old"'*'"method":"session/prompt"'*)
+        told old m2 'said today'
+        say old '{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}'
+        ;;
+    esac
+done
+"#;
+
+#[test]
+fn a_session_that_only_the_agent_remembers_is_taken_over_with_its_history() {
+    let place = Place::new();
+    let program = place.work().join("old-agent");
+    std::fs::write(&program, REMEMBERING).unwrap();
+    let talk = Talk::with(place, &["--", "sh", program.to_str().unwrap()]);
+    let page = &talk.page;
+    page.wait_until("document.body.dataset.activity === 'idle'");
+    page.click("#show-sessions");
+    page.click("#other-sessions [data-action=resume] :: Of yesterday");
+    page.wait_for("article.e-agent :: said yesterday");
+    page.type_into("#prompt", "go on");
+    page.press("Enter");
+    page.wait_for("article.e-agent :: said today");
+    assert_eq!(page.count("article.e-agent"), 2);
+    // From now on it is one of the hub's.
+    page.wait_for("#hub-sessions [aria-current]");
+    page.click("#show-sessions");
+    page.click("#show-sessions");
+    page.wait_gone("#other-sessions [data-action=resume]");
+    talk.all_is_well();
+}
+
 #[test]
 fn an_earlier_session_is_gone_on_with() {
     let demo = env!("CARGO_BIN_EXE_switchboard");

@@ -1,0 +1,142 @@
+//! Sessions that only the agent remembers, and agents that forget or take back.
+
+use super::*;
+
+fn about_memory() -> Value {
+    json!({"switchboard/remembered": true})
+}
+
+fn adopt(world: &mut World, client: ConnectionId, session: &str) -> Value {
+    let params = json!({
+        "sessionId": session, "cwd": "/w/a", "replayFrom": {"type": "start"}, "_meta": about_memory(),
+    });
+    let id = world.request(client, "session/resume", params);
+    world.settle();
+    world.clients[&client].answers[&id][0].clone()
+}
+
+#[test]
+fn what_only_the_agent_remembers_is_listed_and_taken_over_once() {
+    let mut world = world(1 << 20);
+    let client = world.connect(Role::Own);
+    world.agent.remembers = vec!["old".to_owned(), "a1".to_owned()];
+    world.request(client, "session/new", json!({"cwd": "/w/a"}));
+    world.settle();
+    let list = world.request(client, "session/list", json!({"_meta": about_memory()}));
+    let answer = world.clients[&client].answers[&list][0].clone();
+    // What the hub has is called as the hub calls it; nothing else is touched.
+    assert_eq!(answer["result"]["sessions"][0], json!({"sessionId": "old", "cwd": "/w/a", "big": 1e300}));
+    assert_eq!(answer["result"]["sessions"][1]["sessionId"], "h1");
+
+    let answer = adopt(&mut world, client, "old");
+    assert_eq!(answer["result"]["_meta"]["switchboard/session"], "h2", "{answer}");
+    // Its history is the beginning of the log, and who took it over has it once.
+    let wanted = world.wanted("h2", 0);
+    assert_eq!((wanted.len(), &world.clients[&client].updates["h2"]), (1, &wanted));
+    let told = world.log["h2"].iter().any(|(_, text)| text.contains("switchboard/remembered"));
+    assert!(!told, "the agent hears nothing of the hub's words");
+    // It works like every other session.
+    let prompt = json!({"sessionId": "h2", "prompt": [{"type": "text", "text": "go"}]});
+    world.request(client, "session/prompt", prompt);
+    world.settle();
+    assert_eq!(world.agent.prompts, ["go"]);
+
+    let answer = adopt(&mut world, client, "old");
+    assert_eq!(answer["error"]["data"]["sessionId"], "h2");
+    assert_eq!(adopt(&mut world, client, "a1")["error"]["data"]["sessionId"], "h1");
+}
+
+#[test]
+fn two_who_take_over_the_same_session_get_one() {
+    let mut world = world(1 << 20);
+    let clients = [world.connect(Role::Own), world.connect(Role::Own)];
+    let params =
+        json!({"sessionId": "old", "cwd": "/w/a", "replayFrom": {"type": "start"}, "_meta": about_memory()});
+    let ids = clients.map(|client| world.request(client, "session/resume", params.clone()));
+    world.settle();
+    let answers: Vec<&Value> =
+        clients.iter().zip(ids).map(|(client, id)| &world.clients[client].answers[&id][0]).collect();
+    assert_eq!(answers.iter().filter(|answer| answer.get("result").is_some()).count(), 1, "{answers:?}");
+    assert_eq!(world.log.len(), 1, "the other log is gone");
+}
+
+#[test]
+fn the_memory_of_an_agent_is_its_owners() {
+    let mut world = world(1 << 20);
+    let owner = world.connect(Role::Own);
+    let guest = world.connect(Role::Answer);
+    assert_eq!(adopt(&mut world, guest, "old")["error"]["code"], -32004);
+    for method in ["session/list", "session/delete"] {
+        let id = world.request(guest, method, json!({"sessionId": "old", "_meta": about_memory()}));
+        assert_eq!(world.clients[&guest].answers[&id][0]["error"]["code"], -32004);
+    }
+    let id = world.request(owner, "session/delete", json!({"sessionId": "old", "_meta": about_memory()}));
+    assert_eq!(world.clients[&owner].answers[&id][0]["error"]["code"], -32602);
+    let params = json!({"sessionId": "old", "cwd": "/elsewhere", "_meta": about_memory()});
+    let id = world.request(owner, "session/resume", params);
+    assert_eq!(world.clients[&owner].answers[&id][0]["error"]["data"]["roots"], json!(["/w"]));
+    // One that the agent cannot go on with leaves nothing.
+    world.agent.refuses = true;
+    assert_eq!(adopt(&mut world, owner, "old")["error"]["message"], "gone");
+    assert_eq!(world.log.len(), 0);
+}
+
+#[test]
+fn an_agent_that_counts_anew_does_not_get_an_old_id() {
+    let mut world = world(1 << 20);
+    let client = world.connect(Role::Own);
+    world.request(client, "session/new", json!({"cwd": "/w/a"}));
+    world.settle();
+    let host = world.agent.host.unwrap();
+    world.core.host_ended(host, "it died", &["last words".to_owned()]);
+    world.perform();
+    let lost = world.core.summaries(&who("x", Role::Own))[0].lost.clone();
+    assert_eq!(lost.as_deref(), Some("it died\nlast words"));
+    (world.agent.next, world.agent.refuses) = (0, true);
+    let prompt = json!({"sessionId": "h1", "prompt": [{"type": "text", "text": "go"}]});
+    world.request(client, "session/prompt", prompt);
+    world.settle();
+    assert_eq!(world.agent.at_work, ["a2"], "the first one was a1, as the old one was");
+    assert_eq!(world.core.summaries(&who("x", Role::Own))[0].lost, None);
+}
+
+#[test]
+fn what_is_taken_back_has_an_answer_too() {
+    let mut world = world(1 << 20);
+    let client = world.connect(Role::Own);
+    world.request(client, "session/new", json!({"cwd": "/w/a"}));
+    world.settle();
+    let options = json!([{"optionId": "y", "name": "Y", "kind": "allow_once"}]);
+    let params = json!({"sessionId": "a1", "title": "May it?", "options": options});
+    world.say(json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
+    assert_eq!(world.clients[&client].questions.len(), 1);
+    world.say(json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 7}}));
+    world.settle();
+    assert_eq!(world.clients[&client].questions.len(), 0);
+    assert_eq!(world.agent.answered[&7], 1);
+    let (channel, answer) = world.log["h1"].last().unwrap();
+    assert_eq!(*channel, Channel::ToAgent);
+    assert!(answer.contains(r#""outcome":"cancelled""#), "{answer}");
+}
+
+#[test]
+fn who_answered_without_a_person_is_noted_and_not_told_to_the_agent() {
+    let mut world = world(1 << 20);
+    let client = world.connect(Role::Own);
+    world.request(client, "session/new", json!({"cwd": "/w/a"}));
+    world.settle();
+    let options = json!([{"optionId": "y", "name": "Y", "kind": "allow_once"}]);
+    let params = json!({"sessionId": "a1", "title": "May it?", "options": options});
+    world.say(json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
+    let question = *world.clients[&client].questions.keys().next().unwrap();
+    let meta = json!({"switchboard/decider": "remembered", "mine": 1});
+    let result = json!({"outcome": {"outcome": "selected", "optionId": "y"}, "_meta": meta});
+    let line = json!({"jsonrpc": "2.0", "id": question, "result": result}).to_string();
+    world.core.client_line(client, &line.into());
+    world.perform();
+    let [.., (_, note), (_, answer)] = &world.log["h1"][..] else { panic!("no answer") };
+    let note: Value = serde_json::from_str(note).unwrap();
+    assert_eq!(note["by"]["decider"], "remembered");
+    let answer: Value = serde_json::from_str(answer).unwrap();
+    assert_eq!(answer["result"]["_meta"], json!({"mine": 1}));
+}
