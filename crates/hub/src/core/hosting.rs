@@ -172,7 +172,9 @@ impl Core {
         let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
         let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
         let agent = self.options.agents.get(host.agent).cloned().unwrap_or_default();
-        self.tell(format!("agent {agent}: {reason}"));
+        if !self.ending {
+            self.tell(format!("agent {agent}: {reason}"));
+        }
         for purpose in host.open.into_values() {
             match purpose {
                 Purpose::Handshake | Purpose::Close => {}

@@ -164,11 +164,18 @@ fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
 /// The sessions of a hub by their folders, those first that changed last. What waits is listed in any case.
 pub(crate) fn of_hub(desk: &Desk, looked_at: Option<&str>) -> Markup {
     let sessions = desk.sessions();
-    let listed = sessions.iter().enumerate().filter(|(place, session)| {
-        *place < MAX_SESSIONS || session.questions > 0 || Some(&*session.id) == looked_at
-    });
+    // One in which nothing was ever said is nothing to come back to.
+    let is_worth_it =
+        |session: &SessionSummary| session.title.is_some() || session.state != SessionState::AtRest;
+    let listed = sessions.iter().filter(|session| is_worth_it(session)).enumerate();
+    let listed = listed.filter(|(place, session)| *place < MAX_SESSIONS || session.questions > 0);
+    let here = sessions.iter().find(|session| Some(&*session.id) == looked_at);
+    let mut listed: Vec<&SessionSummary> = listed.map(|(_, session)| session).collect();
+    if let Some(here) = here.filter(|here| listed.iter().all(|session| session.id != here.id)) {
+        listed.push(here);
+    }
     let mut folders: Vec<(&str, Vec<&SessionSummary>)> = Vec::new();
-    for (_, session) in listed {
+    for session in listed {
         match folders.iter_mut().find(|(folder, _)| *folder == session.folder) {
             Some((_, sessions)) => sessions.push(session),
             None => folders.push((&session.folder, vec![session])),
@@ -184,13 +191,18 @@ pub(crate) fn of_hub(desk: &Desk, looked_at: Option<&str>) -> Markup {
     }
 }
 
+/// What people call a session: what the agent does, or its first words.
+pub(crate) fn name(session: &SessionSummary) -> &str {
+    session.title.as_deref().unwrap_or("New session")
+}
+
 /// The last part of a folder's path.
 fn name_of(folder: &str) -> &str {
     folder.rsplit('/').find(|part| !part.is_empty()).unwrap_or(folder)
 }
 
 fn hub_session(desk: &Desk, session: &SessionSummary, looked_at: Option<&str>) -> Markup {
-    let SessionSummary { id, agent, owner, folder: _, title, changed: _, state, questions, lost: _ } =
+    let SessionSummary { id, agent, owner, folder: _, title: _, changed: _, state, questions, lost: _ } =
         session;
     let is_here = (Some(&**id) == looked_at).then_some("true");
     let (class, words) = match state {
@@ -203,7 +215,7 @@ fn hub_session(desk: &Desk, session: &SessionSummary, looked_at: Option<&str>) -
     html! {
         li data-state=(state.as_str()) {
             button type="button" data-action="look" data-recording=(id) aria-current=[is_here] {
-                span class="name" { (render::visible_line(title.as_deref().unwrap_or(id))) }
+                span class="name" { (render::visible_line(name(session))) }
                 span class="meta" {
                     span class=(class) { (words) }
                     @if *questions > 0 { " " span class="badge" { (questions) } }

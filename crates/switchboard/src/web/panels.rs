@@ -69,9 +69,9 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
     let mut line = subject.sight.map(|sight| sight.look(|it| line(it, session))).unwrap_or_default();
     if let ([only], Some(room)) = (&mut *line, subject.room())
         && *only.name == *only.id
-        && let Some(title) = desk.session(&room.id).and_then(|session| session.title)
+        && let Some(session) = desk.session(&room.id)
     {
-        only.name = title;
+        only.name = lists::name(&session).to_owned();
     }
     let mut panels = vec![
         ("agent", agent(subject).into_string()),
@@ -246,7 +246,7 @@ fn hint(subject: &Subject<'_>) -> Markup {
             Some(original) => {
                 "A copy of "
                 a href=(format!("/r/{}", original.id)) data-action="look" data-recording=(original.id) {
-                    (render::visible_line(original.title.as_deref().unwrap_or(&original.id)))
+                    (render::visible_line(lists::name(original)))
                 }
                 ". The agent knows what was said there."
             },
@@ -292,7 +292,7 @@ fn trouble(subject: &Subject<'_>) -> Markup {
         @for asking in others.iter().take(MOST_ASKING) {
             p {
                 @if asking.questions == 1 { "A question waits" } @else { (asking.questions) " questions wait" }
-                " for you in the session " (render::visible_line(asking.title.as_deref().unwrap_or(&asking.id))) "."
+                " for you in the session " (render::visible_line(lists::name(asking))) "."
             }
             button type="button" data-action="look" data-recording=(asking.id) { "Look" }
         }

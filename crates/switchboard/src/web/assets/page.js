@@ -18,6 +18,7 @@ let retry = 250;
 let where = place();
 let now = { recording: "", session: "", live: false, rows: 0 };
 let pendingRow = null;
+let isFirst = true; // nothing could be said yet
 let wantsPrompt = null; // the recording whose prompt gets the focus when something can be said in it
 const folds = new Map(); // the sub-agents that the user has folded (false) or unfolded
 
@@ -98,9 +99,11 @@ function show(frame) {
   at("then").hidden = frame.at === null;
   if (frame.at !== null) at("then-words").textContent = `The session as it stood after message ${frame.at} of ${frame.rows}.`;
   inspector.apply(frame);
-  if (frame.live && frame.recording === wantsPrompt) {
+  if (frame.live && (frame.recording === wantsPrompt || isFirst)) {
+    // On a phone that would bring up the keyboard, over the transcript.
+    if (wantsPrompt || (document.activeElement === document.body && !isNarrow())) at("prompt").focus();
     wantsPrompt = null;
-    at("prompt").focus();
+    isFirst = false;
   }
   if (frame.fresh) followHash();
   if (pendingRow !== null && frame.rows > pendingRow) {

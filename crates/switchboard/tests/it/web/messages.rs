@@ -141,6 +141,7 @@ fn a_plan_is_worked_through() {
 fn options_are_set_here_and_changed_by_the_agent() {
     let talk = Talk::with_demo();
     let page = &talk.page;
+    page.wait_until("document.activeElement.id === 'prompt'");
     page.wait_until("document.querySelector('[data-config=mood]').value === 'calm'");
     page.eval("document.querySelector('[data-config=mood]').isOld = true");
     page.eval("document.querySelector('[data-config=mood]').focus()");
