@@ -13,6 +13,7 @@ mod outcome;
 mod policy_file;
 mod recording;
 mod remote_agent;
+mod rules;
 mod script;
 mod standard_error;
 mod stdio;

@@ -160,34 +160,30 @@ fn exposed(_: &Path, _: &std::fs::Metadata) -> Option<String> {
     None
 }
 
-/// The policy for a project: the user's own file with that of the project on top, and what is wrong with them. Where
-/// one of them cannot be used, everything is asked.
-// Used by what answers permissions.
-#[allow(dead_code)]
-pub(crate) fn for_project(root: &Path, host: &dyn Host) -> (Policy, Vec<String>) {
-    let mut problems = Vec::new();
-    let mut find = |path: &Path| match path.exists() || path.is_symlink() {
-        true => load(path, host).map(Some).map_err(|refused| problems.push(refused.to_string())),
-        false => Ok(None),
-    };
-    let user = configuration::configuration_folder().map(|folder| folder.join("switchboard").join(NAME));
-    let user = user.map_or(Ok(None), |path| find(&path));
+/// The user's own rules; where there are none, everything is asked.
+pub(crate) fn of_user(host: &dyn Host) -> Result<Policy, Refused> {
+    let file = configuration::configuration_folder().map(|folder| folder.join("switchboard").join(NAME));
+    let policy = file.map_or(Ok(None), |file| load_if_there(&file, host))?;
+    Ok(policy.unwrap_or_else(Policy::ask))
+}
+
+/// The rules for a project: the user's, with those in the project's folder on top. These can only make things stricter,
+/// unless the user trusts them.
+pub(crate) fn for_project(user: Policy, root: &Path, host: &dyn Host) -> Result<Policy, Refused> {
     let place = root.join(NAME);
-    let project = find(&place);
-    let policy = match (user, project) {
-        (Ok(user), Ok(project)) => {
-            let user = user.unwrap_or_else(Policy::ask);
-            match project {
-                Some(project) => {
-                    let is_trusted = is_trusted(&place, project.hash());
-                    user.with_project(project, is_trusted)
-                }
-                None => user,
-            }
+    Ok(match load_if_there(&place, host)? {
+        // The file that the user named is that of the project.
+        Some(project) if project.hash() == user.hash() => user,
+        Some(project) => {
+            let is_trusted = is_trusted(&place, project.hash());
+            user.with_project(project, is_trusted)
         }
-        _ => Policy::ask(),
-    };
-    (policy, problems)
+        None => user,
+    })
+}
+
+fn load_if_there(path: &Path, host: &dyn Host) -> Result<Option<Policy>, Refused> {
+    if path.exists() || path.is_symlink() { load(path, host).map(Some) } else { Ok(None) }
 }
 
 /// The file that lists the projects' rules which the user trusts: a hash and a path a line.

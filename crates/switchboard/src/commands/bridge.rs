@@ -2,6 +2,7 @@
 
 mod history;
 mod host;
+mod permissions;
 mod recorded;
 mod service;
 
@@ -16,6 +17,7 @@ use tokio::sync::mpsc;
 
 use self::history::History;
 use self::host::LocalHost;
+use self::permissions::Permissions;
 use self::recorded::Recorded;
 use self::service::{Parts, Service};
 use super::convert::PolicyArgument;
@@ -24,6 +26,7 @@ use crate::ending::{self, Stops};
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{self, RecordArguments, agent_name};
+use crate::rules::{PermissionsArgument, Rules};
 use crate::{standard_error, stdio};
 
 /// Be an agent on standard input and output, in front of another agent of any version
@@ -60,6 +63,9 @@ pub(crate) struct Arguments {
     /// is never shown
     #[arg(long)]
     hold_messages: bool,
+
+    #[command(flatten)]
+    permissions: PermissionsArgument,
 
     #[command(flatten)]
     handshake: HandshakeArgument,
@@ -136,6 +142,11 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         losses,
         record,
         history,
+        permissions: arguments
+            .permissions
+            .permissions
+            .as_deref()
+            .map(|file| Permissions::new(Rules::of_file(Some(file)))),
         terminal_events,
         stops,
         handshake_timeout: arguments.handshake.handshake_timeout,

@@ -5,6 +5,8 @@ mod history;
 mod suggest;
 mod test;
 
+pub(crate) use explain::in_words;
+
 use std::path::PathBuf;
 
 use switchboard_policy::Mode;

@@ -16,6 +16,7 @@ use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use switchboard_policy::Policy;
 use switchboard_protocol::v2;
 use switchboard_store::About;
 use switchboard_transport::Program;
@@ -24,6 +25,7 @@ use crate::configuration::chosen_program;
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::RecordArguments;
+use crate::rules::{PermissionsArgument, Rules};
 use crate::units::parse_time;
 
 /// Send one prompt to an agent and show what it does.
@@ -59,16 +61,19 @@ pub(crate) struct Arguments {
     format: Format,
 
     /// Allow everything that the agent asks for
-    #[arg(long, conflicts_with_all = ["approve_reads", "deny_all"])]
+    #[arg(long, conflicts_with_all = ["approve_reads", "deny_all", "permissions"])]
     approve_all: bool,
 
     /// Allow tool calls that say that they only read or search
-    #[arg(long, conflicts_with = "deny_all")]
+    #[arg(long, conflicts_with_all = ["deny_all", "permissions"])]
     approve_reads: bool,
 
-    /// Deny everything that the agent asks for; so it is without a terminal to ask on
-    #[arg(long)]
+    /// Deny everything that the agent asks for; so it is with what would be asked, without a terminal to ask on
+    #[arg(long, conflicts_with = "permissions")]
     deny_all: bool,
+
+    #[command(flatten)]
+    permissions: PermissionsArgument,
 
     /// Give up after this time: seconds, or with a unit as in 90s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -105,15 +110,6 @@ pub(crate) enum Format {
     Quiet,
 }
 
-/// What happens when the agent asks for a permission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Policy {
-    ApproveAll,
-    ApproveReads,
-    DenyAll,
-    Ask,
-}
-
 fn parse_setting(text: &str) -> Result<(String, String), String> {
     let (id, value) = text.split_once('=').ok_or("expected ID=VALUE")?;
     if id.is_empty() {
@@ -129,11 +125,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
     let cwd = working_directory(arguments.cwd.as_ref())?;
     let (program, argument) = program(&arguments, &cwd)?;
     let prompt = prompt(&arguments, argument)?;
-    let policy = match (arguments.approve_all, arguments.approve_reads, arguments.deny_all) {
-        (true, ..) => Policy::ApproveAll,
-        (_, true, _) => Policy::ApproveReads,
-        (.., true) => Policy::DenyAll,
-        _ => Policy::Ask,
+    let rules = match (arguments.approve_all, arguments.approve_reads, arguments.deny_all) {
+        (true, ..) => Rules::of(Policy::approve_all()),
+        (_, true, _) => Rules::of(Policy::approve_reads()),
+        (.., true) => Rules::of(Policy::deny_all()),
+        _ => Rules::of_file(arguments.permissions.permissions.as_deref()),
     };
     let configured = arguments.first.as_deref().filter(|_| arguments.command.is_empty());
     let about = About {
@@ -148,7 +144,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
         recording: arguments.record.begin(&about)?,
         sessions: vec![vec![vec![v2::ContentBlock::text(prompt)]]],
         format: arguments.format,
-        policy,
+        rules,
         answers: None,
         timeout: arguments.timeout,
         handshake_timeout: arguments.handshake.handshake_timeout,

@@ -18,6 +18,7 @@ mod history;
 mod hub_notes;
 mod hub_status;
 mod interop;
+mod permissions;
 mod policy;
 mod program;
 mod readers;

@@ -7,6 +7,7 @@ mod transcript;
 
 use serde_json::Value;
 use switchboard_peer::{Client, ClientOptions, Sessions};
+use switchboard_policy::Policy;
 use switchboard_protocol::{RecordedLine, WireFormat};
 use switchboard_session::Conversation;
 use switchboard_store::{About, Store, Time, parse_line};
@@ -18,10 +19,11 @@ use self::transcript::{
     all_words, content_text, is_within, of_frame, of_json, of_text, status_of_html, text_of_html, told, words,
 };
 use super::fold::{Fold, text};
+use super::run::Format;
 use super::run::conversation::{Task, printed};
-use super::run::{Format, Policy};
 use super::sessions::replay::{drive, replayed};
 use super::sessions::show;
+use crate::rules::Rules;
 use crate::web::app::desk_for_tests;
 use crate::web::desk::Desk;
 use crate::web::live_recording::LiveRecording;
@@ -141,7 +143,7 @@ fn replay(lines: &str, live: bool) -> Replayed {
             cwd: "/w".to_owned(),
             sessions,
             format: Format::Text,
-            policy: Policy::DenyAll,
+            rules: Rules::of(Policy::deny_all()),
             answers: Some(answers),
             timeout: None,
             handshake_timeout: options.patience,

@@ -63,6 +63,11 @@ impl Recorded {
         self.side.unwrap_or(Side::Client)
     }
 
+    /// Whether the messages of the session are those that the agent sends and gets.
+    pub(super) fn is_of_agent(&self) -> bool {
+        self.side == Some(Side::Agent)
+    }
+
     pub(super) async fn finish(self, exit: Option<Exit>) {
         self.recording.finish(self.watch, exit).await;
     }

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::history::{History, Step};
 use super::host::TerminalEvent;
+use super::permissions::{Instead, Permissions};
 use super::recorded::Recorded;
 use crate::ending::{self, Phase, Stop, Stops};
 use crate::oddities::Oddities;
@@ -51,6 +52,7 @@ pub(super) struct Parts {
     pub(super) losses: Option<File>,
     pub(super) record: Option<Recorded>,
     pub(super) history: Option<History>,
+    pub(super) permissions: Option<Permissions>,
     pub(super) terminal_events: mpsc::Receiver<TerminalEvent>,
     pub(super) stops: Stops,
     pub(super) handshake_timeout: Duration,
@@ -64,6 +66,7 @@ pub(super) struct Service {
     losses: Option<File>,
     record: Option<Recorded>,
     history: Option<History>,
+    permissions: Option<Permissions>,
     now: Moment,
     /// The requests of the client that wait for an answer; of a handshake, when it is too late.
     unanswered: Correlator<Option<tokio::time::Instant>>,
@@ -88,7 +91,16 @@ enum End {
 
 impl Service {
     pub(super) async fn run(parts: Parts, spawned: Spawned) -> Result<Outcome, CommandError> {
-        let Parts { bridge, losses, record, history, terminal_events, mut stops, handshake_timeout } = parts;
+        let Parts {
+            bridge,
+            losses,
+            record,
+            history,
+            permissions,
+            terminal_events,
+            mut stops,
+            handshake_timeout,
+        } = parts;
         let Spawned { child, input, output } = spawned;
         let holds = record.is_some();
         let mut service = Service {
@@ -99,6 +111,7 @@ impl Service {
             losses,
             record,
             history,
+            permissions,
             now: Moment(0),
             unanswered: Correlator::new(UNANSWERED),
             handshake_timeout,
@@ -209,8 +222,8 @@ impl Service {
 
     /// Passes on what the agent has said already as far as nobody has to look at it. Tells whether there was something.
     fn pass_run(&mut self, from_agent: &mut LineReader<impl AsyncRead + Unpin>) -> bool {
-        // History looks at each line while it waits for something.
-        if self.history.as_ref().is_some_and(History::is_at_work) {
+        // History looks at each line while it waits for something, and rules look at each.
+        if self.permissions.is_some() || self.history.as_ref().is_some_and(History::is_at_work) {
             return false;
         }
         let Service { bridge, to_client, record, .. } = self;
@@ -240,14 +253,50 @@ impl Service {
         if from == Side::Client {
             self.note_request(&line);
         }
+        let is_of_agent = from == Side::Agent && self.permissions.is_some();
+        match is_of_agent.then(|| Permissions::apart(&line)).flatten() {
+            Some(entries) => entries.into_iter().for_each(|entry| self.pass(from, Line::Made(entry))),
+            None => self.pass(from, Line::Forwarded(line)),
+        }
+    }
+
+    /// Takes a message of one side to the other, unless history or rules know better.
+    fn pass(&mut self, from: Side, line: Line) {
+        if let Some(permissions) = self.permissions.as_mut().filter(|_| from == Side::Agent) {
+            permissions.hear_agent(line.text(), self.now);
+        }
         let history = self.history.as_mut().filter(|_| from == Side::Agent);
-        match history.and_then(|history| history.take_of_agent(&line)) {
+        match history.and_then(|history| history.take_of_agent(line.text())) {
             Some(steps) => {
-                self.record_replaced("from", &line);
+                self.record_replaced("from", line.text());
                 self.follow(steps);
             }
-            None => self.line(from, Line::Forwarded(line)),
+            None => self.line(from, line),
         }
+        self.answer_for_client();
+    }
+
+    /// Gives the answer of the rules to what the client was not asked, and shows it what that was.
+    fn answer_for_client(&mut self) {
+        let Some((version, _)) = self.bridge.versions() else { return };
+        let instead = self.permissions.as_mut().and_then(|permissions| permissions.instead(version));
+        let Some(Instead { updates, answer }) = instead else { return };
+        for update in updates {
+            self.record(Side::Client, Side::Agent, &update);
+            self.to_client.push(Line::Made(update));
+        }
+        self.line(Side::Client, Line::Made(answer));
+    }
+
+    /// Whether rules answer a question on its way to the client; what they decide is noted.
+    fn is_decided(&mut self, line: &str) -> bool {
+        let is_of_agent = self.record.as_ref().is_some_and(Recorded::is_of_agent);
+        let looked = self.permissions.as_mut().and_then(|permissions| permissions.look(line, is_of_agent));
+        let Some((note, is_withheld)) = looked else { return false };
+        if let Some(recorded) = &self.record {
+            recorded.recording.put(Channel::Hub, &note);
+        }
+        is_withheld
     }
 
     /// Whoever waits for a line that was too long to be read is told so.
@@ -267,6 +316,9 @@ impl Service {
     fn note_request(&mut self, line: &str) {
         let Some(Outline::Request { id, method }) = Outline::of(line) else { return };
         let is_handshake = method == "initialize";
+        if let Some(permissions) = self.permissions.as_mut().filter(|_| is_handshake) {
+            permissions.hear_handshake(line);
+        }
         let too_late =
             tokio::time::Instant::now().checked_add(self.handshake_timeout).filter(|_| is_handshake);
         // Of one too many the answer is not waited for.
@@ -332,7 +384,7 @@ impl Service {
             match step {
                 Step::ToAgent(line) => {
                     self.record_replaced("to", &line);
-                    self.to_agent.push(Line::Made(line));
+                    self.push_to_agent(Line::Made(line));
                 }
                 Step::FromAgent(line) => self.line(Side::Agent, Line::Made(line)),
             }
@@ -343,15 +395,24 @@ impl Service {
         match to {
             Side::Client => {
                 self.note_answer(line.text());
-                self.to_client.push(line);
+                if !self.is_decided(line.text()) {
+                    self.to_client.push(line);
+                }
             }
             Side::Agent => {
                 match self.history.as_mut().and_then(|history| history.take_for_agent(line.text())) {
                     Some(steps) => self.follow(steps),
-                    None => self.to_agent.push(line),
+                    None => self.push_to_agent(line),
                 }
             }
         }
+    }
+
+    fn push_to_agent(&mut self, line: Line) {
+        if let Some(permissions) = &mut self.permissions {
+            permissions.hear_client(line.text(), self.now);
+        }
+        self.to_agent.push(line);
     }
 
     fn terminal_event(&mut self, event: TerminalEvent) {

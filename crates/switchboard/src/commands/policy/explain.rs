@@ -212,7 +212,7 @@ impl<W: Write> Explainer<W> {
 const REQUEST: &str = "\"session/request_permission\"";
 
 /// A request in few words.
-pub(super) fn in_words(subject: &Subject) -> String {
+pub(crate) fn in_words(subject: &Subject) -> String {
     if let Some(words) = subject.command() {
         return words.join(" ");
     }

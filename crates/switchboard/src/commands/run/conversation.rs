@@ -21,11 +21,12 @@ use super::questions::Question;
 use super::rest::{is_about_states, to_cancel};
 use super::screen::Screen;
 use super::view::{JsonView, QuietView, View};
-use super::{Format, Policy, login};
+use super::{Format, login};
 use crate::ending::{self, Phase, Stop, Stops};
 use crate::oddities::Oddities;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{self, Recording};
+use crate::rules::Rules;
 use crate::terminal::text::{visible, visible_line};
 use crate::{handshake, oddities, standard_error, stdio};
 
@@ -39,8 +40,9 @@ pub(crate) struct Task {
     /// The prompts, session by session.
     pub(crate) sessions: Vec<Vec<Prompt>>,
     pub(crate) format: Format,
-    pub(crate) policy: Policy,
-    /// The options to choose when the agent asks, one after the other, instead of the policy.
+    /// What answers when the agent asks for a permission.
+    pub(crate) rules: Rules,
+    /// The options to choose when the agent asks, one after the other, instead of the rules.
     pub(crate) answers: Option<VecDeque<Option<String>>>,
     pub(crate) timeout: Option<Duration>,
     /// How long the agent may take to introduce itself.
@@ -68,9 +70,9 @@ pub(crate) fn run_to_end(task: Task) -> Result<Outcome, CommandError> {
     stdio::run_alone(run(task))
 }
 
-async fn run(mut task: Task) -> Result<Outcome, CommandError> {
+async fn run(task: Task) -> Result<Outcome, CommandError> {
     let stops = Stops::listen(task.timeout)?;
-    let recording = task.recording.take();
+    let recording = task.recording.clone();
     let mut options = ClientOptions {
         observer: recording.as_ref().map(Recording::observer),
         patience: task.handshake_timeout,
@@ -167,13 +169,17 @@ async fn no_client(error: &Error, child: &Child) -> CommandError {
 }
 
 pub(super) struct Runner {
-    agent: AgentHandle,
+    pub(super) agent: AgentHandle,
     pub(super) feed: Feed,
     pub(super) view: Box<dyn View>,
     stops: Stops,
     /// Until when the agent may take to stop, once it was told to.
     patience: Option<Instant>,
-    pub(super) policy: Policy,
+    pub(super) rules: Rules,
+    /// The folder of the session, which is the project of the rules.
+    pub(super) cwd: String,
+    /// Where it is noted who answers.
+    pub(super) recording: Option<Recording>,
     pub(super) answers: Option<VecDeque<Option<String>>>,
     /// Whether there is a terminal to ask on.
     pub(super) can_ask: bool,
@@ -208,7 +214,9 @@ impl Runner {
             view,
             stops,
             patience: None,
-            policy: task.policy,
+            rules: task.rules.clone(),
+            cwd: task.cwd.clone(),
+            recording: task.recording.take(),
             answers: task.answers.take(),
             can_ask: can_ask(),
             keyboard: None,

@@ -1,48 +1,10 @@
-//! Who answers when the agent asks, and what.
+//! What the user answers when the agent asks.
 
 use std::io;
 
 use switchboard_peer::PermissionQuestion;
 use switchboard_protocol::v2::{self, PermissionOptionKind as Kind};
-use switchboard_session::Session;
 use tokio::sync::mpsc;
-
-use super::Policy;
-
-/// What becomes of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Approve,
-    Deny,
-    AskUser,
-}
-
-pub(super) fn judge(
-    policy: Policy,
-    can_ask: bool,
-    session: &Session,
-    question: &PermissionQuestion,
-) -> Verdict {
-    let otherwise = if can_ask { Verdict::AskUser } else { Verdict::Deny };
-    match policy {
-        Policy::ApproveAll => Verdict::Approve,
-        Policy::DenyAll => Verdict::Deny,
-        Policy::ApproveReads if only_reads(session, question) => Verdict::Approve,
-        Policy::ApproveReads | Policy::Ask => otherwise,
-    }
-}
-
-/// Whether the question is about a tool call that says of itself that it only reads. A question without one, or
-/// with a diff in it, does not count.
-fn only_reads(session: &Session, question: &PermissionQuestion) -> bool {
-    let Some(v2::RequestPermissionSubject::ToolCall(subject)) = &question.request().subject else {
-        return false;
-    };
-    let Some(call) = session.tool_call(&subject.tool_call.tool_call_id) else { return false };
-    let has_diff =
-        call.content().items().any(|item| matches!(item.structured(), Some(v2::ToolCallContent::Diff(_))));
-    matches!(call.kind(), v2::ToolKind::Read | v2::ToolKind::Search) && !has_diff
-}
 
 /// The option that allows, for once where that is offered.
 pub(super) fn allowing(question: &PermissionQuestion) -> Option<&v2::PermissionOption<'static>> {

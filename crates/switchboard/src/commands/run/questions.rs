@@ -1,18 +1,22 @@
-//! What the agent asks, and what becomes of it: an answer by the policy, by a recording or by the user.
+//! What the agent asks, and what becomes of it: an answer by the rules, by a recording or by the user.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_peer::{ElicitationQuestion, PermissionQuestion};
+use switchboard_policy::{Answer, Scene, Subject, Verdict};
 use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::v2;
+use switchboard_protocol::{WireFormat, v2};
+use switchboard_session::{Decider, Session, Snapshot};
+use switchboard_store::Channel;
 use tokio::time::timeout;
 
 use super::conversation::Runner;
 use super::form::{Form, Typed};
 use super::halt::Halt;
-use super::permissions::{self, Keyboard, Verdict};
+use super::permissions::{self, Keyboard};
+use crate::rules::{self, Judged};
 use crate::terminal::text::visible_line;
 
 /// What the user is asked.
@@ -65,37 +69,70 @@ impl Runner {
                 None => self.deny(&question, &title).await,
             };
         }
-        let sessions = self.feed.sessions();
-        let verdict = sessions
-            .get(question.session(), |session| {
-                permissions::judge(self.policy, self.can_ask, session, &question)
-            })
-            .unwrap_or(Verdict::Deny);
-        match verdict {
-            Verdict::Approve => match permissions::allowing(&question) {
-                Some(option) => {
-                    self.view.note(&format!("allowed: {title}"))?;
-                    choose(&question, &option.option_id, "policy").await;
-                }
-                None => self.deny(&question, &title).await?,
-            },
-            Verdict::Deny => self.deny(&question, &title).await?,
-            Verdict::AskUser => {
+        let judged = self.judge(&question);
+        if judged.is_only_watched() {
+            self.view.note(&format!("{}: {title}", judged.in_words()))?;
+        }
+        match judged.answer(&question.request().options) {
+            Answer::Ask if self.can_ask => {
+                self.record(&judged.note(question.id(), &Answer::Ask));
                 self.questions.push_back(Question::Permission(question));
                 self.ask_next(self.questions.len() == 1)?;
+                Ok(())
             }
+            Answer::Ask => self.answer_by(&judged.nobody_to_ask(), &question, &title).await,
+            Answer::Select(_) | Answer::Cancel => self.answer_by(&judged, &question, &title).await,
+        }
+    }
+
+    /// What the rules decide over a question, over its call as it stands in the session.
+    fn judge(&mut self, question: &PermissionQuestion) -> Judged {
+        let root = self.cwd.clone();
+        let agent = Some(self.agent.description().name().to_owned());
+        let scene = Scene { root: root.clone(), cwd: Some(root.clone()), agent };
+        let left_out = question.left_out().iter().find(|problem| !problem.kept).map(ToString::to_string);
+        let about = question.request().subject.as_ref();
+        let of = |snapshot: &Snapshot, left_out: Option<&str>| Subject::of(snapshot, about, left_out, &scene);
+        let subject = self
+            .feed
+            .sessions()
+            .get(question.session(), |session| of(session, left_out.as_deref()))
+            .unwrap_or_else(|| of(&Session::new(WireFormat::Any), Some("its session is gone")));
+        self.rules.judge(&subject, &question.request().options, &root)
+    }
+
+    /// Answers as the rules say.
+    async fn answer_by(
+        &mut self,
+        judged: &Judged,
+        question: &PermissionQuestion,
+        title: &str,
+    ) -> Result<(), Halt> {
+        let is_allowed = judged.decision.verdict == Verdict::Allow;
+        self.denied |= !is_allowed;
+        self.view.note(&match (&judged.decision.rule, self.rules.are_said()) {
+            (Some(_), false) => format!("{}: {title}", judged.in_words()),
+            _ if is_allowed => format!("allowed: {title}"),
+            _ => format!("denied: {title}"),
+        })?;
+        let answer = judged.answer(&question.request().options);
+        self.record(&judged.note(question.id(), &answer));
+        match answer {
+            Answer::Select(option) => choose(question, &option, judged.decider()).await,
+            Answer::Cancel | Answer::Ask => drop(question.dismiss()),
         }
         Ok(())
     }
 
     async fn deny(&mut self, question: &PermissionQuestion, title: &str) -> Result<(), Halt> {
-        self.denied = true;
-        self.view.note(&format!("denied: {title}"))?;
-        match permissions::rejecting(question) {
-            Some(option) => choose(question, &option.option_id, "policy").await,
-            None => drop(question.dismiss()),
+        let judged = self.judge(question).nobody_to_ask();
+        self.answer_by(&judged, question, title).await
+    }
+
+    fn record(&self, note: &str) {
+        if let Some(recording) = &self.recording {
+            recording.record(Channel::Hub, note);
         }
-        Ok(())
     }
 
     /// Shows the first question, when it has become the first.
@@ -170,6 +207,8 @@ impl Runner {
             self.denied = true;
         }
         let name = visible_line(&option.name);
+        let by = rules::note_of_person(question.id(), "user");
+        self.record(&by);
         choose(&question, &option.option_id, "user").await;
         self.questions.pop_front();
         self.view.answered(&format!("answered: {name}"))?;
@@ -195,7 +234,7 @@ impl Runner {
     }
 }
 
-async fn choose(question: &PermissionQuestion, option: &str, by: &str) {
+async fn choose(question: &PermissionQuestion, option: &str, by: impl Into<Decider>) {
     // One that was taken back in this moment needs no answer, and an agent that does not read is noticed elsewhere.
     let _ = timeout(Duration::from_secs(1), question.choose(option, by)).await;
 }

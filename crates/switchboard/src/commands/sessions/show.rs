@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use switchboard_protocol::WireFormat;
 use switchboard_session::{Conversation, Moment, Side};
-use switchboard_store::{Channel, Item, Record, Store, StoreError, Summary};
+use switchboard_store::{Channel, Item, Record, Store, StoreError, Summary, apply_hub_note};
 
 use super::version_2::Translation;
 use crate::commands::fold::text::{self, shown};
@@ -130,9 +130,13 @@ fn version_1(
     let mut fold = |records: Vec<Record>| {
         for record in records {
             let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
-            let text = String::from_utf8_lossy(&record.bytes);
+            let (text, at) = (String::from_utf8_lossy(&record.bytes), Moment(record.time.0.unsigned_abs()));
+            if record.channel == Channel::Hub {
+                apply_hub_note(&mut conversation, &text, at);
+                continue;
+            }
             // Nobody sent this line: what the engine refuses of it was not in the recording.
-            drop(conversation.read(&text, Some(side), Moment(record.time.0.unsigned_abs())));
+            drop(conversation.read(&text, Some(side), at));
         }
     };
     for item in store.read(&session.id, 0).map_err(store_error)? {

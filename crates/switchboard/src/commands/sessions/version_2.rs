@@ -14,11 +14,12 @@ impl Translation {
         Translation { bridge: RecordingBridge::with_policy(Version::V2, Policy::Quiet), at: Time(0) }
     }
 
-    /// What a record amounts to; nothing where it is no message.
+    /// What a record amounts to. What was noted about the messages stays as it is, and everything else is left out.
     pub(super) fn take(&mut self, record: &Record) -> Vec<Record> {
         let from = match record.channel {
             Channel::ToAgent => Side::Client,
             Channel::ToClient => Side::Agent,
+            Channel::Hub => return vec![record.clone()],
             _ => return Vec::new(),
         };
         let Ok(text) = std::str::from_utf8(&record.bytes) else { return Vec::new() };

@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use switchboard_policy::Policy;
 use switchboard_protocol::{Wire, WireFormat, v2};
 
 use crate::commands::run::conversation::{self, Prompt, Task};
-use crate::commands::run::{Format, Policy, working_directory};
+use crate::commands::run::{Format, working_directory};
 use crate::configuration::chosen_program;
 use crate::outcome::{CommandError, Outcome};
+use crate::rules::Rules;
 use crate::script::{Action, Script};
 
 /// Who is to be driven.
@@ -29,7 +31,7 @@ pub(super) fn run(script: &Script, agent: &Agent<'_>, format: Format) -> Result<
         cwd: cwd.display().to_string(),
         sessions,
         format,
-        policy: Policy::DenyAll,
+        rules: Rules::of(Policy::deny_all()),
         answers: Some(answers),
         handshake_timeout: Duration::from_secs(30),
         timeout: None,

@@ -1,0 +1,230 @@
+//! Rules between an agent and its client: what they decide, the client is not asked. It sees the call that was asked
+//! about, and a notice.
+
+use std::collections::HashSet;
+
+use memchr::memmem;
+use serde_json::{Value, json};
+use switchboard_bridge::{Moment, Side, Version};
+use switchboard_policy::{Answer, Observer};
+use switchboard_protocol::rpc::{BATCH_LIMIT, Message, Outline, Request, RequestId, batch_entries, is_batch};
+use switchboard_protocol::{Raw, Wire, WireFormat, v2};
+
+use crate::commands::policy::in_words;
+use crate::rules::{Judged, Rules};
+use crate::standard_error;
+
+const METHOD: &str = "session/request_permission";
+
+/// Of how many tool calls it is remembered that the client knows them.
+const MAX_TOLD: usize = 100_000;
+
+/// How much of a command a notice shows.
+const MAX_SHOWN: usize = 300;
+
+/// What answers, and what it has to know for that.
+pub(super) struct Permissions {
+    rules: Rules,
+    /// Reads what the agent says and gets.
+    observer: Observer,
+    /// What was decided over the question that is being passed on.
+    decided: Option<Decided>,
+    /// The tool calls that the client was told of, by session. One of version 1 has to be told of each before it changes.
+    told: HashSet<(String, String)>,
+    /// Whether a client of version 1 said that it shows notices; else they are words of the agent.
+    takes_notices: bool,
+}
+
+struct Decided {
+    id: Option<RequestId<'static>>,
+    judged: Judged,
+    answer: Answer,
+    /// What was asked for, in few words.
+    about: String,
+    /// What the client does not get; it is answered in its place.
+    withheld: Option<Withheld>,
+}
+
+struct Withheld {
+    /// The id by which the client would have known the question.
+    id: RequestId<'static>,
+    session: String,
+    /// The call that it is about, as the client would have seen it.
+    call: Option<Raw<'static>>,
+}
+
+/// What is to be done instead of asking the client.
+pub(super) struct Instead {
+    /// What the client sees.
+    pub(super) updates: Vec<String>,
+    /// What the client would have answered.
+    pub(super) answer: String,
+}
+
+impl Permissions {
+    pub(super) fn new(rules: Rules) -> Self {
+        let here = std::env::current_dir().ok().and_then(|here| here.into_os_string().into_string().ok());
+        Permissions {
+            rules,
+            observer: Observer::without_root(here.unwrap_or_default()),
+            decided: None,
+            told: HashSet::new(),
+            takes_notices: false,
+        }
+    }
+
+    /// The messages of a line of the agent, each by itself where something is asked among them.
+    pub(super) fn apart(line: &str) -> Option<Vec<String>> {
+        let entries = is_batch(line).then(|| batch_entries(line, BATCH_LIMIT).ok())??;
+        let asks = |entry: &&str| matches!(Outline::of(entry), Some(Outline::Request { method, .. }) if method == METHOD);
+        let apart = entries.iter().any(asks);
+        apart.then(|| entries.into_iter().map(|entry| entry.replace(['\n', '\r'], " ")).collect())
+    }
+
+    /// Hears a line that the agent gets.
+    pub(super) fn hear_client(&mut self, line: &str, now: Moment) {
+        self.observer.read(line, Some(Side::Client), now);
+    }
+
+    /// Hears the handshake of the client.
+    pub(super) fn hear_handshake(&mut self, line: &str) {
+        let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return };
+        let session = request.params.as_ref().and_then(|params| {
+            Some(params.get("clientCapabilities")?.get("session")?.get("notices")?.is_object())
+        });
+        self.takes_notices = session.unwrap_or(false);
+    }
+
+    /// Hears a line of the agent, and decides over what it asks.
+    pub(super) fn hear_agent(&mut self, line: &str, now: Moment) {
+        self.decided = None;
+        for question in self.observer.read(line, Some(Side::Agent), now) {
+            let root = self.observer.scene(question.session.as_deref()).root;
+            let judged = self.rules.judge(&question.subject, &question.options, &root);
+            let answer = judged.answer(&question.options);
+            let about = in_words(&question.subject).chars().take(MAX_SHOWN).collect();
+            if judged.is_only_watched() {
+                standard_error::say(format!("switchboard: {}: {about:?}", judged.in_words()));
+            }
+            self.decided = Some(Decided { id: question.id, judged, answer, about, withheld: None });
+        }
+    }
+
+    /// Looks at a line for the client. `None`: it goes on its way; else it is the question that was decided over, with the
+    /// note of that, and whether it is withheld. `is_of_agent`: the log knows questions by the agent's ids.
+    pub(super) fn look(&mut self, line: &str, is_of_agent: bool) -> Option<(String, bool)> {
+        self.note_told(line);
+        let decided = self.decided.as_mut().filter(|decided| decided.withheld.is_none())?;
+        let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return None };
+        if request.method != METHOD {
+            return None;
+        }
+        let known_as = decided.id.as_ref().filter(|_| is_of_agent).unwrap_or(&request.id);
+        let note = decided.judged.note(known_as, &decided.answer);
+        if decided.answer == Answer::Ask {
+            self.decided = None;
+            return Some((note, false));
+        }
+        decided.withheld = Some(Withheld::of(&request));
+        Some((note, true))
+    }
+
+    /// Remembers which calls a client was told of.
+    fn note_told(&mut self, line: &str) {
+        if memmem::find(line.as_bytes(), b"\"tool_call\"").is_none() || self.told.len() >= MAX_TOLD {
+            return;
+        }
+        let Ok(Message::Notification(update)) = Message::decode(line, WireFormat::Any) else { return };
+        let Some(params) = update.params else { return };
+        let call = params.get("update").and_then(|update| text(&update, "toolCallId"));
+        if let (Some(session), Some(call)) = (text(&params, "sessionId"), call) {
+            self.told.insert((session, call));
+        }
+    }
+
+    /// What to do instead of asking, where something was withheld. The version is that of the client.
+    pub(super) fn instead(&mut self, version: Version) -> Option<Instead> {
+        let Decided { judged, answer, about, withheld, .. } = self.decided.take()?;
+        let Withheld { id, session, call } = withheld?;
+        let option = match &answer {
+            Answer::Select(option) => Some(option.as_str()),
+            Answer::Cancel | Answer::Ask => None,
+        };
+        let mut updates = Vec::new();
+        if let Some(call) = call.as_ref().filter(|call| call.is_object()) {
+            let name = text(call, "toolCallId").unwrap_or_default();
+            let is_new = version == Version::V1 && self.told.insert((session.clone(), name));
+            updates.push(update_line(&session, &call_update(call, is_new)));
+        }
+        let mut told = judged.to_json(option);
+        // It is in the call, and may be large.
+        told.as_object_mut().map(|told| told.remove("subject"));
+        let title = format!("{}: {about}", judged.in_words());
+        let meta = json!({"switchboard/permission": told});
+        let notice = if version == Version::V2 || self.takes_notices {
+            let reason = &judged.decision.reason;
+            json!({"sessionUpdate": "notice", "severity": "info", "title": title, "description": reason, "_meta": meta})
+        } else {
+            let words = json!({"type": "text", "text": format!("[{title}]\n\n")});
+            json!({"sessionUpdate": "agent_message_chunk", "content": words, "_meta": meta})
+        };
+        updates.push(update_line(&session, &notice.to_string()));
+        let outcome = match answer {
+            Answer::Select(option) => {
+                v2::RequestPermissionOutcome::Selected(v2::SelectedPermissionOutcome::new(option))
+            }
+            Answer::Cancel | Answer::Ask => v2::RequestPermissionOutcome::Cancelled(v2::EmptyObject::new()),
+        };
+        let response = v2::RequestPermissionResponse::new(outcome);
+        let answer = Message::response(id, Ok(Raw::of(&response, WireFormat::Any))).encode(WireFormat::Any);
+        Some(Instead { updates, answer })
+    }
+}
+
+impl Withheld {
+    fn of(request: &Request<'_>) -> Self {
+        let params = request.params.as_ref();
+        let about = params.and_then(|params| params.get("subject"));
+        let call = about.as_ref().and_then(|about| about.get("toolCall")).map(Raw::into_owned);
+        let call = call.or_else(|| params.and_then(|params| params.get("toolCall")).map(Raw::into_owned));
+        Withheld {
+            id: request.id.clone().into_owned(),
+            session: params.and_then(|params| text(params, "sessionId")).unwrap_or_default(),
+            call,
+        }
+    }
+}
+
+fn text(object: &Raw<'_>, key: &str) -> Option<String> {
+    object.get(key)?.as_text().map(|text| text.into_owned())
+}
+
+/// The call of a question as an update; in version 1 the first one of a call has another name, and a title.
+fn call_update(call: &Raw<'_>, is_new: bool) -> String {
+    let tag = if is_new { "tool_call" } else { "tool_call_update" };
+    let mut update = format!(r#"{{"sessionUpdate":"{tag}""#);
+    let mut add = |key: &str, value: &str| {
+        update.push(',');
+        update.push_str(&Value::from(key).to_string());
+        update.push(':');
+        update.push_str(value);
+    };
+    let is_missing = |key| call.get(key).is_none_or(|value| value.as_str() == "null");
+    if is_new && is_missing("title") {
+        add("title", "\"Tool call\"");
+    }
+    for (key, value) in call.entries().filter(|(key, _)| **key != *"sessionUpdate") {
+        if !(is_new && value.as_str() == "null") {
+            add(&key, value.as_str());
+        }
+    }
+    update.push('}');
+    update.replace(['\n', '\r'], " ")
+}
+
+fn update_line(session: &str, update: &str) -> String {
+    let session = Value::from(session);
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{session},"update":{update}}}}}"#
+    )
+}

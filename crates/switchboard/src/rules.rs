@@ -1,0 +1,204 @@
+//! Rules at work: what they decide over something that an agent asks, and the note of it in the log.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use switchboard_policy::{Answer, Decision, Mode, Policy, Subject, Verdict};
+use switchboard_protocol::rpc::RequestId;
+use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_session::Decider;
+
+use crate::policy_file::{self, SystemFiles};
+use crate::standard_error;
+
+/// The rules file of a command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PermissionsArgument {
+    /// Let the rules of this file answer what the agent asks for (see `switchboard policy`); a project's own
+    /// switchboard-policy.toml makes them stricter
+    #[arg(long, value_name = "FILE")]
+    pub(crate) permissions: Option<PathBuf>,
+}
+
+/// Whose rules count.
+#[derive(Debug, Clone)]
+enum Source {
+    /// What somebody said on the command line, and nothing else.
+    Said(Policy),
+    /// A file that was named on the command line, as it was at the start; nothing where it cannot be used. That of a
+    /// project is on top of it.
+    File(Option<Policy>),
+    /// The user's own file, as it is when something is asked, with that of a project on top.
+    User,
+}
+
+/// The rules that a command has.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    source: Source,
+    files: SystemFiles,
+    /// What was said to be wrong with a file.
+    said: Option<String>,
+}
+
+impl Rules {
+    /// These and no others.
+    pub(crate) fn of(policy: Policy) -> Self {
+        Rules::new(Source::Said(policy))
+    }
+
+    /// Those of a file, or the user's own where none is named. What is wrong with the file is said at once.
+    pub(crate) fn of_file(file: Option<&Path>) -> Self {
+        let mut rules = Rules::new(Source::User);
+        if let Some(file) = file {
+            let policy = policy_file::load(file, &rules.files);
+            let policy = policy.map_err(|refused| rules.complain(refused.to_string())).ok();
+            rules.source = Source::File(policy);
+        }
+        rules
+    }
+
+    fn new(source: Source) -> Self {
+        Rules { source, files: SystemFiles::new(), said: None }
+    }
+
+    /// Whether there is nothing else that could decide.
+    pub(crate) fn are_said(&self) -> bool {
+        matches!(self.source, Source::Said(_))
+    }
+
+    /// The rules for a project. Where a file of them cannot be used, everything is asked.
+    fn for_project(&mut self, root: &str) -> Policy {
+        let user = match &self.source {
+            Source::Said(policy) => return policy.clone(),
+            Source::File(None) => return Policy::ask(),
+            Source::File(Some(policy)) => Ok(policy.clone()),
+            Source::User => policy_file::of_user(&self.files),
+        };
+        let policy = user.and_then(|user| policy_file::for_project(user, Path::new(root), &self.files));
+        policy.unwrap_or_else(|refused| {
+            self.complain(refused.to_string());
+            Policy::ask()
+        })
+    }
+
+    /// Says what is wrong with a file, once.
+    fn complain(&mut self, problem: String) {
+        if self.said.as_ref() != Some(&problem) {
+            standard_error::say(format!("switchboard: everything is asked: {problem}"));
+            self.said = Some(problem);
+        }
+    }
+
+    /// Decides over a question in a project.
+    pub(crate) fn judge(
+        &mut self,
+        subject: &Subject,
+        options: &[v2::PermissionOption<'_>],
+        root: &str,
+    ) -> Judged {
+        let policy = self.for_project(root);
+        let decision = policy.judge(subject, &self.files).offered(options);
+        // A malformed subject is no JSON of ours, and then nothing is told of it.
+        let about = serde_json::from_str(subject.to_json(&self.files).as_str()).unwrap_or_default();
+        Judged {
+            decision,
+            mode: policy.mode(),
+            hash: policy.hash().to_owned(),
+            agent: subject.agent().map(str::to_owned),
+            subject: about,
+        }
+    }
+}
+
+/// What was decided, with all that an audit has to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Judged {
+    pub(crate) decision: Decision,
+    mode: Mode,
+    hash: String,
+    agent: Option<String>,
+    subject: Value,
+}
+
+impl Judged {
+    /// What is answered; where rules are only watched, somebody is asked.
+    pub(crate) fn answer(&self, options: &[v2::PermissionOption<'_>]) -> Answer {
+        match self.mode {
+            Mode::Enforce => self.decision.answer(options),
+            Mode::Observe => Answer::Ask,
+        }
+    }
+
+    /// The same where there is nobody to ask.
+    pub(crate) fn nobody_to_ask(mut self) -> Self {
+        let Decision { verdict, rule, reason, .. } = &mut self.decision;
+        if *verdict != Verdict::Deny {
+            (*verdict, *rule, *reason) = (Verdict::Deny, None, "there is nobody to ask".to_owned());
+        }
+        self.mode = Mode::Enforce;
+        self
+    }
+
+    /// Whether it is only told what would have been done.
+    pub(crate) fn is_only_watched(&self) -> bool {
+        self.mode == Mode::Observe
+    }
+
+    /// Who answers.
+    pub(crate) fn decider(&self) -> Decider {
+        match &self.decision.rule {
+            Some(rule) => Decider::Rule(rule.as_str().into()),
+            None => Decider::Other("policy".into()),
+        }
+    }
+
+    /// What was decided and by what, in words: `allowed by the rule "tests"`.
+    pub(crate) fn in_words(&self) -> String {
+        let did = match (self.decision.verdict, self.is_only_watched()) {
+            (Verdict::Allow, false) => "allowed",
+            (Verdict::Deny, false) => "denied",
+            (Verdict::Ask, false) => "asked",
+            (Verdict::Allow, true) => "would have been allowed",
+            (Verdict::Deny, true) => "would have been denied",
+            (Verdict::Ask, true) => "would have been asked",
+        };
+        match &self.decision.rule {
+            Some(rule) => format!("{did} by the rule {rule:?}"),
+            None => format!("{did} by the policy"),
+        }
+    }
+
+    /// The note for the log, before the answer: what was decided, and whether that is the answer.
+    pub(crate) fn note(&self, request: &RequestId<'_>, answer: &Answer) -> String {
+        let option = match answer {
+            Answer::Select(option) => Some(option.as_str()),
+            Answer::Cancel | Answer::Ask => None,
+        };
+        let said = if *answer == Answer::Ask { "judged" } else { "answered" };
+        note(said, request, &self.to_json(option))
+    }
+
+    /// What was decided, for the log and for clients.
+    pub(crate) fn to_json(&self, option: Option<&str>) -> Value {
+        json!({
+            "policy": self.decision.rule,
+            "decision": self.decision.verdict.as_str(),
+            "reason": self.decision.reason,
+            "mode": if self.is_only_watched() { "observe" } else { "enforce" },
+            "hash": self.hash,
+            "option": option,
+            "agent": self.agent,
+            "subject": self.subject,
+        })
+    }
+}
+
+/// The note that somebody at this machine answers.
+pub(crate) fn note_of_person(request: &RequestId<'_>, name: &str) -> String {
+    note("answered", request, &json!({"person": name}))
+}
+
+fn note(what: &str, request: &RequestId<'_>, by: &Value) -> String {
+    format!(r#"{{"hub":"{what}","request":{},"by":{by}}}"#, request.encode(WireFormat::Any))
+}

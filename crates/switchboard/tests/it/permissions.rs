@@ -1,0 +1,292 @@
+//! Rules answer instead of somebody: for `run`, and for the editor of a bridge.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::agent_program::Place;
+
+const RULES: &str = r#"
+[[rule]]
+id = "tests"
+decision = "allow"
+command = ["cargo", "test"]
+
+[[rule]]
+id = "no-push"
+decision = "deny"
+command = ["git", "push"]
+reason = "nobody pushes from here"
+"#;
+
+/// An agent of version 1 that asks for the command in the prompt, and says what was answered. The request has nothing but
+/// the call's id and its options; the call was told before.
+const OLD_AGENT: &str = r#"
+say() { printf '%s\n' "$1"; }
+update() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":'"$1"'}}'; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"protocolVersion":2'*|*'"initialize"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":1,"agentInfo":{"name":"old","version":"1"},"agentCapabilities":{}}}' ;;
+    *'"session/new"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"s"}}' ;;
+    *'"session/prompt"'*)
+      command=$(printf '%s' "$line" | sed -n 's/.*"text":"\([^"]*\)".*/\1/p')
+      update '{"sessionUpdate":"tool_call","toolCallId":"c","title":"Shell","kind":"execute","rawInput":{"command":"'"$command"'"}}'
+      say '{"jsonrpc":"2.0","id":77,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c"},"options":[{"optionId":"always","name":"Always","kind":"allow_always"},{"optionId":"yes","name":"Yes","kind":"allow_once"},{"optionId":"no","name":"No","kind":"reject_once"}]}}'
+      read -r answer
+      option=$(printf '%s' "$answer" | sed -n 's/.*"optionId":"\([^"]*\)".*/\1/p')
+      update '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"answered='"$option"'"}}'
+      say '{"jsonrpc":"2.0","id":'"$id"',"result":{"stopReason":"end_turn"}}' ;;
+  esac
+done
+"#;
+
+/// The same of version 2. The call is told only by the request.
+const NEW_AGENT: &str = r#"
+say() { printf '%s\n' "$1"; }
+update() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":'"$1"'}}'; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"protocolVersion":1'*) say '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32022,"message":"only 2","data":{"requested":1,"supported":[2]}}}' ;;
+    *'"initialize"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":2,"info":{"name":"new","version":"1"},"capabilities":{"session":{}}}}' ;;
+    *'"session/new"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"s"}}' ;;
+    *'"session/prompt"'*)
+      command=$(printf '%s' "$line" | sed -n 's/.*"text":"\([^"]*\)".*/\1/p')
+      say '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u"}}'
+      update '{"sessionUpdate":"state_update","state":"running"}'
+      say '{"jsonrpc":"2.0","id":77,"method":"session/request_permission","params":{"sessionId":"s","title":"Run it?","subject":{"type":"tool_call","toolCall":{"toolCallId":"c","title":"Shell","kind":"execute","rawInput":{"command":"'"$command"'"}}},"options":[{"optionId":"always","name":"Always","kind":"allow_always"},{"optionId":"yes","name":"Yes","kind":"allow_once"},{"optionId":"no","name":"No","kind":"reject_once"}]}}'
+      read -r answer
+      option=$(printf '%s' "$answer" | sed -n 's/.*"optionId":"\([^"]*\)".*/\1/p')
+      update '{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"answered='"$option"'"}}'
+      update '{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}' ;;
+  esac
+done
+"#;
+
+/// An editor before a bridge.
+struct Editor {
+    bridge: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    version: u64,
+}
+
+impl Editor {
+    fn start(place: &Place, version: u64, agent: &str, more: &[&str]) -> Self {
+        let arguments = [&["bridge"], more, &["--", "sh", "-c", agent]].concat();
+        let mut bridge = place.command(&arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (bridge.stdin.take().unwrap(), bridge.stdout.take().unwrap());
+        let mut editor = Editor { bridge, input, output: BufReader::new(output), version };
+        let introduction = match version {
+            1 => json!({"protocolVersion": 1, "clientCapabilities": {}}),
+            _ => {
+                json!({"protocolVersion": 2, "info": {"name": "editor", "version": "1"}, "capabilities": {}})
+            }
+        };
+        editor.say(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": introduction}));
+        assert_eq!(editor.hear()["result"]["protocolVersion"], version);
+        let params = json!({"cwd": place.work(), "mcpServers": []});
+        editor.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params}));
+        while editor.hear()["id"] != 1 {}
+        editor
+    }
+
+    fn say(&mut self, message: &Value) {
+        writeln!(self.input, "{message}").unwrap();
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line:?}"))
+    }
+
+    /// Sends a prompt, answers whatever is asked with an option, and gives what came until the end of the turn.
+    fn prompt(&mut self, command: &str, option: &str) -> Vec<Value> {
+        let params = json!({"sessionId": "s", "prompt": [{"type": "text", "text": command}]});
+        self.say(&json!({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": params}));
+        let mut heard = Vec::new();
+        loop {
+            let message = self.hear();
+            if message["method"] == "session/request_permission" {
+                let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
+                self.say(&json!({"jsonrpc": "2.0", "id": message["id"], "result": outcome}));
+            }
+            let is_over = match self.version {
+                1 => message["id"] == 2 && message["method"].is_null(),
+                _ => message["params"]["update"]["state"] == "idle",
+            };
+            heard.push(message);
+            if is_over {
+                return heard;
+            }
+        }
+    }
+
+    /// What was said on standard error, after the end.
+    fn end(self) -> String {
+        drop(self.input);
+        String::from_utf8(self.bridge.wait_with_output().unwrap().stderr).unwrap()
+    }
+}
+
+fn is_asked(heard: &[Value]) -> bool {
+    heard.iter().any(|message| message["method"] == "session/request_permission")
+}
+
+fn answered(heard: &[Value]) -> String {
+    let said: String = heard
+        .iter()
+        .filter(|message| message["params"]["update"]["sessionUpdate"] == "agent_message_chunk")
+        .filter_map(|message| message["params"]["update"]["content"]["text"].as_str())
+        .collect();
+    said.split("answered=").nth(1).unwrap_or_else(|| panic!("no answer: {heard:?}")).to_owned()
+}
+
+/// What is told of the decisions of rules, with the place of the notice among the messages.
+fn notices(heard: &[Value]) -> Vec<&Value> {
+    let told = heard.iter().map(|message| &message["params"]["update"]["_meta"]["switchboard/permission"]);
+    told.filter(|told| !told.is_null()).collect()
+}
+
+#[test]
+fn an_editor_is_not_asked_what_rules_decide() {
+    let place = Place::new();
+    place.write("work/rules.toml", RULES);
+    for (agent, version) in [(OLD_AGENT, 1), (OLD_AGENT, 2), (NEW_AGENT, 1), (NEW_AGENT, 2)] {
+        for (command, decision, rule, option) in
+            [("cargo test -q", "allow", "tests", "yes"), ("cd x && git push", "deny", "no-push", "no")]
+        {
+            let mut editor = Editor::start(&place, version, agent, &["--permissions", "rules.toml"]);
+            let heard = editor.prompt(command, "always");
+            assert!(!is_asked(&heard), "{version} {command}: {heard:?}");
+            assert_eq!(answered(&heard), option, "{version} {command}");
+            let [told] = notices(&heard)[..] else { panic!("{heard:?}") };
+            let told = (&told["decision"], &told["policy"], &told["option"]);
+            assert_eq!(told, (&json!(decision), &json!(rule), &json!(option)));
+            // The call is known to the editor, whoever told of it, and before anything is said of it.
+            let mut calls = heard.iter().map(|message| &message["params"]["update"]);
+            let first = calls.find(|update| update["toolCallId"] == "c").unwrap();
+            let first_tag = if version == 1 { "tool_call" } else { "tool_call_update" };
+            assert_eq!(first["sessionUpdate"], first_tag, "{heard:?}");
+            editor.end();
+        }
+        // What no rule is about is asked, and the editor's answer counts.
+        let mut editor = Editor::start(&place, version, agent, &["--permissions", "rules.toml"]);
+        let heard = editor.prompt("cargo test; rm -rf x", "always");
+        assert!(is_asked(&heard) && notices(&heard).is_empty(), "{heard:?}");
+        assert_eq!(answered(&heard), "always");
+        editor.end();
+    }
+}
+
+#[test]
+fn what_is_only_observed_is_asked_as_before() {
+    let place = Place::new();
+    place.write("work/rules.toml", &format!("mode = \"observe\"\n{RULES}"));
+    for agent in [OLD_AGENT, NEW_AGENT] {
+        let mut editor =
+            Editor::start(&place, 1, agent, &["--permissions", "rules.toml", "--record", "--store", "store"]);
+        let heard = editor.prompt("git push", "yes");
+        assert!(is_asked(&heard) && notices(&heard).is_empty(), "{heard:?}");
+        assert_eq!(answered(&heard), "yes");
+        let said = editor.end();
+        assert!(said.contains("would have been denied by the rule \"no-push\": \"git push\""), "{said}");
+    }
+    let sessions = place.run(&["sessions", "list", "--json", "--store", "store"]).json_lines();
+    assert_eq!(sessions.len(), 2);
+    for session in sessions {
+        let id = session["id"].as_str().unwrap();
+        let run = place.run(&["sessions", "export", "--everything", "--store", "store", id]);
+        let notes: Vec<_> =
+            run.json_lines().into_iter().filter(|line| line["hub"]["hub"] == "judged").collect();
+        let [note] = &notes[..] else { panic!("{}", run.stdout) };
+        let by = &note["hub"]["by"];
+        assert_eq!((&by["decision"], &by["mode"]), (&json!("deny"), &json!("observe")));
+        assert_eq!(by["subject"]["command"], json!(["git", "push"]));
+    }
+}
+
+#[test]
+fn a_recording_of_a_bridge_tells_which_rule_answered() {
+    for (agent, version) in [(OLD_AGENT, 1), (OLD_AGENT, 2), (NEW_AGENT, 1), (NEW_AGENT, 2)] {
+        let place = Place::new();
+        place.write("work/rules.toml", RULES);
+        let mut editor = Editor::start(&place, version, agent, &["--permissions", "rules.toml", "--record"]);
+        editor.prompt("cargo test", "no");
+        editor.end();
+        let list = place.run(&["sessions", "list", "--json"]).json_lines();
+        let shown = place.run(&["sessions", "show", list[0]["id"].as_str().unwrap()]);
+        assert!(shown.stdout.contains("rule tests"), "{version}: {}", shown.stdout);
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used_make_everything_asked() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.write("work/open.toml", RULES);
+    let everybody = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(place.work().join("open.toml"), everybody).unwrap();
+    place.write("work/wrong.toml", "default = \"allow\"\nrules = 1\n");
+    for (file, why) in [
+        ("missing.toml", "cannot read missing.toml"),
+        ("wrong.toml", "wrong.toml:2: "),
+        ("open.toml", "everybody can write to it"),
+    ] {
+        let mut editor = Editor::start(&place, 1, OLD_AGENT, &["--permissions", file]);
+        let heard = editor.prompt("cargo test", "yes");
+        assert!(is_asked(&heard), "{file}");
+        let said = editor.end();
+        assert!(said.contains(why) && said.contains("everything is asked"), "{file}: {said}");
+        // And where nobody can be asked, nothing is allowed.
+        let run = place.run(&["run", "cargo test", "--permissions", file, "--", "sh", "-c", OLD_AGENT]);
+        assert_eq!((run.code, run.stdout.contains("answered=no")), (5, true), "{}", run.stdout);
+        assert!(run.stderr.contains(why), "{file}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn rules_answer_for_the_user_of_run() {
+    let place = Place::new();
+    place.write("work/rules.toml", RULES);
+    for agent in [OLD_AGENT, NEW_AGENT] {
+        let run = |command: &str| {
+            place.run(&["run", command, "--permissions", "rules.toml", "--record", "--", "sh", "-c", agent])
+        };
+        let allowed = run("cargo test");
+        assert_eq!((allowed.code, allowed.stdout.contains("answered=yes")), (0, true), "{}", allowed.stdout);
+        assert!(allowed.stderr.contains("allowed by the rule \"tests\""), "{}", allowed.stderr);
+        let denied = run("cargo test && git push");
+        assert_eq!((denied.code, denied.stdout.contains("answered=no")), (5, true), "{}", denied.stdout);
+        assert!(denied.stderr.contains("denied by the rule \"no-push\""), "{}", denied.stderr);
+        assert_eq!(run("cargo build").code, 5);
+    }
+    let sessions = place.run(&["sessions", "list", "--json"]).json_lines();
+    let shown: String = sessions
+        .iter()
+        .map(|session| place.run(&["sessions", "show", session["id"].as_str().unwrap()]).stdout)
+        .collect();
+    assert!(shown.contains("rule tests") && shown.contains("rule no-push"), "{shown}");
+    let both = ["run", "x", "--approve-all", "--permissions", "rules.toml", "--", "sh", "-c", OLD_AGENT];
+    assert_eq!(place.run(&both).code, 2);
+}
+
+#[test]
+fn a_project_makes_the_users_rules_stricter_unless_it_is_trusted() {
+    let place = Place::new();
+    let run = |command: &str| place.run(&["run", command, "--", "sh", "-c", OLD_AGENT]).code;
+    place.write("home/.config/switchboard/switchboard-policy.toml", RULES);
+    assert_eq!((run("cargo test"), run("cargo build")), (0, 5));
+    let project = "[[rule]]\ndecision = \"allow\"\ncommand = [\"cargo\", \"build\"]\n\
+                   [[rule]]\ndecision = \"deny\"\ncommand = [\"cargo\", \"test\", \"-q\"]\n";
+    place.write("work/switchboard-policy.toml", project);
+    assert_eq!((run("cargo test"), run("cargo test -q"), run("cargo build")), (0, 5, 5));
+    assert_eq!(place.run(&["policy", "trust", "switchboard-policy.toml"]).code, 0);
+    assert_eq!((run("cargo test"), run("cargo test -q"), run("cargo build")), (0, 5, 0));
+    // One that cannot be used must not be without effect.
+    place.write("work/switchboard-policy.toml", "rules = 1");
+    assert_eq!(run("cargo test"), 5);
+}
