@@ -30,6 +30,7 @@ mod render;
 mod request;
 mod rows;
 mod tab;
+mod verdict;
 pub(crate) mod view;
 mod wire;
 

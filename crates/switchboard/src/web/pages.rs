@@ -282,6 +282,7 @@ fn inspector() -> Markup {
                 (choice("wire-session", "Session", &[("", "all sessions")]))
                 label { input id="wire-problems" type="checkbox"; " only problems" }
                 button type="button" id="wire-entry" hidden { "One entry ✕" }
+                button type="button" data-action="verdict" title="Does it keep the protocol?" { "Verdict" }
             }
             div id="rates" {}
             p id="wire-count" class="meta" role="status" {}

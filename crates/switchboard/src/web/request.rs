@@ -157,6 +157,8 @@ pub(crate) enum Request {
     },
     /// The sub-agents below the session that is looked at.
     Family,
+    /// Whether the recording keeps the protocol.
+    Verdict,
     /// The choices for always.
     Choices,
     Withdraw {

@@ -21,7 +21,7 @@ use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
 use super::request::{Numbered, Request};
 use super::view::View;
-use super::{actions, files, lists, render, wire};
+use super::{actions, files, lists, render, verdict, wire};
 
 /// The least time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
@@ -293,6 +293,7 @@ impl Tab {
                 Some(sight) => Ok(json!(lists::family(sight, &self.view.session).into_string())),
                 None => Err("there is no session".to_owned()),
             },
+            Request::Verdict => self.verdict(),
             Request::Choices => Ok(json!(lists::choices(&self.desk).into_string())),
             Request::Attach => {
                 self.attach();
@@ -371,6 +372,11 @@ impl Tab {
         let room = self.view.room.as_ref().ok_or("there is no recording")?;
         let message = block_in_place(|| wire::message(room, row));
         message.map(|markup| json!(markup.into_string())).ok_or("this message cannot be read".to_owned())
+    }
+
+    fn verdict(&self) -> Result<Value, Failure> {
+        let room = self.view.room.as_ref().ok_or("there is no recording")?;
+        block_in_place(|| verdict::verdict(room)).map(|markup| json!(markup.into_string()))
     }
 
     fn messages_of(&self, session: &str, position: usize) -> Vec<u32> {

@@ -356,6 +356,10 @@ const actions = {
     const html = await attempt({ type: "family" });
     if (html !== undefined) dialog(`<h2 id="dialog-title">Sub-agents</h2>${html}`);
   },
+  verdict: async () => {
+    const html = await attempt({ type: "verdict" });
+    if (html !== undefined) dialog(html);
+  },
   nest: ({ session }, button) => {
     const open = button.getAttribute("aria-expanded") !== "true";
     folds.set(session, open);
@@ -405,6 +409,8 @@ document.addEventListener("click", (event) => {
     actions.look(link.dataset);
     return;
   }
+  // What a violation leads to is behind the dialog.
+  if (event.target.closest("#dialog a[href^='#m']")) at("dialog").close();
   const button = event.target.closest("button");
   // The menu closes with what is chosen from it, and with a click elsewhere.
   if (!event.target.closest("#menu > summary")) at("menu").open = false;

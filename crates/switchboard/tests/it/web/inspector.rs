@@ -233,3 +233,16 @@ fn both_sides_of_a_bridge_are_seen() {
     page.wait_for("#wire-rows .row:not(.row-other) :: session/prompt");
     talk.all_is_well();
 }
+
+#[test]
+fn a_violation_of_the_protocol_leads_to_its_message() {
+    let talk = open_with("unknown");
+    let page = &talk.page;
+    page.click("#filters [data-action=verdict]");
+    page.wait_for("#dialog-title :: Protocol: not conformant");
+    page.wait_for("#dialog h3 :: update-kind");
+    page.click("#dialog a[href^='#m']");
+    page.wait_until("!document.querySelector('#dialog').open");
+    page.wait_for("#detail :: weather_update");
+    talk.all_is_well();
+}
