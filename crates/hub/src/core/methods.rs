@@ -347,8 +347,10 @@ impl Core {
             return Err((codes::INTERNAL_ERROR, message, None));
         }
         let params = params.map_or_else(|| Raw::from(json!({})), Raw::to_shared);
+        let is_held = known.memory.as_ref().is_some_and(Memory::is_busy);
         known.prompts.push_back(Prompt { connection, id: id.clone(), params, operation });
         let next = known.next;
+        self.states += u64::from(is_held);
         if !is_attached {
             // Whoever prompts wants to see what comes of it.
             self.attach(connection, &session, next, None);

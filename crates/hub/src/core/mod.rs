@@ -228,6 +228,8 @@ pub struct SessionSummary {
     pub questions: usize,
     /// Why the agent that it had is gone, if it went by itself and none has taken its place.
     pub lost: Option<String>,
+    /// The beginnings of the prompts that wait for their turn.
+    pub queued: Vec<String>,
 }
 
 /// How many sessions are in which state, and so on.

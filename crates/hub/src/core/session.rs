@@ -16,6 +16,9 @@ const WINDOW: usize = 2048;
 /// How many bytes they may have together.
 const WINDOW_BYTES: usize = 2 * 1024 * 1024;
 
+/// How much of a prompt that waits is shown.
+const BEGINNING: usize = 200;
+
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) known: Known,
@@ -59,6 +62,16 @@ pub(super) struct Prompt {
     pub(super) id: RequestId<'static>,
     pub(super) params: Raw<'static>,
     pub(super) operation: Option<String>,
+}
+
+impl Prompt {
+    /// The beginning of what it says, for people.
+    fn beginning(&self) -> String {
+        let blocks = self.params.get("prompt");
+        let blocks = blocks.iter().flat_map(Raw::items);
+        let text = blocks.filter_map(|block| block.get("text")?.as_text().map(std::borrow::Cow::into_owned));
+        text.collect::<Vec<_>>().join(" ").chars().take(BEGINNING).collect()
+    }
 }
 
 impl Session {
@@ -146,7 +159,19 @@ impl Session {
         let title = self.memory.as_ref().and_then(|memory| memory.title.clone()).or(title);
         let questions = self.memory.as_ref().map_or(0, |memory| memory.questions.len());
         let lost = self.lost.clone();
-        SessionSummary { id, agent, owner, folder, title, changed, state: self.state(), questions, lost }
+        let queued = self.prompts.iter().map(Prompt::beginning).collect();
+        SessionSummary {
+            id,
+            agent,
+            owner,
+            folder,
+            title,
+            changed,
+            state: self.state(),
+            questions,
+            lost,
+            queued,
+        }
     }
 
     /// What `session/list` says of it.

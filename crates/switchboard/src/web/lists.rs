@@ -202,8 +202,7 @@ fn name_of(folder: &str) -> &str {
 }
 
 fn hub_session(desk: &Desk, session: &SessionSummary, looked_at: Option<&str>) -> Markup {
-    let SessionSummary { id, agent, owner, folder: _, title: _, changed: _, state, questions, lost: _ } =
-        session;
+    let SessionSummary { id, agent, owner, state, questions, .. } = session;
     let is_here = (Some(&**id) == looked_at).then_some("true");
     let (class, words) = match state {
         SessionState::Waiting if desk.may(Role::Answer) => ("st st-wait", "waits for you"),

@@ -235,6 +235,7 @@ fn talk() -> Markup {
                 div id="after" {}
                 div id="notices" {}
                 div id="unknown" {}
+                div id="queue" role="status" {}
             }
             div id="foot" {
                 button type="button" id="to-end" hidden { "↓ Latest" }

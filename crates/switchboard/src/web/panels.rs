@@ -84,6 +84,7 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
         ("activity", activity(subject, snapshot, waiting).to_owned()),
         ("offers", offers(subject, line.last()).into_string()),
         ("hint", hint(subject).into_string()),
+        ("queue", queue(subject).into_string()),
         ("speech", speech(subject, snapshot).to_owned()),
     ];
     panels.extend([
@@ -252,6 +253,16 @@ fn hint(subject: &Subject<'_>) -> Markup {
             },
             None => "A new session. Tell the agent below what to do.",
         }
+    }
+}
+
+/// What was said and waits for its turn.
+fn queue(subject: &Subject<'_>) -> Markup {
+    let queued =
+        subject.hosted().filter(|_| subject.is_now).map(|session| session.queued).unwrap_or_default();
+    html! {
+        @if !queued.is_empty() { p class="meta" { "Waits for its turn (Cancel takes it back):" } }
+        @for text in &queued { p class="queued" { (render::visible(text)) } }
     }
 }
 

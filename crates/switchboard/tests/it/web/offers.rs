@@ -194,8 +194,10 @@ fn an_agent_that_cannot_be_steered_is_prompted() {
     assert_eq!(page.text("#send"), "Send");
     // It waits for its turn.
     say(&talk, "idle two");
+    page.wait_for("#queue .queued :: idle two");
     std::fs::write(talk.place.work().join("done"), "").unwrap();
     page.wait_for("article.e-agent :: prompted one, prompted idle two,");
+    page.wait_gone("#queue .queued");
     talk.all_is_well();
 }
 
