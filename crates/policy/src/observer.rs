@@ -17,6 +17,9 @@ use crate::subject::{Scene, Subject};
 /// How many requests, sessions and malformed calls are remembered.
 const MAX_REMEMBERED: usize = 10_000;
 
+/// Of how many questions at a time it is followed what becomes of them.
+const MAX_WAITING: usize = 200;
+
 /// A request for a permission, with what it asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
@@ -362,8 +365,11 @@ impl Observer {
             Ok(read) => read,
             Err(problem) => return self.malformed(Some(&request.id), params, &problem),
         };
+        let session = self.conversation.session(Some(&asked.session_id));
+        // Where nobody answers, as in a list of requests, it need not be known who would.
+        let is_full = session.is_some_and(|session| session.pending_permissions().nth(MAX_WAITING).is_some());
         let question = AgentQuestion::Permission(asked);
-        let folded = self.conversation.ask(&request.id, &question, at);
+        let folded = if is_full { None } else { Some(self.conversation.ask(&request.id, &question, at)) };
         let AgentQuestion::Permission(asked) = question else {
             return self.malformed(Some(&request.id), params, "it is no permission");
         };
@@ -372,10 +378,11 @@ impl Observer {
             Some(v2::RequestPermissionSubject::ToolCall(subject)) => Some(&subject.tool_call),
             _ => None,
         };
-        if let Err(error) = folded {
+        if !matches!(folded, Some(Ok(_))) {
             // What it asks for must be seen all the same. That its id is in use is no matter of what it asks.
-            if !matches!(error, ConversationError::Refused(SessionError::IdInUse { .. })) {
-                problem = problem.or(Some(error.to_string()));
+            match folded {
+                None | Some(Err(ConversationError::Refused(SessionError::IdInUse { .. }))) => {}
+                Some(outcome) => problem = problem.or(outcome.err().map(|error| error.to_string())),
             }
             if let Some(call) = call {
                 drop(self.conversation.apply_update(Some(&session), &call.clone().into()));

@@ -98,17 +98,19 @@ impl Parser<'_, '_> {
         outcome
     }
 
-    /// Commands until the end, a closing operator or one of these reserved words.
-    fn list(&mut self, ends: &[&str]) -> Parsed<()> {
+    /// Commands until the end, a closing operator or one of these reserved words; gives how many.
+    fn list(&mut self, ends: &[&str]) -> Parsed<usize> {
+        let mut count = 0;
         loop {
             self.skip_newlines()?;
             if self.is_at_end(ends)? {
-                return Ok(());
+                return Ok(count);
             }
             let before = self.cwd.clone();
             self.and_or()?;
+            count += 1;
             if self.is_at_end(ends)? {
-                return Ok(());
+                return Ok(count);
             }
             match self.advance()? {
                 Token::Operator(";") | Token::Newline => {}
@@ -116,6 +118,14 @@ impl Parser<'_, '_> {
                 Token::Operator("&") => self.cwd = before,
                 _ => return Err(Fault),
             }
+        }
+    }
+
+    /// The same where there must be one.
+    fn some(&mut self, ends: &[&str]) -> Parsed<()> {
+        match self.list(ends)? {
+            0 => Err(Fault),
+            _ => Ok(()),
         }
     }
 
@@ -208,19 +218,19 @@ impl Parser<'_, '_> {
                     self.script.doubt(Doubt::Arithmetic);
                 }
                 self.advance()?;
-                self.list(&[])?;
+                self.some(&[])?;
                 self.expect(")")?;
                 self.cwd = before;
             }
             "{" => {
                 self.advance()?;
-                self.list(&["}"])?;
+                self.some(&["}"])?;
                 self.expect_word("}")?;
             }
             "if" => self.conditional(&before)?,
             "while" => {
                 self.advance()?;
-                self.list(&["do"])?;
+                self.some(&["do"])?;
                 self.body(first, &before)?;
             }
             "for" => {
@@ -244,17 +254,17 @@ impl Parser<'_, '_> {
 
     fn conditional(&mut self, before: &Cwd) -> Parsed<()> {
         self.advance()?;
-        self.list(&["then"])?;
+        self.some(&["then"])?;
         self.expect_word("then")?;
         loop {
-            self.list(&["elif", "else", "fi"])?;
+            self.some(&["elif", "else", "fi"])?;
             let Token::Word(word) = self.advance()? else { return Err(Fault) };
             self.unless_same(before);
             match &*word.text {
                 "fi" => return Ok(()),
                 "else" => {}
                 "elif" => {
-                    self.list(&["then"])?;
+                    self.some(&["then"])?;
                     self.expect_word("then")?;
                 }
                 _ => return Err(Fault),
@@ -266,7 +276,7 @@ impl Parser<'_, '_> {
     fn body(&mut self, first: usize, before: &Cwd) -> Parsed<()> {
         self.skip_newlines()?;
         self.expect_word("do")?;
-        self.list(&["done"])?;
+        self.some(&["done"])?;
         self.expect_word("done")?;
         if self.cwd != *before {
             self.cwd = Cwd::Unknown;

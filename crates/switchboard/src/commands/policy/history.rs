@@ -35,6 +35,9 @@ pub(super) struct PastArguments {
     agent: Option<String>,
 }
 
+/// How many questions may wait for an answer at a time; of older ones none is found.
+const MAX_WAITING: usize = 1000;
+
 /// What became of a question then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Answered {
@@ -232,6 +235,9 @@ impl Reading {
         // A question is settled before another one can take its id.
         self.settle();
         for question in asked {
+            if self.open.len() >= MAX_WAITING {
+                self.open.remove(0);
+            }
             self.open.push(self.questions.len());
             self.questions.push((number, question, Answered::Open));
         }
