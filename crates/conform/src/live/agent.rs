@@ -564,9 +564,22 @@ impl Run<'_> {
         match peer.until_within(self.options.patience.min(Duration::from_secs(5)), begun).await {
             Ok(message) if message.get("method").is_none() => {
                 peer.release_questions(false).await?;
+                return Ok(None);
+            }
+            Ok(_) | Err(Trouble::Timeout) => {}
+            Err(Trouble::Ended) => return Err(Trouble::Ended),
+        }
+        // Work that ends at once may be over before it hears that it was cancelled, which is nobody's fault.
+        let is_over = |message: &Value| {
+            (is_v1 && message.get("method").is_none() && message["id"] == id)
+                || is_state(message, session, "idle")
+        };
+        match peer.until_within(QUIET, is_over).await {
+            Ok(_) => {
+                peer.release_questions(false).await?;
                 Ok(None)
             }
-            Ok(_) | Err(Trouble::Timeout) => Ok(Some(id)),
+            Err(Trouble::Timeout) => Ok(Some(id)),
             Err(Trouble::Ended) => Err(Trouble::Ended),
         }
     }
