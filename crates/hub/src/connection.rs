@@ -1,6 +1,6 @@
 //! A client's connection: in version 2 towards the hub, in its own version towards the client.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ use crate::told::{self, Told};
 
 /// How many lines of the hub are taken before the client gets its turn.
 const TURN: usize = 64;
+/// How many prompts of a client over HTTP are known, should it send one again.
+const PROMPTS: usize = 256;
 /// How many requests of a client are known, to find the stream of their answers.
 const REQUESTS: usize = 4096;
 
@@ -64,6 +66,7 @@ pub(crate) async fn run(
         streams: HashMap::new(),
         cursors: HashMap::new(),
         told: Told::default(),
+        prompts: VecDeque::new(),
     };
     client.run(incoming, lines).await;
     // The hub is gone only when everything is.
@@ -93,7 +96,12 @@ struct Client {
     cursors: HashMap<SessionId, Arc<str>>,
     /// What a version 1 client was told last.
     told: Told,
+    /// Its last prompts over HTTP, where the same id is the same prompt, sent again; with their answers.
+    prompts: VecDeque<(RequestId<'static>, Option<Answered>)>,
 }
+
+/// The answer to a prompt, and the stream that it went to.
+type Answered = (SharedText, Option<Arc<str>>);
 
 /// How much was sent in a session.
 struct Traffic {
@@ -207,15 +215,18 @@ impl Client {
         if !self.knows_version && !self.open(&text) {
             return Ok(());
         }
-        let Some(bridge) = &mut self.bridge else {
+        if self.bridge.is_none() {
             return self.tell(Event::Message { connection: self.id, text: text.into() }).await;
-        };
+        }
         if let Some(gate) = self.gate.take() {
             self.resume_streams(&text, gate);
             return Ok(());
         }
         if let Ok(Message::Response(response)) = Message::decode(&text, WireFormat::Any) {
             self.told.answered(&response.id);
+        }
+        if self.outgoing.has_streams() && self.is_repeated(&text) {
+            return Ok(());
         }
         if let Ok(Message::Request(request)) = Message::decode(&text, WireFormat::Any)
             && !matches!(&*request.method, "session/load" | "session/resume" | "session/new" | "session/fork")
@@ -224,7 +235,8 @@ impl Client {
         {
             self.streams.insert(request.id.into_owned(), (*session).into());
         }
-        let now = Moment(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+        let now = self.now();
+        let Some(bridge) = &mut self.bridge else { return Ok(()) };
         let handled = bridge.handle(Side::Client, &text, now);
         let made = self.made();
         self.send_made(made, None);
@@ -233,6 +245,30 @@ impl Client {
             self.tell(Event::Message { connection: self.id, text: text.into() }).await?;
         }
         Ok(())
+    }
+
+    /// Whether a message is a prompt that came before. One that has its answer gets it again.
+    fn is_repeated(&mut self, text: &str) -> bool {
+        let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any) else { return false };
+        if request.method != "session/prompt" {
+            return false;
+        }
+        let id = request.id.into_owned();
+        match self.prompts.iter().find(|(known, _)| *known == id) {
+            Some((_, Some((text, stream)))) => {
+                let (text, stream) = (text.clone(), stream.clone());
+                self.outgoing.send(OutgoingLine { text, stream, cursor: None, written: None });
+                true
+            }
+            Some((_, None)) => true,
+            None => {
+                if self.prompts.len() >= PROMPTS {
+                    self.prompts.pop_front();
+                }
+                self.prompts.push_back((id, None));
+                false
+            }
+        }
     }
 
     /// Finds out which version the client speaks. Says whether it is one that is spoken here.
@@ -409,8 +445,13 @@ impl Client {
             Ok(Message::Response(response)) => {
                 let told = with_transport(&response.outcome)
                     .map(|result| lines::answer(&response.id, &Outcome::Result(result)).into());
-                let stream = self.streams.remove(&response.id.into_owned());
-                return (told.unwrap_or_else(|| text.clone()), stream, false);
+                let id = response.id.into_owned();
+                let stream = self.streams.remove(&id);
+                let told = told.unwrap_or_else(|| text.clone());
+                if let Some((_, answer)) = self.prompts.iter_mut().find(|(known, _)| *known == id) {
+                    *answer = Some((told.clone(), stream.clone()));
+                }
+                return (told, stream, false);
             }
             Ok(Message::Request(request)) => (request.params.map(Raw::into_owned), false),
             Ok(Message::Notification(notification)) => {

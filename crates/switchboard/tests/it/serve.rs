@@ -239,6 +239,38 @@ fn an_old_client_is_answered_when_its_own_turn_ends_however_often_it_asks() {
 }
 
 #[test]
+fn a_prompt_that_is_posted_again_runs_once() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    let sessions = block_on(async {
+        let mut sessions = Vec::new();
+        for version in [1, 2] {
+            let mut client = hub.client_over_http(version).await;
+            let session = client.new_session(&place).await;
+            let prompt = json!([{"type": "text", "text": "hello"}]);
+            let params = json!({"sessionId": session, "prompt": prompt});
+            let prompt = json!({"jsonrpc": "2.0", "id": 70, "method": "session/prompt", "params": params});
+            client.send(prompt.clone()).await;
+            client.send(prompt.clone()).await;
+            let answer = client.answer(70).await;
+            assert!(answer.get("result").is_some(), "{answer}");
+            // Also one whose answer was lost.
+            client.send(prompt).await;
+            assert_eq!(client.answer(70).await, answer, "version {version}");
+            sessions.push(session);
+        }
+        sessions
+    });
+    let store = hub.store().to_owned();
+    assert_eq!(hub.end(), Some(0));
+    for session in sessions {
+        let exported = place.command(&["sessions", "export", &session, "--store", &store]).output().unwrap();
+        let exported = String::from_utf8(exported.stdout).unwrap();
+        assert_eq!(exported.matches(r#""method":"session/prompt""#).count(), 1, "{exported}");
+    }
+}
+
+#[test]
 fn who_attaches_gets_history_questions_and_notices_in_either_version() {
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);

@@ -48,6 +48,15 @@ impl Hub {
         Ok(Client::of(remote.header("authorization", &format!("Bearer {token}"))?.connect().await?))
     }
 
+    /// A client over streamable HTTP that has said hello, with the token of the launch.
+    pub(crate) async fn client_over_http(&self, version: u64) -> Client {
+        let remote = Remote::new(&format!("http://{}/acp", self.address)).unwrap();
+        let remote = remote.header("authorization", &format!("Bearer {}", self.token)).unwrap();
+        let mut client = Client::of(remote.connect().await.unwrap());
+        client.initialize(version).await;
+        client
+    }
+
     /// Another socket of a client with the token of the launch, which has said nothing yet.
     pub(crate) async fn take_up(&self, client: &Client) -> Client {
         let remote = Remote::new(&format!("ws://{}/acp", self.address)).unwrap();
