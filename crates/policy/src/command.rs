@@ -491,7 +491,7 @@ pub(crate) fn forbids(pattern: &Pattern, words: &[Word]) -> Match {
             if plain.iter().any(|wanted| **wanted == word.text) {
                 next[at + 1] = true;
                 is_there = true;
-            } else if !word.is_plain() {
+            } else if !word.is_plain() && !plain.is_empty() {
                 next[at + 1] = true;
                 may_be = true;
             }

@@ -434,9 +434,9 @@ fn an_answer_is_one_of_the_options() {
     let all = [always.clone(), once.clone(), never.clone(), abort.clone(), no.clone(), odd.clone()];
     assert_eq!(answer(&allow, &all), "o");
     assert_eq!(answer(&remember, &all), "a");
-    assert_eq!(answer(&remember, &[once.clone()]), "o");
+    assert_eq!(answer(&remember, std::slice::from_ref(&once)), "o");
     assert_eq!(answer(&allow, &[always.clone(), no.clone()]), "ask");
-    assert_eq!(answer(&allow, &[odd.clone()]), "ask");
+    assert_eq!(answer(&allow, std::slice::from_ref(&odd)), "ask");
     assert_eq!(answer(&allow, &[]), "ask");
     assert_eq!(answer(&allow, &[once.clone(), option("o", "No", Kind::RejectOnce)]), "ask");
     assert_eq!(answer(&deny, &all), "n");

@@ -162,6 +162,26 @@ fn the_default_counts_where_no_rule_does_but_never_allows_what_is_unsure() {
 }
 
 #[test]
+fn a_word_that_is_not_written_out_may_be_the_one_that_is_denied() {
+    let policy = policy(
+        "[[rule]]\ndecision = \"allow\"\ncommand = [[\"git\", \"rm\"]]\n\
+         [[rule]]\ndecision = \"deny\"\ncommand = [\"git\", \"push\"]\n\
+         [[rule]]\ndecision = \"deny\"\ncommand = [\"rm\", \"-rf\"]\n",
+    );
+    for (line, expected) in [
+        ("git $x", "ask"),
+        ("git pu*", "ask"),
+        ("git -C $x status", "ask"),
+        ("git log $x", "allow"),
+        ("rm *.o", "allow"),
+        ("rm $x", "allow"),
+        ("rm {-rf,x}", "deny"),
+    ] {
+        assert_eq!(judge_line(&policy, line).verdict.as_str(), expected, "{line}");
+    }
+}
+
+#[test]
 fn a_project_can_only_make_things_stricter_unless_it_is_trusted() {
     let user = policy("[[rule]]\ndecision = \"allow\"\ncommand = [\"ls\"]\n");
     let project = policy(
