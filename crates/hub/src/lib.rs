@@ -8,6 +8,7 @@ mod access;
 mod connection;
 mod core;
 mod host;
+mod judge;
 mod log;
 mod metrics;
 mod service;
@@ -15,6 +16,7 @@ mod told;
 
 pub use crate::core::{Counts, FolderRefusal, Folders, Identity, NO_HANDSHAKE, SessionState, SessionSummary};
 pub use access::{WrongTokens, bearer, is_same};
+pub use judge::{Judge, Judgement};
 
 use std::collections::HashMap;
 use std::fmt;
@@ -53,6 +55,8 @@ pub struct HubOptions {
     pub tell: Arc<dyn Fn(&str) + Send + Sync>,
     /// The names of identities that are not tokens of the store, such as that of a launch.
     pub local_names: Vec<Arc<str>>,
+    /// Answers what it can of what agents ask, before anybody is asked.
+    pub judge: Option<Box<dyn Judge>>,
 }
 
 /// A hub at work. Clones are the same hub.
@@ -74,7 +78,8 @@ impl fmt::Debug for Hub {
 impl Hub {
     /// Starts a hub with the sessions that the store has of earlier times. Agents start when somebody needs them.
     pub fn start(options: HubOptions) -> Result<Self, StoreError> {
-        let HubOptions { store, agents, folders, idle, handshake_timeout, tell, local_names } = options;
+        let HubOptions { store, agents, folders, idle, handshake_timeout, tell, local_names, judge } =
+            options;
         let names: Vec<String> = agents.iter().map(|(name, _)| name.clone()).collect();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut core = Core::new(CoreOptions {
@@ -83,6 +88,7 @@ impl Hub {
             idle: millis(idle),
             handshake: millis(handshake_timeout),
             flow: FLOW,
+            judge,
             version: env!("CARGO_PKG_VERSION"),
         });
         for known in log::known(&store)? {

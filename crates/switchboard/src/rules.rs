@@ -107,6 +107,7 @@ impl Rules {
             hash: policy.hash().to_owned(),
             agent: subject.agent().map(str::to_owned),
             subject: about,
+            has_no_rules: policy.is_empty() && policy.default_verdict() == Verdict::Ask,
         }
     }
 }
@@ -119,6 +120,7 @@ pub(crate) struct Judged {
     hash: String,
     agent: Option<String>,
     subject: Value,
+    has_no_rules: bool,
 }
 
 impl Judged {
@@ -138,6 +140,11 @@ impl Judged {
         }
         self.mode = Mode::Enforce;
         self
+    }
+
+    /// Whether nobody has said anything about what is asked, so that there is nothing to tell.
+    pub(crate) fn has_no_rules(&self) -> bool {
+        self.has_no_rules
     }
 
     /// Whether it is only told what would have been done.
@@ -192,6 +199,18 @@ impl Judged {
             "subject": self.subject,
         })
     }
+}
+
+/// The result of a request that is answered so.
+pub(crate) fn result(answer: &Answer) -> Option<v2::RequestPermissionResponse<'static>> {
+    let outcome = match answer {
+        Answer::Select(option) => {
+            v2::RequestPermissionOutcome::Selected(v2::SelectedPermissionOutcome::new(option.clone()))
+        }
+        Answer::Cancel => v2::RequestPermissionOutcome::Cancelled(v2::EmptyObject::new()),
+        Answer::Ask => return None,
+    };
+    Some(v2::RequestPermissionResponse::new(outcome))
 }
 
 /// The note that somebody at this machine answers.

@@ -388,6 +388,9 @@ impl Core {
         if let Some(host) = self.hosts.get_mut(&host) {
             host.sessions.retain(|_, known| known != session);
         }
+        if let Some(judge) = &mut self.options.judge {
+            judge.forget(session);
+        }
     }
 
     /// The answer to a prompt that is at work goes to somebody else.

@@ -31,6 +31,7 @@ use switchboard_protocol::rpc::RequestId;
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
+use crate::judge::Judge;
 pub(crate) use capabilities::RESUMABLE;
 use connection::Connection;
 pub(crate) use delivery::NoSuchPlace;
@@ -154,6 +155,8 @@ pub(crate) struct CoreOptions {
     pub(crate) handshake: u64,
     /// How many bytes may be on their way to a client in one session.
     pub(crate) flow: usize,
+    /// Answers what agents ask, as far as it can.
+    pub(crate) judge: Option<Box<dyn Judge>>,
     /// The client that agents see.
     pub(crate) version: &'static str,
 }
@@ -337,6 +340,7 @@ impl Core {
     /// Writes a record into the log of a session. Those who look on get it as soon as they can take it.
     fn append(&mut self, id: &SessionId, channel: Channel, text: impl Into<Arc<str>>) -> Option<u64> {
         let text = text.into();
+        let judgement = self.judge(id, channel, &text);
         let session = self.sessions.get_mut(id)?;
         let sequence = session.next;
         session.next += 1;
@@ -354,10 +358,11 @@ impl Core {
         if has_new_title {
             self.output.push_back(Output::Changed { session: Arc::clone(id) });
         }
-        match seen {
-            memory::Seen::Update | memory::Seen::Question => self.pump_all(id),
-            memory::Seen::Withdrawn(place) => self.withdraw(id, place, None),
-            memory::Seen::Nothing => {}
+        match (seen, judgement) {
+            (memory::Seen::Question, Some(judgement)) => self.judged(id, sequence, &judgement),
+            (memory::Seen::Update | memory::Seen::Question, _) => self.pump_all(id),
+            (memory::Seen::Withdrawn(place), _) => self.withdraw(id, place, None),
+            (memory::Seen::Nothing, _) => {}
         }
         if came_to_rest {
             self.turn_ended(id);

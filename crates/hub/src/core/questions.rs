@@ -12,6 +12,7 @@ use super::connection::Topic;
 use super::lines::{self, Outcome, Rewrite};
 use super::memory::Question;
 use super::{ConnectionId, Core, HostId, Output, SessionId, ToClient};
+use crate::judge::Judgement;
 
 /// The question about a tool call and other things that may be done or not.
 pub(super) const PERMISSION: &str = "session/request_permission";
@@ -19,6 +20,40 @@ pub(super) const PERMISSION: &str = "session/request_permission";
 pub(super) const ELICITATION: &str = "elicitation/create";
 
 impl Core {
+    /// What rules make of a message for the log, before anybody else sees it.
+    pub(super) fn judge(&mut self, id: &SessionId, channel: Channel, text: &str) -> Option<Judgement> {
+        let judge = self.options.judge.as_mut()?;
+        let (side, false) = channel.message()? else { return None };
+        judge.hear(id, &self.sessions.get(id)?.known.folder, side, text)
+    }
+
+    /// Rules have decided over a question that nobody was asked yet. What they decided is in the log, and where it is the
+    /// answer, everybody sees it: the call that was asked about, and by which rule.
+    pub(super) fn judged(&mut self, id: &SessionId, place: u64, judgement: &Judgement) {
+        let Some(question) = self.question(id, place).cloned() else { return };
+        let Some(result) = &judgement.result else {
+            let request = id_value(&question.id);
+            let note = json!({"hub": "judged", "question": place, "request": request, "by": judgement.by});
+            self.note(id, &note);
+            return self.pump_all(id);
+        };
+        self.settle(id, place, &Outcome::Result(result.clone()), &judgement.by, None);
+        let session = lines::text_of(Some(&question.params), "sessionId").unwrap_or_default();
+        let call =
+            question.params.get("subject").and_then(|about| about.get("toolCall").map(Raw::into_owned));
+        if let Some(call) = call.filter(Raw::is_object) {
+            let mut update = call.to_value();
+            update["sessionUpdate"] = "tool_call_update".into();
+            let _ = self.append(id, Channel::ToClient, lines::update(&session, &update.to_string()));
+        }
+        let meta = json!({"switchboard/permission": {
+            "policy": judgement.by["policy"], "decision": judgement.by["decision"], "request": id_value(&question.id),
+        }});
+        let update =
+            json!({"sessionUpdate": "notice", "severity": "info", "title": judgement.notice, "_meta": meta});
+        let _ = self.append(id, Channel::ToClient, lines::update(&session, &update.to_string()));
+    }
+
     /// Asks a client what is open, if it may answer and can.
     pub(super) fn ask(&mut self, connection: ConnectionId, id: &SessionId, place: u64) {
         let Some(session) = self.sessions.get(id) else { return };
@@ -143,10 +178,13 @@ impl Core {
         };
         let call = question.params.to_value().pointer("/subject/toolCall/toolCallId").cloned();
         let client_id = from.map(|from| from.to_string());
-        let update = json!({
+        let mut update = json!({
             "sessionUpdate": "permission_resolved", "toolCallId": call, "chosenOptionId": chosen,
             "resolvedBy": {"clientId": client_id, "name": by["client"], "version": by["version"]},
         });
+        if let Some(rule) = by.get("policy") {
+            update["resolvedBy"]["policy"] = rule.clone();
+        }
         self.notice(id, &update, from);
     }
 

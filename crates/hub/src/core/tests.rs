@@ -75,6 +75,7 @@ fn world(flow: usize) -> World {
         idle: 1000,
         handshake: 1000,
         flow,
+        judge: None,
         version: "0",
     });
     World {

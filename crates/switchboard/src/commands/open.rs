@@ -15,6 +15,7 @@ use switchboard_transport::Program;
 use switchboard_transport::server::{self, ListenerLimits};
 use tokio::net::TcpListener;
 
+use super::policy::HubJudge;
 use super::run::working_directory;
 use super::sessions::exchange::read_in;
 use crate::arguments::InputArgument;
@@ -23,6 +24,7 @@ use crate::ending::Stops;
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::agent_name;
+use crate::rules::{PermissionsArgument, Rules};
 use crate::web::app::{App, Audience};
 use crate::web::guard::Guard;
 use crate::web::{self, Links, remembered};
@@ -57,6 +59,9 @@ pub(crate) struct Arguments {
     /// Keep nothing: what is recorded is gone at the end
     #[arg(long, conflicts_with = "store")]
     no_record: bool,
+
+    #[command(flatten)]
+    permissions: PermissionsArgument,
 
     #[command(flatten)]
     handshake: HandshakeArgument,
@@ -138,6 +143,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         handshake_timeout: arguments.handshake.handshake_timeout,
         tell: Arc::new(|what| standard_error::say(format!("switchboard: {what}"))),
         local_names: vec![Arc::clone(&who.name)],
+        judge: Some(Box::new(HubJudge::new(Rules::of_file(arguments.permissions.permissions.as_deref())))),
     })
     .map_err(store_file::store_error)?;
     let path = recording.as_ref().map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));

@@ -1,11 +1,14 @@
 //! `switchboard policy`: rules for what agents ask.
 
+mod audit;
 mod explain;
 mod history;
+mod judge;
 mod suggest;
 mod test;
 
 pub(crate) use explain::in_words;
+pub(crate) use judge::HubJudge;
 
 use std::path::PathBuf;
 
@@ -26,6 +29,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum PolicyCommand {
+    Audit(audit::Arguments),
     Check(CheckArguments),
     Explain(explain::Arguments),
     Suggest(suggest::Arguments),
@@ -53,6 +57,7 @@ struct TrustArguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     match &arguments.command {
+        PolicyCommand::Audit(arguments) => audit::run(arguments),
         PolicyCommand::Check(arguments) => check(arguments),
         PolicyCommand::Explain(arguments) => explain::run(arguments),
         PolicyCommand::Suggest(arguments) => suggest::run(arguments),

@@ -23,12 +23,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::gate::Gate;
 pub(crate) use self::gate::LAUNCH;
 use self::logging::{LogFormat, Logger};
+use super::policy::HubJudge;
 use crate::configuration::hub::HubSettings;
 use crate::configuration::roots::Refused;
 use crate::configuration::{Configuration, chosen_program};
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::remote_agent::{HEADERS, TOKEN};
+use crate::rules::{PermissionsArgument, Rules};
 use crate::web::app::{App, Audience};
 use crate::web::guard::Guard;
 use crate::web::{self, Links};
@@ -87,6 +89,9 @@ pub(crate) struct Arguments {
     /// A proxy with a certificate stands before this, and clients know it by this name
     #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
     behind_proxy: Option<String>,
+
+    #[command(flatten)]
+    permissions: PermissionsArgument,
 
     #[command(flatten)]
     handshake: HandshakeArgument,
@@ -239,6 +244,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         handshake_timeout: arguments.handshake.handshake_timeout,
         tell: Arc::new(move |what| tell.say(what)),
         local_names: vec![gate.launch_name()],
+        judge: Some(Box::new(HubJudge::new(Rules::of_file(arguments.permissions.permissions.as_deref())))),
     })
     .map_err(store_file::store_error)?;
     let gate = Arc::new(gate.over(hub.clone()));

@@ -104,6 +104,7 @@ pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
         handshake_timeout: Duration::from_secs(30),
         tell: Arc::new(|_| ()),
         local_names: vec![Arc::clone(&who.name)],
+        judge: None,
     });
     let app = App::new(store.clone(), hub.unwrap(), Audience::One, "/".into(), Guard::new(1));
     Desk::new(Arc::new(app), who)

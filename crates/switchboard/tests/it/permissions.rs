@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use serde_json::{Value, json};
 
 use crate::agent_program::Place;
+use crate::serve::hub::Hub;
 
 const RULES: &str = r#"
 [[rule]]
@@ -289,4 +290,60 @@ fn a_project_makes_the_users_rules_stricter_unless_it_is_trusted() {
     // One that cannot be used must not be without effect.
     place.write("work/switchboard-policy.toml", "rules = 1");
     assert_eq!(run("cargo test"), 5);
+}
+
+#[test]
+fn nobody_in_a_hub_is_asked_what_rules_decide() {
+    for agent in [OLD_AGENT, NEW_AGENT] {
+        let place = Place::new();
+        place.write("work/rules.toml", RULES);
+        let hub = Hub::start(&place, &["--permissions", "rules.toml", "--", "sh", "-c", agent]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let session = runtime.block_on(async {
+            let mut client = hub.client(2).await;
+            let session = client.new_session(&place).await;
+            for (command, decision, option) in [("cargo test", "allow", "yes"), ("x; git push", "deny", "no")]
+            {
+                client.prompt(&session, command).await;
+                let heard = client.until_idle().await;
+                assert!(!is_asked(&heard), "{heard:?}");
+                assert_eq!(answered(&heard), option);
+                let [told] = notices(&heard)[..] else { panic!("{heard:?}") };
+                assert_eq!(told["decision"], decision);
+                let calls = heard.iter().map(|message| &message["params"]["update"]["rawInput"]["command"]);
+                assert!(calls.into_iter().any(|told| told == command), "{heard:?}");
+            }
+            // What no rule is about is asked.
+            client.prompt(&session, "cargo build").await;
+            let question = client.question().await;
+            client.allow(&question).await;
+            let heard = client.until_idle().await;
+            assert_eq!(answered(&heard), "always");
+            session
+        });
+        let shown = place.run(&["sessions", "show", &session, "--store", hub.store()]);
+        assert!(
+            shown.stdout.contains("rule tests") && shown.stdout.contains("rule no-push"),
+            "{}",
+            shown.stdout
+        );
+        let audit = place.run(&["policy", "audit", &session, "--store", hub.store()]).json_lines();
+        let told = |row: &Value| {
+            ["decision", "by", "rule", "option", "judged"]
+                .map(|key| row[key].as_str().unwrap_or("-").to_owned())
+        };
+        let rows: Vec<_> = audit.iter().map(told).collect();
+        assert_eq!(
+            rows,
+            [
+                ["allow", "policy", "tests", "yes", "allow"],
+                ["deny", "policy", "no-push", "no", "deny"],
+                ["allow", "person", "-", "always", "ask"],
+            ]
+        );
+        assert_eq!(audit[0]["subject"]["command"], json!(["cargo", "test"]));
+        assert!(audit.iter().all(|row| row["hash"] == audit[0]["hash"] && row["session"] == *session));
+        assert_eq!(audit[0]["hash"].as_str().unwrap().len(), 64);
+        hub.end();
+    }
 }

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use memchr::memmem;
 use serde_json::{Value, json};
 use switchboard_bridge::{Moment, Side, Version};
-use switchboard_policy::{Answer, Observer};
+use switchboard_policy::{Answer, Observer, Relevance};
 use switchboard_protocol::rpc::{BATCH_LIMIT, Message, Outline, Request, RequestId, batch_entries, is_batch};
-use switchboard_protocol::{Raw, Wire, WireFormat, v2};
+use switchboard_protocol::{Raw, Wire, WireFormat};
 
 use crate::commands::policy::in_words;
-use crate::rules::{Judged, Rules};
+use crate::rules::{Judged, Rules, result};
 use crate::standard_error;
 
 const METHOD: &str = "session/request_permission";
@@ -25,6 +25,7 @@ const MAX_SHOWN: usize = 300;
 /// What answers, and what it has to know for that.
 pub(super) struct Permissions {
     rules: Rules,
+    relevance: Relevance,
     /// Reads what the agent says and gets.
     observer: Observer,
     /// What was decided over the question that is being passed on.
@@ -66,6 +67,7 @@ impl Permissions {
         let here = std::env::current_dir().ok().and_then(|here| here.into_os_string().into_string().ok());
         Permissions {
             rules,
+            relevance: Relevance::new(),
             observer: Observer::without_root(here.unwrap_or_default()),
             decided: None,
             told: HashSet::new(),
@@ -81,9 +83,16 @@ impl Permissions {
         apart.then(|| entries.into_iter().map(|entry| entry.replace(['\n', '\r'], " ")).collect())
     }
 
+    /// Whether rules have nothing to do with a line of the agent.
+    pub(super) fn passes(&self, line: &[u8]) -> bool {
+        !self.relevance.matters(line)
+    }
+
     /// Hears a line that the agent gets.
     pub(super) fn hear_client(&mut self, line: &str, now: Moment) {
-        self.observer.read(line, Some(Side::Client), now);
+        if self.relevance.matters(line.as_bytes()) {
+            self.observer.read(line, Some(Side::Client), now);
+        }
     }
 
     /// Hears the handshake of the client.
@@ -98,6 +107,9 @@ impl Permissions {
     /// Hears a line of the agent, and decides over what it asks.
     pub(super) fn hear_agent(&mut self, line: &str, now: Moment) {
         self.decided = None;
+        if self.passes(line.as_bytes()) {
+            return;
+        }
         for question in self.observer.read(line, Some(Side::Agent), now) {
             let root = self.observer.scene(question.session.as_deref()).root;
             let judged = self.rules.judge(&question.subject, &question.options, &root);
@@ -169,13 +181,7 @@ impl Permissions {
             json!({"sessionUpdate": "agent_message_chunk", "content": words, "_meta": meta})
         };
         updates.push(update_line(&session, &notice.to_string()));
-        let outcome = match answer {
-            Answer::Select(option) => {
-                v2::RequestPermissionOutcome::Selected(v2::SelectedPermissionOutcome::new(option))
-            }
-            Answer::Cancel | Answer::Ask => v2::RequestPermissionOutcome::Cancelled(v2::EmptyObject::new()),
-        };
-        let response = v2::RequestPermissionResponse::new(outcome);
+        let response = result(&answer)?;
         let answer = Message::response(id, Ok(Raw::of(&response, WireFormat::Any))).encode(WireFormat::Any);
         Some(Instead { updates, answer })
     }

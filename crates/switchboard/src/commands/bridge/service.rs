@@ -222,13 +222,16 @@ impl Service {
 
     /// Passes on what the agent has said already as far as nobody has to look at it. Tells whether there was something.
     fn pass_run(&mut self, from_agent: &mut LineReader<impl AsyncRead + Unpin>) -> bool {
-        // History looks at each line while it waits for something, and rules look at each.
-        if self.permissions.is_some() || self.history.as_ref().is_some_and(History::is_at_work) {
+        // History looks at each line while it waits for something.
+        if self.history.as_ref().is_some_and(History::is_at_work) {
             return false;
         }
-        let Service { bridge, to_client, record, .. } = self;
+        let Service { bridge, to_client, record, permissions, .. } = self;
         let room = to_client.room();
-        let passes = |line: &[u8]| bridge.is_passthrough(Side::Agent, line);
+        let passes = |line: &[u8]| {
+            bridge.is_passthrough(Side::Agent, line)
+                && permissions.as_ref().is_none_or(|permissions| permissions.passes(line))
+        };
         let take = |lines: &str| {
             if let Some(recorded) = record {
                 recorded.forwarded_lines(Side::Agent, lines, bridge.versions());

@@ -75,7 +75,9 @@ impl Runner {
         }
         match judged.answer(&question.request().options) {
             Answer::Ask if self.can_ask => {
-                self.record(&judged.note(question.id(), &Answer::Ask));
+                if !judged.has_no_rules() {
+                    self.record(&judged.note(question.id(), &Answer::Ask));
+                }
                 self.questions.push_back(Question::Permission(question));
                 self.ask_next(self.questions.len() == 1)?;
                 Ok(())

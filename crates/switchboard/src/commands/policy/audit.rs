@@ -1,0 +1,197 @@
+//! `switchboard policy audit`: who decided over what agents asked, and by which rule.
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use switchboard_policy::{Observer, Question, Relevance};
+use switchboard_protocol::rpc::RequestId;
+use switchboard_protocol::{Wire, WireFormat};
+use switchboard_session::{Moment, Settlement};
+use switchboard_store::{Channel, Filter, Item, Record, Store, Summary, Time};
+
+use super::explain::observer;
+use crate::outcome::{CommandError, Outcome, write_error};
+use crate::policy_file::SystemFiles;
+use crate::store_file::{self, store_error};
+
+/// Print who decided over what agents asked, as JSON lines
+///
+/// One line a question, in the order in which they were asked: time, session, message, agent, client, request, subject, rule,
+/// decision (allow, deny, or ask where there is no answer), reason, by (policy, person, client, or null), who, option, judged
+/// (what the rules said), mode, and the hash of the rules.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The sessions, by their ids in the store; all when missing
+    sessions: Vec<String>,
+
+    /// The store's file
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let place = store_file::place(arguments.store.as_ref())?;
+    let store = Store::open_read_only(&place).map_err(store_error)?;
+    let sessions = if arguments.sessions.is_empty() {
+        let mut sessions = store.sessions(&Filter::default()).map_err(store_error)?;
+        sessions.sort_by_key(|session| session.began);
+        sessions
+    } else {
+        let named = arguments.sessions.iter().map(|id| store.session(id).map_err(store_error));
+        named.collect::<Result<Vec<_>, _>>()?
+    };
+    let mut output = BufWriter::new(std::io::stdout().lock());
+    let (mut outcome, relevance, files) = (Outcome::Fine, Relevance::new(), SystemFiles::new());
+    for session in sessions {
+        let mut audit = Audit { observer: observer(None, None)?, rows: Vec::new(), open: Vec::new() };
+        for item in store.read(&session.id, 0).map_err(store_error)? {
+            match item.map_err(store_error)? {
+                Item::Record(record) => audit.take(&record, &relevance),
+                Item::Gap { from, to, reason } => {
+                    outcome = Outcome::Problems;
+                    eprintln!("session {}, records {from} to {}: {reason}", session.id, to - 1);
+                }
+            }
+        }
+        let agent = audit.observer.agent().map(str::to_owned);
+        for row in audit.rows {
+            let line = row.to_json(&session, agent.as_deref(), &files);
+            writeln!(output, "{line}").map_err(write_error)?;
+        }
+    }
+    output.flush().map_err(write_error)?;
+    Ok(outcome)
+}
+
+/// A session that is being read.
+struct Audit {
+    observer: Observer,
+    rows: Vec<Row>,
+    /// Which of them have no answer yet.
+    open: Vec<usize>,
+}
+
+/// A question, and what became of it.
+struct Row {
+    message: u64,
+    asked: Time,
+    answered: Option<Time>,
+    question: Question,
+    /// What the rules said, and who answers, as it was noted.
+    judged: Value,
+    by: Value,
+    option: Option<String>,
+    decision: &'static str,
+}
+
+impl Audit {
+    fn take(&mut self, record: &Record, relevance: &Relevance) {
+        let text = String::from_utf8_lossy(&record.bytes);
+        if record.channel == Channel::Hub {
+            return self.note(&text);
+        }
+        let Some((side, false)) = record.channel.message() else { return };
+        if !relevance.matters(&record.bytes) {
+            return;
+        }
+        let asked = self.observer.read(&text, Some(side), Moment(0));
+        // A question is settled before another one can take its id.
+        self.settle(record.time);
+        for question in asked {
+            self.open.push(self.rows.len());
+            self.rows.push(Row {
+                message: record.sequence,
+                asked: record.time,
+                answered: None,
+                question,
+                judged: Value::Null,
+                by: Value::Null,
+                option: None,
+                decision: "ask",
+            });
+        }
+    }
+
+    /// Takes a note about a question that is open.
+    fn note(&mut self, text: &str) {
+        let Ok(mut note) = serde_json::from_str::<Value>(text) else { return };
+        let by = note["by"].take();
+        let is_noted = |row: &Row| row.question.id.as_ref().is_some_and(|id| to_value(id) == note["request"]);
+        let open = self.open.iter().rev().copied();
+        let Some(place) = open.into_iter().find(|place| self.rows.get(*place).is_some_and(is_noted)) else {
+            return;
+        };
+        let Some(row) = self.rows.get_mut(place) else { return };
+        let is_of_rules = by.get("policy").is_some();
+        match note["hub"].as_str() {
+            Some("judged") => row.judged = by,
+            Some("answered") if is_of_rules => (row.judged, row.by) = (by.clone(), by),
+            Some("answered") => row.by = by,
+            _ => {}
+        }
+    }
+
+    fn settle(&mut self, at: Time) {
+        let (observer, rows) = (&self.observer, &mut self.rows);
+        self.open.retain(|place| {
+            let Some(row) = rows.get_mut(*place) else { return false };
+            let permission = || {
+                let session = observer.conversation().session(row.question.session.as_deref())?;
+                session.permission(row.question.id.as_ref()?)
+            };
+            let Some(permission) = permission() else { return true };
+            match permission.settlement() {
+                Settlement::Pending => return true,
+                Settlement::Answered { answer, .. } => row.option = Some(answer.to_string()),
+                Settlement::Cancelled { .. } | Settlement::NotAnApproval { .. } => {}
+            }
+            row.decision = if permission.is_granted() { "allow" } else { "deny" };
+            row.answered = Some(at);
+            false
+        });
+    }
+}
+
+impl Row {
+    fn to_json(&self, session: &Summary, agent: Option<&str>, files: &SystemFiles) -> Value {
+        let Row { by, judged, .. } = self;
+        let of_rules = by.get("policy").is_some();
+        let name = |key: &str| by[key].as_str();
+        let kind = match self.answered {
+            None => None,
+            Some(_) if of_rules => Some("policy"),
+            Some(_) if name("person").or(name("token")).is_some() => Some("person"),
+            Some(_) => Some("client"),
+        };
+        // As it was when it was decided; what is a link by now may not have been one then.
+        let subject = match &judged["subject"] {
+            Value::Null => {
+                serde_json::from_str(self.question.subject.to_json(files).as_str()).unwrap_or_default()
+            }
+            subject => subject.clone(),
+        };
+        json!({
+            "time": self.answered.unwrap_or(self.asked).0,
+            "session": session.id,
+            "message": self.message,
+            "agent": agent.or(session.about.agent.as_deref()),
+            "client": name("client").or(session.about.client.as_deref()),
+            "request": self.question.id.as_ref().map(to_value),
+            "subject": subject,
+            "rule": judged["policy"],
+            "decision": self.decision,
+            "reason": judged["reason"],
+            "by": kind,
+            "who": name("person").or(name("token")),
+            "option": self.option,
+            "judged": judged["decision"],
+            "mode": judged["mode"],
+            "hash": judged["hash"],
+        })
+    }
+}
+
+fn to_value(id: &RequestId<'_>) -> Value {
+    serde_json::from_str(&id.encode(WireFormat::Any)).unwrap_or_default()
+}

@@ -1,0 +1,60 @@
+//! Rules in a hub: they answer before anybody is asked.
+
+use std::collections::HashMap;
+
+use switchboard_hub::{Judge, Judgement};
+use switchboard_policy::{Answer, Observer, Relevance};
+use switchboard_protocol::{Side, Wire, WireFormat};
+use switchboard_session::Moment;
+
+use super::in_words;
+use crate::rules::{Rules, result};
+
+/// How much of a command a notice shows.
+const MAX_SHOWN: usize = 300;
+
+/// The rules of a hub.
+pub(crate) struct HubJudge {
+    rules: Rules,
+    relevance: Relevance,
+    /// What agents have said, by the sessions of the hub.
+    observers: HashMap<String, Observer>,
+}
+
+impl HubJudge {
+    pub(crate) fn new(rules: Rules) -> Self {
+        HubJudge { rules, relevance: Relevance::new(), observers: HashMap::new() }
+    }
+}
+
+impl Judge for HubJudge {
+    fn hear(&mut self, session: &str, folder: &str, from: Side, line: &str) -> Option<Judgement> {
+        if !self.relevance.matters(line.as_bytes()) {
+            return None;
+        }
+        if !self.observers.contains_key(session) {
+            self.observers.insert(session.to_owned(), Observer::new(folder));
+        }
+        let questions = self.observers.get_mut(session)?.read(line, Some(from), Moment::default());
+        let question = questions.into_iter().next()?;
+        let judged = self.rules.judge(&question.subject, &question.options, folder);
+        if judged.has_no_rules() {
+            return None;
+        }
+        let answer = judged.answer(&question.options);
+        let about: String = in_words(&question.subject).chars().take(MAX_SHOWN).collect();
+        let option = match &answer {
+            Answer::Select(option) => Some(option.as_str()),
+            Answer::Cancel | Answer::Ask => None,
+        };
+        Some(Judgement {
+            by: judged.to_json(option),
+            result: result(&answer).map(|result| result.encode(WireFormat::Any)),
+            notice: format!("{}: {about}", judged.in_words()),
+        })
+    }
+
+    fn forget(&mut self, session: &str) {
+        self.observers.remove(session);
+    }
+}
