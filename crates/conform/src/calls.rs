@@ -476,7 +476,7 @@ impl Evaluator {
                 self.findings.kept(RuleId::ResumeState);
             } else {
                 let reason = "no state_update came before the answer".to_owned();
-                self.if_newest.push((RuleId::ResumeState, told.number, reason));
+                self.broken_if_newest(RuleId::ResumeState, told.number, reason);
             }
         }
     }

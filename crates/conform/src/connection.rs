@@ -12,6 +12,9 @@ use crate::rules::RuleId;
 /// How many requests, sessions and ids are remembered. What is beyond that is judged without memory of it.
 pub(crate) const MOST_REMEMBERED: usize = 100_000;
 
+/// How many requests may be open, and how many messages of prompts awaited. They are looked through now and then.
+pub(crate) const MOST_OPEN: usize = 4096;
+
 /// A request that waits for its answer.
 #[derive(Debug)]
 pub(crate) struct Open {
@@ -104,7 +107,7 @@ impl Default for Connection {
             auth_methods: Vec::new(),
             is_logged_in: false,
             needs_login: false,
-            open: Correlator::new(MOST_REMEMBERED),
+            open: Correlator::new(MOST_OPEN),
             answered: HashSet::new(),
             latest_answered: [0; 2],
             latest_prompt: HashMap::new(),
@@ -148,7 +151,7 @@ impl Connection {
     /// Something is missing: what is open, and what goes on in sessions, is not known any more.
     pub(crate) fn forget(&mut self) {
         self.is_whole = false;
-        self.open = Correlator::new(MOST_REMEMBERED);
+        self.open = Correlator::new(MOST_OPEN);
         self.unknown.clear();
         self.deleted.clear();
         for session in self.sessions.values_mut() {

@@ -6,7 +6,7 @@ use switchboard_protocol::detect::{DialectTracker, Weight};
 use switchboard_protocol::rpc::{Message, RequestId};
 use switchboard_protocol::{Raw, Side, Version, Wire, WireFormat};
 
-use crate::connection::{Connection, Open};
+use crate::connection::{Connection, MOST_OPEN, Open};
 use crate::report::{Findings, Report};
 use crate::rules::RuleId;
 use crate::schema::{self, Place};
@@ -35,7 +35,7 @@ pub struct Evaluator {
     checkers: Checkers,
     dialect: DialectTracker,
     /// Violations of what only the newest dialect asks for; which dialect it is, the end shows.
-    pub(crate) if_newest: Vec<(RuleId, u64, String)>,
+    if_newest: Vec<(RuleId, u64, String)>,
     /// Signs that the agent speaks the older dialect.
     spec_signs: SpecSigns,
 }
@@ -313,7 +313,9 @@ impl Evaluator {
         open.is_faulty = has_fault;
         self.about_request(told, method, &mut open);
         let before = self.connection.open.open_or_evict(told.from, id, open);
-        let in_use = before.is_some_and(|before| before.id == *id && before.asker == told.from);
+        let in_use = before.as_ref().is_some_and(|before| before.id == *id && before.asker == told.from);
+        // What is forgotten for it may be answered yet.
+        self.connection.is_whole &= before.is_none() || in_use;
         self.findings.judge(RuleId::IdInUse, told.number, !in_use, || {
             format!("the id {id} belongs to a request that is not answered yet")
         });
@@ -421,7 +423,7 @@ impl Evaluator {
             && let Some(error) = newest.as_ref().and_then(|newest| newest.errors.first())
         {
             let rule = schema::rule_of_error(&place, &error.pointer, &error.message);
-            self.if_newest.push((rule, told.number, schema::reason(error)));
+            self.broken_if_newest(rule, told.number, schema::reason(error));
         }
         if verdict.is_valid() {
             for rule in schema::kept_rules(&place) {
@@ -429,6 +431,13 @@ impl Evaluator {
             }
         }
         !verdict.is_valid()
+    }
+
+    /// A rule is broken, if the agent speaks the newest dialect.
+    pub(crate) fn broken_if_newest(&mut self, rule: RuleId, number: u64, reason: String) {
+        if self.if_newest.len() < MOST_OPEN {
+            self.if_newest.push((rule, number, reason));
+        }
     }
 
     /// What a message shows of its sender's dialect.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use switchboard_protocol::{Side, Version};
 
-use crate::connection::{MOST_REMEMBERED, Open, Session, Work};
+use crate::connection::{MOST_OPEN, MOST_REMEMBERED, Open, Session, Work};
 use crate::evaluator::{Evaluator, Told};
 use crate::rules::RuleId;
 use crate::schema::{message_kind, shown};
@@ -173,7 +173,7 @@ impl Evaluator {
         self.findings.kept(RuleId::PromptLateError);
         let Some(id) = result["messageId"].as_str() else { return };
         if id.is_empty() {
-            self.if_newest.push((RuleId::PromptMessageId, number, "messageId is empty".to_owned()));
+            self.broken_if_newest(RuleId::PromptMessageId, number, "messageId is empty".to_owned());
             return;
         }
         self.findings.kept(RuleId::PromptMessageId);
@@ -182,7 +182,7 @@ impl Evaluator {
             .judge(RuleId::PromptIds, number, is_new, || format!("two prompts have the message id {id:?}"));
         if session.messages.contains(&(0, id.to_owned())) {
             self.findings.kept(RuleId::PromptEchoed);
-        } else if is_new && session.awaited_messages.len() < MOST_REMEMBERED {
+        } else if is_new && session.awaited_messages.len() < MOST_OPEN {
             session.awaited_messages.push(id.to_owned());
         }
     }
