@@ -73,6 +73,11 @@ impl Log {
         }
     }
 
+    /// Whether it is this hub that writes the log of a session, or has just done so.
+    pub(crate) fn is_ours(&self, session: &SessionId) -> bool {
+        self.recorders.contains_key(session) || self.closing.contains_key(session)
+    }
+
     /// Makes everything safe. Gives the sessions whose log cannot be written, and why.
     pub(crate) fn commit(&mut self) -> Vec<(SessionId, String)> {
         let mut failed = Vec::new();
@@ -179,6 +184,11 @@ pub(crate) fn known(store: &Store) -> Result<Vec<Known>, StoreError> {
         })
     });
     Ok(known.collect())
+}
+
+/// Why nothing can be done in a session that another program has.
+pub(crate) fn elsewhere(session: &str) -> String {
+    format!("{session} is open in another program that uses this store; use it there, or end it there first")
 }
 
 /// What the log of a session amounts to, and how long it is.

@@ -340,8 +340,13 @@ impl Service {
             Output::Remove { session } => self.log.remove(&session),
             Output::Load { session } => {
                 let store = self.store.clone();
+                let is_ours = self.log.is_ours(&session);
                 self.aside(move || {
-                    let memory = Box::new(log::load(&store, &session));
+                    let memory = match !is_ours && store.is_recording(&session).unwrap_or_default() {
+                        true => Err(log::elsewhere(&session)),
+                        false => log::load(&store, &session),
+                    };
+                    let memory = Box::new(memory);
                     Event::Loaded { session, memory }
                 });
             }

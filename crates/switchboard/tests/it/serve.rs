@@ -473,6 +473,34 @@ fn acpx_works_in_a_hub() {
 }
 
 #[test]
+fn a_session_that_another_hub_has_is_refused_and_both_go_on() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    block_on(async {
+        let mut client = hub.client(2).await;
+        let session = client.new_session(&place).await;
+        client.prompt(&session, "permission").await;
+        let question = client.question().await;
+        // On the same store, while the first one is at work.
+        let other = Hub::start(&place, &["demo"]);
+        let mut guest = other.client(2).await;
+        let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
+        let refused = guest.ask("session/resume", resume.clone()).await;
+        let reason = refused["error"]["message"].as_str().unwrap_or_else(|| panic!("{refused}")).to_owned();
+        assert!(reason.contains("open in another program"), "{reason}");
+        assert!(guest.ask("session/list", json!({})).await.get("result").is_some());
+        client.allow(&question).await;
+        client.until_idle().await;
+        assert_eq!(hub.end(), Some(0));
+        // Now nobody has it.
+        assert!(guest.ask("session/resume", resume).await.get("result").is_some());
+        guest.prompt(&session, "hello").await;
+        guest.until(|message| message.to_string().contains("Hello")).await;
+        assert_eq!(other.end(), Some(0));
+    });
+}
+
+#[test]
 fn what_is_deleted_elsewhere_is_not_in_the_list() {
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);
