@@ -1,7 +1,7 @@
 //! What was asked in the past, from the store or from recordings.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use switchboard_policy::{Observer, Question, Relevance, Subject};
@@ -157,12 +157,12 @@ impl Past {
 
     fn recording(
         &mut self,
-        file: &PathBuf,
+        file: &Path,
         new: &dyn Fn() -> Result<Observer, CommandError>,
         tell: Tell<'_>,
     ) -> Result<(), CommandError> {
         let name = file.display().to_string();
-        let input = InputArgument { file: Some(file.clone()) };
+        let input = InputArgument { file: Some(file.to_owned()) };
         let mut lines = Lines::of(&input)?;
         let mut reading = Reading::new(&name, new()?);
         self.extent.sessions += 1;
