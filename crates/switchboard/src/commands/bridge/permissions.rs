@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use memchr::memmem;
 use serde_json::{Value, json};
-use switchboard_bridge::{Moment, Side, Version};
+use switchboard_bridge::{Moment, Side};
 use switchboard_policy::{Answer, Observer, Relevance};
 use switchboard_protocol::rpc::{BATCH_LIMIT, Message, Outline, Request, RequestId, batch_entries, is_batch};
 use switchboard_protocol::{Raw, Wire, WireFormat};
@@ -52,6 +52,8 @@ struct Withheld {
     session: String,
     /// The call that it is about, as the client would have seen it.
     call: Option<Raw<'static>>,
+    /// Whether it is a question of version 1, which is always about a call.
+    is_version_1: bool,
 }
 
 /// What is to be done instead of asking the client.
@@ -154,10 +156,10 @@ impl Permissions {
         }
     }
 
-    /// What to do instead of asking, where something was withheld. The version is that of the client.
-    pub(super) fn instead(&mut self, version: Version) -> Option<Instead> {
+    /// What to do instead of asking, where something was withheld.
+    pub(super) fn instead(&mut self) -> Option<Instead> {
         let Decided { judged, answer, about, withheld, .. } = self.decided.take()?;
-        let Withheld { id, session, call } = withheld?;
+        let Withheld { id, session, call, is_version_1 } = withheld?;
         let option = match &answer {
             Answer::Select(option) => Some(option.as_str()),
             Answer::Cancel | Answer::Ask => None,
@@ -165,7 +167,7 @@ impl Permissions {
         let mut updates = Vec::new();
         if let Some(call) = call.as_ref().filter(|call| call.is_object()) {
             let name = text(call, "toolCallId").unwrap_or_default();
-            let is_new = version == Version::V1 && self.told.insert((session.clone(), name));
+            let is_new = is_version_1 && self.told.insert((session.clone(), name));
             updates.push(update_line(&session, &call_update(call, is_new)));
         }
         let mut told = judged.to_json(option);
@@ -173,7 +175,7 @@ impl Permissions {
         told.as_object_mut().map(|told| told.remove("subject"));
         let title = format!("{}: {about}", judged.in_words());
         let meta = json!({"switchboard/permission": told});
-        let notice = if version == Version::V2 || self.takes_notices {
+        let notice = if !is_version_1 || self.takes_notices {
             let reason = &judged.decision.reason;
             json!({"sessionUpdate": "notice", "severity": "info", "title": title, "description": reason, "_meta": meta})
         } else {
@@ -191,18 +193,20 @@ impl Withheld {
     fn of(request: &Request<'_>) -> Self {
         let params = request.params.as_ref();
         let about = params.and_then(|params| params.get("subject"));
-        let call = about.as_ref().and_then(|about| about.get("toolCall")).map(Raw::into_owned);
-        let call = call.or_else(|| params.and_then(|params| params.get("toolCall")).map(Raw::into_owned));
+        let old = params.and_then(|params| params.get("toolCall")).map(Raw::into_owned);
+        let is_version_1 = about.is_none() && old.is_some();
+        let call = about.as_ref().and_then(|about| about.get("toolCall")).map(Raw::into_owned).or(old);
         Withheld {
             id: request.id.clone().into_owned(),
             session: params.and_then(|params| text(params, "sessionId")).unwrap_or_default(),
             call,
+            is_version_1,
         }
     }
 }
 
 fn text(object: &Raw<'_>, key: &str) -> Option<String> {
-    object.get(key)?.as_text().map(|text| text.into_owned())
+    object.get(key)?.as_text().map(std::borrow::Cow::into_owned)
 }
 
 /// The call of a question as an update; in version 1 the first one of a call has another name, and a title.

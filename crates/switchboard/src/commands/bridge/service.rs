@@ -281,8 +281,7 @@ impl Service {
 
     /// Gives the answer of the rules to what the client was not asked, and shows it what that was.
     fn answer_for_client(&mut self) {
-        let Some((version, _)) = self.bridge.versions() else { return };
-        let instead = self.permissions.as_mut().and_then(|permissions| permissions.instead(version));
+        let instead = self.permissions.as_mut().and_then(Permissions::instead);
         let Some(Instead { updates, answer }) = instead else { return };
         for update in updates {
             self.record(Side::Client, Side::Agent, &update);
