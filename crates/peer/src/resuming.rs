@@ -285,9 +285,12 @@ impl ResumableClient {
     /// Takes one line from the client or from the server.
     pub fn handle(&mut self, from: Side, line: &str) {
         if is_batch(line) {
-            return match batch_entries(line, BATCH_LIMIT) {
-                Ok(entries) => entries.into_iter().for_each(|entry| self.handle_one(from, entry)),
-                Err(_) => self.refuse_line(from, codes::INVALID_REQUEST, "not a batch of messages"),
+            return match (from, batch_entries(line, BATCH_LIMIT)) {
+                (Side::Agent, Ok(entries)) => {
+                    entries.into_iter().for_each(|entry| self.handle_one(from, entry));
+                }
+                // As the hub itself would refuse it.
+                _ => self.refuse_line(from, codes::INVALID_REQUEST, "messages are not sent in arrays"),
             };
         }
         self.handle_one(from, line);

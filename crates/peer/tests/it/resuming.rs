@@ -351,6 +351,19 @@ impl Editor {
 }
 
 /// More where somebody has the time: `PROPTEST_CASES=100000`.
+#[test]
+fn an_array_of_messages_is_refused_as_a_hub_refuses_it() {
+    for line in ["[]", r#"[{"jsonrpc":"2.0","id":1,"method":"session/list","params":{}}]"#] {
+        let mut client = ResumableClient::new(|| "operation".to_owned());
+        client.handle(Side::Client, line);
+        let Some(ResumableOutput::Line { to: Side::Client, line }) = client.drain().next() else {
+            panic!("no answer")
+        };
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&Value::Null, &json!(-32600)), "{answer}");
+    }
+}
+
 fn cases() -> u32 {
     if std::env::var_os("PROPTEST_CASES").is_some() { ProptestConfig::default().cases } else { 400 }
 }
