@@ -271,6 +271,15 @@ fn rules_answer_for_the_user_of_run() {
         .map(|session| place.run(&["sessions", "show", session["id"].as_str().unwrap()]).stdout)
         .collect();
     assert!(shown.contains("rule tests") && shown.contains("rule no-push"), "{shown}");
+    // What is only observed is denied where nobody can be asked; what would have been done is known all the same.
+    place.write("work/observed.toml", &format!("mode = \"observe\"\n{RULES}"));
+    let observed = ["run", "cargo test", "--permissions", "observed.toml", "--record", "--store", "observed"];
+    let observed = place.run(&[&observed[..], &["--", "sh", "-c", OLD_AGENT]].concat());
+    assert_eq!(observed.code, 5, "{}", observed.stderr);
+    let audit = place.run(&["policy", "audit", "--store", "observed"]).json_lines();
+    let [row] = &audit[..] else { panic!("{audit:?}") };
+    let told = ["decision", "by", "rule", "judged", "mode", "reason"].map(|key| row[key].as_str().unwrap());
+    assert_eq!(told, ["deny", "policy", "tests", "allow", "observe", "there is nobody to ask"]);
     let both = ["run", "x", "--approve-all", "--permissions", "rules.toml", "--", "sh", "-c", OLD_AGENT];
     assert_eq!(place.run(&both).code, 2);
 }

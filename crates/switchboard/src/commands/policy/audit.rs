@@ -126,7 +126,10 @@ impl Audit {
         let is_of_rules = by.get("policy").is_some();
         match note["hub"].as_str() {
             Some("judged") => row.judged = by,
-            Some("answered") if is_of_rules => (row.judged, row.by) = (by.clone(), by),
+            // What was said before stays: there may have been nobody to ask.
+            Some("answered") if is_of_rules && row.judged.is_null() => {
+                (row.judged, row.by) = (by.clone(), by)
+            }
             Some("answered") => row.by = by,
             _ => {}
         }
@@ -181,7 +184,7 @@ impl Row {
             "subject": subject,
             "rule": judged["policy"],
             "decision": self.decision,
-            "reason": judged["reason"],
+            "reason": if of_rules { &by["reason"] } else { &judged["reason"] },
             "by": kind,
             "who": name("person").or(name("token")),
             "option": self.option,

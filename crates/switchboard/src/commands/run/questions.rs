@@ -73,11 +73,12 @@ impl Runner {
         if judged.is_only_watched() {
             self.view.note(&format!("{}: {title}", judged.in_words()))?;
         }
-        match judged.answer(&question.request().options) {
+        let answer = judged.answer(&question.request().options);
+        if answer == Answer::Ask && !judged.has_no_rules() {
+            self.record(&judged.note(question.id(), &answer));
+        }
+        match answer {
             Answer::Ask if self.can_ask => {
-                if !judged.has_no_rules() {
-                    self.record(&judged.note(question.id(), &Answer::Ask));
-                }
                 self.questions.push_back(Question::Permission(question));
                 self.ask_next(self.questions.len() == 1)?;
                 Ok(())
