@@ -128,7 +128,7 @@ impl Audit {
             Some("judged") => row.judged = by,
             // What was said before stays: there may have been nobody to ask.
             Some("answered") if is_of_rules && row.judged.is_null() => {
-                (row.judged, row.by) = (by.clone(), by)
+                (row.judged, row.by) = (by.clone(), by);
             }
             Some("answered") => row.by = by,
             _ => {}

@@ -73,11 +73,18 @@ fn settled(permission: &Permission) -> Markup {
                     span.tag { "answered by itself" }
                     span.dim { "as you chose for always before" }
                 } @else {
-                    span.dim { "by " (visible_line(&by.to_string())) }
+                    span.dim { (answered_by(by)) }
                 }
                 time data-at=(at.0) {}
             }
         }
+    }
+}
+
+fn answered_by(by: &Decider) -> Markup {
+    match by {
+        Decider::Rule(rule) => html! { "by the rule “" (visible_line(rule)) "”" },
+        _ => html! { "by " (visible_line(&by.to_string())) },
     }
 }
 
@@ -86,6 +93,7 @@ pub(super) fn cancelled_by(by: &Decider) -> Markup {
         Decider::Agent => html! { "taken back by the agent" },
         Decider::ConnectionEnd => html! { "the connection ended" },
         Decider::Other(by) => html! { "dismissed by " (visible_line(by)) },
+        Decider::Rule(_) => html! { "dismissed " (answered_by(by)) },
         _ => html! { "dismissed" },
     }
 }

@@ -298,6 +298,15 @@ fn a_permission_that_was_taken_back_says_so() {
 }
 
 #[test]
+fn a_permission_tells_which_rule_answered() {
+    let fields =
+        json!({"title": "Run it?", "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]});
+    let mut session = session(&[permission(3.into(), fields)]);
+    session.answer_permission(&3.into(), "y", "rule tests", Moment(5)).unwrap();
+    assert!(lines(&session).contains("by the rule “tests”"), "{}", lines(&session));
+}
+
+#[test]
 fn a_question_is_a_form() {
     let question = json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {
         "sessionId": "s", "mode": "form", "message": "Which?", "requestedSchema": {"type": "object", "required": ["a"], "properties": {
