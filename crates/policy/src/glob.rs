@@ -175,27 +175,27 @@ fn match_names(pattern: &[Name], names: &[String], ignores_case: bool) -> bool {
 }
 
 /// Whether a text is as a pattern with `*` and `?` says.
-pub(crate) fn wildcard(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    let (mut at, mut letter) = (0, 0);
-    let mut back: Option<(usize, usize)> = None;
-    while letter < text.len() {
-        match pattern.get(at) {
-            Some('*') => {
-                back = Some((at + 1, letter));
-                at += 1;
+pub(crate) fn wildcard(mut pattern: &str, mut text: &str) -> bool {
+    // Behind the last `*`, and what it has not taken yet.
+    let mut back: Option<(&str, &str)> = None;
+    loop {
+        match (pattern.chars().next(), text.chars().next()) {
+            (Some('*'), _) => {
+                pattern = &pattern[1..];
+                back = Some((pattern, text));
             }
-            Some(wanted) if *wanted == '?' || *wanted == text[letter] => (at, letter) = (at + 1, letter + 1),
-            _ => match back {
-                Some((after, start)) => {
-                    back = Some((after, start + 1));
-                    (at, letter) = (after, start + 1);
-                }
-                None => return false,
-            },
+            (None, None) => return true,
+            (Some(wanted), Some(letter)) if wanted == '?' || wanted == letter => {
+                (pattern, text) = (&pattern[wanted.len_utf8()..], &text[letter.len_utf8()..]);
+            }
+            _ => {
+                let Some((after, left)) = back else { return false };
+                let Some(taken) = left.chars().next() else { return false };
+                (pattern, text) = (after, &left[taken.len_utf8()..]);
+                back = Some((pattern, text));
+            }
         }
     }
-    pattern[at..].iter().all(|rest| *rest == '*')
 }
 
 #[cfg(test)]

@@ -3,10 +3,13 @@
 mod files;
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use switchboard_protocol::v2::ToolKind;
 
-use crate::command::{Match, Reading, Run, allows, arguments, forbids};
+use crate::command::{Argument, Match, Reading, Run, allows, arguments, forbids};
 use crate::glob::wildcard;
 use crate::host::{Host, NoFiles};
 use crate::policy::{Decision, Policy, Remember, Verdict};
@@ -82,8 +85,19 @@ enum Unit<'s> {
 struct Case<'s> {
     subject: &'s Subject,
     files: Files<'s>,
-    paths: Vec<(&'s SubjectPath, View)>,
+    paths: Vec<(&'s SubjectPath, Rc<View>)>,
     doubt: Option<Cow<'s, str>>,
+    /// What was found out of commands, by where they are kept.
+    commands: RefCell<HashMap<*const Run, Rc<Command>>>,
+}
+
+/// A command with the files that it names, found once for all rules.
+struct Command {
+    cwd: Option<String>,
+    /// Those of its own arguments and redirections, and whether it writes to them.
+    files: Vec<(Argument, Rc<View>)>,
+    /// Those of everything that it may run.
+    tried: Vec<Rc<View>>,
 }
 
 impl<'s> Case<'s> {
@@ -95,7 +109,7 @@ impl<'s> Case<'s> {
             .iter()
             .map(|path| (path, files.view(&path.path, false, true, cwd.as_deref())))
             .collect();
-        let mut case = Case { subject, files, paths, doubt: None };
+        let mut case = Case { subject, files, paths, doubt: None, commands: RefCell::default() };
         case.doubt = case.find_doubt();
         case
     }
@@ -119,19 +133,41 @@ impl<'s> Case<'s> {
             }
         }
         for run in self.runs() {
-            let cwd = self.files.cwd(&run.cwd);
-            for argument in run.arguments() {
-                let view =
-                    self.files.view(&argument.text, argument.has_tilde, argument.is_known, cwd.as_deref());
+            for (argument, view) in &self.command(run).files {
                 if let Some(doubt) = view.doubt {
                     return Some(Cow::Borrowed(doubt.as_str()));
                 }
-                if argument.writes && self.files.has_other_names(&view) {
+                if argument.writes && self.files.has_other_names(view) {
                     return Some(Cow::Owned(format!("{} has several names (hard links)", argument.text)));
                 }
             }
         }
         None
+    }
+
+    /// What is known of a command.
+    fn command(&self, run: &Run) -> Rc<Command> {
+        let place = std::ptr::from_ref(run);
+        if let Some(known) = self.commands.borrow().get(&place) {
+            return Rc::clone(known);
+        }
+        let view = |argument: &Argument, cwd: Option<&str>| {
+            self.files.view(&argument.text, argument.has_tilde, argument.is_known, cwd)
+        };
+        let cwd = self.files.cwd(&run.cwd);
+        let files = run.arguments().into_iter().map(|argument| {
+            let view = view(&argument, cwd.as_deref());
+            (argument, view)
+        });
+        let files = files.collect();
+        let tried = run.tries.iter().skip(1).flat_map(|(words, cwd)| {
+            let cwd = self.files.cwd(cwd);
+            arguments(words).into_iter().map(move |argument| view(&argument, cwd.as_deref()))
+        });
+        let tried = tried.collect();
+        let known = Rc::new(Command { cwd, files, tried });
+        self.commands.borrow_mut().insert(place, Rc::clone(&known));
+        known
     }
 
     fn runs(&self) -> impl Iterator<Item = &'s Run> {
@@ -185,7 +221,11 @@ impl<'s> Case<'s> {
             }
             None => Match::Yes,
         };
-        if named == Match::No || !self.is_in_cwd(rule, self.files.cwd(&run.cwd).as_deref(), true) {
+        if named == Match::No {
+            return Match::No;
+        }
+        let command = self.command(run);
+        if !self.is_in_cwd(rule, command.cwd.as_deref(), true) {
             return Match::No;
         }
         if rule.paths.is_empty() {
@@ -193,19 +233,10 @@ impl<'s> Case<'s> {
         }
         let is_written =
             [Operation::Add, Operation::Modify].iter().any(|operation| rule.operations.contains(operation));
-        let own = run.arguments().into_iter().map(|argument| (argument, &run.cwd));
-        let tried = run
-            .tries
-            .iter()
-            .skip(1)
-            .flat_map(|(words, cwd)| arguments(words).into_iter().map(move |it| (it, cwd)));
-        let is_there = own.chain(tried).any(|(argument, cwd)| {
-            let cwd = self.files.cwd(cwd);
-            (rule.operations.is_empty() || argument.writes && is_written)
-                && self.files.is_forbidden(
-                    &rule.paths,
-                    &self.files.view(&argument.text, argument.has_tilde, argument.is_known, cwd.as_deref()),
-                )
+        let own = command.files.iter().map(|(argument, view)| (argument.writes, view));
+        // What is only tried is not known to write.
+        let is_there = own.chain(command.tried.iter().map(|view| (false, view))).any(|(writes, view)| {
+            (rule.operations.is_empty() || writes && is_written) && self.files.is_forbidden(&rule.paths, view)
         });
         if is_there { named } else { Match::No }
     }
@@ -355,8 +386,9 @@ impl<'s> Case<'s> {
         if run.words.is_empty() {
             return run.redirections.is_empty().then_some(Allowed::Nothing);
         }
-        let cwd = self.files.cwd(&run.cwd)?;
-        if let Some(rule) = rules.iter().find(|rule| self.allows_run(rule, run, &cwd)) {
+        let command = self.command(run);
+        let cwd = command.cwd.as_deref()?;
+        if let Some(rule) = rules.iter().find(|rule| self.allows_run(rule, run, cwd)) {
             return Some(Allowed::By(rule));
         }
         let mut inner = run.inner.iter();
@@ -369,12 +401,10 @@ impl<'s> Case<'s> {
         if !allows(pattern, &run.words) || !self.is_in_cwd(rule, Some(cwd), false) {
             return false;
         }
-        let views = || {
-            let arguments = run.arguments().into_iter();
-            arguments.map(|it| self.files.view(&it.text, it.has_tilde, it.is_known, Some(cwd)))
-        };
+        let command = self.command(run);
+        let views = || command.files.iter().map(|(_, view)| view);
         if let Some(limit) = rule.max_files {
-            let files: std::collections::HashSet<_> = views().map(|view| view.forms).collect();
+            let files: std::collections::HashSet<_> = views().map(|view| &view.forms).collect();
             if files.len() > limit {
                 return false;
             }
@@ -382,8 +412,7 @@ impl<'s> Case<'s> {
         if rule.paths.is_empty() {
             return run.redirections.is_empty();
         }
-        let views: Vec<View> = views().collect();
-        !views.is_empty() && views.iter().all(|view| self.files.is_allowed(&rule.paths, view))
+        views().len() > 0 && views().all(|view| self.files.is_allowed(&rule.paths, view))
     }
 
     fn allowed_path<'r>(&self, path: &SubjectPath, view: &View, rules: &[&'r Rule]) -> Option<Allowed<'r>> {

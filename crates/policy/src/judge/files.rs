@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::glob::{Anchors, Names, PathPattern, names};
 use crate::host::{Host, Node};
@@ -19,6 +20,8 @@ pub(super) struct View {
     pub(super) forms: Vec<Names>,
     /// The file that it certainly is, for rules that allow.
     pub(super) resolved: Option<String>,
+    /// The names in that.
+    certain: Option<Names>,
     pub(super) doubt: Option<PathDoubt>,
 }
 
@@ -28,7 +31,7 @@ pub(super) struct Files<'s> {
     ignores_case: bool,
     /// The directory that the request begins in, as it is written.
     start: Option<String>,
-    known: RefCell<HashMap<Key, View>>,
+    known: RefCell<HashMap<Key, Rc<View>>>,
     directories: RefCell<Vec<(Cwd, Option<String>)>>,
 }
 
@@ -98,13 +101,13 @@ impl<'s> Files<'s> {
     }
 
     /// A path as it was told, in a directory that may not be known.
-    pub(super) fn view(&self, text: &str, has_tilde: bool, is_known: bool, cwd: Option<&str>) -> View {
+    pub(super) fn view(&self, text: &str, has_tilde: bool, is_known: bool, cwd: Option<&str>) -> Rc<View> {
         let key = (text.to_owned(), has_tilde, is_known, cwd.map(str::to_owned));
         if let Some(view) = self.known.borrow().get(&key) {
-            return view.clone();
+            return Rc::clone(view);
         }
-        let view = self.look(text, has_tilde, is_known, cwd);
-        self.known.borrow_mut().insert(key, view.clone());
+        let view = Rc::new(self.look(text, has_tilde, is_known, cwd));
+        self.known.borrow_mut().insert(key, Rc::clone(&view));
         view
     }
 
@@ -143,6 +146,7 @@ impl<'s> Files<'s> {
         };
         let certain = certain.filter(|_| is_known && !is_odd && may_look);
         view.resolved = certain.and_then(|path| resolve(&path, self.host).ok());
+        view.certain = view.resolved.as_deref().map(names);
         view
     }
 
@@ -153,9 +157,8 @@ impl<'s> Files<'s> {
     }
 
     pub(super) fn is_allowed(&self, patterns: &[PathPattern], view: &View) -> bool {
-        let Some(path) = &view.resolved else { return false };
-        let path = names(path);
-        patterns.iter().any(|pattern| pattern.matches(&path, &self.anchors, self.ignores_case))
+        let Some(path) = &view.certain else { return false };
+        patterns.iter().any(|pattern| pattern.matches(path, &self.anchors, self.ignores_case))
     }
 
     /// Whether a directory is one of these, with its links followed.
@@ -184,6 +187,6 @@ impl Subject {
     pub(crate) fn located(&self, path: &str, host: &dyn Host) -> String {
         let files = Files::new(self, host);
         let view = files.view(path, false, true, files.start());
-        view.resolved.unwrap_or_else(|| path.to_owned())
+        view.resolved.clone().unwrap_or_else(|| path.to_owned())
     }
 }
