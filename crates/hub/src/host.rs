@@ -1,14 +1,15 @@
 //! An agent's process, in version 2 whatever it speaks.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
 use switchboard_protocol::rpc::{Message, RequestId, messages};
 use switchboard_protocol::{Wire, WireFormat};
 use switchboard_transport::{
-    DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions, Program, Spawned, StandardErrorLine,
-    Substitute,
+    DEFAULT_MESSAGE_LIMIT, Frame, Grace, LineReader, Outbox, OutboxOptions, Program, Spawned,
+    StandardErrorLine, Substitute,
 };
 use tokio::sync::mpsc;
 
@@ -64,6 +65,7 @@ pub(crate) fn start(
     name: &str,
     program: &Program,
     events: mpsc::Sender<Event>,
+    hurry: Arc<OnceLock<Grace>>,
 ) -> mpsc::UnboundedSender<ForAgent> {
     // The task takes everything at once, and gives an agent up for which too much waits.
     #[allow(clippy::disallowed_methods)]
@@ -76,7 +78,9 @@ pub(crate) fn start(
     };
     tokio::spawn(async move {
         let ended = match spawned {
-            Ok(spawned) => Host::new(id, Bridge::new(options), events.clone()).run(spawned, lines).await,
+            Ok(spawned) => {
+                Host::new(id, Bridge::new(options), events.clone(), hurry).run(spawned, lines).await
+            }
             Err(error) => (error.to_string(), Vec::new()),
         };
         let (reason, last_lines) = ended;
@@ -97,10 +101,12 @@ struct Host {
     /// Which sessions open requests to the agent are about, by their ids on the agent's side.
     asked: HashMap<RequestId<'static>, SessionId>,
     has_version: bool,
+    /// How long it may take to end with the hub.
+    hurry: Arc<OnceLock<Grace>>,
 }
 
 impl Host {
-    fn new(id: HostId, bridge: Bridge, events: mpsc::Sender<Event>) -> Self {
+    fn new(id: HostId, bridge: Bridge, events: mpsc::Sender<Event>, hurry: Arc<OnceLock<Grace>>) -> Self {
         Host {
             id,
             bridge,
@@ -111,6 +117,7 @@ impl Host {
             waiting_bytes: 0,
             asked: HashMap::new(),
             has_version: false,
+            hurry,
         }
     }
 
@@ -173,7 +180,10 @@ impl Host {
         drop(outbox);
         let Some(did) = did else {
             // It was told to end.
-            child.shut_down().await;
+            match self.hurry.get() {
+                Some(grace) => child.shut_down_within(*grace).await,
+                None => child.shut_down().await,
+            };
             return ("was ended, because nobody needed it".to_owned(), Vec::new());
         };
         let known = child.describe_end().await;

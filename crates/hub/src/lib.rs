@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use switchboard_store::{Store, StoreError};
-use switchboard_transport::Program;
 use switchboard_transport::server::ServerConnection;
+use switchboard_transport::{Grace, Program};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::core::{Core, CoreOptions};
@@ -53,6 +53,8 @@ pub struct HubOptions {
     pub handshake_timeout: Duration,
     /// Who is told what an operator wants to know.
     pub tell: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Whether the operator is told what agents write to their standard error. The logs have it in any case.
+    pub tells_standard_error: bool,
     /// The names of identities that are not tokens of the store, such as that of a launch.
     pub local_names: Vec<Arc<str>>,
     /// Answers what it can of what agents ask, before anybody is asked.
@@ -78,8 +80,17 @@ impl fmt::Debug for Hub {
 impl Hub {
     /// Starts a hub with the sessions that the store has of earlier times. Agents start when somebody needs them.
     pub fn start(options: HubOptions) -> Result<Self, StoreError> {
-        let HubOptions { store, agents, folders, idle, handshake_timeout, tell, local_names, judge } =
-            options;
+        let HubOptions {
+            store,
+            agents,
+            folders,
+            idle,
+            handshake_timeout,
+            tell,
+            tells_standard_error,
+            local_names,
+            judge,
+        } = options;
         let names: Vec<String> = agents.iter().map(|(name, _)| name.clone()).collect();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut core = Core::new(CoreOptions {
@@ -88,6 +99,7 @@ impl Hub {
             idle: millis(idle),
             handshake: millis(handshake_timeout),
             flow: FLOW,
+            tells_standard_error,
             judge,
             version: env!("CARGO_PKG_VERSION"),
         });
@@ -117,6 +129,7 @@ impl Hub {
             changed: changes,
             told: 0,
             ending_hosts: 0,
+            hurry: Arc::default(),
         };
         tokio::spawn(service.run(receiver));
         Ok(Hub { events, agents: names.into(), metrics, last: Arc::default(), changed })
@@ -183,9 +196,11 @@ impl Hub {
 
     /// Ends the hub: nothing new is begun, what is at work is cut off and that is written down, agents are ended and the
     /// logs closed.
-    pub async fn end(&self, reason: &str) {
+    ///
+    /// Agents get so long for each step of their end.
+    pub async fn end(&self, reason: &str, grace: Grace) {
         let (done, ended) = oneshot::channel();
-        if self.events.send(Event::End { reason: reason.to_owned(), done }).await.is_ok() {
+        if self.events.send(Event::End { reason: reason.to_owned(), grace, done }).await.is_ok() {
             let _ = ended.await;
         }
     }

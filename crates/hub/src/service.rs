@@ -1,13 +1,13 @@
 //! The hub at work: one task that tells the core what happens and does what it says.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use switchboard_store::{Recorder, Role, Store, Time, Token};
-use switchboard_transport::Program;
 use switchboard_transport::server::ServerConnection;
+use switchboard_transport::{Grace, Program};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -89,6 +89,7 @@ pub(crate) enum Event {
     },
     End {
         reason: String,
+        grace: Grace,
         done: oneshot::Sender<()>,
     },
 }
@@ -127,6 +128,8 @@ pub(crate) struct Service {
     pub(crate) told: u64,
     /// How many hosts have been told to end and have not.
     pub(crate) ending_hosts: usize,
+    /// How long agents may take to end with the hub, once it does.
+    pub(crate) hurry: Arc<OnceLock<Grace>>,
 }
 
 impl Service {
@@ -151,7 +154,8 @@ impl Service {
             let mut next = Some(event);
             for _ in 0..TURN {
                 let Some(event) = next.take() else { break };
-                if let Event::End { reason, done } = event {
+                if let Event::End { reason, grace, done } = event {
+                    let _ = self.hurry.set(grace);
                     return self.end(&reason, done, events).await;
                 }
                 self.take(event);
@@ -161,7 +165,8 @@ impl Service {
                 }
                 next = events.try_recv().ok();
             }
-            if let Some(Event::End { reason, done }) = next {
+            if let Some(Event::End { reason, grace, done }) = next {
+                let _ = self.hurry.set(grace);
                 return self.end(&reason, done, events).await;
             }
             if let Some(event) = next {
@@ -366,7 +371,10 @@ impl Service {
             }
             Output::StartHost { host, agent } => {
                 let Some((name, program)) = self.agents.get(agent) else { return };
-                self.hosts.insert(host, host::start(host, name, program, self.events.clone()));
+                self.hosts.insert(
+                    host,
+                    host::start(host, name, program, self.events.clone(), Arc::clone(&self.hurry)),
+                );
             }
             Output::ToHost { host, line, session } => {
                 self.metrics.to_agents.fetch_add(1, Ordering::Relaxed);

@@ -89,6 +89,8 @@ struct Case<'s> {
     doubt: Option<Cow<'s, str>>,
     /// What was found out of commands, by where they are kept.
     commands: RefCell<HashMap<*const Run, Rc<Command>>>,
+    /// All commands that rules which forbid are tried on, in their order.
+    tried: Vec<(&'s Run, Rc<Command>)>,
 }
 
 /// A command with the files that it names, found once for all rules.
@@ -109,7 +111,10 @@ impl<'s> Case<'s> {
             .iter()
             .map(|path| (path, files.view(&path.path, false, true, cwd.as_deref())))
             .collect();
-        let mut case = Case { subject, files, paths, doubt: None, commands: RefCell::default() };
+        let mut case =
+            Case { subject, files, paths, doubt: None, commands: RefCell::default(), tried: Vec::new() };
+        let guesses = subject.readings.iter().flat_map(|reading| &reading.guesses);
+        case.tried = case.runs().chain(guesses).map(|run| (run, case.command(run))).collect();
         case.doubt = case.find_doubt();
         case
     }
@@ -181,8 +186,7 @@ impl<'s> Case<'s> {
         if !self.concerns(rule) {
             return Match::No;
         }
-        let guesses = self.subject.readings.iter().flat_map(|reading| &reading.guesses);
-        let runs = self.runs().chain(guesses).map(|run| self.forbidden_run(rule, run));
+        let runs = self.tried.iter().map(|(run, command)| self.forbidden_run(rule, run, command));
         let paths = self.paths.iter().map(|(path, view)| self.forbidden_path(rule, path, view));
         runs.chain(paths).chain([self.forbidden_whole(rule)]).max().unwrap_or(Match::No)
     }
@@ -192,7 +196,9 @@ impl<'s> Case<'s> {
             return Match::No;
         }
         match unit {
-            Unit::Run(run) => self.forbidden_run(rule, run).max(self.forbidden_whole(rule)),
+            Unit::Run(run) => {
+                self.forbidden_run(rule, run, &self.command(run)).max(self.forbidden_whole(rule))
+            }
             Unit::Path(path, view) => self.forbidden_path(rule, path, view).max(self.forbidden_whole(rule)),
             Unit::Whole => self.forbidden_whole(rule),
         }
@@ -210,7 +216,7 @@ impl<'s> Case<'s> {
                 || tools().any(|tool| rule.tools.iter().any(|pattern| wildcard(pattern, tool))))
     }
 
-    fn forbidden_run(&self, rule: &Rule, run: &Run) -> Match {
+    fn forbidden_run(&self, rule: &Rule, run: &Run, command: &Command) -> Match {
         if rule.command.is_none() && rule.paths.is_empty() {
             return Match::No;
         }
@@ -221,11 +227,7 @@ impl<'s> Case<'s> {
             }
             None => Match::Yes,
         };
-        if named == Match::No {
-            return Match::No;
-        }
-        let command = self.command(run);
-        if !self.is_in_cwd(rule, command.cwd.as_deref(), true) {
+        if named == Match::No || !self.is_in_cwd(rule, command.cwd.as_deref(), true) {
             return Match::No;
         }
         if rule.paths.is_empty() {

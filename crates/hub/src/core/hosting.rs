@@ -9,6 +9,7 @@ use switchboard_protocol::rpc::{Message, RequestId, codes};
 use switchboard_protocol::{Raw, Wire, WireFormat};
 use switchboard_store::Channel;
 
+use super::agent_lines::TOLD;
 use super::lines::{self, Outcome, Rewrite};
 use super::session::{Prompt, Session};
 use super::{ConnectionId, Core, HostId, Memory, Output, SessionId};
@@ -57,6 +58,8 @@ pub(super) struct Host {
     pub(super) waiting: Vec<(ConnectionId, Arc<str>)>,
     /// What was said until it had introduced itself, which stands at the beginning of each log.
     pub(super) introduction: Vec<(Channel, Arc<str>)>,
+    /// How many odd lines it has written.
+    pub(super) noise: u64,
     pub(super) since: u64,
     pub(super) idle_since: Option<u64>,
 }
@@ -148,6 +151,7 @@ impl Core {
             stranger: String::new(),
             waiting: Vec::new(),
             introduction: Vec::new(),
+            noise: 0,
             since: self.now,
             idle_since: None,
         };
@@ -172,6 +176,9 @@ impl Core {
         let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
         let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
         let agent = self.options.agents.get(host.agent).cloned().unwrap_or_default();
+        if host.noise > TOLD {
+            self.tell(format!("agent {agent}: {} odd lines, of which {TOLD} were shown", host.noise));
+        }
         if !self.ending {
             self.tell(format!("agent {agent}: {reason}"));
         }

@@ -155,6 +155,8 @@ pub(crate) struct CoreOptions {
     pub(crate) handshake: u64,
     /// How many bytes may be on their way to a client in one session.
     pub(crate) flow: usize,
+    /// Whether the operator is told what agents write to their standard error.
+    pub(crate) tells_standard_error: bool,
     /// Answers what agents ask, as far as it can.
     pub(crate) judge: Option<Box<dyn Judge>>,
     /// The client that agents see.

@@ -75,6 +75,7 @@ fn world(flow: usize) -> World {
         idle: 1000,
         handshake: 1000,
         flow,
+        tells_standard_error: true,
         judge: None,
         version: "0",
     });

@@ -28,7 +28,7 @@ use crate::rules::{PermissionsArgument, Rules};
 use crate::web::app::{App, Audience};
 use crate::web::guard::Guard;
 use crate::web::{self, Links, remembered};
-use crate::{standard_error, stdio, store_file};
+use crate::{ending, standard_error, stdio, store_file};
 
 /// Talk to an agent in a browser, and see everything that is said.
 ///
@@ -142,6 +142,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         idle: Duration::MAX,
         handshake_timeout: arguments.handshake.handshake_timeout,
         tell: Arc::new(|what| standard_error::say(format!("switchboard: {what}"))),
+        tells_standard_error: false,
         local_names: vec![Arc::clone(&who.name)],
         judge: Some(Box::new(HubJudge::new(Rules::of_file(arguments.permissions.permissions.as_deref())))),
     })
@@ -174,7 +175,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         never = server::serve(&listener, &router, None, ListenerLimits::default()) => match never {},
         end = stops.next() => end,
     };
-    hub.end("Switchboard was ended").await;
+    hub.end("Switchboard was ended", ending::grace()).await;
     Ok(Outcome::Stopped(end))
 }
 

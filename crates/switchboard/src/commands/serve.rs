@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use switchboard_hub::{FolderRefusal, Hub, HubOptions};
 use switchboard_transport::server::{self, ListenerLimits, ServerLimits, Service, Tls};
-use switchboard_transport::{Program, Remote};
+use switchboard_transport::{Grace, Program, Remote};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -40,6 +40,8 @@ use crate::{ending, stdio, store_file};
 pub(crate) const PORT: u16 = 4173;
 /// How long the end may take in all.
 const END: Duration = Duration::from_millis(4500);
+/// How long agents have for each step of theirs.
+const GRACE: Grace = Grace { input_closed: Duration::from_secs(1), terminate: Duration::from_secs(1) };
 /// How long clients have to hear of the end.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -243,6 +245,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         idle: settings.idle,
         handshake_timeout: arguments.handshake.handshake_timeout,
         tell: Arc::new(move |what| tell.say(what)),
+        tells_standard_error: true,
         local_names: vec![gate.launch_name()],
         judge: Some(Box::new(HubJudge::new(Rules::of_file(arguments.permissions.permissions.as_deref())))),
     })
@@ -273,7 +276,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     }
     logger.say("ending: agents are told, logs are closed");
     let end = async {
-        hub.end("the hub was ended").await;
+        hub.end("the hub was ended", GRACE).await;
         connections.shut_down(FAREWELL).await;
     };
     if tokio::time::timeout(END, end).await.is_err() {

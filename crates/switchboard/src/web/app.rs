@@ -103,6 +103,7 @@ pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
         idle: Duration::MAX,
         handshake_timeout: Duration::from_secs(30),
         tell: Arc::new(|_| ()),
+        tells_standard_error: false,
         local_names: vec![Arc::clone(&who.name)],
         judge: None,
     });

@@ -101,6 +101,25 @@ fn an_agent_that_counts_anew_does_not_get_an_old_id() {
 }
 
 #[test]
+fn noise_is_kept_and_told_within_bounds() {
+    let mut world = world(1 << 20);
+    let client = world.connect(Role::Own);
+    world.request(client, "session/new", json!({"cwd": "/w/a"}));
+    world.settle();
+    let before = world.log["h1"].len();
+    let host = world.agent.host.unwrap();
+    let mut told = 0;
+    for line in 0..20_000 {
+        world.core.rambled(host, &format!("log line {line}"));
+        told += world.core.output.iter().filter(|output| matches!(output, Output::Tell(_))).count();
+        world.perform();
+    }
+    let kept: Vec<&str> = world.log["h1"][before..].iter().map(|(_, text)| &**text).collect();
+    assert_eq!((kept.len(), told), (1001, 13), "ten, and at 100, 1,000 and 10,000");
+    assert!(kept[0].contains("log line 0") && kept[1000].contains("10000 odd lines so far"));
+}
+
+#[test]
 fn what_is_taken_back_has_an_answer_too() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Own);
