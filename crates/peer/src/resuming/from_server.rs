@@ -165,7 +165,10 @@ impl ResumableClient {
         let cursor = envelope::meta(params, CURSOR).and_then(|cursor| Some(cursor.as_text()?.into_owned()));
         let may_begin_again = !self.taken_up.contains(&session);
         let is_new = cursor.as_ref().map(|cursor| self.places.advance(&session, cursor, may_begin_again));
-        if is_new != Some(false) {
+        // How a session stands is told to a client that takes it up itself, also where it has seen everything.
+        let is_told_to_who_asked =
+            || self.is_being_opened(&session) && envelope::meta(params, QUESTIONS).is_some();
+        if is_new != Some(false) || is_told_to_who_asked() {
             let line = if cursor.is_some() && !self.keeps_cursors {
                 let params = envelope::with_meta(params, &[CURSOR, QUESTIONS], &[]);
                 let mut notification = notification.clone();

@@ -239,6 +239,27 @@ fn an_old_client_is_answered_when_its_own_turn_ends_however_often_it_asks() {
 }
 
 #[test]
+fn a_hub_keeps_the_protocol() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    for version in ["v1", "v2"] {
+        let address = format!("ws://{}/acp", hub.address);
+        let judged = place
+            .command(&["conform", "agent", "--format", "json", "--protocol", version, "--", &address])
+            .env("SWITCHBOARD_TOKEN", &hub.token)
+            // Its sessions are in folders of its own.
+            .env("TMPDIR", place.work())
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&judged.stdout).unwrap();
+        let broken: Vec<&Value> =
+            report["rules"].as_array().unwrap().iter().filter(|rule| rule["status"] == "fail").collect();
+        assert_eq!(report["verdict"], "conformant", "version {version}: {broken:?}");
+    }
+    assert_eq!(hub.end(), Some(0));
+}
+
+#[test]
 fn a_prompt_that_is_posted_again_runs_once() {
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);
