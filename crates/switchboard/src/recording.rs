@@ -11,13 +11,13 @@ use std::time::Duration;
 use switchboard_peer::Observer;
 use switchboard_protocol::Side;
 use switchboard_store::{About, Channel, Record, Recorder, Store};
-use switchboard_transport::{Child, Exit, Remote};
+use switchboard_transport::{Child, Exit, Oddities, Remote};
 
 use self::file::RecordedFile;
 use self::observed::Sides;
 use crate::ending::{self, Phase};
-use crate::oddities::Oddities;
 use crate::outcome::CommandError;
+use crate::terminal::text::visible_line;
 use crate::{standard_error, store_file};
 
 /// How long the last lines of standard error may take once the process is gone.
@@ -247,7 +247,7 @@ impl Sink {
             Side::Client => &mut self.of_client,
             Side::Agent => &mut self.of_agent,
         };
-        let words = oddities.next(what);
+        let words = oddities.next(&visible_line(what));
         words.map_or(Ok(()), |words| self.append(noise(from, &words)))
     }
 

@@ -50,6 +50,7 @@ mod error;
 mod framing;
 mod inbox;
 mod incoming;
+mod oddities;
 mod outbox;
 mod process;
 mod reader;
@@ -63,6 +64,7 @@ pub mod server;
 mod tap;
 mod text;
 
+pub use self::oddities::Oddities;
 pub use call::{Answer, Deadline, PendingCall};
 pub use connection::{Caller, Connection, ConnectionOptions, KnownMethods};
 pub use error::{Closure, ClosureCause, Error, ProcessEnd};

@@ -21,12 +21,6 @@ const FORGOTTEN: &str = "The agent does not remember this session: it knows only
 
 /// How often an agent is asked for a session whose id the log does not have yet.
 const RENEWALS: usize = 32;
-/// How many odd lines of an agent are told to the operator one by one.
-pub(super) const TOLD: u64 = 10;
-/// How many are kept in logs one by one.
-const KEPT: u64 = 1000;
-/// How much of something odd is told to the operator.
-const SHOWN: usize = 200;
 
 impl Core {
     /// A line of an agent, in version 2.
@@ -93,30 +87,19 @@ impl Core {
     /// What an agent wrote to its standard output and is no message. The first of it is told and more of it kept; of what
     /// comes then only the number, now and then.
     pub(crate) fn rambled(&mut self, host: HostId, text: &str) {
-        let count = self.keep_noise(host, text);
-        let agent = self.name_of(host);
-        let shown: String = text.chars().take(SHOWN).collect();
-        if count <= TOLD {
-            let more = if count == TOLD { "; more of that kind is only counted" } else { "" };
-            self.tell(format!("agent {agent}: {shown}{more}"));
-        } else if is_power_of_ten(count) {
-            self.tell(format!("agent {agent}: {count} odd lines so far"));
+        self.keep_noise(host, text);
+        if let Some(words) = self.hosts.get_mut(&host).and_then(|host| host.odd_told.next(text)) {
+            let agent = self.name_of(host);
+            self.tell(format!("agent {agent}: {words}"));
         }
     }
 
-    /// Keeps something odd beside the messages. Says how many there are.
-    fn keep_noise(&mut self, host: HostId, text: &str) -> u64 {
-        let Some(known) = self.hosts.get_mut(&host) else { return 0 };
-        known.noise += 1;
-        let count = known.noise;
-        let noise = match count {
-            _ if count <= KEPT => text.to_owned(),
-            _ if is_power_of_ten(count) => format!("{count} odd lines so far"),
-            _ => return count,
-        };
-        let noise = json!({"from": Side::Agent, "noise": noise}).to_string();
-        self.note_beside(host, Channel::Diagnostic, &noise);
-        count
+    /// Keeps something odd beside the messages.
+    fn keep_noise(&mut self, host: HostId, text: &str) {
+        if let Some(noise) = self.hosts.get_mut(&host).and_then(|host| host.odd_kept.next(text)) {
+            let noise = json!({"from": Side::Agent, "noise": noise}).to_string();
+            self.note_beside(host, Channel::Diagnostic, &noise);
+        }
     }
 
     /// An agent has chosen a version of the protocol.
@@ -438,8 +421,4 @@ impl Core {
         );
         self.create_forked(host, folder, client, request, line.to_owned());
     }
-}
-
-fn is_power_of_ten(count: u64) -> bool {
-    count > 0 && 10_u64.checked_pow(count.ilog10()) == Some(count)
 }

@@ -8,8 +8,8 @@ use serde_json::json;
 use switchboard_protocol::rpc::{Message, RequestId, codes};
 use switchboard_protocol::{Raw, Wire, WireFormat};
 use switchboard_store::Channel;
+use switchboard_transport::Oddities;
 
-use super::agent_lines::TOLD;
 use super::lines::{self, Outcome, Rewrite};
 use super::session::{Prompt, Session};
 use super::{ConnectionId, Core, HostId, Memory, Output, SessionId};
@@ -58,8 +58,9 @@ pub(super) struct Host {
     pub(super) waiting: Vec<(ConnectionId, Arc<str>)>,
     /// What was said until it had introduced itself, which stands at the beginning of each log.
     pub(super) introduction: Vec<(Channel, Arc<str>)>,
-    /// How many odd lines it has written.
-    pub(super) noise: u64,
+    /// The odd lines that it has written, for who reads the log of the hub and for the logs of the sessions.
+    pub(super) odd_told: Oddities,
+    pub(super) odd_kept: Oddities,
     pub(super) since: u64,
     pub(super) idle_since: Option<u64>,
 }
@@ -151,7 +152,8 @@ impl Core {
             stranger: String::new(),
             waiting: Vec::new(),
             introduction: Vec::new(),
-            noise: 0,
+            odd_told: Oddities::shown(),
+            odd_kept: Oddities::recorded(),
             since: self.now,
             idle_since: None,
         };
@@ -176,8 +178,8 @@ impl Core {
         let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
         let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
         let agent = self.options.agents.get(host.agent).cloned().unwrap_or_default();
-        if host.noise > TOLD {
-            self.tell(format!("agent {agent}: {} odd lines, of which {TOLD} were shown", host.noise));
+        if let Some(total) = host.odd_told.total() {
+            self.tell(format!("agent {agent}: {total}"));
         }
         if !self.ending {
             self.tell(format!("agent {agent}: {reason}"));

@@ -268,9 +268,9 @@ fn an_agent_that_ends_after_it_took_the_prompt_ends_the_turn() {
 fn an_agent_that_does_not_answer_the_handshake_is_given_up() {
     let script = "echo still loading >&2; exec sleep 1000";
     for version in [1, 2] {
-        let mut client = Client::with_agent(&["--handshake-timeout", "300ms"], script);
+        let mut client = Client::with_agent(&["--handshake-timeout", "2s"], script);
         let answer = client.ask(1, "initialize", hello(version));
-        let words = "the agent sh did not answer the handshake within 300ms: still loading";
+        let words = "the agent sh did not answer the handshake within 2s: still loading";
         assert_eq!(answer["error"]["message"], words);
         assert_eq!(answer["error"]["data"]["stderr"], json!(["still loading"]));
         let (code, stderr) = client.end();

@@ -9,7 +9,7 @@ use switchboard_protocol::Correlator;
 use switchboard_protocol::rpc::Outline;
 use switchboard_store::Channel;
 use switchboard_transport::{
-    Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Spawned, Substitute, TooLong,
+    Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Oddities, Spawned, Substitute, TooLong,
 };
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
@@ -20,9 +20,9 @@ use super::host::TerminalEvent;
 use super::permissions::{Instead, Permissions};
 use super::recorded::Recorded;
 use crate::ending::{self, Phase, Stop, Stops};
-use crate::oddities::Oddities;
 use crate::outbound_queue::{Line, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
+use crate::terminal::text::visible_line;
 use crate::{handshake, standard_error, stdio};
 
 /// How many lines, or runs of lines, of one side are handled before the other gets its turn.
@@ -348,7 +348,7 @@ impl Service {
             Side::Client => ("client", &mut self.of_client),
             Side::Agent => ("agent", &mut self.of_agent),
         };
-        if let Some(words) = oddities.next(what) {
+        if let Some(words) = oddities.next(&visible_line(what)) {
             standard_error::say(format!("switchboard: from the {name}: {words}"));
         }
         if let Some(recorded) = &self.record {

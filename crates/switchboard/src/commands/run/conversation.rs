@@ -11,7 +11,7 @@ use switchboard_protocol::rpc::{RpcError, codes};
 use switchboard_protocol::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_protocol::v2::{self, StopReason};
 use switchboard_protocol::{AbsolutePath, DecodeError};
-use switchboard_transport::{Child, Connection, Program};
+use switchboard_transport::{Child, Connection, Oddities, Program};
 use tokio::time::{Instant, timeout};
 
 use super::form::Form;
@@ -23,7 +23,6 @@ use super::screen::Screen;
 use super::view::{JsonView, QuietView, View};
 use super::{Format, login};
 use crate::ending::{self, Phase, Stop, Stops};
-use crate::oddities::Oddities;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{self, Recording};
 use crate::rules::Rules;
@@ -471,7 +470,9 @@ impl Runner {
     }
 
     async fn take(&mut self, event: Event) -> Result<(), Halt> {
-        if let Some(words) = oddities::of_event(&event).and_then(|odd| self.oddities.next(&odd)) {
+        if let Some(words) =
+            oddities::of_event(&event).and_then(|odd| self.oddities.next(&visible_line(&odd)))
+        {
             self.view.note(&format!("from the agent: {words}"))?;
         }
         match event {
