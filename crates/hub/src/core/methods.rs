@@ -11,7 +11,7 @@ use super::connection::{ATTACHMENTS, Connection};
 use super::hosting::Purpose;
 use super::lines::{self, CURSOR, OPERATION, Outcome};
 use super::memory::Memory;
-use super::requests::{Named, Refusal, WAITING, client_mut};
+use super::requests::{ClientRequest, Named, Refusal, WAITING, client_mut};
 use super::session::{Prompt, Session};
 use super::{ConnectionId, Core, Output, SessionId};
 
@@ -23,13 +23,8 @@ const PAGE: usize = 100;
 const PROMPTS: usize = 256;
 
 impl Core {
-    pub(super) fn initialize(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        params: Option<&Raw<'_>>,
-        line: &Arc<str>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn initialize(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, line, .. } = request;
         let Some(client) = self.connections.get_mut(&connection) else { return Ok(()) };
         let number = params.and_then(|params| params.get("protocolVersion"));
         let number = number.and_then(|number| number.as_str().trim().parse::<u64>().ok());
@@ -71,12 +66,8 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn list(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        params: Option<&Raw<'_>>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn list(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, .. } = request;
         let Some(client) = self.connections.get(&connection) else { return Ok(()) };
         let folder = lines::text_of(params, "cwd");
         let folder = match &folder {
@@ -118,13 +109,8 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn new_session(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        params: Option<&Raw<'_>>,
-        line: &Arc<str>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn new_session(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, line, .. } = request;
         self.needs(connection, Role::Own)?;
         self.may_begin()?;
         let folder = self.folder(params)?;
@@ -137,13 +123,8 @@ impl Core {
     }
 
     /// Takes a session that only the agent remembers into the hub, with its history.
-    pub(super) fn adopt(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        params: Option<&Raw<'_>>,
-        line: &Arc<str>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn adopt(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, line, .. } = request;
         self.needs(connection, Role::Own)?;
         self.may_begin()?;
         let folder = self.folder(params)?;
@@ -169,14 +150,8 @@ impl Core {
     }
 
     /// Asks the agent about what it remembers itself.
-    pub(super) fn ask_memory(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        method: &str,
-        params: Option<&Raw<'_>>,
-        line: &Arc<str>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn ask_memory(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, method, params, line } = request;
         self.needs(connection, Role::Own)?;
         self.may_begin()?;
         if !matches!(method, "session/list" | "session/unarchive") {
@@ -209,13 +184,8 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn resume(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        params: Option<&Raw<'_>>,
-        line: &Arc<str>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn resume(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, line, .. } = request;
         let session =
             self.named(connection, params)?.root("a sub-agent is seen in the session that started it")?;
         self.may_attach(connection, Some(&session))?;
@@ -263,13 +233,8 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn attach_request(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        params: Option<&Raw<'_>>,
-        line: &Arc<str>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn attach_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, line, .. } = request;
         let session =
             self.named(connection, params)?.root("a sub-agent is seen in the session that started it")?;
         self.may_attach(connection, Some(&session))?;
@@ -306,12 +271,8 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn detach_request(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        params: Option<&Raw<'_>>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn detach_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, .. } = request;
         let Named { session, .. } = self.named(connection, params)?;
         self.detach(connection, &session);
         let result = json!({"sessionId": &*session, "status": "detached"});
@@ -319,13 +280,8 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn prompt(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        params: Option<&Raw<'_>>,
-        line: &Arc<str>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn prompt(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, line, .. } = request;
         self.needs(connection, Role::Own)?;
         self.may_begin()?;
         let session = self.named(connection, params)?.root("a sub-agent takes no prompts")?;
@@ -389,13 +345,8 @@ impl Core {
         }
     }
 
-    pub(super) fn close(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        params: Option<&Raw<'_>>,
-        line: &Arc<str>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn close(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, line, .. } = request;
         self.needs(connection, Role::Own)?;
         let session = self.named(connection, params)?.root("a sub-agent is not closed by itself")?;
         if !self.is_loaded(&session, connection, line)? {
@@ -441,13 +392,8 @@ impl Core {
         self.output.push_back(Output::Rest { session: Arc::clone(session) });
     }
 
-    pub(super) fn delete(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        params: Option<&Raw<'_>>,
-        line: &Arc<str>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn delete(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, line, .. } = request;
         self.needs(connection, Role::Own)?;
         let named = self.named(connection, params);
         let session =
@@ -482,14 +428,8 @@ impl Core {
     }
 
     /// Everything else goes to the agent.
-    pub(super) fn forward(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        method: &str,
-        params: Option<&Raw<'_>>,
-        line: &Arc<str>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn forward(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, method, params, line } = request;
         self.needs(connection, Role::Own)?;
         self.may_begin()?;
         let client = (connection, id.clone());

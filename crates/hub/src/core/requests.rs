@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::json;
-use switchboard_protocol::rpc::{Message, Request, RequestId, codes};
+use switchboard_protocol::rpc::{Message, RequestId, codes};
 use switchboard_protocol::{Raw, Wire, WireFormat};
 use switchboard_store::{Role, Time};
 
@@ -16,6 +16,17 @@ use super::{ConnectionId, Core, FORBIDDEN, FolderRefusal, Identity, Output, Sess
 
 /// How many messages may wait until a session is there.
 pub(super) const WAITING: usize = 1024;
+
+/// What a client asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClientRequest<'r> {
+    pub(super) connection: ConnectionId,
+    pub(super) id: &'r RequestId<'static>,
+    pub(super) method: &'r str,
+    pub(super) params: Option<&'r Raw<'r>>,
+    /// All of it as it came, should it have to wait.
+    pub(super) line: &'r Arc<str>,
+}
 
 impl Core {
     /// A client has come, for an agent that it has named or not. Over HTTP a request of the same id is the same
@@ -154,7 +165,9 @@ impl Core {
                     let message = "say initialize first";
                     return self.refuse(connection, &id, codes::INVALID_REQUEST, message, None);
                 }
-                if let Err((code, message, data)) = self.request(connection, &request, &id, line) {
+                let (method, params) = (&*request.method, request.params.as_ref());
+                let asked = ClientRequest { connection, id: &id, method, params, line };
+                if let Err((code, message, data)) = self.request(asked) {
                     self.refuse(connection, &id, code, message, data);
                 }
             }
@@ -162,36 +175,28 @@ impl Core {
         }
     }
 
-    pub(super) fn request(
-        &mut self,
-        connection: ConnectionId,
-        request: &Request<'_>,
-        id: &RequestId<'static>,
-        line: &Arc<str>,
-    ) -> Result<(), Refusal> {
-        let params = request.params.as_ref();
-        match &*request.method {
-            "initialize" => self.initialize(connection, id, params, line),
-            "session/resume" if lines::is_about_memory(params) => self.adopt(connection, id, params, line),
-            "session/unarchive" if self.named(connection, params).is_err() => {
-                self.ask_memory(connection, id, &request.method, params, line)
-            }
-            method if lines::is_about_memory(params) => self.ask_memory(connection, id, method, params, line),
-            "session/list" => self.list(connection, id, params),
-            "session/new" => self.new_session(connection, id, params, line),
-            "session/resume" => self.resume(connection, id, params, line),
-            "session/attach" => self.attach_request(connection, id, params, line),
-            "session/detach" => self.detach_request(connection, id, params),
-            "session/prompt" => self.prompt(connection, id, params, line),
-            "session/close" => self.close(connection, id, params, line),
-            "session/delete" => self.delete(connection, id, params, line),
+    fn request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, method, params, .. } = request;
+        match method {
+            "initialize" => self.initialize(request),
+            "session/resume" if lines::is_about_memory(params) => self.adopt(request),
+            "session/unarchive" if self.named(connection, params).is_err() => self.ask_memory(request),
+            _ if lines::is_about_memory(params) => self.ask_memory(request),
+            "session/list" => self.list(request),
+            "session/new" => self.new_session(request),
+            "session/resume" => self.resume(request),
+            "session/attach" => self.attach_request(request),
+            "session/detach" => self.detach_request(request),
+            "session/prompt" => self.prompt(request),
+            "session/close" => self.close(request),
+            "session/delete" => self.delete(request),
             // The draft has it without an answer; who wants one gets it.
             "stream/resume" => {
                 self.resume_streams(connection, params);
                 self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
                 Ok(())
             }
-            method => self.forward(connection, id, method, params, line),
+            _ => self.forward(request),
         }
     }
 
