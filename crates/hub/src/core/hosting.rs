@@ -449,12 +449,7 @@ impl Core {
 
 /// Why an agent is gone, with the last that it wrote to its standard error.
 fn in_words(reason: &str, last_lines: &[String]) -> String {
-    let mut words = reason.to_owned();
-    for line in last_lines {
-        words.push('\n');
-        words.push_str(line);
-    }
-    words
+    std::iter::once(reason).chain(last_lines.iter().map(String::as_str)).collect::<Vec<_>>().join("\n")
 }
 
 impl Host {

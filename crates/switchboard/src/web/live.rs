@@ -346,19 +346,15 @@ impl Live {
 
 /// An answer of the agent or the hub that is an error, with what an agent that died wrote last.
 pub(crate) fn refused(error: &RpcError<'_>) -> Failure {
-    let mut words = format!("the agent refuses: {} ({})", error.message, error.code);
-    for line in last_lines(error) {
-        words.push('\n');
-        words.push_str(&line);
-    }
-    words
+    with_last_lines(format!("the agent refuses: {} ({})", error.message, error.code), error)
 }
 
-/// The last that an agent wrote to its standard error before it died.
-fn last_lines(error: &RpcError<'_>) -> Vec<String> {
+/// Puts the last that an agent wrote to its standard error before it died below some words.
+fn with_last_lines(words: String, error: &RpcError<'_>) -> String {
     let lines = error.data.as_ref().and_then(|data| data.get("stderr"));
     let lines = lines.iter().flat_map(Raw::items);
-    lines.filter_map(|line| line.as_text().map(std::borrow::Cow::into_owned)).collect()
+    let lines = lines.filter_map(|line| line.as_text().map(std::borrow::Cow::into_owned));
+    std::iter::once(words).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
 fn absolute(folder: &Path) -> Result<AbsolutePath<'static>, Failure> {

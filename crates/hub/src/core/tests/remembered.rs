@@ -119,8 +119,8 @@ fn noise_is_kept_and_told_within_bounds() {
     assert!(kept[0].contains("log line 0") && kept[1000].contains("10000 odd lines so far"));
 }
 
-#[test]
-fn what_is_taken_back_has_an_answer_too() {
+/// A session whose agent asks its only client something, by the number 7.
+fn asked() -> (World, ConnectionId) {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Own);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
@@ -128,6 +128,12 @@ fn what_is_taken_back_has_an_answer_too() {
     let options = json!([{"optionId": "y", "name": "Y", "kind": "allow_once"}]);
     let params = json!({"sessionId": "a1", "title": "May it?", "options": options});
     world.say(json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
+    (world, client)
+}
+
+#[test]
+fn what_is_taken_back_has_an_answer_too() {
+    let (mut world, client) = asked();
     assert_eq!(world.clients[&client].questions.len(), 1);
     world.say(json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 7}}));
     world.settle();
@@ -140,13 +146,7 @@ fn what_is_taken_back_has_an_answer_too() {
 
 #[test]
 fn who_answered_without_a_person_is_noted_and_not_told_to_the_agent() {
-    let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
-    world.request(client, "session/new", json!({"cwd": "/w/a"}));
-    world.settle();
-    let options = json!([{"optionId": "y", "name": "Y", "kind": "allow_once"}]);
-    let params = json!({"sessionId": "a1", "title": "May it?", "options": options});
-    world.say(json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
+    let (mut world, client) = asked();
     let question = *world.clients[&client].questions.keys().next().unwrap();
     let meta = json!({"switchboard/decider": "remembered", "mine": 1});
     let result = json!({"outcome": {"outcome": "selected", "optionId": "y"}, "_meta": meta});

@@ -12,7 +12,7 @@ use switchboard_transport::Connection;
 use switchboard_transport::server::{ServerConnection, ServerLimits};
 use tokio::sync::oneshot;
 
-use super::{Failure, Live, Open, Question, absolute, last_lines, locked, refused};
+use super::{Failure, Live, Open, Question, absolute, locked, refused, with_last_lines};
 use crate::handshake;
 use crate::web::live_recording::LiveRecording;
 
@@ -269,12 +269,7 @@ fn client_options() -> ClientOptions {
 
 /// Why an agent did not start, with the last that it wrote.
 fn not_started(error: &RpcError<'_>) -> Failure {
-    let lines = last_lines(error);
-    let mut words = error.message.to_string();
-    for line in lines {
-        words.push('\n');
-        words.push_str(&line);
-    }
+    let mut words = with_last_lines(error.message.to_string(), error);
     if error.message.starts_with(NO_HANDSHAKE) {
         words.push_str("\n  hint: ");
         words.push_str(handshake::HINT);
