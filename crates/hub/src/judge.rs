@@ -19,6 +19,10 @@ pub trait Judge: Send {
     /// Where it is a request for a permission, says what becomes of it.
     fn hear(&mut self, session: &str, folder: &str, from: Side, line: &str) -> Option<Judgement>;
 
+    /// Decides anew over a request that waits for an answer, after the rules have changed: over what is known by now of what
+    /// it asks. `line` is the request as it was heard.
+    fn again(&mut self, session: &str, folder: &str, line: &str) -> Option<Judgement>;
+
     /// The agent of a session is gone.
     fn forget(&mut self, session: &str);
 }

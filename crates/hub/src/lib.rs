@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use switchboard_protocol::rpc::RequestId;
 use switchboard_store::{Store, StoreError};
 use switchboard_transport::server::ServerConnection;
 use switchboard_transport::{Grace, Program};
@@ -180,6 +181,15 @@ impl Hub {
     /// Changes when the state, the title or the number of sessions does, or what tokens may do.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.clone()
+    }
+
+    /// Says that the rules have changed: what waits for an answer is judged again. Gives what has an answer now, by its
+    /// session and the agent's id of it.
+    pub async fn judge_again(&self) -> Vec<(Arc<str>, RequestId<'static>)> {
+        let (answer, judged) = oneshot::channel();
+        // A hub that has ended has nothing that waits.
+        let _ = self.events.send(Event::JudgeAgain { answer }).await;
+        judged.await.unwrap_or_default()
     }
 
     /// How much of everything there is; `None` when the hub has ended.

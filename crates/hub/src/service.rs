@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use switchboard_protocol::rpc::RequestId;
 use switchboard_store::{Recorder, Role, Store, Time, Token};
 use switchboard_transport::server::ServerConnection;
 use switchboard_transport::{Grace, Program};
@@ -82,6 +83,9 @@ pub(crate) enum Event {
     },
     Count {
         answer: oneshot::Sender<Counts>,
+    },
+    JudgeAgain {
+        answer: oneshot::Sender<Vec<(SessionId, RequestId<'static>)>>,
     },
     Look {
         who: Identity,
@@ -249,6 +253,11 @@ impl Service {
             Event::Count { answer } => {
                 // Who asked may have gone.
                 let _ = answer.send(self.core.counts());
+            }
+            Event::JudgeAgain { answer } => {
+                let answered = self.core.judge_again();
+                self.perform();
+                let _ = answer.send(answered);
             }
             Event::Look { who, answer } => {
                 let known = self.identity_now(who);

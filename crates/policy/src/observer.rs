@@ -133,6 +133,19 @@ impl Observer {
         questions
     }
 
+    /// What a request asks by now that was read before and has no answer yet, over the call as it stands. Changes nothing.
+    ///
+    /// `None` where it cannot be read, or nobody was told that it waits.
+    pub fn again(&self, line: &str) -> Option<Question> {
+        let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return None };
+        let text = request.params_text();
+        let read = if is_v1_question(&request) { read_v1(text) } else { self.read_v2(text) };
+        let (asked, problem) = read.ok()?;
+        let folded = self.conversation.session(Some(&asked.session_id))?;
+        let waits = folded.permission(&request.id)?.settlement().is_pending();
+        waits.then(|| self.question(&request.id, asked, problem))
+    }
+
     /// A request of which nothing can be read.
     pub fn unreadable(&self, reason: &str) -> Question {
         let subject = Subject::unknown(&self.scene(None), reason);
@@ -357,10 +370,13 @@ impl Observer {
 
     fn ask(&mut self, request: &Request<'_>, at: Moment) -> Question {
         let params = request.params.as_ref();
-        let is_v1 =
-            params.is_some_and(|params| params.get("toolCall").is_some() && params.get("subject").is_none());
         let text = request.params_text();
-        let read = if is_v1 { self.read_v1(text) } else { self.read_v2(text) };
+        let read = if is_v1_question(request) {
+            self.version.get_or_insert(Version::V1);
+            read_v1(text)
+        } else {
+            self.read_v2(text)
+        };
         let (asked, mut problem) = match read {
             Ok(read) => read,
             Err(problem) => return self.malformed(Some(&request.id), params, &problem),
@@ -388,6 +404,17 @@ impl Observer {
                 drop(self.conversation.apply_update(Some(&session), &call.clone().into()));
             }
         }
+        self.question(&request.id, asked, problem)
+    }
+
+    /// A request that was read and taken in, with what it asks for.
+    fn question(
+        &self,
+        id: &RequestId<'_>,
+        asked: v2::RequestPermissionRequest<'_>,
+        problem: Option<String>,
+    ) -> Question {
+        let session = asked.session_id.to_string();
         let tool_call = match &asked.subject {
             Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
                 Some(subject.tool_call.tool_call_id.to_string())
@@ -406,41 +433,7 @@ impl Observer {
             None => Subject::unknown(&scene, "there are too many sessions"),
         };
         let options = asked.options.into_iter().map(Wire::into_owned).collect();
-        Question {
-            session: Some(session),
-            id: Some(request.id.clone().into_owned()),
-            tool_call,
-            subject,
-            options,
-        }
-    }
-
-    fn read_v1<'t>(
-        &mut self,
-        text: &'t str,
-    ) -> Result<(v2::RequestPermissionRequest<'t>, Option<String>), String> {
-        self.version.get_or_insert(Version::V1);
-        let read = v1::RequestPermissionRequest::decode_tolerant(text, WireFormat::V1);
-        let (request, mut left_out) = read.map_err(|error| error.to_string())?;
-        left_out.retain(|problem| !problem.kept);
-        let v1::RequestPermissionRequest { session_id, tool_call, options, meta, extra } = request;
-        let title = tool_call.title.clone().unwrap_or(Text::Borrowed("Permission requested"));
-        let update = without_terminals(v1::SessionUpdate::ToolCallUpdate(Box::new(tool_call)))?;
-        let v2::SessionUpdate::ToolCallUpdate(call) = update else {
-            return Err("the tool call cannot be translated".to_owned());
-        };
-        let subject = v2::ToolCallPermissionSubject::new(*call);
-        let subject = Some(v2::RequestPermissionSubject::ToolCall(Box::new(subject)));
-        let request = v2::RequestPermissionRequest {
-            session_id,
-            title,
-            description: None,
-            subject,
-            options,
-            meta,
-            extra,
-        };
-        Ok((request, first_problem(&left_out)))
+        Question { session: Some(session), id: Some(id.clone().into_owned()), tool_call, subject, options }
     }
 
     fn read_v2<'t>(
@@ -515,6 +508,29 @@ impl Observer {
             None => Subject::unknown(scene, problem),
         }
     }
+}
+
+/// Whether a request for a permission is one of version 1.
+fn is_v1_question(request: &Request<'_>) -> bool {
+    let params = request.params.as_ref();
+    params.is_some_and(|params| params.get("toolCall").is_some() && params.get("subject").is_none())
+}
+
+fn read_v1(text: &str) -> Result<(v2::RequestPermissionRequest<'_>, Option<String>), String> {
+    let read = v1::RequestPermissionRequest::decode_tolerant(text, WireFormat::V1);
+    let (request, mut left_out) = read.map_err(|error| error.to_string())?;
+    left_out.retain(|problem| !problem.kept);
+    let v1::RequestPermissionRequest { session_id, tool_call, options, meta, extra } = request;
+    let title = tool_call.title.clone().unwrap_or(Text::Borrowed("Permission requested"));
+    let update = without_terminals(v1::SessionUpdate::ToolCallUpdate(Box::new(tool_call)))?;
+    let v2::SessionUpdate::ToolCallUpdate(call) = update else {
+        return Err("the tool call cannot be translated".to_owned());
+    };
+    let subject = v2::ToolCallPermissionSubject::new(*call);
+    let subject = Some(v2::RequestPermissionSubject::ToolCall(Box::new(subject)));
+    let request =
+        v2::RequestPermissionRequest { session_id, title, description: None, subject, options, meta, extra };
+    Ok((request, first_problem(&left_out)))
 }
 
 /// An update of version 1 as version 2 has it. Its terminals belong to the client and tell nothing.

@@ -8,7 +8,7 @@ use std::fmt;
 use switchboard_protocol::v2;
 use switchboard_session::{Item, Permission, Snapshot, ToolCall};
 
-use crate::command::Reading;
+use crate::command::{Reading, Run};
 use crate::path::join;
 use crate::shell::Doubt;
 use input::Input;
@@ -239,10 +239,20 @@ impl Subject {
         self.readings.first().filter(|_| is_told).map(|reading| &*reading.tokens)
     }
 
-    /// The words of each simple command that the request would run.
+    /// The words of each simple command that the request would run; of one that does nothing but run others (`timeout 9
+    /// make`), of those.
     pub fn commands(&self) -> Vec<Vec<&str>> {
-        let runs = self.readings.iter().flat_map(|reading| &reading.runs);
-        runs.map(|run| run.words.iter().map(|word| &*word.text).collect()).collect()
+        fn add<'s>(runs: &'s [Run], commands: &mut Vec<Vec<&'s str>>) {
+            for run in runs {
+                match &*run.inner {
+                    [] => commands.push(run.words.iter().map(|word| &*word.text).collect()),
+                    inner => add(inner, commands),
+                }
+            }
+        }
+        let mut commands = Vec::new();
+        self.readings.iter().for_each(|reading| add(&reading.runs, &mut commands));
+        commands
     }
 
     /// What `$root` stands for.

@@ -11,7 +11,7 @@ mod diff;
 mod fold;
 mod hub;
 mod open;
-mod policy;
+pub(crate) mod policy;
 #[cfg(test)]
 #[path = "../tests/readers/mod.rs"]
 // Tests hand `json!` values to small functions; a reference there would only be noise.

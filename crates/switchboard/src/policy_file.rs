@@ -148,6 +148,18 @@ fn exposed(path: &Path, metadata: &std::fs::Metadata) -> Option<String> {
     if me != 0 && owner != me && owner != 0 {
         return Some("it belongs to somebody else".to_owned());
     }
+    replaceable(path)
+}
+
+#[cfg(not(unix))]
+fn exposed(_: &Path, _: &std::fs::Metadata) -> Option<String> {
+    None
+}
+
+/// Why somebody else may put another file in the place of one.
+#[cfg(unix)]
+fn replaceable(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
     let folder = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned))?;
     let folder = folder.metadata().ok()?;
     // In a sticky folder, only the owner of a file can replace it.
@@ -156,15 +168,81 @@ fn exposed(path: &Path, metadata: &std::fs::Metadata) -> Option<String> {
 }
 
 #[cfg(not(unix))]
-fn exposed(_: &Path, _: &std::fs::Metadata) -> Option<String> {
+fn replaceable(_: &Path) -> Option<String> {
     None
 }
 
 /// The user's own rules; where there are none, everything is asked.
 pub(crate) fn of_user(host: &dyn Host) -> Result<Policy, Refused> {
-    let file = configuration::configuration_folder().map(|folder| folder.join("switchboard").join(NAME));
-    let policy = file.map_or(Ok(None), |file| load_if_there(&file, host))?;
+    let policy = user_file().map_or(Ok(None), |file| load_if_there(&file, host))?;
     Ok(policy.unwrap_or_else(Policy::ask))
+}
+
+/// The file of the user's own rules, which need not be there.
+fn user_file() -> Option<PathBuf> {
+    Some(configuration::configuration_folder()?.join("switchboard").join(NAME))
+}
+
+/// The user's own rules with more of them.
+#[derive(Debug)]
+pub(crate) struct Extended {
+    /// The file, and where it really is.
+    file: PathBuf,
+    target: PathBuf,
+    before: Option<String>,
+    text: String,
+    /// All of them.
+    pub(crate) policy: Policy,
+}
+
+impl Extended {
+    /// The user's rules as they are now, with the text of more behind them. Everything that is there stays as it is.
+    pub(crate) fn with(more: &str, host: &dyn Host) -> Result<Self, Refused> {
+        let file = user_file().ok_or_else(|| {
+            Refused::Unreadable("cannot tell where your rules are: HOME is not set".to_owned())
+        })?;
+        // What is managed elsewhere and linked stays a link.
+        let is_there = file.exists() || file.is_symlink();
+        let target =
+            if is_there { file.canonicalize().unwrap_or_else(|_| file.clone()) } else { file.clone() };
+        let before = if is_there { Some(read(&file).and_then(|_| read(&target))?) } else { None };
+        let mut text = before.clone().unwrap_or_default();
+        if !text.is_empty() {
+            text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
+        }
+        text.push_str(more);
+        if text.len() as u64 > MAX_FILE {
+            return Err(Refused::Unreadable(format!("{} would become too large", file.display())));
+        }
+        let policy = Policy::parse(&text, host).map_err(|error| Refused::Invalid(file.clone(), error))?;
+        Ok(Extended { file, target, before, text, policy })
+    }
+
+    /// Puts them into the file, all at once, unless it has changed meanwhile or somebody else could change it. Gives its
+    /// name.
+    pub(crate) fn save(self) -> Result<PathBuf, String> {
+        let Extended { file, target, before, text, policy: _ } = self;
+        let failed = |error: &dyn fmt::Display| format!("cannot write {}: {error}", file.display());
+        let folder = target.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+        if let Some(reason) = replaceable(&target) {
+            return Err(failed(&reason));
+        }
+        // For its owner alone, as long as there is no other wish.
+        let mut new = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
+        std::io::Write::write_all(&mut new, text.as_bytes()).map_err(|error| failed(&error))?;
+        if let Ok(metadata) = target.metadata() {
+            new.as_file().set_permissions(metadata.permissions()).map_err(|error| failed(&error))?;
+        }
+        new.as_file().sync_all().map_err(|error| failed(&error))?;
+        let is_there = file.exists() || file.is_symlink();
+        let now = if is_there { Some(read(&target).map_err(|refused| refused.to_string())?) } else { None };
+        if now != before {
+            return Err(format!("{} has just changed; look at the rule again", file.display()));
+        }
+        new.persist(&target).map_err(|error| failed(&error.error))?;
+        Ok(file)
+    }
 }
 
 /// The rules for a project: the user's, with those in the project's folder on top. These can only make things stricter,

@@ -67,6 +67,17 @@ impl Rules {
         matches!(self.source, Source::Said(_))
     }
 
+    /// Why a rule that is added to the user's own file would change nothing, where that is so.
+    pub(crate) fn take_no_more(&self) -> Option<&'static str> {
+        match self.source {
+            Source::User => None,
+            Source::File(_) => {
+                Some("Switchboard was started with --permissions, and that file takes the place of your own")
+            }
+            Source::Said(_) => Some("Switchboard was started with rules of its own"),
+        }
+    }
+
     /// The rules for a project. Where a file of them cannot be used, everything is asked.
     fn for_project(&mut self, root: &str) -> Policy {
         let user = match &self.source {

@@ -29,6 +29,7 @@ pub(crate) mod remembered;
 mod render;
 mod request;
 mod rows;
+mod rule;
 mod tab;
 mod verdict;
 pub(crate) mod view;

@@ -38,14 +38,47 @@ impl Core {
             return self.pump_all(id);
         };
         self.settle(id, place, &Outcome::Result(result.clone()), &judgement.by, None);
-        let session = lines::text_of(Some(&question.params), "sessionId").unwrap_or_default();
         let call =
             question.params.get("subject").and_then(|about| about.get("toolCall").map(Raw::into_owned));
         if let Some(call) = call.filter(Raw::is_object) {
+            let session = lines::text_of(Some(&question.params), "sessionId").unwrap_or_default();
             let mut update = call.to_value();
             update["sessionUpdate"] = "tool_call_update".into();
             let _ = self.append(id, Channel::ToClient, lines::update(&session, &update.to_string()));
         }
+        self.tell_judgement(id, &question, judgement);
+    }
+
+    /// Rules have changed: what waits for an answer may have one by now. Those who were asked know what it was about. Gives
+    /// what is answered.
+    pub(crate) fn judge_again(&mut self) -> Vec<(SessionId, RequestId<'static>)> {
+        let mut answered = Vec::new();
+        let mut waiting = Vec::new();
+        for (id, session) in &self.sessions {
+            let Some(memory) = &session.memory else { continue };
+            let permissions = memory.questions.iter().filter(|(_, question)| question.method == PERMISSION);
+            waiting.extend(permissions.map(|(place, question)| (Arc::clone(id), *place, question.clone())));
+        }
+        for (id, place, question) in waiting {
+            let Some(judge) = self.options.judge.as_mut() else { break };
+            let Some(session) = self.sessions.get(&id) else { continue };
+            let line =
+                lines::call(Some(&question.id), PERMISSION, Some(&question.params), Rewrite::default());
+            let Some(judgement) = judge.again(&id, &session.known.folder, &line) else { continue };
+            let Some(result) = &judgement.result else { continue };
+            let request = id_value(&question.id);
+            let note = json!({"hub": "judged", "question": place, "request": request, "by": judgement.by});
+            self.note(&id, &note);
+            self.settle(&id, place, &Outcome::Result(result.clone()), &judgement.by, None);
+            self.tell_judgement(&id, &question, &judgement);
+            answered.push((id, question.id));
+        }
+        answered
+    }
+
+    /// Tells everybody in a session what rules have answered.
+    fn tell_judgement(&mut self, id: &SessionId, question: &Question, judgement: &Judgement) {
+        let session = lines::text_of(Some(&question.params), "sessionId").unwrap_or_default();
         let meta = json!({"switchboard/permission": {
             "policy": judgement.by["policy"], "decision": judgement.by["decision"], "request": id_value(&question.id),
         }});

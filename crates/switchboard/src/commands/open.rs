@@ -134,6 +134,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
     })?;
     let guard = Guard::new(listener.local_addr().map_err(cannot)?.port());
     let who = web::myself();
+    let rules = Rules::of_file(arguments.permissions.permissions.as_deref());
     let hub = Hub::start(HubOptions {
         store: store.clone(),
         agents: vec![(agent_name, program.working_directory(&folder))],
@@ -144,12 +145,12 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         tell: Arc::new(|what| standard_error::say(format!("switchboard: {what}"))),
         tells_standard_error: false,
         local_names: vec![Arc::clone(&who.name)],
-        judge: Some(Box::new(HubJudge::new(Rules::of_file(arguments.permissions.permissions.as_deref())))),
+        judge: Some(Box::new(HubJudge::new(rules.clone()))),
     })
     .map_err(store_file::store_error)?;
     let path = recording.as_ref().map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));
     let links = Links::new(guard.clone(), path, who.clone());
-    let app = Arc::new(App::new(store, hub.clone(), Audience::One, folder, guard));
+    let app = Arc::new(App::new(store, hub.clone(), Audience::One, folder, guard, rules));
     // It is there whether somebody looks or not.
     let desk = app.desk(who).await;
     let mut stops = Stops::listen(None)?;

@@ -236,6 +236,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         Some(Err(Refused { roots, .. })) => roots.first().map_or(folder, PathBuf::from),
         _ => folder,
     };
+    let rules = Rules::of_file(arguments.permissions.permissions.as_deref());
     let hub = Hub::start(HubOptions {
         store: store.clone(),
         agents,
@@ -247,7 +248,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         tell: Arc::new(move |what| tell.say(what)),
         tells_standard_error: true,
         local_names: vec![gate.launch_name()],
-        judge: Some(Box::new(HubJudge::new(Rules::of_file(arguments.permissions.permissions.as_deref())))),
+        judge: Some(Box::new(HubJudge::new(rules.clone()))),
     })
     .map_err(store_file::store_error)?;
     let gate = Arc::new(gate.over(hub.clone()));
@@ -256,7 +257,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let origins = links_first(origins, arguments.behind_proxy.is_some());
     let guard = Guard::of_hub(address.port(), origins, tls.is_some());
     let links = Links::new(guard.clone(), "/".to_owned(), gate.launch_identity());
-    let app = Arc::new(App::new(store, hub.clone(), Audience::Many, folder, guard));
+    let app = Arc::new(App::new(store, hub.clone(), Audience::Many, folder, guard, rules));
     let page = web::router(app, Some(Arc::new(move |head, from| asked.identify(head, from))));
     let router = acp.merge(operators(&gate, &hub)).merge(page);
     let scheme = if tls.is_some() { "https" } else { "http" };

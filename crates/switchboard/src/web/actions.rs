@@ -9,6 +9,7 @@ use super::desk::Desk;
 use super::lists;
 use super::live::{Failure, Live, refused};
 use super::request::{Action, File, Request};
+use super::rule;
 
 /// How much may go with one prompt, in bytes of base64.
 const MAX_FILES: usize = 24 * 1024 * 1024;
@@ -73,6 +74,10 @@ pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) 
         }
         Request::Choose { id, option, revision } => {
             live.choose(&id, &option, &revision).await.map(|()| Value::Null)
+        }
+        Request::Rule { id, revision, decision } => rule::show(desk, &live, &id, &revision, decision).await,
+        Request::SaveRule { id, revision, decision, rule } => {
+            rule::save(desk, &live, &id, &revision, decision, &rule).await
         }
         Request::Give { id, revision, action, content } => {
             let response = elicitation_response(action, &content)?;

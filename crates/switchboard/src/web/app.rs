@@ -12,6 +12,7 @@ use super::guard::Guard;
 use super::live::Failure;
 use super::live_recording::LiveRecording;
 use super::render::RenderCache;
+use crate::rules::Rules;
 
 /// How many tabs one person may have open.
 pub(crate) const MAX_TABS: usize = 64;
@@ -33,6 +34,8 @@ pub(crate) struct App {
     pub(crate) folder: PathBuf,
     pub(crate) cache: RenderCache,
     pub(crate) guard: Guard,
+    /// Those that answer before anybody is asked.
+    pub(crate) rules: Rules,
     rooms: Mutex<HashMap<String, Weak<LiveRecording>>>,
     desks: Mutex<Vec<Weak<Desk>>>,
 }
@@ -42,7 +45,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl App {
-    pub(crate) fn new(store: Store, hub: Hub, audience: Audience, folder: PathBuf, guard: Guard) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        hub: Hub,
+        audience: Audience,
+        folder: PathBuf,
+        guard: Guard,
+        rules: Rules,
+    ) -> Self {
         App {
             store,
             hub,
@@ -50,6 +60,7 @@ impl App {
             folder,
             cache: RenderCache::default(),
             guard,
+            rules,
             rooms: Mutex::default(),
             desks: Mutex::default(),
         }
@@ -107,6 +118,7 @@ pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
         local_names: vec![Arc::clone(&who.name)],
         judge: None,
     });
-    let app = App::new(store.clone(), hub.unwrap(), Audience::One, "/".into(), Guard::new(1));
+    let app =
+        App::new(store.clone(), hub.unwrap(), Audience::One, "/".into(), Guard::new(1), Rules::of_file(None));
     Desk::new(Arc::new(app), who)
 }

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use switchboard_peer::{AgentHandle, ElicitationQuestion, PermissionQuestion, Sessions, Steered};
+use switchboard_policy::Scene;
 use switchboard_protocol::rpc::{RequestId, RpcError, codes};
 use switchboard_protocol::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_protocol::{AbsolutePath, Raw, Wire, WireFormat, v2};
-use switchboard_session::{Conversation, Snapshot};
+use switchboard_session::{Conversation, Permission, Snapshot};
 use tokio::sync::oneshot;
 
 use super::asked::Asked;
@@ -297,6 +298,39 @@ impl Live {
             Some(reason) => Err(reason.to_owned()),
             None => Ok((question, asked)),
         }
+    }
+
+    /// What a permission asks for, as rules see it.
+    pub(crate) fn subject(
+        &self,
+        session: &str,
+        snapshot: &Snapshot,
+        permission: &Permission,
+    ) -> switchboard_policy::Subject {
+        let left_out = self.room.log().left_out(session, permission.id(), permission.tool_call_id());
+        let scene = Scene {
+            root: self.folder.display().to_string(),
+            cwd: None,
+            agent: Some(self.agent.description().name().to_owned()),
+        };
+        switchboard_policy::Subject::of_permission(snapshot, permission, left_out.as_deref(), &scene)
+    }
+
+    /// The same of a question that is open, with the options, unless what was read of it is not what it asks.
+    pub(crate) fn open_subject(
+        &self,
+        id: &str,
+        read: &str,
+    ) -> Result<(switchboard_policy::Subject, Vec<v2::PermissionOption<'static>>), Failure> {
+        let (Question::Permission(question), _) = self.open_question(id, read)? else {
+            return Err("this question wants data, not a choice".to_owned());
+        };
+        let gone = || "this question is answered already".to_owned();
+        let asked_as = locked(&self.questions).get(id).map(|open| open.id.clone()).ok_or_else(gone)?;
+        let session = self.in_log(question.session());
+        let snapshot = self.room.session(&session).ok_or_else(gone)?;
+        let permission = snapshot.permission(&asked_as).ok_or_else(gone)?;
+        Ok((self.subject(&session, &snapshot, permission), permission.options().to_vec()))
     }
 
     /// Answers a permission with an option that was offered. `read` is the revision of what was read before.

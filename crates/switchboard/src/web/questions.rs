@@ -11,7 +11,7 @@ use super::family::{Asking, Below};
 use super::live::Live;
 use super::panels::Subject;
 use super::remembered::Remembered;
-use super::render;
+use super::{render, rule};
 
 /// Of more questions that wait, the first are shown; each answer makes room for another.
 const MOST_QUESTIONS: usize = 50;
@@ -50,8 +50,9 @@ fn of_session<'a>(
     let permissions = snapshot.pending_permissions().map(move |permission| {
         let asked = asked(live, id, snapshot, permission);
         let always = render::always(permission, Remembered::refuses(&asked));
-        let parts =
-            render::permission(snapshot, permission, &subject.desk.app.cache).into_iter().chain(always);
+        let rule = live.and_then(|live| rule::offer(subject.desk, live, id, snapshot, permission));
+        let parts = render::permission(snapshot, permission, &subject.desk.app.cache);
+        let parts = parts.into_iter().chain(always).chain(rule);
         // Where a call is long, its earlier pages are asked for by its position.
         let call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
         let place = call.map(|position| (&**id, position));

@@ -48,7 +48,7 @@ pub(crate) use elicitation::elicitation;
 pub(crate) use json::block as json_block;
 pub(crate) use message::earlier;
 pub(crate) use panel::{commands, config_options, notices, plans, state, usage};
-pub(crate) use permission::{always, left_out, permission};
+pub(crate) use permission::{always, left_out, no_rule, permission, rule_offer};
 pub(crate) use subagent::{Nest, Place, Work, line, more, nest, whose, work};
 pub(crate) use text::{visible, visible_line};
 
@@ -78,6 +78,11 @@ pub(crate) struct Frame {
     pub(crate) class: &'static str,
     /// What a screen reader calls the entry. Not escaped.
     pub(crate) label: String,
+}
+
+/// Where a message of a recording is shown.
+pub(crate) fn message_address(recording: &str, message: u64) -> String {
+    format!("/r/{recording}#m{message}")
 }
 
 /// What goes around the parts of an entry.

@@ -116,6 +116,20 @@ pub(crate) enum Request {
         /// What was read before, by the name that the server gave it.
         revision: String,
     },
+    /// Shows the rule that would answer a permission and its like.
+    Rule {
+        id: String,
+        revision: String,
+        decision: RuleDecision,
+    },
+    /// Makes the rule that was shown.
+    SaveRule {
+        id: String,
+        revision: String,
+        decision: RuleDecision,
+        /// The rule as it was shown.
+        rule: String,
+    },
     /// Answers a request for data.
     Give {
         id: String,
@@ -185,6 +199,14 @@ pub(crate) enum Action {
     Accept,
     Decline,
     Cancel,
+}
+
+/// What a rule is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RuleDecision {
+    Allow,
+    Deny,
 }
 
 /// Which messages the inspector shows.

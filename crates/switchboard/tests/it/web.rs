@@ -16,6 +16,7 @@ mod offers;
 pub(crate) mod opened;
 mod permissions;
 mod readme;
+mod rules;
 mod scripted_agent;
 mod sessions;
 mod subagents;

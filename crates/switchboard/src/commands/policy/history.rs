@@ -36,11 +36,11 @@ pub(super) struct PastArguments {
 }
 
 /// How many questions may wait for an answer at a time; of older ones none is found.
-const MAX_WAITING: usize = 1000;
+pub(super) const MAX_WAITING: usize = 1000;
 
 /// What became of a question then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Answered {
+pub(crate) enum Answered {
     Allowed,
     Rejected,
     /// Taken back, dismissed, or answered with something that is no choice.
@@ -50,7 +50,7 @@ pub(super) enum Answered {
 }
 
 impl Answered {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Answered::Allowed => "allowed",
             Answered::Rejected => "rejected",
@@ -284,7 +284,11 @@ fn has_run(observer: &Observer, session: Option<&str>, call: &str) -> bool {
 }
 
 /// What was answered to a question, once it is settled.
-fn answer(observer: &Observer, session: Option<&str>, id: Option<&RequestId<'_>>) -> Option<Answered> {
+pub(super) fn answer(
+    observer: &Observer,
+    session: Option<&str>,
+    id: Option<&RequestId<'_>>,
+) -> Option<Answered> {
     let permission = observer.conversation().session(session)?.permission(id?)?;
     match permission.settlement() {
         Settlement::Pending => None,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use switchboard_hub::{Judge, Judgement};
-use switchboard_policy::{Answer, Observer, Relevance};
+use switchboard_policy::{Answer, Observer, Question, Relevance};
 use switchboard_protocol::{Side, Wire, WireFormat};
 use switchboard_session::Moment;
 
@@ -36,7 +36,22 @@ impl Judge for HubJudge {
             self.observers.insert(session.to_owned(), Observer::new(folder));
         }
         let questions = self.observers.get_mut(session)?.read(line, Some(from), Moment::default());
-        let question = questions.into_iter().next()?;
+        self.judge(&questions.into_iter().next()?, folder)
+    }
+
+    fn again(&mut self, session: &str, folder: &str, line: &str) -> Option<Judgement> {
+        let question = self.observers.get(session)?.again(line)?;
+        self.judge(&question, folder)
+    }
+
+    fn forget(&mut self, session: &str) {
+        self.observers.remove(session);
+    }
+}
+
+impl HubJudge {
+    /// What the rules say to a question; nothing where there are none.
+    fn judge(&mut self, question: &Question, folder: &str) -> Option<Judgement> {
         let judged = self.rules.judge(&question.subject, &question.options, folder);
         if judged.has_no_rules() {
             return None;
@@ -52,9 +67,5 @@ impl Judge for HubJudge {
             result: result(&answer).map(|result| result.encode(WireFormat::Any)),
             notice: format!("{}: {about}", judged.in_words()),
         })
-    }
-
-    fn forget(&mut self, session: &str) {
-        self.observers.remove(session);
     }
 }

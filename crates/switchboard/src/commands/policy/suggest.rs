@@ -5,8 +5,9 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use switchboard_policy::{Policy, Subject, Verdict};
-use switchboard_protocol::{Text, Wire, WireFormat, v2};
+use switchboard_protocol::v2;
 
+use super::draft::{telling_words, toml_string};
 use super::explain::in_words;
 use super::history::{self, Answered, Event, PastArguments};
 use crate::commands::fold::text::shown;
@@ -41,87 +42,6 @@ const MAX_RULES: usize = 50;
 const MAX_CANDIDATES: usize = 2000;
 /// How much of what a rule lets through is shown.
 const MAX_SHOWN: usize = 10;
-
-/// Programs whose arguments are the program, or that reach beyond the project: for them no prefix is harmless.
-const POWERFUL: [&str; 57] = [
-    "ash",
-    "awk",
-    "bash",
-    "bun",
-    "bunx",
-    "busybox",
-    "chmod",
-    "chown",
-    "cmd",
-    "curl",
-    "dash",
-    "dd",
-    "deno",
-    "docker",
-    "doas",
-    "env",
-    "eval",
-    "exec",
-    "find",
-    "fish",
-    "gawk",
-    "go",
-    "ionice",
-    "kill",
-    "killall",
-    "ksh",
-    "kubectl",
-    "lua",
-    "make",
-    "mv",
-    "nc",
-    "nice",
-    "node",
-    "nohup",
-    "npm",
-    "npx",
-    "osascript",
-    "parallel",
-    "perl",
-    "php",
-    "pip",
-    "pip3",
-    "pkill",
-    "pnpm",
-    "podman",
-    "powershell",
-    "python",
-    "python3",
-    "rm",
-    "rsync",
-    "ruby",
-    "sed",
-    "sh",
-    "ssh",
-    "su",
-    "sudo",
-    "xargs",
-];
-const MORE_POWERFUL: [&str; 14] = [
-    "scp",
-    "setsid",
-    "strace",
-    "systemctl",
-    "tclsh",
-    "tee",
-    "time",
-    "timeout",
-    "uv",
-    "uvx",
-    "watch",
-    "wget",
-    "yarn",
-    "zsh",
-];
-
-fn is_powerful(word: &str) -> bool {
-    POWERFUL.contains(&word) || MORE_POWERFUL.contains(&word) || word.contains('/')
-}
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let host = SystemFiles::new();
@@ -197,11 +117,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     Ok(outcome)
 }
 
-fn quoted(text: &str) -> String {
-    // A string of JSON is one of TOML, too.
-    Text::Borrowed(text).encode(WireFormat::Any)
-}
-
 /// Rules that may allow a request: a few words of its command, or the folder of its files.
 fn candidates_for(subject: &Subject) -> Vec<String> {
     if subject.unsure().is_some() {
@@ -210,21 +125,11 @@ fn candidates_for(subject: &Subject) -> Vec<String> {
     let rule = |keys: &str| format!("[[rule]]\ndecision = \"allow\"\n{keys}\n");
     let mut rules = Vec::new();
     for words in subject.commands() {
-        let command = |count: usize| {
-            let words: Vec<String> = words.iter().take(count).map(|word| quoted(word)).collect();
-            let rule_for = |more: &str| rule(&format!("command = [{}]{more}", words.join(", ")));
-            // With its files where they are in the project: where both fit, the narrower one is taken.
-            [rule_for(""), rule_for("\npath = [\"$root/**\"]")]
-        };
-        let Some(first) = words.first() else { continue };
-        let runs_code = words.iter().skip(1).any(|word| matches!(&**word, "-c" | "-e" | "--eval" | "-m"));
-        if !is_powerful(first) {
-            // A second word that is no option says what is done.
-            let names = words.get(1).filter(|word| !word.starts_with('-') && !word.contains(['/', '.']));
-            rules.extend(command(1 + usize::from(names.is_some())));
-        } else if !runs_code && words.len() > 1 {
-            rules.extend(command(words.len()));
-        }
+        let Some(count) = telling_words(&words) else { continue };
+        let words: Vec<String> = words.iter().take(count).map(|word| toml_string(word)).collect();
+        let rule_for = |more: &str| rule(&format!("command = [{}]{more}", words.join(", ")));
+        // With its files where they are in the project: where both fit, the narrower one is taken.
+        rules.extend([rule_for(""), rule_for("\npath = [\"$root/**\"]")]);
     }
     let is_reading = matches!(subject.kind(), Some(v2::ToolKind::Read | v2::ToolKind::Search));
     let is_editing = matches!(subject.kind(), Some(v2::ToolKind::Edit));
@@ -238,7 +143,7 @@ fn candidates_for(subject: &Subject) -> Vec<String> {
             let below = path.path.strip_prefix(root).and_then(|rest| rest.strip_prefix('/'));
             let Some((folder, _)) = below.and_then(|rest| rest.split_once('/')) else { continue };
             if !folder.starts_with('.') && !folder.contains(['*', '?', '{', '$']) {
-                rules.push(rule(&format!("{keys}path = [{}]", quoted(&format!("$root/{folder}/**")))));
+                rules.push(rule(&format!("{keys}path = [{}]", toml_string(&format!("$root/{folder}/**")))));
             }
         }
         rules.push(rule(&format!("{keys}path = [\"$root/**\"]")));

@@ -5,7 +5,7 @@ import { comeIn, isKnown, lock, socketProtocols } from "./door.js";
 import { Waiting } from "./waiting.js";
 import { Inspector } from "./inspector.js";
 import { Press } from "./press.js";
-import { Questions } from "./questions.js";
+import { INERT, Questions } from "./questions.js";
 import { elementOf } from "./entry.js";
 import { Transcript } from "./transcript.js";
 
@@ -342,6 +342,24 @@ const actions = {
   withdraw: async ({ place, since: when }) => {
     const html = await attempt({ type: "withdraw", place: Number(place), since: Number(when) });
     if (html !== undefined) dialog(`<h2 id="dialog-title">Choices for always</h2>${html}`);
+  },
+  rule: async ({ decision }, button) => {
+    const question = button.closest("[data-question]");
+    button.disabled = true;
+    const { question: id, revision } = question.dataset;
+    const html = await attempt({ type: "rule", id, revision, decision });
+    button.disabled = false;
+    if (html === undefined) return;
+    dialog(html);
+    // What is new under the pointer is to be read first.
+    const save = at("dialog-body").querySelector("[data-action=save-rule]");
+    setTimeout(() => (save.disabled = false), INERT);
+  },
+  "save-rule": async ({ id, revision, decision, rule }, button) => {
+    button.disabled = true;
+    const words = await attempt({ type: "save-rule", id, revision, decision, rule });
+    at("dialog").close();
+    if (words !== undefined) toast(words);
   },
   link: async () => {
     const link = await attempt({ type: "link" });

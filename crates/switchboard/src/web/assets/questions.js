@@ -2,7 +2,7 @@
 
 import { keepOpen } from "./entry.js";
 
-const INERT = 500; // milliseconds after which a question can be answered, from when it appeared or changed
+export const INERT = 500; // milliseconds after which a question can be answered, from when it appeared or changed
 
 export class Questions {
   constructor(page) {

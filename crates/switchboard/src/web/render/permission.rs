@@ -209,6 +209,33 @@ pub(crate) fn always(permission: &Permission, asked_again: Option<&str>) -> Opti
     })
 }
 
+/// Ways to decide over a question and its like for always, or why there is none.
+pub(crate) fn rule_offer(allow: &Result<(), String>, deny: &Result<(), String>) -> Part {
+    let ways = [(allow, "allow", "Always allow this, in this project…"), (deny, "deny", "Always deny it…")];
+    let html = html! {
+        div.p.rule data-part="rule" {
+            @for (_, decision, words) in ways.iter().filter(|(way, ..)| way.is_ok()) {
+                button.small type="button" data-action="rule" data-decision=(decision) { (words) }
+            }
+            @match (allow, deny) {
+                (Err(reason), Err(_)) => span.dim { "No rule can be made of this, because " (visible_line(reason)) "." },
+                (Err(reason), Ok(())) => span.dim { "No rule can allow it, because " (visible_line(reason)) "." },
+                (Ok(()), Err(reason)) => span.dim { "No rule can deny it, because " (visible_line(reason)) "." },
+                (Ok(()), Ok(())) => {},
+            }
+        }
+    };
+    Part::new("rule", html)
+}
+
+/// Why no rules can be made here.
+pub(crate) fn no_rule(reason: &str) -> Part {
+    Part::new(
+        "rule",
+        html! { div.p.rule data-part="rule" { span.dim { "No rule can be made here: " (reason) "." } } },
+    )
+}
+
 /// What is malformed in a question, and may not be shown.
 pub(crate) fn left_out(problem: &str) -> Markup {
     html! {

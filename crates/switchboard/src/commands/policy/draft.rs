@@ -1,0 +1,366 @@
+//! Rules that are made of something that was asked.
+
+use std::fmt::Write;
+
+use switchboard_policy::{Host, Operation, Policy, Subject, Verdict};
+use switchboard_protocol::v2::ToolKind;
+
+use crate::terminal::text::is_hidden;
+
+/// Programs whose arguments are the program, or that reach beyond the project: for them no prefix is harmless.
+const POWERFUL: &[&str] = &[
+    "ash",
+    "awk",
+    "bash",
+    "bun",
+    "bunx",
+    "busybox",
+    "chmod",
+    "chown",
+    "cmd",
+    "curl",
+    "dash",
+    "dd",
+    "deno",
+    "doas",
+    "docker",
+    "env",
+    "eval",
+    "exec",
+    "find",
+    "fish",
+    "gawk",
+    "go",
+    "ionice",
+    "kill",
+    "killall",
+    "ksh",
+    "kubectl",
+    "lua",
+    "make",
+    "mv",
+    "nc",
+    "nice",
+    "node",
+    "nohup",
+    "npm",
+    "npx",
+    "osascript",
+    "parallel",
+    "perl",
+    "php",
+    "pip",
+    "pip3",
+    "pkill",
+    "pnpm",
+    "podman",
+    "powershell",
+    "python",
+    "python3",
+    "rm",
+    "rsync",
+    "ruby",
+    "scp",
+    "sed",
+    "setsid",
+    "sh",
+    "ssh",
+    "strace",
+    "su",
+    "sudo",
+    "systemctl",
+    "tclsh",
+    "tee",
+    "time",
+    "timeout",
+    "uv",
+    "uvx",
+    "watch",
+    "wget",
+    "xargs",
+    "yarn",
+    "zsh",
+];
+
+/// Those of them that are told by name what to do, and do it in the project.
+const RUNNERS: [&str; 8] = ["bun", "deno", "go", "make", "npm", "pnpm", "uv", "yarn"];
+
+/// Programs that only tell something, whatever they are asked.
+const TELLING: [&str; 20] = [
+    "basename", "cat", "cksum", "cmp", "cut", "date", "df", "diff", "dirname", "du", "echo", "file", "grep",
+    "head", "ls", "pwd", "realpath", "stat", "tail", "wc",
+];
+
+/// How many commands of one line rules are made for.
+const MAX_PARTS: usize = 4;
+/// How many files are told one by one.
+const MAX_FILES: usize = 8;
+/// The longest rules.
+const MAX_TEXT: usize = 4000;
+
+fn is_powerful(word: &str) -> bool {
+    POWERFUL.contains(&word) || word.contains('/')
+}
+
+/// A word that says what is to be done, such as `status`.
+fn is_name(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_alphabetic())
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte))
+}
+
+/// How many of the first words of a command a rule for its like goes by; none where no beginning of it is harmless.
+pub(super) fn telling_words(words: &[&str]) -> Option<usize> {
+    let (first, rest) = words.split_first()?;
+    let runs_code = || rest.iter().any(|word| matches!(*word, "-c" | "-e" | "--eval" | "-m"));
+    match rest.first() {
+        _ if is_powerful(first) => (!rest.is_empty() && !runs_code()).then_some(words.len()),
+        _ if TELLING.contains(first) => Some(1),
+        Some(word) if is_name(word) => Some(2),
+        _ => Some(words.len()),
+    }
+}
+
+/// A text as TOML has it, on one line, with everything written out that could not be seen.
+pub(super) fn toml_string(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        let is_blank = character.is_whitespace() && character != ' ';
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            '\u{200C}' | '\u{200D}' => push_code(&mut out, character),
+            _ if is_blank || is_hidden(character) => push_code(&mut out, character),
+            _ => out.push(character),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn push_code(out: &mut String, character: char) {
+    let code = u32::from(character);
+    // A string takes whatever is written into it.
+    let _ = if code > 0xFFFF { write!(out, "\\U{code:08X}") } else { write!(out, "\\u{code:04X}") };
+}
+
+/// A list of texts as TOML has it.
+fn toml_list<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
+    let texts: Vec<String> = texts.into_iter().map(toml_string).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+/// Rules that decide over a request and its like in one project, and over little else.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Draft {
+    /// The rules as they stand in a file.
+    pub(crate) text: String,
+    /// The same, by themselves.
+    pub(crate) policy: Policy,
+}
+
+impl Draft {
+    /// Makes the narrowest rules that allow or deny what was asked, in the folder that `$root` stands for. `Err` says why
+    /// there are none: in words that follow "because".
+    pub(crate) fn of(subject: &Subject, decision: Verdict, host: &dyn Host) -> Result<Draft, String> {
+        if let Some(doubt) = subject.unsure() {
+            return Err(format!("nobody can be sure what would be done: {doubt}"));
+        }
+        let folder = Folder::of(subject.root(), host)?;
+        let choices = match &*subject.commands() {
+            [] => vec![vec![folder.files(subject, decision)?]],
+            commands => folder.commands(commands, decision)?,
+        };
+        let mut refused = None;
+        // The narrower ones come first.
+        for rules in choices {
+            let draft = Draft::parse(&rules, decision, host)?;
+            let judged = draft.policy.judge(subject, host);
+            if judged.verdict == decision {
+                return Ok(draft);
+            }
+            refused = Some(judged.reason);
+        }
+        Err(refused.unwrap_or_else(|| "no rule would decide over it".to_owned()))
+    }
+
+    fn parse(rules: &[Keys], decision: Verdict, host: &dyn Host) -> Result<Draft, String> {
+        let mut text = String::new();
+        for Keys { name, keys } in rules {
+            let keys = format!("decision = \"{decision}\"\n{keys}");
+            let mut id = format!("{decision}-{name}");
+            // Another rule gets another name, and the same one the same.
+            let hash =
+                Policy::parse(&format!("[[rule]]\n{keys}"), host).map_err(|error| cannot_say(&error))?;
+            id.extend(["-", hash.hash().get(..6).unwrap_or_default()]);
+            let rule = format!("[[rule]]\nid = {}\n{keys}", toml_string(&id));
+            if !text.contains(&rule) {
+                text.push_str(if text.is_empty() { "" } else { "\n" });
+                text.push_str(&rule);
+            }
+        }
+        if text.len() > MAX_TEXT {
+            return Err("it is too long for a rule that somebody would read".to_owned());
+        }
+        let policy = Policy::parse(&text, host).map_err(|error| cannot_say(&error))?;
+        Ok(Draft { text, policy })
+    }
+}
+
+fn cannot_say(error: &dyn std::fmt::Display) -> String {
+    format!("rules cannot say it: {error}")
+}
+
+/// What a rule says beside its decision, and a name for it.
+#[derive(Debug, Clone)]
+struct Keys {
+    name: String,
+    keys: String,
+}
+
+/// The folder that rules are for.
+struct Folder<'f> {
+    path: &'f str,
+}
+
+impl<'f> Folder<'f> {
+    fn of(root: &'f str, host: &dyn Host) -> Result<Self, String> {
+        let path = root.trim_end_matches('/');
+        if path.contains(['*', '?']) {
+            return Err("the name of the session's folder has a wildcard in it".to_owned());
+        }
+        let is_around =
+            |home: &str| format!("{}/", home.trim_end_matches('/')).starts_with(&format!("{path}/"));
+        if path.is_empty() || host.home().is_some_and(is_around) {
+            return Err("the session's folder is no project, but everything".to_owned());
+        }
+        Ok(Folder { path })
+    }
+
+    /// Everything in it, as a pattern.
+    fn everything(&self) -> String {
+        format!("{}/**", self.path)
+    }
+
+    /// Ways to say rules for commands, the narrowest first.
+    fn commands(&self, commands: &[Vec<&str>], decision: Verdict) -> Result<Vec<Vec<Keys>>, String> {
+        if commands.len() > 1 && decision == Verdict::Deny {
+            return Err("it runs several commands, and it is not known which of them is meant".to_owned());
+        }
+        if commands.len() > MAX_PARTS {
+            return Err(format!(
+                "it runs {} commands, which is more than can be judged at a glance",
+                commands.len()
+            ));
+        }
+        let mut choices: Vec<Vec<Keys>> = vec![Vec::new()];
+        for words in commands.iter().filter(|words| !words.is_empty()) {
+            let first = words.first().copied().unwrap_or_default();
+            if decision == Verdict::Allow && is_powerful(first) && !RUNNERS.contains(&first) {
+                return Err(format!(
+                    "{first:?} does whatever its arguments say, so that no beginning of it is harmless"
+                ));
+            }
+            let count = match telling_words(words) {
+                Some(count) => count,
+                None if decision == Verdict::Deny => words.len(),
+                None => return Err(format!("{first:?} runs whatever it is given")),
+            };
+            let words = words.iter().copied().take(count);
+            let name = slug(words.clone());
+            let keys = format!("command = {}\ncwd = {}\n", toml_list(words), toml_string(&self.everything()));
+            let with_files = format!("{keys}path = {}\n", toml_list([&*self.everything()]));
+            let ways = [with_files, keys].map(|keys| Keys { name: name.clone(), keys });
+            // A rule that denies goes by the command alone.
+            let ways = if decision == Verdict::Deny { &ways[1..] } else { &ways[..] };
+            let longer = |rules: &Vec<Keys>| {
+                let rules = rules.clone();
+                ways.iter().map(move |way| rules.iter().cloned().chain([way.clone()]).collect())
+            };
+            choices = choices.iter().flat_map(longer).collect();
+        }
+        choices.retain(|rules| !rules.is_empty());
+        Ok(choices)
+    }
+
+    /// A rule for the files of a request that has no command.
+    fn files(&self, subject: &Subject, decision: Verdict) -> Result<Keys, String> {
+        let kind = match subject.kind() {
+            Some(ToolKind::Read | ToolKind::Search) => "[\"read\", \"search\"]",
+            Some(ToolKind::Edit) => "\"edit\"",
+            Some(ToolKind::Delete) if decision == Verdict::Deny => "\"delete\"",
+            Some(ToolKind::Move) if decision == Verdict::Deny => "\"move\"",
+            _ => return Err("it is neither a command nor the reading or editing of files".to_owned()),
+        };
+        let paths = subject.paths();
+        if paths.is_empty() {
+            return Err("it names neither a command nor files".to_owned());
+        }
+        let is_edit = subject.kind() == Some(&ToolKind::Edit);
+        let mut patterns: Vec<String> = Vec::new();
+        let mut operations: Vec<Operation> = Vec::new();
+        for path in paths {
+            let below = path.path.strip_prefix(self.path).and_then(|rest| rest.strip_prefix('/'));
+            let Some(below) = below.filter(|below| !below.is_empty()) else {
+                return Err(format!("{:?} is not in the session's folder", path.path));
+            };
+            if below.contains(['*', '?']) {
+                return Err(format!("{:?} has a wildcard in its name", path.path));
+            }
+            if decision == Verdict::Allow && below.split('/').any(|name| name.starts_with('.')) {
+                return Err(format!("{:?} is hidden: it may be a secret, or be run later", path.path));
+            }
+            let pattern = match below.split_once('/') {
+                Some((folder, _)) if decision == Verdict::Allow => format!("{}/{folder}/**", self.path),
+                _ => path.path.clone(),
+            };
+            if !patterns.contains(&pattern) {
+                patterns.push(pattern);
+            }
+            for operation in &path.operations {
+                if !operations.contains(operation) {
+                    operations.push(*operation);
+                }
+            }
+        }
+        if patterns.len() > MAX_FILES {
+            return Err("it is about many files in many places".to_owned());
+        }
+        let known = [Operation::Add, Operation::Modify];
+        if decision == Verdict::Allow
+            && is_edit
+            && !operations.iter().all(|operation| known.contains(operation))
+        {
+            return Err("it does more to files than to add or to change them".to_owned());
+        }
+        let mut keys = format!("kind = {kind}\npath = {}\n", toml_list(patterns.iter().map(String::as_str)));
+        if decision == Verdict::Allow && is_edit && !operations.is_empty() {
+            operations.sort_unstable();
+            let _ =
+                writeln!(keys, "operations = {}", toml_list(operations.into_iter().map(Operation::as_str)));
+        }
+        let word = subject.kind().map_or("files", ToolKind::as_str);
+        Ok(Keys {
+            name: slug(
+                [word]
+                    .into_iter()
+                    .chain(patterns.first().and_then(|it| it.rsplit('/').find(|name| *name != "**"))),
+            ),
+            keys,
+        })
+    }
+}
+
+/// A short name made of words, with nothing but letters, digits and hyphens in it.
+fn slug<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+    const MAX: usize = 32;
+    let mut slug = String::new();
+    for word in words.into_iter().take(2) {
+        slug.push_str(if slug.is_empty() || slug.ends_with('-') { "" } else { "-" });
+        let letters = word.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
+        slug.extend(letters.take(MAX.saturating_sub(slug.len())));
+    }
+    match slug.trim_matches('-') {
+        "" => "this".to_owned(),
+        slug => slug.to_lowercase(),
+    }
+}

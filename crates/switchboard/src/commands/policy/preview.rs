@@ -1,0 +1,158 @@
+//! What rules would have decided in the past, within a time: for who is about to make one.
+
+use std::time::Instant;
+
+use switchboard_policy::{Host, Observer, Policy, Question, Relevance, Verdict};
+use switchboard_session::Moment;
+use switchboard_store::{Filter, Item, Store, StoreError, Summary};
+
+use super::history::{Answered, MAX_WAITING, answer};
+use super::in_words;
+
+/// How many of the sessions that changed last are looked at.
+const MAX_SESSIONS: usize = 2000;
+/// How many questions are shown.
+const MAX_ROWS: usize = 12;
+/// How much of one is shown.
+const MAX_WORDS: usize = 300;
+/// How many records are read before the next look at the clock.
+const STEP: u64 = 64;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Preview {
+    /// How many sessions were looked at, and how many there are.
+    pub(crate) sessions: usize,
+    pub(crate) of_sessions: usize,
+    /// How many questions were looked at.
+    pub(crate) questions: u64,
+    /// How many of them the rules would have decided, by what was answered then.
+    pub(crate) allowed: u64,
+    pub(crate) rejected: u64,
+    pub(crate) unanswered: u64,
+    /// The first of them, those first that were answered otherwise.
+    pub(crate) rows: Vec<Found>,
+}
+
+/// A question that the rules would have decided.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) session: String,
+    pub(crate) message: u64,
+    pub(crate) words: String,
+    pub(crate) answered: Answered,
+}
+
+impl Preview {
+    /// How many questions the rules would have decided.
+    pub(crate) fn decided(&self) -> u64 {
+        self.allowed + self.rejected + self.unanswered
+    }
+
+    /// Reads the store until it is done or time is up: sessions in a folder first, and of those the latest.
+    pub(crate) fn read(
+        store: &Store,
+        policy: &Policy,
+        verdict: Verdict,
+        host: &dyn Host,
+        folder: &str,
+        until: Instant,
+    ) -> Result<Self, StoreError> {
+        let mut sessions = store.sessions(&Filter { limit: Some(MAX_SESSIONS), ..Filter::default() })?;
+        sessions.sort_by_key(|session| session.about.project.as_deref() != Some(folder));
+        let mut preview = Preview { of_sessions: sessions.len(), ..Preview::default() };
+        for session in &sessions {
+            if Instant::now() >= until {
+                break;
+            }
+            let mut reading =
+                Reading { preview: &mut preview, session, policy, verdict, host, open: Vec::new() };
+            if reading.session(store, until)? {
+                preview.sessions += 1;
+            }
+        }
+        let differs = |found: &Found| match verdict {
+            Verdict::Deny => found.answered == Answered::Allowed,
+            _ => found.answered == Answered::Rejected,
+        };
+        preview.rows.sort_by_key(|found| !differs(found));
+        preview.rows.truncate(MAX_ROWS);
+        Ok(preview)
+    }
+
+    fn count(&mut self, answered: Answered) {
+        *match answered {
+            Answered::Allowed => &mut self.allowed,
+            Answered::Rejected => &mut self.rejected,
+            Answered::Cancelled | Answered::Open => &mut self.unanswered,
+        } += 1;
+    }
+}
+
+/// A session that is being read.
+struct Reading<'r> {
+    preview: &'r mut Preview,
+    session: &'r Summary,
+    policy: &'r Policy,
+    verdict: Verdict,
+    host: &'r dyn Host,
+    /// Questions that the rules decide, and have no answer yet.
+    open: Vec<(u64, Question)>,
+}
+
+impl Reading<'_> {
+    /// Says whether it was read to its end.
+    fn session(&mut self, store: &Store, until: Instant) -> Result<bool, StoreError> {
+        let relevance = Relevance::new();
+        let mut observer = Observer::new(self.session.about.project.as_deref().unwrap_or("/"));
+        for item in store.read(&self.session.id, 0)? {
+            // What is damaged tells nothing.
+            let Item::Record(record) = item? else { continue };
+            if record.sequence.is_multiple_of(STEP) && Instant::now() >= until {
+                return Ok(false);
+            }
+            let Some((side, false)) = record.channel.message() else { continue };
+            if !relevance.matters(&record.bytes) {
+                continue;
+            }
+            let asked = observer.read(&String::from_utf8_lossy(&record.bytes), Some(side), Moment(0));
+            self.settle(&observer);
+            for question in asked {
+                self.preview.questions += 1;
+                let decision = self.policy.judge(&question.subject, self.host).offered(&question.options);
+                if decision.verdict == self.verdict {
+                    if self.open.len() >= MAX_WAITING {
+                        let (message, question) = self.open.remove(0);
+                        self.found(message, &question, Answered::Open);
+                    }
+                    self.open.push((record.sequence, question));
+                }
+            }
+        }
+        for (message, question) in std::mem::take(&mut self.open) {
+            self.found(message, &question, Answered::Open);
+        }
+        Ok(true)
+    }
+
+    fn settle(&mut self, observer: &Observer) {
+        let open = std::mem::take(&mut self.open);
+        for (message, question) in open {
+            match answer(observer, question.session.as_deref(), question.id.as_ref()) {
+                Some(answered) => self.found(message, &question, answered),
+                None => self.open.push((message, question)),
+            }
+        }
+    }
+
+    fn found(&mut self, message: u64, question: &Question, answered: Answered) {
+        self.preview.count(answered);
+        // Enough of each kind, so that what was answered otherwise is among them.
+        let alike = self.preview.rows.iter().filter(|found| found.answered == answered).count();
+        if alike < MAX_ROWS {
+            let words = in_words(&question.subject).chars().take(MAX_WORDS).collect();
+            let session = self.session.id.clone();
+            self.preview.rows.push(Found { session, message, words, answered });
+        }
+    }
+}
