@@ -100,6 +100,11 @@ impl Observer {
         &self.conversation
     }
 
+    /// The same, to be told what no message tells: who answers.
+    pub fn conversation_mut(&mut self) -> &mut Conversation {
+        &mut self.conversation
+    }
+
     /// The tool calls that the line read last was the first to tell of, by session and id.
     pub fn begun(&self) -> &[(Option<String>, String)] {
         &self.begun

@@ -47,6 +47,11 @@ use switchboard_transport::server::Refusal;
 use app::App;
 use guard::Guard;
 
+/// Where the page has a message of a session, by their ids in the store.
+pub(crate) fn message_address(session: &str, message: u64) -> String {
+    format!("/r/{session}#m{message}")
+}
+
 /// Makes links that let a browser in. Each works once.
 #[derive(Clone)]
 pub(crate) struct Links {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use switchboard_bridge::{Policy, RecordingBridge, Version};
 use switchboard_protocol::rpc::{Expected, Message, RequestId, messages};
-use switchboard_protocol::{Correlator, Diagnostic, Raw, WireFormat, v2};
+use switchboard_protocol::{Correlator, Diagnostic, Raw, Wire, WireFormat, v2};
 use switchboard_session::{Conversation, ConversationError, Decoded, EntryKind, Folded, Moment, Side};
 use switchboard_store::{Channel, Record, apply_hub_note};
 
@@ -113,6 +113,8 @@ pub(crate) struct MessageLog {
     fold: Fold,
     /// The rows of requests without an answer, on the side that is shown and on the other side of a translation.
     open: [Correlator<u32>; 2],
+    /// The rows of requests for permissions, by their ids as JSON; of an id that came up again, the latest.
+    permissions: HashMap<Box<str>, u32>,
     entities: HashMap<(u16, EntryKind), HashMap<Arc<str>, u32>>,
     entity_list: Vec<Entity>,
     times: EntryTimes,
@@ -135,6 +137,7 @@ impl MessageLog {
             names: Names::new(),
             fold: Fold::new(protocol),
             open: [Correlator::new(MAX_OPEN), Correlator::new(MAX_OPEN)],
+            permissions: HashMap::new(),
             entities: HashMap::new(),
             entity_list: Vec::new(),
             times: EntryTimes::default(),
@@ -206,6 +209,11 @@ impl MessageLog {
         let Some(entity) = self.known_entity(session, kind, id) else { return Vec::new() };
         let made_it = |(number, row): (usize, &Row)| (row.entity == entity).then_some(number as u32);
         self.rows.iter().enumerate().filter_map(made_it).collect()
+    }
+
+    /// The row of a request for a permission, by its id as JSON.
+    pub(crate) fn row_of_permission(&self, id: &str) -> Option<u32> {
+        self.permissions.get(id).copied()
     }
 
     fn known_entity(&self, session: &str, kind: EntryKind, id: &str) -> Option<u32> {
@@ -362,6 +370,12 @@ impl MessageLog {
                 row.method = self.names.number(&request.method);
                 row.session = self.session_name(request.params.as_ref());
                 self.open[usize::from(is_other)].open_or_evict(side, &request.id, number);
+                if !is_other
+                    && request.method == "session/request_permission"
+                    && self.permissions.len() < MAX_OPEN
+                {
+                    self.permissions.insert(request.id.encode(WireFormat::Any).into(), number);
+                }
             }
             Message::Notification(notification) => {
                 row.shape = Shape::Notification;

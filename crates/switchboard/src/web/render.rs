@@ -80,11 +80,6 @@ pub(crate) struct Frame {
     pub(crate) label: String,
 }
 
-/// Where a message of a recording is shown.
-pub(crate) fn message_address(recording: &str, message: u64) -> String {
-    format!("/r/{recording}#m{message}")
-}
-
 /// What goes around the parts of an entry.
 pub(crate) fn frame(entry: &Entry) -> Frame {
     let (class, label) = match entry.kind() {

@@ -60,6 +60,10 @@ pub(crate) enum Request {
         session: String,
         position: usize,
     },
+    /// The message in which a permission was asked for.
+    QuestionMessage {
+        id: String,
+    },
     /// Where a message stands in the filtered list.
     Find {
         row: usize,

@@ -14,8 +14,8 @@ use tokio::task::spawn_blocking;
 
 use super::desk::Desk;
 use super::live::{Failure, Live};
-use super::render;
 use super::request::RuleDecision;
+use super::{message_address, render};
 use crate::commands::policy::{Answered, Draft, Preview};
 use crate::policy_file::{self, Extended, SystemFiles};
 
@@ -149,13 +149,13 @@ fn past(preview: &Preview, verdict: Verdict) -> Markup {
             @if sessions < of_sessions {
                 "There was time to look at " (sessions) " of " (of_sessions) " sessions."
             } @else {
-                "All " (sessions) " sessions were looked at."
+                "That is all that is recorded."
             }
         }
         ul class="rule-rows" {
             @for row in rows {
                 li {
-                    a href=(render::message_address(&row.session, row.message)) target="_blank" rel="noopener" {
+                    a href=(message_address(&row.session, row.message)) target="_blank" rel="noopener" {
                         code { (render::visible_line(&row.words)) }
                     }
                     " "

@@ -288,6 +288,11 @@ impl Tab {
             Request::Earlier { session, position, before } => self.earlier(&session, position, before),
             Request::Message { row } => self.message(row),
             Request::Find { row } => Ok(json!(self.view.wire.as_ref().and_then(|wire| wire.place(row)))),
+            Request::QuestionMessage { id } => {
+                let row = self.view.room.as_ref().and_then(|room| room.log().row_of_permission(&id));
+                row.map(|row| json!(row))
+                    .ok_or_else(|| "the message of this question is not known".to_owned())
+            }
             Request::MessagesOf { session, position } => Ok(json!(self.messages_of(&session, position))),
             Request::Family => match self.view.sight() {
                 Some(sight) => Ok(json!(lists::family(sight, &self.view.session).into_string())),

@@ -259,7 +259,7 @@ fn the_past_is_judged_with_what_was_answered_then_and_what_nobody_was_asked() {
     assert_eq!(
         counts["counts"],
         json!({ "sessions": 1, "messages": 13, "questions": 4, "allowed": 2, "asked": 1, "denied": 1, "differences": 2,
-            "unasked": 1, "unasked_allowed": 0, "unasked_asked": 1, "unasked_denied": 0 })
+            "answered_by_rule": 0, "rule_differences": 0, "unasked": 1, "unasked_allowed": 0, "unasked_asked": 1, "unasked_denied": 0 })
     );
     let shown: Vec<Value> = rows
         .iter()
@@ -276,6 +276,8 @@ fn the_past_is_judged_with_what_was_answered_then_and_what_nobody_was_asked() {
         ]
     );
     assert!(rows.iter().all(|row| row["session"] == text(&file)));
+    let by: Vec<&Value> = rows.iter().map(|row| &row["answered_by"]).collect();
+    assert_eq!(by, [&json!("person"), &json!("person"), &json!("person"), &Value::Null, &Value::Null]);
     let run = switchboard(&["policy", "test", text(&policy), text(&file)], b"");
     assert!(run.stdout.contains("2 would have been allowed, 1 asked, 1 denied"), "{}", run.stdout);
     assert!(run.stdout.contains("deny by secrets, allowed then: cat .env"), "{}", run.stdout);
@@ -302,6 +304,38 @@ fn the_past_is_judged_with_what_was_answered_then_and_what_nobody_was_asked() {
     let run = switchboard(&arguments, b"");
     assert_eq!(run.json_lines().len(), 1, "{}", run.stderr);
     assert_eq!(run.json_lines()[0]["rule"], "secrets");
+}
+
+#[test]
+fn what_rules_answered_then_is_no_answer_of_a_person() {
+    let place = Place::new();
+    let mut lines: Vec<String> = recording(&place.root()).lines().map(str::to_owned).collect();
+    // The second question was rejected by a rule, and the third allowed by the default of rules.
+    for (request, rule) in [(11, json!("old")), (12, Value::Null)] {
+        let note = json!({ "hub": "answered", "request": request, "by": { "policy": rule } });
+        let is_answer =
+            |line: &String| line.contains(&format!("\"id\":{request},")) && line.contains("\"result\"");
+        let answer = lines.iter().position(is_answer).unwrap();
+        lines.insert(answer, json!({ "t": 1, "hub": note }).to_string());
+    }
+    fs::write(place.path("recording.jsonl"), lines.join("\n")).unwrap();
+    let (policy, file) = (place.path("policy.toml"), place.path("recording.jsonl"));
+    let run = switchboard(&["policy", "test", "--json", text(&policy), text(&file)], b"");
+    assert_eq!((run.code, &*run.stderr), (0, ""));
+    let mut rows = run.json_lines();
+    let counts = rows.pop().unwrap();
+    let of = |key: &str| counts["counts"][key].as_u64().unwrap();
+    assert_eq!(["answered_by_rule", "rule_differences", "differences"].map(of), [2, 2, 0]);
+    let by: Vec<Value> = rows.iter().map(|row| json!([row["answered_by"], row["differs"]])).collect();
+    let expected = [json!(["person", false]), json!(["rule", false]), json!(["rule", false])];
+    assert_eq!(by[..3], expected);
+    let run = switchboard(&["policy", "test", text(&policy), text(&file)], b"");
+    assert!(
+        run.stdout.contains("0 differ from what was answered then by people; 2 from what rules answered"),
+        "{}",
+        run.stdout
+    );
+    assert!(run.stdout.contains("rejected then by a rule: cargo test -p x"), "{}", run.stdout);
 }
 
 #[test]

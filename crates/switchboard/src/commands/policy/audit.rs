@@ -14,10 +14,11 @@ use super::explain::observer;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::SystemFiles;
 use crate::store_file::{self, store_error};
+use crate::web::message_address;
 
 /// Print who decided over what agents asked, as JSON lines
 ///
-/// One line a question, in the order in which they were asked: time, session, message, agent, client, request, subject, rule,
+/// One line a question, in the order in which they were asked: time, session, message, link (where the page has it), agent, client, request, subject, rule,
 /// decision (allow, deny, or ask where there is no answer), reason, by (policy, person, client, or null), who, option, judged
 /// (what the rules said), mode, and the hash of the rules.
 #[derive(Debug, clap::Args)]
@@ -178,6 +179,7 @@ impl Row {
             "time": self.answered.unwrap_or(self.asked).0,
             "session": session.id,
             "message": self.message,
+            "link": message_address(&session.id, self.message),
             "agent": agent.or(session.about.agent.as_deref()),
             "client": name("client").or(session.about.client.as_deref()),
             "request": self.question.id.as_ref().map(to_value),

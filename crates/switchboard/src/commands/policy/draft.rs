@@ -364,3 +364,182 @@ fn slug<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
         slug => slug.to_lowercase(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+    use switchboard_policy::{NoFiles, Observer};
+    use toml::de::{DeTable, DeValue};
+
+    use super::*;
+
+    const HOSTILE: [&str; 12] = [
+        "\"]\n[[rule]]\ndecision = \"allow\"\npath = [\"**\"]",
+        "'''",
+        "\"\"\"",
+        "\\",
+        "\\u0022",
+        "# x",
+        "]\r\ndefault = \"allow\"\r\n[",
+        "</code></pre><img src=x onerror=alert(1)>",
+        "\u{7f}\u{202e}\u{85}\u{2028}\0",
+        "=",
+        "status",
+        "-x",
+    ];
+
+    fn subject(input: &Value, kind: &str) -> Subject {
+        let options = json!([{ "optionId": "y", "name": "Yes", "kind": "allow_once" }]);
+        let call = json!({ "toolCallId": "c", "kind": kind, "rawInput": input });
+        let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
+        let request =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
+        let mut questions = Observer::new("/work/it").read(&request.to_string(), None, Default::default());
+        questions.remove(0).subject
+    }
+
+    fn to_json(value: &DeValue<'_>) -> Value {
+        match value {
+            DeValue::String(text) => json!(text),
+            DeValue::Array(list) => list.iter().map(|item| to_json(item.get_ref())).collect(),
+            DeValue::Table(table) => {
+                let entries =
+                    table.iter().map(|(key, value)| (key.get_ref().to_string(), to_json(value.get_ref())));
+                Value::Object(entries.collect())
+            }
+            _ => Value::Null,
+        }
+    }
+
+    fn draft(command: &str, decision: Verdict) -> Result<String, String> {
+        Draft::of(&subject(&json!({ "command": command }), "execute"), decision, &NoFiles::default())
+            .map(|draft| draft.text)
+    }
+
+    fn file(kind: &str, path: &str, decision: Verdict) -> Result<String, String> {
+        Draft::of(&subject(&json!({ "path": path }), kind), decision, &NoFiles::default())
+            .map(|draft| draft.text)
+    }
+
+    /// Whatever was asked, the text is these rules and nothing else.
+    fn is_nothing_else(subject: &Subject, decision: Verdict) -> Result<(), TestCaseError> {
+        let host = NoFiles::default();
+        let Ok(draft) = Draft::of(subject, decision, &host) else { return Ok(()) };
+        let before = "default = \"ask\"\n[[rule]]\ndecision = \"deny\"\ncommand = [\"rm\"]\n";
+        let whole = format!("{before}\n{}", draft.text);
+        let table = to_json(&DeValue::Table(DeTable::parse(&whole).unwrap().into_inner()));
+        prop_assert_eq!(table.as_object().unwrap().keys().collect::<Vec<_>>(), ["default", "rule"]);
+        let rules = table["rule"].as_array().unwrap();
+        prop_assert!((2..=1 + MAX_PARTS).contains(&rules.len()));
+        let commands = subject.commands();
+        for rule in &rules[1..] {
+            let rule = rule.as_object().unwrap();
+            let known = ["id", "decision", "command", "cwd", "path", "kind", "operations"];
+            prop_assert!(rule.keys().all(|key| known.contains(&key.as_str())), "{}", &draft.text);
+            prop_assert_eq!(rule["decision"].as_str(), Some(decision.as_str()));
+            let texts = |key: &str| -> Vec<String> {
+                let values = rule.get(key).and_then(|value| value.as_array().cloned()).unwrap_or_default();
+                values.iter().map(|value| value.as_str().unwrap().to_owned()).collect()
+            };
+            let words = texts("command");
+            prop_assert!(
+                words.is_empty()
+                    || commands
+                        .iter()
+                        .any(|command| command
+                            .starts_with(&words.iter().map(String::as_str).collect::<Vec<_>>()))
+            );
+            prop_assert!(texts("path").iter().all(|path| path.starts_with("/work/it/")));
+            prop_assert!(rule.get("cwd").is_none_or(|cwd| cwd.as_str() == Some("/work/it/**")));
+        }
+        // And nothing in it hides from who reads it.
+        prop_assert!(
+            !draft.text.chars().any(|letter| letter != '\n' && (letter.is_control() || is_hidden(letter)))
+        );
+        prop_assert_eq!(draft.policy.judge(subject, &host).verdict, decision);
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_text_becomes_no_rule_of_its_own(
+            first in prop_oneof![Just("git".to_owned()), Just("npm".to_owned()), Just("frob".to_owned()), any::<String>()],
+            rest in prop::collection::vec(prop_oneof![prop::sample::select(&HOSTILE[..]).prop_map(str::to_owned), any::<String>()], 0..4),
+            is_line: bool,
+            allows: bool,
+        ) {
+            let decision = if allows { Verdict::Allow } else { Verdict::Deny };
+            let words: Vec<String> = std::iter::once(first).chain(rest).collect();
+            let command = if is_line { json!(words.join(" ")) } else { json!(words) };
+            is_nothing_else(&subject(&json!({ "command": command }), "execute"), decision)?;
+            let path = format!("/work/it/{}", words.join("/"));
+            is_nothing_else(&subject(&json!({ "path": path }), "edit"), decision)?;
+            is_nothing_else(&subject(&json!({ "path": path }), "read"), decision)?;
+        }
+    }
+
+    #[test]
+    fn rules_are_narrow_and_made_only_of_what_is_clear() {
+        for (command, keys) in [
+            (
+                "git status --short",
+                "command = [\"git\", \"status\"]\ncwd = \"/work/it/**\"\npath = [\"/work/it/**\"]\n",
+            ),
+            ("frob --all", "command = [\"frob\", \"--all\"]\ncwd = \"/work/it/**\"\n"),
+            ("cat src/a.rs", "command = [\"cat\"]\ncwd = \"/work/it/**\"\npath = [\"/work/it/**\"]\n"),
+            ("cat /etc/hosts", "command = [\"cat\"]\ncwd = \"/work/it/**\"\n"),
+            (
+                "timeout 9 npm test",
+                "command = [\"npm\", \"test\"]\ncwd = \"/work/it/**\"\npath = [\"/work/it/**\"]\n",
+            ),
+        ] {
+            let text = draft(command, Verdict::Allow).unwrap();
+            assert!(text.ends_with(&format!("decision = \"allow\"\n{keys}")), "{command}: {text}");
+            assert_eq!(text.matches("[[rule]]").count(), 1);
+        }
+        assert_eq!(draft("git fetch && git status", Verdict::Allow).unwrap().matches("[[rule]]").count(), 2);
+        for command in [
+            "rm -rf x",
+            "curl http://x",
+            "python3 -c 1",
+            "python3 x.py",
+            "git status $(id)",
+            "A=1 git status",
+            "git a; git b; git c; git d; git e",
+            "/tmp/git status",
+            "git log > /etc/x",
+            "eval x",
+            "sudo ls",
+        ] {
+            assert!(
+                draft(command, Verdict::Allow).is_err(),
+                "{command}: {:?}",
+                draft(command, Verdict::Allow)
+            );
+        }
+        assert!(draft("git fetch && git push", Verdict::Deny).is_err(), "which of them?");
+        assert!(draft("rm -rf x", Verdict::Deny).unwrap().contains("command = [\"rm\", \"-rf\", \"x\"]"));
+        let path = |text: Result<String, String>| {
+            text.unwrap().lines().find(|line| line.starts_with("path")).unwrap().to_owned()
+        };
+        assert_eq!(path(file("read", "/work/it/src/a/b.rs", Verdict::Allow)), "path = [\"/work/it/src/**\"]");
+        assert_eq!(
+            path(file("read", "/work/it/README.md", Verdict::Allow)),
+            "path = [\"/work/it/README.md\"]"
+        );
+        assert_eq!(path(file("edit", "/work/it/src/a.rs", Verdict::Deny)), "path = [\"/work/it/src/a.rs\"]");
+        for (kind, name) in [
+            ("read", "/work/it/.env"),
+            ("edit", "/work/it/.git/hooks/x"),
+            ("read", "/etc/passwd"),
+            ("read", "/work/item/x"),
+            ("read", "/work/it/../x"),
+            ("delete", "/work/it/a"),
+            ("read", "/work/it/a*"),
+            ("fetch", "/work/it/a"),
+        ] {
+            assert!(file(kind, name, Verdict::Allow).is_err(), "{kind} {name}");
+        }
+    }
+}

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use switchboard_policy::{Observer, Question, Relevance, Subject};
-use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Recorded, RecordedLine, v2};
-use switchboard_session::{Moment, Settlement, Side};
-use switchboard_store::{Filter, Item, Store};
+use switchboard_session::{Decider, Moment, Settlement, Side};
+use switchboard_store::{Channel, Filter, Item, Store, apply_hub_note};
 
 use super::explain::observer;
 use crate::arguments::InputArgument;
@@ -62,8 +61,8 @@ impl Answered {
 
 /// Something that happened.
 pub(super) enum Event {
-    /// A question, with what was answered.
-    Asked(Box<Question>, Answered),
+    /// A question, with what was answered, and whether that was by rules.
+    Asked { question: Box<Question>, answered: Answered, by_rule: bool },
     /// A tool call that ran, about which nobody was asked.
     Unasked(Box<Subject>),
 }
@@ -138,6 +137,9 @@ impl Past {
         let mut reading = Reading::new(id, observer);
         for item in store.read(id, 0).map_err(store_error)? {
             match item.map_err(store_error)? {
+                Item::Record(record) if record.channel == Channel::Hub => {
+                    reading.note(&String::from_utf8_lossy(&record.bytes));
+                }
                 Item::Record(record) => {
                     let Some((side, false)) = record.channel.message() else { continue };
                     self.count();
@@ -182,8 +184,12 @@ impl Past {
                         self.extent.sessions += 1;
                         std::mem::replace(&mut reading, Reading::new(&name, new()?)).end(tell)?;
                     }
-                    if let Recorded::Message { from, other_side: false, text } = &line.recorded {
-                        reading.take(text, *from, number);
+                    match &line.recorded {
+                        Recorded::Message { from, other_side: false, text } => {
+                            reading.take(text, *from, number);
+                        }
+                        Recorded::Hub(note) => reading.note(note),
+                        _ => {}
                     }
                 }
                 Err(error) => self.problem(&name, number, &error.to_string()),
@@ -205,12 +211,19 @@ impl Past {
     }
 }
 
+/// A question, and what became of it.
+struct Asked {
+    number: u64,
+    question: Question,
+    answered: Answered,
+    by_rule: bool,
+}
+
 /// A session that is being read.
 struct Reading {
     name: String,
     observer: Observer,
-    /// Questions, with their numbers and answers.
-    questions: Vec<(u64, Question, Answered)>,
+    questions: Vec<Asked>,
     /// Which of them have no answer yet.
     open: Vec<usize>,
     begun: Vec<(u64, Option<String>, String)>,
@@ -239,18 +252,23 @@ impl Reading {
                 self.open.remove(0);
             }
             self.open.push(self.questions.len());
-            self.questions.push((number, question, Answered::Open));
+            self.questions.push(Asked { number, question, answered: Answered::Open, by_rule: false });
         }
+    }
+
+    /// Takes a note about who answers.
+    fn note(&mut self, note: &str) {
+        apply_hub_note(self.observer.conversation_mut(), note, Moment(0));
     }
 
     fn settle(&mut self) {
         let (observer, questions) = (&self.observer, &mut self.questions);
         self.open.retain(|place| {
-            let Some((_, question, answered)) = questions.get_mut(*place) else { return false };
-            if let Some(found) = answer(observer, question.session.as_deref(), question.id.as_ref()) {
-                *answered = found;
+            let Some(asked) = questions.get_mut(*place) else { return false };
+            if let Some(found) = answer(observer, &asked.question) {
+                (asked.answered, asked.by_rule) = found;
             }
-            *answered == Answered::Open
+            asked.answered == Answered::Open
         });
     }
 
@@ -258,7 +276,9 @@ impl Reading {
         let Reading { name, observer, questions, open: _, begun } = self;
         let asked: std::collections::HashSet<(Option<String>, String)> = questions
             .iter()
-            .filter_map(|(_, question, _)| Some((question.session.clone(), question.tool_call.clone()?)))
+            .filter_map(|Asked { question, .. }| {
+                Some((question.session.clone(), question.tool_call.clone()?))
+            })
             .collect();
         let unasked: Vec<_> = begun
             .into_iter()
@@ -268,8 +288,9 @@ impl Reading {
                 Some((number, observer.subject_of_call(session.as_deref(), &call)?))
             })
             .collect();
-        for (message, question, answered) in questions {
-            tell(Place { session: name.clone(), message }, Event::Asked(Box::new(question), answered))?;
+        for Asked { number: message, question, answered, by_rule } in questions {
+            let event = Event::Asked { question: Box::new(question), answered, by_rule };
+            tell(Place { session: name.clone(), message }, event)?;
         }
         for (message, subject) in unasked {
             tell(Place { session: name.clone(), message }, Event::Unasked(Box::new(subject)))?;
@@ -283,17 +304,22 @@ fn has_run(observer: &Observer, session: Option<&str>, call: &str) -> bool {
     call.is_some_and(|call| *call.status() != v2::ToolCallStatus::Pending)
 }
 
-/// What was answered to a question, once it is settled.
-pub(super) fn answer(
-    observer: &Observer,
-    session: Option<&str>,
-    id: Option<&RequestId<'_>>,
-) -> Option<Answered> {
-    let permission = observer.conversation().session(session)?.permission(id?)?;
-    match permission.settlement() {
-        Settlement::Pending => None,
-        Settlement::Answered { .. } if permission.is_granted() => Some(Answered::Allowed),
-        Settlement::Answered { .. } => Some(Answered::Rejected),
-        Settlement::Cancelled { .. } | Settlement::NotAnApproval { .. } => Some(Answered::Cancelled),
-    }
+/// What was answered to a question, once it is settled, and whether that was by rules.
+pub(super) fn answer(observer: &Observer, question: &Question) -> Option<(Answered, bool)> {
+    let session = observer.conversation().session(question.session.as_deref())?;
+    let permission = session.permission(question.id.as_ref()?)?;
+    let is_rule = |by: &Decider| match by {
+        Decider::Rule(_) => true,
+        // Rules decided, and none of them by itself: the default, or nobody to ask.
+        Decider::Other(by) => **by == *"policy",
+        _ => false,
+    };
+    Some(match permission.settlement() {
+        Settlement::Pending => return None,
+        Settlement::Answered { by, .. } if permission.is_granted() => (Answered::Allowed, is_rule(by)),
+        Settlement::Answered { by, .. } => (Answered::Rejected, is_rule(by)),
+        Settlement::Cancelled { by, .. } | Settlement::NotAnApproval { by, .. } => {
+            (Answered::Cancelled, is_rule(by))
+        }
+    })
 }

@@ -138,8 +138,8 @@ impl Reading<'_> {
     fn settle(&mut self, observer: &Observer) {
         let open = std::mem::take(&mut self.open);
         for (message, question) in open {
-            match answer(observer, question.session.as_deref(), question.id.as_ref()) {
-                Some(answered) => self.found(message, &question, answered),
+            match answer(observer, &question) {
+                Some((answered, _)) => self.found(message, &question, answered),
                 None => self.open.push((message, question)),
             }
         }

@@ -51,7 +51,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     };
     let (mut allowed, mut refused) = (Vec::new(), Vec::new());
     let (extent, outcome) = history::read(&arguments.past, |_, event| {
-        if let Event::Asked(question, answered) = event {
+        if let Event::Asked { question, answered, .. } = event {
             let is_open = known.judge(&question.subject, &host).verdict == Verdict::Ask;
             match answered {
                 Answered::Allowed if is_open => allowed.push(question.subject),

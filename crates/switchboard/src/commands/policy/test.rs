@@ -43,8 +43,19 @@ struct Row<'r> {
     reason: &'r str,
     /// What was answered then; of a call without a question, nothing.
     answered: Option<&'static str>,
+    /// Who answered: `rule` or `person`; nothing where nobody has.
+    answered_by: Option<&'static str>,
+    /// Whether a person answered otherwise.
     differs: bool,
     subject: &'r RawValue,
+}
+
+/// What became of a question.
+#[derive(Clone, Copy)]
+struct Then {
+    answered: Answered,
+    by_rule: bool,
+    differs: bool,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -55,8 +66,11 @@ struct Counts {
     allowed: u64,
     asked: u64,
     denied: u64,
-    /// Where the policy would have allowed what was not, or denied what was.
+    /// Where the policy would have allowed what a person did not, or denied what a person allowed.
     differences: u64,
+    /// What rules answered then, and where the policy would have decided otherwise.
+    answered_by_rule: u64,
+    rule_differences: u64,
     /// Tool calls that ran without any question, and what the policy says to them.
     unasked: u64,
     unasked_allowed: u64,
@@ -102,7 +116,7 @@ struct Report<W> {
 impl<W: Write> Report<W> {
     fn take(&mut self, place: &Place, event: Event) -> std::io::Result<()> {
         match event {
-            Event::Asked(question, answered) => {
+            Event::Asked { question, answered, by_rule } => {
                 let decision = self.policy.judge(&question.subject, &self.host).offered(&question.options);
                 let counts = &mut self.counts;
                 counts.questions += 1;
@@ -116,13 +130,19 @@ impl<W: Write> Report<W> {
                     (Verdict::Allow, Answered::Rejected | Answered::Cancelled)
                         | (Verdict::Deny, Answered::Allowed)
                 );
-                counts.differences += u64::from(differs);
+                counts.answered_by_rule += u64::from(by_rule);
+                *match by_rule {
+                    true => &mut counts.rule_differences,
+                    false => &mut counts.differences,
+                } += u64::from(differs);
                 if self.is_json {
-                    return self.row(place, &question.subject, &decision, Some(answered), differs);
+                    let then = Then { answered, by_rule, differs: differs && !by_rule };
+                    return self.row(place, &question.subject, &decision, Some(then));
                 }
                 if differs && self.rows.len() < MAX_ROWS {
-                    let then = answered.as_str();
-                    self.rows.push(row(place, &question.subject, &decision, &format!("{then} then")));
+                    let by = if by_rule { " by a rule" } else { "" };
+                    let then = format!("{} then{by}", answered.as_str());
+                    self.rows.push(row(place, &question.subject, &decision, &then));
                 }
             }
             Event::Unasked(subject) => {
@@ -135,7 +155,7 @@ impl<W: Write> Report<W> {
                     Verdict::Deny => &mut counts.unasked_denied,
                 } += 1;
                 if self.is_json {
-                    return self.row(place, &subject, &decision, None, false);
+                    return self.row(place, &subject, &decision, None);
                 }
                 if decision.verdict != Verdict::Allow && self.unasked.len() < MAX_ROWS {
                     self.unasked.push(row(place, &subject, &decision, "ran unasked"));
@@ -150,19 +170,22 @@ impl<W: Write> Report<W> {
         place: &Place,
         subject: &Subject,
         decision: &Decision,
-        answered: Option<Answered>,
-        differs: bool,
+        then: Option<Then>,
     ) -> std::io::Result<()> {
         let json = subject.to_json(&self.host);
         let row = Row {
             session: &place.session,
             message: place.message,
-            asked: answered.is_some(),
+            asked: then.is_some(),
             decision: decision.verdict.as_str(),
             rule: decision.rule.as_deref(),
             reason: &decision.reason,
-            answered: answered.map(Answered::as_str),
-            differs,
+            answered: then.map(|then| then.answered.as_str()),
+            answered_by: then.filter(|then| then.answered != Answered::Open).map(|then| match then.by_rule {
+                true => "rule",
+                false => "person",
+            }),
+            differs: then.is_some_and(|then| then.differs),
             subject: serde_json::from_str(json.as_str())?,
         };
         serde_json::to_writer(&mut self.output, &row)?;
@@ -186,9 +209,14 @@ impl<W: Write> Report<W> {
             "  {} would have been allowed, {} asked, {} denied",
             counts.allowed, counts.asked, counts.denied
         )?;
-        writeln!(self.output, "{} differ from what was answered then", counts.differences)?;
+        write!(self.output, "{} differ from what was answered then", counts.differences)?;
+        if counts.answered_by_rule > 0 {
+            let (all, differ) = (counts.answered_by_rule, counts.rule_differences);
+            write!(self.output, " by people; {differ} from what rules answered, which was {all} times")?;
+        }
+        writeln!(self.output)?;
         self.rows.iter().try_for_each(|row| writeln!(self.output, "  {row}"))?;
-        rest(&mut self.output, counts.differences, self.rows.len())?;
+        rest(&mut self.output, counts.differences + counts.rule_differences, self.rows.len())?;
         writeln!(self.output, "{} tool calls ran without any question", counts.unasked)?;
         writeln!(
             self.output,

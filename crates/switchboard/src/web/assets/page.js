@@ -343,6 +343,12 @@ const actions = {
     const html = await attempt({ type: "withdraw", place: Number(place), since: Number(when) });
     if (html !== undefined) dialog(`<h2 id="dialog-title">Choices for always</h2>${html}`);
   },
+  "question-message": async ({ request }) => {
+    const row = await attempt({ type: "question-message", id: request });
+    if (row === undefined) return;
+    inspector.open();
+    inspector.showMessage(row);
+  },
   rule: async ({ decision }, button) => {
     const question = button.closest("[data-question]");
     button.disabled = true;

@@ -50,7 +50,13 @@ fn settled(permission: &Permission) -> Markup {
     match permission.settlement() {
         Settlement::Pending => html! {},
         Settlement::Cancelled { by, at } => html! {
-            span.st.st-off { span aria-hidden="true" { "∅ " } (cancelled_by(by)) }
+            @match by {
+                Decider::Rule(_) => {
+                    span.st.st-off { span aria-hidden="true" { "∅ " } "dismissed" }
+                    (way_to_question(permission, &answered_by(by)))
+                },
+                _ => span.st.st-off { span aria-hidden="true" { "∅ " } (cancelled_by(by)) },
+            }
             time data-at=(at.0) {}
         },
         Settlement::NotAnApproval { reason, by, at } => html! {
@@ -73,11 +79,19 @@ fn settled(permission: &Permission) -> Markup {
                     span.tag { "answered by itself" }
                     span.dim { "as you chose for always before" }
                 } @else {
-                    span.dim { (answered_by(by)) }
+                    (way_to_question(permission, &answered_by(by)))
                 }
                 time data-at=(at.0) {}
             }
         }
+    }
+}
+
+/// Who decided, which leads to the message of the question.
+fn way_to_question(permission: &Permission, words: &Markup) -> Markup {
+    html! {
+        button.link type="button" data-action="question-message" data-request=(request_id(permission.id()))
+            title="Shows the message of the question" { (words) }
     }
 }
 

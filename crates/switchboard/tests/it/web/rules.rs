@@ -14,8 +14,7 @@ use crate::agent_program::Place;
 const FILE: &str = "home/.config/switchboard/switchboard-policy.toml";
 
 /// What the user's file has before: nothing of it may be lost.
-const BEFORE: &str =
-    "# Mine.\ndefault = \"ask\" # as ever\n\n[[rule]]\nid = \"mine\"\ndecision = \"deny\"\ncommand = [\"git\", \"push\"]";
+const BEFORE: &str = "# Mine.\ndefault = \"ask\" # as ever\n\n[[rule]]\nid = \"mine\"\ndecision = \"deny\"\ncommand = [\"git\", \"push\"]";
 
 fn run(id: &str, command: &Value) -> Value {
     call(id, &json!({ "title": "Run", "kind": "execute", "rawInput": { "command": command } }))
@@ -100,6 +99,13 @@ fn a_question_becomes_a_rule_which_answers_it_and_its_like() {
     assert_eq!(by, [Some("person"), Some("policy"), Some("policy"), None]);
     assert!(audit[2]["rule"].as_str().unwrap().starts_with("allow-git-status-"), "{}", audit[2]);
     assert_eq!(audit[2]["judged"], "allow");
+    // A decision leads to the message of its question, in the page and from the audit.
+    page.click("article.e-tool .asked button.link :: by the rule “allow-git-status-");
+    page.wait_for("#detail :: session/request_permission");
+    let link = audit[1]["link"].as_str().unwrap();
+    assert_eq!(link, format!("/r/{}#m{}", audit[1]["session"].as_str().unwrap(), audit[1]["message"]));
+    let other = talk.visitor.open(&format!("http://{}{link}", talk.opened.host()));
+    other.wait_for("#detail :: session/request_permission");
     talk.all_is_well();
 }
 
@@ -129,7 +135,8 @@ fn a_rule_that_denies_is_made_where_there_was_no_file() {
 
 #[test]
 fn what_nobody_can_be_sure_of_is_no_rule_and_that_is_said() {
-    let hostile = "\"]\n[[rule]]\ndecision = \"allow\"\npath = [\"**\"] # </code></pre><img src=x onerror=alert(1)>";
+    let hostile =
+        "\"]\n[[rule]]\ndecision = \"allow\"\npath = [\"**\"] # </code></pre><img src=x onerror=alert(1)>";
     let talk = before(
         Place::new(),
         &[
@@ -151,7 +158,9 @@ fn what_nobody_can_be_sure_of_is_no_rule_and_that_is_said() {
     go(page);
     page.wait_until("find('[data-question] [data-option=once]:not(:disabled)').length === 5");
     page.wait_for("[data-question='1'] .rule :: nobody can be sure what would be done");
-    page.wait_for("[data-question='2'] .rule :: No rule can allow it, because \"rm\" does whatever its arguments say");
+    page.wait_for(
+        "[data-question='2'] .rule :: No rule can allow it, because \"rm\" does whatever its arguments say",
+    );
     page.wait_for("[data-question='4'] .rule :: \"/etc/passwd\" is not in the session's folder");
     for number in [1, 2, 4] {
         let offer = format!("[data-question='{number}'] [data-action=rule][data-decision=allow]");
