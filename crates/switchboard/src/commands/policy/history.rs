@@ -1,13 +1,16 @@
 //! What was asked in the past, from the store or from recordings.
 
+use std::collections::VecDeque;
 use std::io::IsTerminal;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use switchboard_policy::{Observer, Question, Relevance, Subject};
 use switchboard_protocol::{Recorded, RecordedLine, v2};
 use switchboard_session::{Decider, Moment, Settlement, Side};
-use switchboard_store::{Channel, Filter, Item, Store, apply_hub_note};
+use switchboard_store::{Channel, Filter, Item, Store, Summary, apply_hub_note};
 
 use super::explain::observer;
 use crate::arguments::InputArgument;
@@ -80,30 +83,95 @@ pub(super) struct Extent {
     pub(super) messages: u64,
 }
 
-/// Reads the past, and tells each thing of it, session by session.
+/// Reads the past, and tells each thing of it, session by session and in order. Several sessions, or several recordings, are
+/// read at a time.
 pub(super) fn read(
     arguments: &PastArguments,
     mut tell: impl FnMut(Place, Event) -> Result<(), CommandError>,
 ) -> Result<(Extent, Outcome), CommandError> {
     let new = || observer(arguments.root.as_ref(), arguments.agent.as_deref());
     let progress = progress();
-    let mut past =
-        Past { extent: Extent::default(), outcome: Outcome::Fine, relevance: Relevance::new(), progress };
-    if arguments.recordings.is_empty() {
+    let past = |tell| Past {
+        extent: Extent::default(),
+        problems: Vec::new(),
+        relevance: Relevance::new(),
+        progress: progress.clone(),
+        tell,
+    };
+    let ended = if arguments.recordings.is_empty() {
         let place = store_file::place(arguments.store.as_ref())?;
-        if place.exists() || arguments.store.is_some() {
-            let store = Store::open_read_only(&place).map_err(store_error)?;
-            for session in store.sessions(&Filter::default()).map_err(store_error)? {
-                past.session(&store, &session.id, new()?, &mut tell)?;
+        if !place.exists() && arguments.store.is_none() {
+            return Ok((Extent::default(), Outcome::Fine));
+        }
+        let store = Store::open_read_only(&place).map_err(store_error)?;
+        let sessions = store.sessions(&Filter::default()).map_err(store_error)?;
+        let work = |session: &Summary, tell: Teller| past(tell).session(&store, &session.id, new()?);
+        side_by_side(&sessions, &work, &mut tell)
+    } else {
+        let work = |file: &PathBuf, tell: Teller| past(tell).recording(file, &new);
+        side_by_side(&arguments.recordings, &work, &mut tell)
+    };
+    progress.finish_and_clear();
+    let Ended { extent, problems } = ended?;
+    Ok((extent, if problems.is_empty() { Outcome::Fine } else { Outcome::Problems }))
+}
+
+/// How many things may have been found in one session and not been told.
+const MAX_AHEAD: usize = 1024;
+
+/// What comes of reading one session or recording.
+enum Told {
+    Found(Place, Event),
+    Ended(Result<Ended, CommandError>),
+}
+
+/// What was read, and what was wrong with it.
+#[derive(Default)]
+struct Ended {
+    extent: Extent,
+    problems: Vec<String>,
+}
+
+/// Tells what was found to whoever waits for it.
+type Teller = SyncSender<Told>;
+
+/// Works on some items at a time, and tells what comes of them in their order. Those behind the first can be ahead of it
+/// only so far, so that what they have found does not pile up.
+fn side_by_side<T: Sync>(
+    items: &[T],
+    work: &(dyn Fn(&T, Teller) -> Result<Ended, CommandError> + Sync),
+    tell: &mut dyn FnMut(Place, Event) -> Result<(), CommandError>,
+) -> Result<Ended, CommandError> {
+    let at_a_time = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let mut all = Ended::default();
+    let mut items = items.iter();
+    std::thread::scope(|scope| {
+        let mut underway = VecDeque::new();
+        loop {
+            for item in items.by_ref().take(at_a_time.saturating_sub(underway.len())) {
+                let (teller, told) = sync_channel(MAX_AHEAD);
+                scope.spawn(move || {
+                    let ended = work(item, teller.clone());
+                    // Nobody may want to know it any more.
+                    let _ = teller.send(Told::Ended(ended));
+                });
+                underway.push_back(told);
+            }
+            let Some(told) = underway.pop_front() else { return Ok(all) };
+            for told in told {
+                match told {
+                    Told::Found(place, event) => tell(place, event)?,
+                    Told::Ended(ended) => {
+                        let Ended { extent, problems } = ended?;
+                        all.extent.sessions += extent.sessions;
+                        all.extent.messages += extent.messages;
+                        problems.iter().for_each(|problem| eprintln!("{problem}"));
+                        all.problems.extend(problems);
+                    }
+                }
             }
         }
-    } else {
-        for file in &arguments.recordings {
-            past.recording(file, &new, &mut tell)?;
-        }
-    }
-    past.progress.finish_and_clear();
-    Ok((past.extent, past.outcome))
+    })
 }
 
 fn progress() -> ProgressBar {
@@ -117,23 +185,20 @@ fn progress() -> ProgressBar {
     bar
 }
 
+/// A session or a recording that is being read.
 struct Past {
     extent: Extent,
-    outcome: Outcome,
+    problems: Vec<String>,
     relevance: Relevance,
     progress: ProgressBar,
+    tell: Teller,
 }
 
-type Tell<'t> = &'t mut dyn FnMut(Place, Event) -> Result<(), CommandError>;
+/// Of how many problems one recording tells.
+const MAX_PROBLEMS: usize = 1000;
 
 impl Past {
-    fn session(
-        &mut self,
-        store: &Store,
-        id: &str,
-        observer: Observer,
-        tell: Tell<'_>,
-    ) -> Result<(), CommandError> {
+    fn session(mut self, store: &Store, id: &str, observer: Observer) -> Result<Ended, CommandError> {
         let mut reading = Reading::new(id, observer);
         for item in store.read(id, 0).map_err(store_error)? {
             match item.map_err(store_error)? {
@@ -148,21 +213,20 @@ impl Past {
                     }
                 }
                 Item::Gap { from, to, reason } => {
-                    self.outcome = Outcome::Problems;
-                    eprintln!("session {id}, records {from} to {}: {reason}", to - 1);
+                    self.problem(format!("session {id}, records {from} to {}: {reason}", to - 1));
                 }
             }
         }
         self.extent.sessions += 1;
-        reading.end(tell)
+        reading.end(&self.tell);
+        Ok(self.ended())
     }
 
     fn recording(
-        &mut self,
+        mut self,
         file: &Path,
         new: &dyn Fn() -> Result<Observer, CommandError>,
-        tell: Tell<'_>,
-    ) -> Result<(), CommandError> {
+    ) -> Result<Ended, CommandError> {
         let name = file.display().to_string();
         let input = InputArgument { file: Some(file.to_owned()) };
         let mut lines = Lines::of(&input)?;
@@ -174,7 +238,7 @@ impl Past {
                 Ok(text) if !self.relevance.matters(text.as_bytes()) => continue,
                 Ok(text) => text,
                 Err(problem) => {
-                    self.problem(&name, number, &problem);
+                    self.problem(format!("{name}, line {number}: {problem}"));
                     continue;
                 }
             };
@@ -182,7 +246,7 @@ impl Past {
                 Ok(line) => {
                     if line.began.is_some() && number > 1 {
                         self.extent.sessions += 1;
-                        std::mem::replace(&mut reading, Reading::new(&name, new()?)).end(tell)?;
+                        std::mem::replace(&mut reading, Reading::new(&name, new()?)).end(&self.tell);
                     }
                     match &line.recorded {
                         Recorded::Message { from, other_side: false, text } => {
@@ -192,22 +256,31 @@ impl Past {
                         _ => {}
                     }
                 }
-                Err(error) => self.problem(&name, number, &error.to_string()),
+                Err(error) => self.problem(format!("{name}, line {number}: {error}")),
             }
         }
-        reading.end(tell)
+        reading.end(&self.tell);
+        Ok(self.ended())
     }
 
-    fn problem(&mut self, name: &str, number: u64, problem: &str) {
-        self.outcome = Outcome::Problems;
-        eprintln!("{name}, line {number}: {problem}");
+    fn problem(&mut self, problem: String) {
+        match self.problems.len() {
+            MAX_PROBLEMS => self.problems.push("and more".to_owned()),
+            count if count < MAX_PROBLEMS => self.problems.push(problem),
+            _ => {}
+        }
     }
 
     fn count(&mut self) {
+        const STEP: u64 = 4096;
         self.extent.messages += 1;
-        if self.extent.messages.is_multiple_of(4096) {
-            self.progress.set_position(self.extent.messages);
+        if self.extent.messages.is_multiple_of(STEP) {
+            self.progress.inc(STEP);
         }
+    }
+
+    fn ended(self) -> Ended {
+        Ended { extent: self.extent, problems: self.problems }
     }
 }
 
@@ -272,7 +345,8 @@ impl Reading {
         });
     }
 
-    fn end(self, tell: Tell<'_>) -> Result<(), CommandError> {
+    /// Tells what was found, as long as somebody wants to know.
+    fn end(self, tell: &Teller) {
         let Reading { name, observer, questions, open: _, begun } = self;
         let asked: std::collections::HashSet<(Option<String>, String)> = questions
             .iter()
@@ -288,14 +362,14 @@ impl Reading {
                 Some((number, observer.subject_of_call(session.as_deref(), &call)?))
             })
             .collect();
-        for Asked { number: message, question, answered, by_rule } in questions {
-            let event = Event::Asked { question: Box::new(question), answered, by_rule };
-            tell(Place { session: name.clone(), message }, event)?;
-        }
-        for (message, subject) in unasked {
-            tell(Place { session: name.clone(), message }, Event::Unasked(Box::new(subject)))?;
-        }
-        Ok(())
+        let place = |message| Place { session: name.clone(), message };
+        let asked = questions.into_iter().map(|Asked { number, question, answered, by_rule }| {
+            Told::Found(place(number), Event::Asked { question: Box::new(question), answered, by_rule })
+        });
+        let unasked = unasked
+            .into_iter()
+            .map(|(number, subject)| Told::Found(place(number), Event::Unasked(Box::new(subject))));
+        let _ = asked.chain(unasked).try_for_each(|told| tell.send(told));
     }
 }
 

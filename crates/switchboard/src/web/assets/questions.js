@@ -45,6 +45,9 @@ export class Questions {
   renew(old, made) {
     const hasChanged = old.dataset.revision !== made.dataset.revision;
     old.dataset.revision = made.dataset.revision;
+    // The server counts from when it could be answered, too.
+    const isOpened = made.hasAttribute("data-open") && !old.hasAttribute("data-open");
+    if (isOpened) this.since.set(old.dataset.question, performance.now());
     old.toggleAttribute("data-open", made.hasAttribute("data-open"));
     const parts = new Map([...old.children].map((part) => [part.dataset.part, part]));
     const note = parts.get("changed");
