@@ -156,9 +156,21 @@ impl Context {
         params: &impl Wire<'a>,
         envelope: &Extra<'_>,
     ) {
+        let line = self.call_line(to, method, params, envelope);
+        self.send(to, line);
+    }
+
+    /// A notification as it is written for one side.
+    pub(crate) fn call_line<'a>(
+        &self,
+        to: Side,
+        method: &str,
+        params: &impl Wire<'a>,
+        envelope: &Extra<'_>,
+    ) -> String {
         let mut line = String::with_capacity(192);
         encode_call(None, method, params, envelope, &mut line, self.peers.format(to));
-        self.send(to, line);
+        line
     }
 
     /// Passes a notification on as it came.

@@ -52,4 +52,12 @@ impl Role {
             Role::Thought => v2::SessionUpdate::AgentThoughtChunk(chunk),
         }
     }
+
+    pub(crate) fn message_v2(self, message: v2::MessageUpdate<'_>) -> v2::SessionUpdate<'_> {
+        match self {
+            Role::User => v2::SessionUpdate::UserMessage(message),
+            Role::Agent => v2::SessionUpdate::AgentMessage(message),
+            Role::Thought => v2::SessionUpdate::AgentThought(message),
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use switchboard_protocol::{Field, Wire, v1, v2};
 use switchboard_session::MAX_ANCESTORS;
 
-use super::V2ToV1;
+use super::{Session, V2ToV1};
 use crate::convert::subagent;
 
 impl V2ToV1 {
@@ -34,17 +34,32 @@ impl V2ToV1 {
 
     /// Whether what was said in a session is not to be told again: it comes because that of another was asked for.
     pub(super) fn swallows(&self, id: &str) -> bool {
+        self.is_so_in_family(id, |session| session.swallows)
+    }
+
+    /// Whether what comes of a session now is its history, or comes with that of another.
+    pub(super) fn replays(&self, id: &str) -> bool {
+        self.is_so_in_family(id, |session| session.replays)
+    }
+
+    /// Whether something is so of a session or of those that it is a sub-agent of.
+    fn is_so_in_family(&self, id: &str, is_so: impl Fn(&Session) -> bool) -> bool {
         let Some(session) = self.sessions.get(id) else { return false };
-        let swallows = |id: &String| self.sessions.get(id).is_some_and(|session| session.swallows);
-        session.swallows || (session.parent.is_some() && self.lineage(id).iter().any(swallows))
+        let is_above = |id: &String| self.sessions.get(id).is_some_and(&is_so);
+        is_so(session) || (session.parent.is_some() && self.lineage(id).iter().any(is_above))
+    }
+
+    /// The sub-agents of a session, and theirs.
+    pub(super) fn below(&self, id: &str) -> Vec<String> {
+        let is_below = |child: &String| self.lineage(child).iter().any(|above| above == id);
+        self.sessions.ids().into_iter().filter(is_below).collect()
     }
 
     /// What the client was told of the sub-agents of a session, for agents that cannot replay it.
     pub(super) fn told_of_children(&self, id: &str) -> Vec<String> {
-        let is_below = |child: &String| self.lineage(child).iter().any(|above| above == id);
-        let children = self.sessions.ids().into_iter().filter(is_below);
-        children
-            .filter_map(|child| self.sessions.get(&child))
+        self.below(id)
+            .iter()
+            .filter_map(|child| self.sessions.get(child))
             .flat_map(|child| child.journal.lines.clone())
             .collect()
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use switchboard_protocol::rpc::Request;
 
+use super::messages::Begun;
 use super::{Journal, Session, V2ToV1};
 use crate::loss::Severity;
 use crate::machine::Memory;
@@ -16,7 +17,8 @@ impl Remember for Session {
     }
 
     fn is_at_rest(&self) -> bool {
-        let is_busy = self.turn.is_some() || self.closing.is_some() || self.asks || self.swallows;
+        let is_busy =
+            self.turn.is_some() || self.closing.is_some() || self.asks || self.swallows || self.replays;
         !is_busy && self.waiting.is_empty()
     }
 
@@ -26,6 +28,7 @@ impl Remember for Session {
         self.terminals.clear();
         self.missing_terminals.clear();
         self.journal = Journal::forgotten();
+        self.begun = Begun::forgotten();
     }
 
     fn entries(&self) -> usize {
@@ -33,12 +36,14 @@ impl Remember for Session {
             + self.terminals.len()
             + self.missing_terminals.len()
             + self.own_messages.len()
+            + self.begun.len()
             + self.journal.lines.len()
     }
 
     fn bytes(&self) -> usize {
         let waiting: usize = self.waiting.iter().map(|request| request.params_text().len()).sum();
-        self.calls.bytes() + self.journal.bytes + waiting + self.options.bytes
+        let named: usize = self.user_ids.iter().map(|(theirs, ours)| theirs.len() + ours.len()).sum();
+        self.calls.bytes() + self.journal.bytes + waiting + named + self.options.bytes
     }
 
     fn set_apart(&mut self, forgotten: u64) {

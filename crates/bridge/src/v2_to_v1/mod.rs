@@ -18,7 +18,7 @@ use crate::map::HashMap;
 use switchboard_protocol::rpc::{Expected, Message, Notification, Request, RequestId, Response};
 use switchboard_protocol::{Diagnostic, Extra, v1, v2};
 
-use self::messages::Run;
+use self::messages::{Begun, Run};
 use self::served::Terminals;
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
@@ -94,6 +94,8 @@ struct Session {
     minted: HashMap<Role, u64>,
     /// The id of the user message that was counted last, of those that have ids of their own.
     counted_user: Option<String>,
+    /// How the agent calls the latest user messages, and how the client does.
+    user_ids: VecDeque<(String, String)>,
     own_messages: OwnIds,
     /// Set apart from ids of earlier runs, which the client may still have.
     salt: String,
@@ -104,6 +106,9 @@ struct Session {
     asks: bool,
     /// History comes that the client did not ask for.
     swallows: bool,
+    /// History comes that the client asked for.
+    replays: bool,
+    begun: Begun,
     /// Display terminals that the client knows of.
     terminals: VecDeque<String>,
     /// Terminals that a call shows and nobody knows.
@@ -181,9 +186,9 @@ impl V2ToV1 {
 
     /// A session at work, made if need be.
     fn active<'m>(&'m mut self, id: &'m str) -> Active<'m> {
+        let (keeps, replays) = (!self.support.load, self.replays(id));
         let session = self.sessions.open(id);
-        let keeps = !self.support.load;
-        Active { id, session, terminals: &self.terminals, keeps, context: &mut self.context }
+        Active { id, session, terminals: &self.terminals, keeps, replays, context: &mut self.context }
     }
 
     fn pass(&mut self, request: &Request<'_>, method: &str) {
@@ -407,6 +412,8 @@ struct Active<'m> {
     terminals: &'m Terminals,
     /// Whether what is told is kept, for an agent that cannot replay it.
     keeps: bool,
+    /// Whether what is told is a replay by the agent.
+    replays: bool,
     context: &'m mut Context,
 }
 

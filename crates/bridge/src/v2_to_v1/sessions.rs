@@ -3,6 +3,7 @@
 use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
 use switchboard_protocol::{AbsolutePath, Extra, Wire, v1, v2};
 
+use super::messages::Begun;
 use super::{Active, Journal, Session, ToAgent, V2ToV1, missing};
 use crate::context::session_of;
 use crate::convert::config;
@@ -96,6 +97,7 @@ impl V2ToV1 {
         let mut active = self.active(&session_id);
         active.session.roots = roots;
         active.session.journal = Journal::default();
+        active.session.begun = Begun::default();
         let Opened { session_id: told_id, modes, options, commands: _, rest } = OpenedV1::from(answer);
         let config_options = active.take_options(method, modes, options);
         let Rest { meta, extra } = rest;
@@ -144,9 +146,17 @@ impl V2ToV1 {
             self.context.refuse_full(Side::Client, &request.id);
             return Ok(());
         }
+        if replays && loads {
+            for child in self.below(&session_id) {
+                if let Some(child) = self.sessions.get_mut(&child) {
+                    child.forget_shown();
+                }
+            }
+        }
         let session = self.sessions.open(&session_id);
         session.roots = roots;
-        if replays && loads {
+        session.replays = replays && loads;
+        if session.replays {
             session.forget_shown();
         } else {
             session.swallows = loads;
@@ -173,7 +183,7 @@ impl V2ToV1 {
         let loads = self.support.load;
         let below = if replays && !loads { self.told_of_children(session_id) } else { Vec::new() };
         let mut active = self.active(session_id);
-        active.session.swallows = false;
+        (active.session.swallows, active.session.replays) = (false, false);
         active.session.run = None;
         let Some(answer) =
             active.context.result::<v1::LoadSessionResponse<'_>>(id, "session/resume", response)
@@ -342,6 +352,7 @@ impl Session {
         self.minted.clear();
         self.own_messages = OwnIds::default();
         self.counted_user = None;
+        self.begun = Begun::default();
         self.calls.forget();
         self.journal = Journal::default();
     }

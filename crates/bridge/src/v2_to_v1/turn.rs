@@ -35,6 +35,11 @@ impl Turn {
         (!self.accepted).then_some(self.due)
     }
 
+    /// The id of the prompt for the client.
+    pub(super) fn message_id(&self) -> &str {
+        &self.message_id
+    }
+
     /// Whether a user message repeats the prompt, which the client has been shown already.
     pub(super) fn repeats(&mut self, block: &v1::ContentBlock<'_>) -> bool {
         block.as_text().is_some() && self.echoed.goes_on(std::slice::from_ref(block), false)
@@ -183,6 +188,9 @@ impl V2ToV1 {
         let mut message = v2::MessageUpdate::new(turn.message_id.clone());
         message.content = switchboard_protocol::Field::Set(turn.prompt.clone());
         active.context.respond(Side::Client, &turn.id, &answer, &Extra::new());
+        if active.keeps {
+            active.session.begun.begins(Role::User, &message.message_id);
+        }
         active.tell(v2::SessionUpdate::UserMessage(message));
         active.tell_state(v2::StateUpdate::Running(v2::ActiveState::new()));
     }

@@ -594,7 +594,8 @@ fn what_a_version_1_agent_cannot_replay_is_replayed_with_its_children() {
         .map(|message| (&message["params"]["sessionId"], &message["params"]["update"]["sessionUpdate"]))
         .collect();
     assert_eq!(kinds[0], (&json!("s"), &json!("subagent_update")), "{told:?}");
-    assert_eq!(kinds[1], (&json!("c"), &json!("agent_message_chunk")), "{told:?}");
+    assert_eq!(kinds[1], (&json!("c"), &json!("agent_message")), "{told:?}");
+    assert_eq!(kinds[2], (&json!("c"), &json!("agent_message_chunk")), "{told:?}");
 }
 
 #[test]

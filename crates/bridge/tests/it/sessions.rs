@@ -1,5 +1,7 @@
 //! Sessions, their options, and what an agent lacks.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use switchboard_bridge::{BridgeOptions, Version};
 
@@ -126,7 +128,7 @@ fn going_on_with_a_session_takes_what_the_agent_has() {
     let sent = resume(&mut bench, json!({"type": "start"})).unwrap();
     assert_eq!(sent["method"], "session/load");
     bench.update(history);
-    assert_eq!(bench.take_client().len(), 1);
+    assert_eq!(bench.take_client().len(), 2, "the message begins, and says something");
 
     let mut bench = with_agent(json!({"sessionCapabilities": {"resume": {}}}));
     assert_eq!(resume(&mut bench, Value::Null).unwrap()["method"], "session/resume");
@@ -155,8 +157,73 @@ fn what_the_bridge_told_is_replayed_where_the_agent_cannot() {
     let sent = bench.take_agent().pop().unwrap();
     bench.agent(json!({"id": sent["id"], "result": {}}));
     let told = bench.take_client();
-    assert_eq!(told[0], said[0]);
-    assert_eq!(told[1]["params"]["update"]["state"], "idle");
+    let begun = json!({"sessionUpdate": "agent_message", "messageId": "b-agent-1", "content": []});
+    assert_eq!(told[0]["params"]["update"], begun, "or a client that shows it would show it twice");
+    assert_eq!(told[1], said[0]);
+    assert_eq!(told[2]["params"]["update"]["state"], "idle");
+}
+
+#[test]
+fn a_replay_has_the_ids_that_were_told_and_replaces_what_is_shown() {
+    let mut bench = with_agent(json!({"loadSession": true}));
+    open(&mut bench, json!({"sessionId": "s"}));
+    let chunk = |kind: &str, id: Option<&str>, text: &str| {
+        let mut update = json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}});
+        if let Some(id) = id {
+            update["messageId"] = json!(id);
+        }
+        update
+    };
+    // What a client shows of a message, by id.
+    let shown = |bench: &mut Bench, shown: &mut BTreeMap<String, String>| {
+        for message in bench.take_client() {
+            let update = &message["params"]["update"];
+            let Some(id) = update["messageId"].as_str() else { continue };
+            let text = shown.entry(id.to_owned()).or_default();
+            match &update["content"] {
+                Value::Array(blocks) => {
+                    *text = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+                }
+                block => text.push_str(block["text"].as_str().unwrap()),
+            }
+        }
+    };
+    let mut live = BTreeMap::new();
+    let mut told = Vec::new();
+    // One prompt that the agent says again, one that it does not, and agents that name what they say or not.
+    for (id, echo) in [(2, Some("user-7")), (3, None)] {
+        bench.client(json!({"id": id, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "hi"}]}}));
+        let sent = bench.take_agent().remove(0);
+        if let Some(echo) = echo {
+            bench.update(chunk("user_message_chunk", Some(echo), "hi"));
+        }
+        let named = format!("m-{id}");
+        told.extend([
+            chunk("user_message_chunk", Some(&format!("user-{}", id + 5)), "hi"),
+            chunk("agent_message_chunk", None, "one"),
+            chunk("agent_message_chunk", None, " two"),
+            chunk("agent_thought_chunk", Some(&named), "three"),
+            chunk("agent_thought_chunk", Some(&named), " four"),
+        ]);
+        let latest = &told[told.len() - 4..];
+        latest.iter().for_each(|update| bench.update(update.clone()));
+        bench.agent(json!({"id": sent["id"], "result": {"stopReason": "end_turn"}}));
+        shown(&mut bench, &mut live);
+    }
+    assert_eq!(live.len(), 6, "{live:?}");
+    let mut after = live.clone();
+    for _ in 0..2 {
+        bench.client(json!({"id": 9, "method": "session/resume", "params": {"sessionId": "s", "cwd": "/w", "replayFrom": {"type": "start"}}}));
+        let sent = bench.take_agent().pop().unwrap();
+        told.iter().for_each(|update| bench.update(update.clone()));
+        shown(&mut bench, &mut after);
+        bench.agent(json!({"id": sent["id"], "result": {}}));
+        bench.take_client();
+        assert_eq!(after, live);
+    }
+    bench.update(chunk("agent_thought_chunk", Some("m-3"), " five"));
+    shown(&mut bench, &mut after);
+    assert_eq!(after["m-3"], "three four five", "what comes after a replay begins nothing anew");
 }
 
 #[test]
