@@ -1,6 +1,6 @@
 //! A recording taken apart into what its agent would do again, session by session.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -75,20 +75,29 @@ impl SessionScript {
     /// All updates of the session, as its agent would give its history. Agents of version 1 do not repeat what the
     /// user says while it is new, so it is put where it belongs. `with_children`: also those of its sub-agents.
     pub(crate) fn history(&self, version: u16, with_children: bool) -> Vec<String> {
+        self.history_until(self.steps.len(), version, with_children)
+    }
+
+    /// The same of its first steps.
+    pub(crate) fn history_until(&self, end: usize, version: u16, with_children: bool) -> Vec<String> {
+        let steps = self.steps.get(..end).unwrap_or(&self.steps);
         // What was given as history once has in it what was before.
-        let start = self.steps.iter().rposition(|step| match &step.action {
-            Action::AwaitOpening { request, with_history: true } => self.steps.iter().any(|step| {
+        let start = steps.iter().rposition(|step| match &step.action {
+            Action::AwaitOpening { request, with_history: true } => steps.iter().any(|step| {
                 matches!(&step.action, Action::Answer { request: answered, outcome: Ok(_) } if answered == request)
             }),
             _ => false,
         });
-        let steps = &self.steps[start.unwrap_or(0)..];
-        let mut lines = Vec::new();
+        let steps = &steps[start.unwrap_or(0)..];
+        let (mut lines, mut begun) = (Vec::new(), HashSet::new());
         for (place, step) in steps.iter().enumerate() {
             match &step.action {
                 Action::Notify(notification)
                     if is_history(notification) && (with_children || self.is_own(notification)) =>
                 {
+                    if version != 1 {
+                        lines.extend(beginning(notification, &mut begun));
+                    }
                     lines.push(Message::Notification(notification.clone()).encode(WireFormat::Any));
                 }
                 Action::AwaitPrompt { prompt: Some(prompt), .. } if version == 1 => {
@@ -111,6 +120,24 @@ impl SessionScript {
         }
         lines
     }
+}
+
+/// The empty message that chunks of a message begin with in a history, so that whoever shows it from before does not show it twice.
+fn beginning(
+    notification: &Notification<'_>,
+    begun: &mut HashSet<(String, String, String)>,
+) -> Option<String> {
+    let params = notification.params.as_ref();
+    let update = params?.get("update")?;
+    let (kind, message) = (text(Some(&update), "sessionUpdate")?, text(Some(&update), "messageId")?);
+    let whole = kind.strip_suffix("_chunk").unwrap_or(&kind);
+    if !matches!(whole, "user_message" | "agent_message" | "agent_thought") {
+        return None;
+    }
+    let session = text(params, "sessionId")?;
+    let is_first = begun.insert((session.clone(), whole.to_owned(), message.clone()));
+    let empty = json!({"sessionUpdate": whole, "messageId": message, "content": []});
+    (is_first && kind != whole).then(|| update_line(&session, &empty))
 }
 
 /// Whether it is an update that stays true.

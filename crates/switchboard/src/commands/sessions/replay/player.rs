@@ -45,6 +45,7 @@ struct Playing {
     questions: HashMap<usize, RequestId<'static>>,
     /// Whether the agent has said that it works.
     is_running: bool,
+    is_deleted: bool,
 }
 
 impl Player {
@@ -60,7 +61,10 @@ impl Player {
             Ok(Message::Request(request)) => self.request(request, now),
             Ok(Message::Notification(notification)) => self.notification(&notification),
             Ok(Message::Response(response)) => self.response(&response),
-            Err(error) => self.refuse(RequestId::Null, codes::PARSE_ERROR, &error.to_string()),
+            Err(error) => {
+                let code = if error.is_syntax() { codes::PARSE_ERROR } else { codes::INVALID_REQUEST };
+                self.refuse(RequestId::Null, code, &error.to_string());
+            }
         }
     }
 
@@ -188,6 +192,7 @@ impl Player {
         let text = |key: &str| Some(params?.get(key)?.as_text()?.into_owned());
         let named = text("sessionId");
         let session = named.as_ref().and_then(|id| self.script.sessions.iter().position(|s| s.id == *id));
+        let session = session.filter(|session| !self.playing[*session].is_deleted);
         match (&*request.method, session) {
             ("initialize", _) => {
                 let introduction =
@@ -215,8 +220,10 @@ impl Player {
             }
             ("session/list", _) => {
                 let cwd = text("cwd");
+                let there = self.script.sessions.iter().zip(&self.playing);
+                let there = there.filter(|(_, playing)| !playing.is_deleted);
                 let sessions: Vec<Value> =
-                    self.script.sessions.iter().filter_map(|s| listed(s, cwd.as_deref())).collect();
+                    there.filter_map(|(session, _)| listed(session, cwd.as_deref())).collect();
                 self.ready.push_back(answer(request.id, Ok(json!({ "sessions": sessions }).into())));
             }
             ("session/load" | "session/resume", Some(session)) => {
@@ -250,6 +257,14 @@ impl Player {
                 self.cancel(session);
                 self.ready.push_back(answer(request.id, Ok(json!({}).into())));
             }
+            // What the agent says that it can, it can, also if nobody wanted it then.
+            ("session/delete", _) if self.can_delete() => {
+                if let Some(session) = session {
+                    self.cancel(session);
+                    self.playing[session].is_deleted = true;
+                }
+                self.ready.push_back(answer(request.id, Ok(json!({}).into())));
+            }
             ("session/load" | "session/resume" | "session/prompt", None) => {
                 let message = format!("the recording has no session {}", named.unwrap_or_default());
                 self.refuse(request.id, codes::RESOURCE_NOT_FOUND, &message);
@@ -264,6 +279,15 @@ impl Player {
         }
     }
 
+    /// Whether the recorded agent says that sessions can be deleted.
+    fn can_delete(&self) -> bool {
+        let Some(Ok(introduction)) = &self.script.introduction else { return false };
+        let introduction = introduction.to_value();
+        ["/agentCapabilities/sessionCapabilities/delete", "/capabilities/session/delete"]
+            .iter()
+            .any(|pointer| introduction.pointer(pointer).is_some_and(Value::is_object))
+    }
+
     /// What was answered to a method; the last answer serves for whatever comes after it.
     fn recorded_answer(&mut self, method: &str) -> Option<Outcome> {
         let answers = self.script.answers.get_mut(method)?;
@@ -276,16 +300,19 @@ impl Player {
         playing.due = playing.due.max(now);
     }
 
-    /// Opens a session whose whole recording has already happened.
+    /// Opens a session again: one that was played until here, or one whose whole recording has already happened.
     fn remember(&mut self, session: usize, id: RequestId<'static>, is_replayed: bool) {
         let playing = &mut self.playing[session];
         let script = &self.script.sessions[session];
-        *playing = Playing { is_open: true, place: script.steps.len(), ..Playing::default() };
+        if !playing.is_open {
+            *playing = Playing { is_open: true, place: script.steps.len(), ..Playing::default() };
+        }
+        let is_running = playing.is_running;
         if is_replayed {
-            self.ready.extend(script.history(self.version, true));
+            self.ready.extend(script.history_until(playing.place, self.version, true));
         }
         if self.version != 1 {
-            self.say_state(session, &json!({"state": "idle"}));
+            self.say_state(session, &json!({"state": if is_running { "running" } else { "idle" }}));
         }
         self.ready.push_back(answer(id, Ok(json!({}).into())));
     }
