@@ -92,15 +92,16 @@ impl Baseline {
         }
     }
 
-    /// Lets known failures pass, and gives the entries that are stale.
+    /// Lets known failures pass, and gives the entries that are stale: what they are about was judged, and does not fail.
     pub fn apply(&self, reports: &mut [Report]) -> Vec<String> {
         let mut stale = Vec::new();
         for entry in &self.entries {
-            let mut is_used = false;
+            let (mut is_used, mut is_judged) = (false, false);
             for report in reports.iter_mut() {
                 if entry.subject.as_ref().is_some_and(|subject| *subject != report.subject) {
                     continue;
                 }
+                is_judged |= report.verdict != Verdict::NotJudged;
                 for judged in &mut report.rules {
                     if judged.rule == entry.rule && judged.status == Status::Fail {
                         judged.is_known = true;
@@ -108,7 +109,7 @@ impl Baseline {
                     }
                 }
             }
-            if !is_used {
+            if is_judged && !is_used {
                 let id = entry.rule.rule().id;
                 stale.push(
                     entry
@@ -123,7 +124,7 @@ impl Baseline {
                 judged.status == Status::Fail && !judged.is_known && judged.rule.rule().strength.counts()
             };
             if report.verdict == Verdict::NotConformant && !report.rules.iter().any(counts) {
-                report.verdict = Verdict::Conformant;
+                report.forgive();
             }
         }
         stale

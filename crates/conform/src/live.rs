@@ -8,6 +8,6 @@ mod client_log;
 mod peer;
 
 pub use agent::{AgentOptions, Scenario, judge_agent};
-pub use client::{CLIENT_SCENARIOS, ClientScenario, play_agent};
+pub use client::{CLIENT_SCENARIOS, ClientScenario, is_played, play_agent};
 pub use client_log::{ClientEnd, ClientJudge};
 pub use peer::{Launch, Started};

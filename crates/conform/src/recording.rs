@@ -6,7 +6,8 @@ use crate::evaluator::Evaluator;
 use crate::report::Findings;
 use crate::rules::RuleId;
 
-/// Judges the lines of a recording. What cannot be read, as where a recording was cut off, is a gap and no violation.
+/// Judges the lines of a recording. What cannot be read, as where a recording was cut off, is a gap: no violation, but no verdict that
+/// everything was kept either.
 ///
 /// ```
 /// use switchboard_conform::{RecordingJudge, Verdict};
@@ -20,13 +21,22 @@ pub struct RecordingJudge {
     evaluator: Evaluator,
     /// Whether the lines so far are messages alone, so that one that is no JSON was sent by somebody.
     is_bare: bool,
+    has_lines: bool,
     gaps: u64,
+    /// The number of the line at which something is missing first.
+    first_gap: u64,
 }
 
 impl RecordingJudge {
     /// A recording of which nothing was read yet. With a side, only what that side has to keep is judged.
     pub fn new(only: Option<Side>) -> Self {
-        RecordingJudge { evaluator: Evaluator::new(only), is_bare: false, gaps: 0 }
+        RecordingJudge {
+            evaluator: Evaluator::new(only),
+            is_bare: false,
+            has_lines: false,
+            gaps: 0,
+            first_gap: 0,
+        }
     }
 
     /// Takes a line. Its number is told where it breaks a rule.
@@ -34,14 +44,18 @@ impl RecordingJudge {
         if line.trim_ascii().is_empty() {
             return;
         }
+        self.has_lines = true;
         match std::str::from_utf8(line) {
             Ok(text) => self.text(number, text),
             Err(_) => self.damaged(number, &String::from_utf8_lossy(line)),
         }
     }
 
-    /// Something is missing here.
-    pub fn gap(&mut self) {
+    /// Something is missing at this line.
+    pub fn gap(&mut self, number: u64) {
+        if self.gaps == 0 {
+            self.first_gap = number;
+        }
         self.gaps += 1;
         self.evaluator.gap();
     }
@@ -53,7 +67,7 @@ impl RecordingJudge {
 
     fn text(&mut self, number: u64, text: &str) {
         let Ok(line) = RecordedLine::parse(text) else {
-            self.gap();
+            self.gap(number);
             return;
         };
         if line.began.is_some() {
@@ -87,7 +101,7 @@ impl RecordingJudge {
             // Agents are those who write logs to standard output.
             self.evaluator.noise(number, Side::Agent, text);
         } else {
-            self.gap();
+            self.gap(number);
         }
     }
 
@@ -100,14 +114,19 @@ impl RecordingJudge {
         };
         match sender {
             Some(from) => self.evaluator.noise(number, from, "\u{FFFD}"),
-            None => self.gap(),
+            None => self.gap(number),
         }
     }
 
-    /// What was found, now that all lines are read.
+    /// What was found, now that all lines are read. Where something is missing, what is there can break rules, but nobody can
+    /// say that all were kept.
     pub fn finish(mut self) -> Findings {
-        let is_clean = self.gaps == 0;
-        if is_clean {
+        if self.gaps > 0 {
+            let places =
+                if self.gaps == 1 { "one place".to_owned() } else { format!("{} places", self.gaps) };
+            let first = self.first_gap;
+            self.evaluator.findings.block(format!("something is missing in {places}, first at line {first}"));
+        } else if self.has_lines {
             self.evaluator.findings.kept(RuleId::Utf8);
         }
         self.evaluator.finish()

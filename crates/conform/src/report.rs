@@ -234,13 +234,17 @@ impl Findings {
         } else {
             Verdict::Conformant
         };
-        let blocked = match verdict {
-            Verdict::NotJudged => Some(self.blocked.unwrap_or_else(|| {
-                "there is no successful initialize in it, nor anything else that shows a version".to_owned()
-            })),
-            _ => None,
+        let (blocked, hindrance) = match verdict {
+            Verdict::NotJudged => (
+                Some(self.blocked.unwrap_or_else(|| {
+                    "there is no successful initialize in it, nor anything else that shows a version"
+                        .to_owned()
+                })),
+                None,
+            ),
+            _ => (None, self.blocked),
         };
-        Report { subject: subject.into(), verdict, blocked, rules }
+        Report { subject: subject.into(), verdict, blocked, hindrance, rules }
     }
 
     fn judged(&self, id: RuleId, rule: &Rule, record: &Record) -> JudgedRule {
@@ -298,6 +302,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// For what was not judged: why.
     pub blocked: Option<String>,
+    /// For what breaks rules: why it could not be judged if it did not.
+    hindrance: Option<String>,
     /// All rules that apply.
     pub rules: Vec<JudgedRule>,
 }
@@ -306,6 +312,12 @@ impl Report {
     /// The rules that were broken.
     pub fn failed(&self) -> impl Iterator<Item = &JudgedRule> {
         self.rules.iter().filter(|rule| rule.status == Status::Fail)
+    }
+
+    /// The failures are known, all of them.
+    pub(crate) fn forgive(&mut self) {
+        self.blocked = self.hindrance.take();
+        self.verdict = if self.blocked.is_some() { Verdict::NotJudged } else { Verdict::Conformant };
     }
 
     /// As JSON: `{"subject","verdict","rules":[{"id","strength","status","messages","reason"}]}`.

@@ -3,96 +3,39 @@
 //! A client cannot be looked into, so it is judged by what it sends. Behind each fault it is asked a question: who answers it has
 //! survived.
 
+mod scenarios;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_protocol::{Recorded, RecordedLine, Side};
 use switchboard_transport::{Frame, LineReader};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
+
+use self::scenarios::Fault;
+pub use self::scenarios::{CLIENT_SCENARIOS, ClientScenario};
 
 /// The longest message of a client that is read.
 const LONGEST_MESSAGE: usize = 64 * 1024 * 1024;
-/// How much output a large tool call has: so many pieces of a megabyte.
-const PIECES: usize = 100;
-
-/// What an agent does to a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClientScenario {
-    /// Its name, for people.
-    pub name: &'static str,
-    /// Its name on a command line.
-    pub id: &'static str,
-    fault: Fault,
-}
-
-impl ClientScenario {
-    /// Whether the agent breaks the protocol in it, so that a client need not bear it.
-    pub(super) fn breaks_protocol(&self, is_v1: bool) -> bool {
-        match self.fault {
-            Fault::Noise | Fault::Malformed => true,
-            // Only version 2 has values that are not known yet.
-            Fault::UnknownKinds => is_v1,
-            _ => false,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    None,
-    Early,
-    Late,
-    Duplicates,
-    UnknownKinds,
-    UnknownFields,
-    Malformed,
-    Questions,
-    Withdrawn,
-    Large,
-    Noise,
-    Pieces,
-    Slow,
-    UnknownCalls,
-    Folding,
-}
-
-/// All scenarios for clients.
-pub const CLIENT_SCENARIOS: &[ClientScenario] = &[
-    ClientScenario { name: "a turn without faults", id: "plain", fault: Fault::None },
-    ClientScenario { name: "updates before the session is there", id: "early", fault: Fault::Early },
-    ClientScenario { name: "updates after the turn", id: "late", fault: Fault::Late },
-    ClientScenario { name: "everything twice", id: "duplicates", fault: Fault::Duplicates },
-    ClientScenario {
-        name: "updates and content of unknown kinds",
-        id: "unknown-kinds",
-        fault: Fault::UnknownKinds,
-    },
-    ClientScenario { name: "unknown fields", id: "unknown-fields", fault: Fault::UnknownFields },
-    ClientScenario { name: "malformed optional fields", id: "malformed", fault: Fault::Malformed },
-    ClientScenario { name: "two questions at once", id: "questions", fault: Fault::Questions },
-    ClientScenario { name: "a question that is taken back", id: "withdrawn", fault: Fault::Withdrawn },
-    ClientScenario { name: "100 MB of output", id: "large", fault: Fault::Large },
-    ClientScenario { name: "noise between messages", id: "noise", fault: Fault::Noise },
-    ClientScenario { name: "messages in pieces, and several at once", id: "pieces", fault: Fault::Pieces },
-    ClientScenario { name: "a slow agent", id: "slow", fault: Fault::Slow },
-    ClientScenario {
-        name: "unknown requests and notifications",
-        id: "unknown-calls",
-        fault: Fault::UnknownCalls,
-    },
-    ClientScenario { name: "messages that are replaced", id: "folding", fault: Fault::Folding },
-];
-
 /// Words in a log that say how it went.
 pub(super) const SURVIVED: &str = "conform: the question behind the fault was answered";
 pub(super) const NOT_SURVIVED: &str = "conform: the question behind the fault was not answered";
 pub(super) const ALL_ANSWERED: &str = "conform: both questions were answered";
 pub(super) const NOT_ALL_ANSWERED: &str = "conform: not both questions were answered";
+/// The scenario has been played; what the client does now is its own affair.
+const OVER: &str = "conform: the scenario is over";
 
 /// What the client must have shown in the end, and what not.
 pub(super) const SHOWN: [&str; 2] = ["conform-kept-one", "conform-kept-two"];
 pub(super) const REPLACED: &str = "conform-replaced";
+/// What was said in the session that was there before.
+pub(super) const BEFORE: &str = "conform-before";
+
+/// Whether the log of a scenario says that it has been played.
+pub fn is_played(log: &str) -> bool {
+    log.contains(OVER)
+}
 
 /// Plays the agent of a scenario on a connection until the client ends it. Each message is given to `log` as a line of a recording.
 ///
@@ -175,7 +118,17 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
                 json!({"sessionId": session})
             }
             "session/prompt" => return self.prompt(id, params).await,
-            "session/list" => json!({"sessions": []}),
+            "session/list" => json!({"sessions": self.old_sessions()}),
+            "session/load" | "session/resume" if self.fault == Fault::Replay => {
+                let session = params["sessionId"].as_str().unwrap_or_default();
+                if method == "session/load" || params["replayFrom"].is_object() {
+                    self.replay_before(session).await?;
+                }
+                if !self.is_v1 {
+                    self.state(session, json!({"state": "idle"})).await?;
+                }
+                json!({})
+            }
             "session/close" | "session/delete" | "session/set_mode" | "auth/login" | "authenticate" => {
                 json!({})
             }
@@ -192,9 +145,25 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         self.is_v1 = params["protocolVersion"].as_u64().unwrap_or(1) < 2 || !params["info"].is_object();
         let info = json!({"name": "switchboard-conform", "version": env!("CARGO_PKG_VERSION")});
         if self.is_v1 {
-            json!({"protocolVersion": 1, "agentCapabilities": {}, "agentInfo": info, "authMethods": []})
+            let capabilities = match self.fault {
+                Fault::Replay => {
+                    json!({"loadSession": true, "sessionCapabilities": {"list": {}, "resume": {}}})
+                }
+                _ => json!({}),
+            };
+            json!({"protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": info, "authMethods": []})
         } else {
             json!({"protocolVersion": 2, "capabilities": {"session": {}}, "info": info})
+        }
+    }
+
+    /// The sessions that were there before the client came.
+    fn old_sessions(&self) -> Value {
+        match std::env::current_dir() {
+            Ok(folder) if self.fault == Fault::Replay => {
+                json!([{"sessionId": "conform-old", "cwd": folder, "title": "Said before"}])
+            }
+            _ => json!([]),
         }
     }
 
@@ -202,15 +171,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
         self.prompts += 1;
         if !self.is_v1 {
-            let message = format!("user-{}", self.prompts);
+            let told = user_message(self.prompts, &params["prompt"]);
             self.state(&session, json!({"state": "running"})).await?;
-            self.send(&json!({"jsonrpc": "2.0", "id": id, "result": {"messageId": message}})).await?;
-            let told =
-                json!({"sessionUpdate": "user_message", "messageId": message, "content": params["prompt"]});
+            self.send(&json!({"jsonrpc": "2.0", "id": id, "result": {"messageId": told["messageId"]}}))
+                .await?;
             self.update(&session, told).await?;
         }
-        self.say(&session, "conform-kept-one ").await?;
-        self.disturb(&session).await?;
+        let first = format!("{} ", SHOWN[0]);
+        self.say(&session, &first).await?;
+        self.disturb(&session, &params["prompt"]).await?;
         let outcome = self.ask(&session, "Are you there?").await?;
         let told = if outcome.is_some() { SURVIVED } else { NOT_SURVIVED };
         self.note(told);
@@ -227,144 +196,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
                 .await?;
             self.say(&session, " late").await?;
         }
+        self.note(OVER);
         Ok(())
-    }
-
-    /// What the scenario is about.
-    async fn disturb(&mut self, session: &str) -> Result<(), Gone> {
-        match self.fault {
-            Fault::None | Fault::Early | Fault::Late => {}
-            Fault::Duplicates => {
-                for status in ["pending", "pending", "completed", "completed"] {
-                    let call =
-                        self.tool_call("twice", json!({"title": "Twice", "kind": "read", "status": status}));
-                    self.update(session, call).await?;
-                }
-            }
-            Fault::UnknownKinds => {
-                self.update(session, json!({"sessionUpdate": "_switchboard/weather", "rain": true})).await?;
-                self.update(session, json!({"sessionUpdate": "weather_update", "sun": [1, 2]})).await?;
-                let content = json!([{"type": "_switchboard/hologram", "depth": 3}]);
-                let call = json!({"title": "Odd", "kind": "_switchboard/odd", "status": "pending", "content": content});
-                self.update(session, self.tool_call("odd", call)).await?;
-                let block = json!({"type": "_switchboard/smell", "data": "x"});
-                self.update(session, self.chunk(&block)).await?;
-            }
-            Fault::UnknownFields => {
-                let mut call = self.tool_call("more", json!({"title": "More", "status": "pending"}));
-                call["colour"] = json!("green");
-                call["_meta"] = json!({"switchboard/conform": {"deep": [[[]]]}});
-                self.update(session, call).await?;
-                let mut chunk = self.chunk(&json!({"type": "text", "text": "x ", "font": "serif"}));
-                chunk["weight"] = json!(700);
-                self.update(session, chunk).await?;
-            }
-            Fault::Malformed => {
-                for fields in [
-                    json!({"title": "Bad", "kind": 7, "locations": "nowhere"}),
-                    json!({"title": "Bad", "status": ["completed"], "rawInput": null}),
-                    json!({"title": "Bad", "content": [5, {"type": "content"}, null], "_meta": "none"}),
-                ] {
-                    self.update(session, self.tool_call("bad", fields)).await?;
-                }
-                self.update(session, json!({"sessionUpdate": "usage_update", "used": "many", "size": -1}))
-                    .await?;
-                self.update(session, json!({"sessionUpdate": 7})).await?;
-                self.update(session, json!("no object")).await?;
-            }
-            Fault::Questions => {
-                let first = self.put(session, "First?").await?;
-                let second = self.put(session, "Second?").await?;
-                let answers = [self.answer(&first).await?, self.answer(&second).await?];
-                let is_all = answers.iter().all(Option::is_some);
-                self.note(if is_all { ALL_ANSWERED } else { NOT_ALL_ANSWERED });
-            }
-            Fault::Withdrawn => {
-                let question = self.put(session, "Never mind?").await?;
-                let cancel = json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": question}});
-                self.send(&cancel).await?;
-                self.answer(&question).await?;
-            }
-            Fault::Large => self.large(session).await?,
-            Fault::Noise => {
-                for noise in
-                    ["starting up...\n", "\n", "\u{1b}[2Kspinner\n", "[1] warning: {}\n", "{\"half\":\n"]
-                {
-                    self.write(noise.as_bytes()).await?;
-                    self.say(session, "x ").await?;
-                }
-                self.write(b"\xff\xfe\n").await?;
-            }
-            Fault::Pieces => {
-                for letter in ["a", "b"] {
-                    let update = self.chunk(&json!({"type": "text", "text": letter}));
-                    let text = format!("{}\n", self.update_message(session, &update));
-                    self.log_sent(text.trim_end());
-                    for piece in text.as_bytes().chunks(7) {
-                        self.write(piece).await?;
-                        tokio::task::yield_now().await;
-                    }
-                }
-                let update = self.chunk(&json!({"type": "text", "text": "c"}));
-                let text = self.update_message(session, &update).to_string();
-                for _ in 0..3 {
-                    self.log_sent(&text);
-                }
-                self.write(format!("{text}\n{text}\r\n{text}\n").as_bytes()).await?;
-            }
-            Fault::Slow => {
-                for _ in 0..3 {
-                    sleep(Duration::from_millis(700)).await;
-                    self.say(session, "slow ").await?;
-                }
-            }
-            Fault::UnknownCalls => {
-                let id = self.next();
-                let request =
-                    json!({"jsonrpc": "2.0", "id": id, "method": "_switchboard/what", "params": {}});
-                self.send(&request).await?;
-                self.send(&json!({"jsonrpc": "2.0", "method": "_switchboard/hello", "params": {}})).await?;
-                self.send(&json!({"jsonrpc": "2.0", "method": "$/switchboard"})).await?;
-                self.answer(&id).await?;
-            }
-            Fault::Folding if self.is_v1 => {
-                for words in ["conform-a ", "conform-b "] {
-                    self.say(session, words).await?;
-                }
-            }
-            Fault::Folding => {
-                for text in [REPLACED, " twice"] {
-                    let chunk = json!({"sessionUpdate": "agent_message_chunk", "messageId": "folded",
-                        "content": {"type": "text", "text": text}});
-                    self.update(session, chunk).await?;
-                }
-                let whole = json!({"sessionUpdate": "agent_message", "messageId": "folded",
-                    "content": [{"type": "text", "text": "conform-whole"}]});
-                self.update(session, whole).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn large(&mut self, session: &str) -> Result<(), Gone> {
-        let call =
-            self.tool_call("large", json!({"title": "Large", "kind": "execute", "status": "in_progress"}));
-        self.update(session, call).await?;
-        let line = format!("{}\n", "0123456789abcdef".repeat(4).trim());
-        let piece = line.repeat((1 << 20) / line.len());
-        let item = json!({"type": "content", "content": {"type": "text", "text": piece}});
-        let update = if self.is_v1 {
-            json!({"sessionUpdate": "tool_call_update", "toolCallId": "large", "content": [item]})
-        } else {
-            json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": "large", "content": item})
-        };
-        // Not written down: a hundred megabytes of the same say nothing of the client.
-        let text = format!("{}\n", self.update_message(session, &update));
-        for _ in 0..PIECES {
-            self.write(text.as_bytes()).await?;
-        }
-        let done = json!({"sessionUpdate": "tool_call_update", "toolCallId": "large", "status": "completed"});
-        self.update(session, done).await
     }
 
     fn tool_call(&self, id: &str, fields: Value) -> Value {
@@ -379,7 +212,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
     fn chunk(&self, content: &Value) -> Value {
         let mut update = json!({"sessionUpdate": "agent_message_chunk", "content": content});
         if !self.is_v1 {
-            update["messageId"] = json!(format!("agent-{}", self.prompts));
+            update["messageId"] = json!(message_id(self.prompts));
         }
         update
     }
@@ -517,4 +350,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         self.output.write_all(bytes).await.map_err(|_| Gone)?;
         self.output.flush().await.map_err(|_| Gone)
     }
+}
+
+/// How a prompt is told: the first has the number 1, that of the session that was there before 0.
+fn user_message(number: u64, content: &Value) -> Value {
+    json!({"sessionUpdate": "user_message", "messageId": format!("user-{number}"), "content": content})
+}
+
+/// The id of what the agent says to a prompt.
+fn message_id(number: u64) -> String {
+    format!("agent-{number}")
 }

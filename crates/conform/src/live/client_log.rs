@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use switchboard_protocol::{Recorded, RecordedLine, Side};
 
 use super::client::{
-    ALL_ANSWERED, ClientScenario, NOT_ALL_ANSWERED, NOT_SURVIVED, REPLACED, SHOWN, SURVIVED,
+    ALL_ANSWERED, BEFORE, ClientScenario, NOT_ALL_ANSWERED, NOT_SURVIVED, REPLACED, SHOWN, SURVIVED,
 };
 use crate::recording::RecordingJudge;
 use crate::report::{Findings, Report};
@@ -48,10 +48,15 @@ impl ClientJudge {
         }
     }
 
+    /// Whether the client has initialized a connection in any scenario.
+    pub fn has_begun(&self) -> bool {
+        self.initialized > 0
+    }
+
     /// Takes the log of a scenario, how the client ended, and what it showed, where that is known.
     pub fn scenario(&mut self, scenario: &ClientScenario, log: &str, end: ClientEnd, shown: Option<&str>) {
         let mut judge = RecordingJudge::new(Some(Side::Client));
-        let (mut was_prompted, mut is_v1) = (false, false);
+        let (mut prompts, mut is_v1) = (0, false);
         let mut said = None;
         for line in log.lines() {
             self.number += 1;
@@ -65,8 +70,7 @@ impl ClientJudge {
                         self.initialized += 1;
                     }
                     if text.contains("\"method\":\"session/prompt\"") {
-                        self.prompted += 1;
-                        was_prompted = true;
+                        prompts += 1;
                     }
                 }
                 Recorded::Message { from: Some(Side::Agent), text, .. } => {
@@ -86,7 +90,8 @@ impl ClientJudge {
         let mut findings = judge.finish();
         findings.blocked = None;
         self.findings.merge(findings);
-        if was_prompted {
+        self.prompted += prompts;
+        if prompts > 0 {
             let is_alive = said == Some(true) && end == ClientEnd::Regular;
             let breaks = scenario.breaks_protocol(is_v1);
             let rule = if breaks { RuleId::Tolerates } else { RuleId::Survives };
@@ -95,20 +100,23 @@ impl ClientJudge {
                 ClientEnd::Regular => format!("{}: it answered nothing any more", scenario.name),
             });
         }
-        if let Some(shown) = shown.filter(|_| was_prompted) {
-            self.transcript_shown(scenario, shown);
+        if let Some(shown) = shown.filter(|_| prompts > 0) {
+            self.transcript_shown(scenario, shown, prompts);
         }
     }
 
-    fn transcript_shown(&mut self, scenario: &ClientScenario, shown: &str) {
+    fn transcript_shown(&mut self, scenario: &ClientScenario, shown: &str, prompts: usize) {
         let missing = SHOWN.iter().find(|words| !shown.contains(**words));
-        let count = shown.matches(SHOWN[1]).count();
+        // What one prompt is answered with is told once, but for a client that sends several.
+        let once: &[&str] = if scenario.replays() { &[SHOWN[0], SHOWN[1], BEFORE] } else { &[SHOWN[1]] };
+        let doubled = once.iter().find(|words| shown.matches(**words).count() > prompts.max(1));
         let problem = if let Some(words) = missing {
             Some(format!("{}: \"{words}\" is not shown", scenario.name))
         } else if shown.contains(REPLACED) {
             Some(format!("{}: \"{REPLACED}\" was replaced, and is shown", scenario.name))
-        } else if count > 1 {
-            Some(format!("{}: \"{}\" is shown {count} times", scenario.name, SHOWN[1]))
+        } else if let Some(words) = doubled {
+            let count = shown.matches(*words).count();
+            Some(format!("{}: \"{words}\" is shown {count} times", scenario.name))
         } else {
             None
         };

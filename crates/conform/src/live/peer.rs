@@ -51,6 +51,17 @@ pub(super) enum Answer {
 }
 
 impl Answer {
+    /// The answer that a response is.
+    pub(super) fn of(response: &Value) -> Self {
+        match response.get("error") {
+            Some(error) => Answer::Error {
+                code: error["code"].as_i64().unwrap_or_default(),
+                message: error["message"].as_str().unwrap_or_default().to_owned(),
+            },
+            None => Answer::Result(response["result"].clone()),
+        }
+    }
+
     pub(super) fn result(&self) -> Option<&Value> {
         match self {
             Answer::Result(value) => Some(value),
@@ -166,20 +177,19 @@ impl Peer {
         method: &str,
         params: Value,
     ) -> Result<Answer, Trouble> {
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
+        self.request(id, method, params).await?;
         self.answer(id).await
+    }
+
+    /// Asks, and does not wait.
+    pub(super) async fn request(&mut self, id: &Value, method: &str, params: Value) -> Result<(), Trouble> {
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await
     }
 
     /// Waits for the answer to a request.
     pub(super) async fn answer(&mut self, id: &Value) -> Result<Answer, Trouble> {
         let message = self.until(|message| message.get("method").is_none() && message["id"] == *id).await?;
-        Ok(match message.get("error") {
-            Some(error) => Answer::Error {
-                code: error["code"].as_i64().unwrap_or_default(),
-                message: error["message"].as_str().unwrap_or_default().to_owned(),
-            },
-            None => Answer::Result(message["result"].clone()),
-        })
+        Ok(Answer::of(&message))
     }
 
     /// Waits for a message that is wanted. Questions are answered meanwhile.

@@ -89,6 +89,9 @@ impl SmallAgent {
         };
         let result = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
         match message["method"].as_str() {
+            Some("initialize") if self.fault == "of the future" => {
+                vec![json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32022, "message": "Only 3"}})]
+            }
             Some("initialize") => vec![result(json!({
                 "protocolVersion": 2, "capabilities": {"session": {}}, "info": {"name": "small", "version": "1"},
             }))],
@@ -136,8 +139,17 @@ async fn judged_agent(fault: &'static str) -> Report {
     let mut told = 0;
     let (report, transcript) =
         judge_agent(&SmallAgent { fault }, "small", &options, |_, place, _| told = place).await;
-    assert!(told > 10 && !transcript.is_empty());
+    assert_eq!(told > 10 && !transcript.is_empty(), report.blocked.is_none());
     report
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_speaks_no_version_of_ours_is_not_judged() {
+    let report = judged_agent("of the future").await;
+    assert_eq!(
+        (report.verdict, report.blocked.as_deref()),
+        (Verdict::NotJudged, Some("the agent speaks neither version 1 nor version 2: Only 3"))
+    );
 }
 
 fn broken(report: &Report) -> Vec<&'static str> {

@@ -138,6 +138,11 @@ fn report(
         Format::Html => render::html(&reports, &transcripts),
     };
     print(&text)?;
+    for report in reports.iter().filter(|_| reporting.format != Format::Text) {
+        if let Some(reason) = &report.blocked {
+            standard_error::say(format!("switchboard: {}: not judged: {reason}", report.subject));
+        }
+    }
     for entry in &stale {
         standard_error::say(format!("switchboard: the baseline is stale: {entry} does not fail any more"));
     }

@@ -1,6 +1,6 @@
 //! `switchboard conform`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::switchboard;
 
@@ -41,6 +41,13 @@ fn what_cannot_be_judged_is_not_called_conformant() {
     assert_eq!(json(&["-"], b"{\"t\":1,\"stderr\":\"hello\"}\n", 4)["verdict"], "not judged");
     let cut = br#"{"dir":"client->agent","msg":{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1"#;
     assert_eq!(json(&["-"], cut, 4)["verdict"], "not judged");
+    // What is left of a recording keeps everything, and nobody knows what is missing.
+    let whole = std::fs::read(HELLO).unwrap();
+    assert_eq!(json(&["-"], &whole[..whole.len() - 10], 4)["verdict"], "not judged");
+    let middle = whole.len() / 2;
+    let torn = [&whole[..middle], b"\n", &whole[middle..]].concat();
+    let run = switchboard(&["conform", "recording", "-"], &torn);
+    assert!(run.code == 4 && run.stdout.contains("something is missing in 2 places"), "{}", run.stdout);
     assert_eq!(switchboard(&["conform", "recording", "no/such/file.jsonl"], b"").code, 2);
     assert_eq!(switchboard(&["conform", "recording"], b"").code, 2);
     assert_eq!(switchboard(&["conform"], b"").code, 2);
@@ -59,6 +66,12 @@ fn a_baseline_lets_known_failures_pass_and_tells_stale_ones() {
     let run = switchboard(&["conform", "recording", HELLO, "--baseline", &known], b"");
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("update-kind does not fail any more"), "{}", run.stderr);
+    // Known or not, what could not be judged is not conformant, and not mended either.
+    let whole = std::fs::read(UNKNOWN).unwrap();
+    let cut = &whole[..whole.len() - 10];
+    assert_eq!(json(&["-"], cut, 1)["verdict"], "not conformant");
+    assert_eq!(json(&["-", "--baseline", &known], cut, 4)["verdict"], "not judged");
+    json(&["-", "--baseline", &known], b"", 4);
     let report = file("report.json", &json(&[UNKNOWN], b"", 1).to_string());
     json(&[UNKNOWN, "--baseline", &report], b"", 0);
     for (name, text) in [("unknown", "no-such-rule"), ("broken.json", "{\"rules\":")] {
@@ -121,10 +134,84 @@ fn the_demo_agent_keeps_the_protocol() {
 
 #[test]
 fn the_bridge_keeps_the_protocol() {
-    for (agent, client) in [("1", "v1"), ("2", "v1"), ("2", "v2")] {
+    for (agent, client) in [("1", "v1"), ("1", "v2"), ("2", "v1"), ("2", "v2")] {
         let agent = [SWITCHBOARD, "demo-agent", "--protocol", agent];
         let report = judge_agent(&["--through", "bridge", "--protocol", client], &agent, 0);
         assert_eq!(failed(&report), []);
+    }
+}
+
+/// A recording of an agent that was asked for as much as the scenarios ask for.
+fn long_recording(version: u64) -> String {
+    let mut lines = Vec::new();
+    let mut say = |from_agent: bool, mut message: Value| {
+        message["jsonrpc"] = json!("2.0");
+        let direction = if from_agent { "agent->client" } else { "client->agent" };
+        lines.push(json!({"t": lines.len(), "dir": direction, "msg": message}).to_string());
+    };
+    let info = json!({"name": "a", "version": "1"});
+    let optional = json!({"list": {}, "resume": {}, "close": {}, "delete": {}});
+    let (asked, answered) = match version {
+        1 => (
+            json!({"protocolVersion": 1, "clientInfo": info, "clientCapabilities": {}}),
+            json!({"protocolVersion": 1, "agentInfo": info, "authMethods": [],
+                "agentCapabilities": {"loadSession": true, "sessionCapabilities": optional}}),
+        ),
+        _ => (
+            json!({"protocolVersion": 2, "info": info}),
+            json!({"protocolVersion": 2, "info": info, "capabilities": {"session": {"delete": {}}}}),
+        ),
+    };
+    say(false, json!({"id": 0, "method": "initialize", "params": asked}));
+    say(true, json!({"id": 0, "result": answered}));
+    for session in ["s-1", "s-2"] {
+        say(
+            false,
+            json!({"id": session, "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}}),
+        );
+        say(true, json!({"id": session, "result": {"sessionId": session}}));
+        for turn in 0..4 {
+            let (id, user, answer) =
+                (format!("{session}-{turn}"), format!("u-{session}-{turn}"), format!("m-{session}-{turn}"));
+            let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "go"}]});
+            say(false, json!({"id": id, "method": "session/prompt", "params": params}));
+            let mut update = |update: Value| {
+                let params = json!({"sessionId": session, "update": update});
+                say(true, json!({"method": "session/update", "params": params}));
+            };
+            let block = json!({"type": "text", "text": "Done."});
+            if version == 1 {
+                update(json!({"sessionUpdate": "agent_message_chunk", "content": block}));
+                say(true, json!({"id": id, "result": {"stopReason": "end_turn"}}));
+                continue;
+            }
+            update(json!({"sessionUpdate": "state_update", "state": "running"}));
+            update(json!({"sessionUpdate": "user_message", "messageId": user, "content": params["prompt"]}));
+            update(json!({"sessionUpdate": "agent_message_chunk", "messageId": answer, "content": block}));
+            update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"}));
+            say(true, json!({"id": id, "result": {"messageId": user}}));
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn a_recording_that_is_played_keeps_the_protocol() {
+    let folder = tempfile::tempdir().unwrap();
+    for version in [1, 2] {
+        let file = folder.path().join(format!("{version}.jsonl")).display().to_string();
+        std::fs::write(&file, long_recording(version)).unwrap();
+        assert_eq!(json(&[&file], b"", 0)["verdict"], "conformant", "the recording itself");
+        for spoken in ["v1", "v2"] {
+            let agent = [SWITCHBOARD, "sessions", "replay", &file, "--instant"];
+            let report = judge_agent(&["--protocol", spoken], &agent, 0);
+            assert_eq!(failed(&report), []);
+            let rules = report["rules"].as_array().unwrap();
+            let passed = |id: &str| rules.iter().any(|rule| rule["id"] == id && rule["status"] == "pass");
+            let history = if spoken == "v1" { "load-works" } else { "resume-chunk-seeded" };
+            assert!(passed(history) && passed("delete-gone") && passed("delete-again"), "{report}");
+            assert!(spoken == "v1" || passed("rpc-batch-refused"), "{report}");
+        }
     }
 }
 
@@ -161,6 +248,8 @@ fn run_is_a_client_that_survives_everything() {
             "client",
             "--format",
             "json",
+            "--timeout",
+            "120",
             "--",
             SWITCHBOARD,
             "run",
@@ -180,10 +269,45 @@ fn run_is_a_client_that_survives_everything() {
     }
 }
 
+/// A client in a few lines of shell: one prompt, and yes to each question. It never ends by itself.
+const ENDLESS: &str = r#"
+    trap '' TERM
+    mkfifo back
+    {agent} < back | (
+        exec 3> back
+        echo '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":2,"info":{"name":"c","version":"1"}}}' >&3
+        echo '{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/"}}' >&3
+        echo '{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"conform-1","prompt":[{"type":"text","text":"hi"}]}}' >&3
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\),.*"method".*/\1/p')
+            case "$line" in
+                *request_permission*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"outcome":{"outcome":"selected","optionId":"yes"}}}' >&3 ;;
+                *'"id":'*'"method"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32601,"message":"Method not found"}}' >&3 ;;
+            esac
+        done
+    )
+    while :; do sleep 1; done
+"#;
+
+#[test]
+fn a_client_that_never_ends_is_ended_when_it_has_answered() {
+    let began = std::time::Instant::now();
+    let run = switchboard(
+        &["conform", "client", "--format", "json", "--timeout", "300", "--", "sh", "-c", ENDLESS],
+        b"",
+    );
+    let report: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!((run.code, failed(&report)), (0, Vec::new()), "{}{}", run.stdout, run.stderr);
+    assert!(began.elapsed().as_secs() < 300, "its time is not waited for");
+}
+
 #[test]
 fn a_client_that_does_not_speak_cannot_be_judged() {
     let client = |command: &[&str]| switchboard(&[&["conform", "client", "--"], command].concat(), b"").code;
     assert_eq!(client(&["true", "{agent}"]), 4);
     assert_eq!(client(&["no-such-program-at-all", "{agent}"]), 4);
     assert_eq!(client(&["true"]), 2);
+    let silent =
+        switchboard(&["conform", "client", "--timeout", "0.2", "--", "sleep", "600", "{agent}"], b"");
+    assert!(silent.code == 4 && silent.stdout.contains("never initialized"), "{}", silent.stdout);
 }

@@ -4,6 +4,7 @@
 mod askers;
 mod attachments;
 mod attacks;
+mod conformance;
 mod diffs;
 mod doors;
 mod hostile;

@@ -129,9 +129,6 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
         };
         Ok(judge_agent(&program, &subject, &options, tell).await)
     })?;
-    if let Some(reason) = &report.blocked {
-        standard_error::say(format!("switchboard: not judged: {reason}"));
-    }
     Ok(vec![Judged { report, transcript }])
 }
 

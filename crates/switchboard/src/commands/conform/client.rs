@@ -7,9 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use switchboard_conform::live::{CLIENT_SCENARIOS, ClientEnd, ClientJudge, ClientScenario, play_agent};
-use switchboard_transport::{Exit, Program};
+use switchboard_conform::live::{
+    CLIENT_SCENARIOS, ClientEnd, ClientJudge, ClientScenario, is_played, play_agent,
+};
+use switchboard_transport::{Exit, Grace, Program};
 use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
 
 use super::Judged;
 use super::agent::{Through, shown};
@@ -18,13 +21,15 @@ use crate::{standard_error, stdio, store_file};
 
 /// What stands for the agent in the client's command line.
 const PLACE: &str = "{agent}";
+/// How long a client may be silent after the scenario before it is ended, and run on after it was told to end.
+const AFTERWARDS: Duration = Duration::from_secs(1);
 /// How much of what a client shows is looked at.
 const MOST_SHOWN: u64 = 64 * 1024 * 1024;
 
 /// Judge a client: we are its agent, with a fresh process for each scenario
 ///
 /// {agent} in its command line becomes the path of a program, which is the agent. The command line must make the client send a
-/// prompt and end, or the client is ended when the time is over. It is judged by what it sends; with --probe or --transcript
+/// prompt; a client that does not end by itself is ended. It is judged by what it sends; with --probe or --transcript
 /// also by what it shows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  switchboard conform client -- my-client --agent {agent} --prompt hello")]
@@ -33,7 +38,7 @@ pub(super) struct Arguments {
     #[arg(last = true, value_name = "CMD", required_unless_present_any = ["list", "explain"])]
     command: Vec<OsString>,
 
-    /// How long an answer may take, in seconds
+    /// How long the client may take to begin and for each answer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = super::agent::seconds)]
     timeout: f64,
 
@@ -93,11 +98,12 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
         }
         let played = stdio::run_alone(run_scenario(arguments, scenario))?;
         judge.scenario(scenario, &played.log, played.end, played.shown.as_deref());
+        if !judge.has_begun() {
+            // It would not do so in the others either, and each would take its time.
+            break;
+        }
     }
     let (report, transcript) = judge.report(&subject);
-    if let Some(reason) = &report.blocked {
-        standard_error::say(format!("switchboard: not judged: {reason}"));
-    }
     Ok(vec![Judged { report, transcript }])
 }
 
@@ -138,21 +144,23 @@ async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Resul
     drop(spawned.input);
     let mut output = spawned.output;
     let child = spawned.child;
-    let patience = Duration::from_secs_f64(arguments.timeout) * 2 + Duration::from_secs(20);
-    let printed = async {
-        let mut printed = Vec::new();
+    let mut printed = Vec::new();
+    let reading = async {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(count @ 1..) = output.read(&mut buffer).await {
             if (printed.len() as u64) < MOST_SHOWN {
                 printed.extend_from_slice(&buffer[..count]);
             }
         }
-        printed
     };
-    let printed = tokio::time::timeout(patience, printed).await.unwrap_or_default();
+    let patience = Duration::from_secs_f64(arguments.timeout);
+    tokio::select! {
+        () = reading => {}
+        () = over(&log, patience) => {}
+    }
     // One that has closed its output may need a moment more; one that runs on is ended.
     let exit = tokio::time::timeout(Duration::from_millis(500), child.wait()).await.ok().flatten();
-    child.shut_down().await;
+    child.shut_down_within(Grace { input_closed: Duration::ZERO, terminate: AFTERWARDS.min(patience) }).await;
     let end = match exit {
         Some(Exit::Signal(_)) => ClientEnd::Crashed,
         _ => ClientEnd::Regular,
@@ -160,6 +168,34 @@ async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Resul
     let shown = shown_by(arguments, &work, &printed).await?;
     let log = std::fs::read(&log).map_err(failed)?;
     Ok(Played { log: String::from_utf8_lossy(&log).into_owned(), end, shown })
+}
+
+/// Waits until nothing more is to be expected of a client: the scenario has been played and it says nothing more, or it has said
+/// nothing for too long.
+async fn over(log: &Path, patience: Duration) {
+    let began = Instant::now();
+    let (mut length, mut heard, mut played) = (0, began, None);
+    // No scenario needs more than two answers and some seconds; one that goes on is a client that never prompts.
+    let longest = patience * 3 + Duration::from_secs(20);
+    let mut look = tokio::time::interval(Duration::from_millis(50));
+    loop {
+        let now = look.tick().await;
+        let size = std::fs::metadata(log).map_or(length, |about| about.len());
+        if size != length {
+            (length, heard) = (size, now);
+            if played.is_none() && std::fs::read_to_string(log).is_ok_and(|log| is_played(&log)) {
+                played = Some(now);
+            }
+        }
+        // While the scenario is played, the agent itself says when an answer is missing.
+        let is_over = match played {
+            Some(played) => now - heard > AFTERWARDS.min(patience) || now - played > patience,
+            None => now - heard > patience + Duration::from_secs(1) || now - began > longest,
+        };
+        if is_over {
+            return;
+        }
+    }
 }
 
 /// What the client shows, where somebody says how to find out.

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use switchboard_conform::{Findings, RecordingJudge};
+use switchboard_conform::RecordingJudge;
 use switchboard_store::{Item, Store, to_first_line, to_line};
 
 use super::Judged;
 use crate::arguments::InputArgument;
 use crate::lines::{Line, Lines};
 use crate::outcome::CommandError;
-use crate::standard_error;
 use crate::store_file::{self, store_error};
 
 /// How much of a message is shown around a violation.
@@ -20,7 +19,8 @@ const AROUND: u64 = 3;
 
 /// Judge what was said: recorded lines in files, or sessions of the store by their ids
 ///
-/// Messages are told by the numbers of their lines. Where a recording is cut off or has gaps, what cannot be told is not judged.
+/// Messages are told by the numbers of their lines. A recording that is cut off in a line or has gaps can break rules, but it is not
+/// judged to keep them.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Files of recorded lines (- for standard input), or ids of recorded sessions
@@ -42,15 +42,9 @@ fn judge_one(arguments: &Arguments, subject: &Path, needs_transcript: bool) -> R
     let mut judge = RecordingJudge::new(None);
     source.each(|number, line| match line {
         Some(line) => judge.line(number, line),
-        None => judge.gap(),
+        None => judge.gap(number),
     })?;
-    if judge.gaps() > 0 {
-        let places =
-            if judge.gaps() == 1 { "one place".to_owned() } else { format!("{} places", judge.gaps()) };
-        standard_error::say(format!("switchboard: {name}: something is missing in {places}"));
-    }
-    let findings: Findings = judge.finish();
-    let report = findings.report(name);
+    let report = judge.finish().report(name);
     let mut transcript = BTreeMap::new();
     if needs_transcript && !source.is_standard_input() {
         let wanted: BTreeSet<u64> = report
