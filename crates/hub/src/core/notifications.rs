@@ -76,6 +76,7 @@ impl Core {
     pub(super) fn cancel_prompts(&mut self, session: &SessionId) {
         let Some(known) = self.sessions.get_mut(session) else { return };
         for prompt in std::mem::take(&mut known.prompts) {
+            self.states += 1;
             let message = "the work of this session was cancelled";
             self.refuse(prompt.connection, &prompt.id, codes::REQUEST_CANCELLED, message, None);
         }
@@ -99,6 +100,8 @@ impl Core {
             was_waiting |= session.prompts.len() < before;
         }
         if was_waiting {
+            // What waits is told with the state.
+            self.states += 1;
             self.refuse(connection, &id, codes::REQUEST_CANCELLED, "the request was taken back", None);
         }
     }

@@ -19,7 +19,7 @@ use super::policy::HubJudge;
 use super::run::working_directory;
 use super::sessions::exchange::read_in;
 use crate::arguments::InputArgument;
-use crate::configuration::chosen_program;
+use crate::configuration::{Configuration, chosen_program};
 use crate::ending::Stops;
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
@@ -92,19 +92,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let store = store_file::open_to_record(file)?;
     remembered::mention_old_file(store.path());
     let recording = arguments.recording.as_deref().map(|name| recording(&store, name)).transpose()?;
-    let opening = Opening { store, program, agent_name, folder, recording };
+    let mut agents = vec![(agent_name, program)];
+    agents.extend(others(&folder, &agents[0].0));
+    let opening = Opening { store, agents, folder, recording };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, opening))
 }
 
 /// What is opened.
 struct Opening {
     store: Store,
-    program: Program,
-    /// The agent's name in the configuration, or its program.
-    agent_name: String,
+    /// By their names in the configuration, or their programs. The first is the one that was asked for.
+    agents: Vec<(String, Program)>,
     folder: PathBuf,
     /// The recording to look at first.
     recording: Option<String>,
+}
+
+/// The configured agents beside one that was chosen. A new session may be with any of them; one that cannot be started as
+/// it is configured is no reason to refuse the one that can.
+fn others(folder: &Path, chosen: &str) -> Vec<(String, Program)> {
+    let configuration = Configuration::read(folder);
+    let names = configuration.names().into_iter().filter(|name| *name != chosen);
+    names.filter_map(|name| Some((name.to_owned(), configuration.named_program(name).ok()?))).collect()
 }
 
 /// The id of a recording of the store, or of the last one in a file.
@@ -122,7 +131,9 @@ fn recording(store: &Store, name: &str) -> Result<String, CommandError> {
 }
 
 async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, CommandError> {
-    let Opening { store, program, agent_name, folder, recording } = opening;
+    let Opening { store, agents, folder, recording } = opening;
+    let agents =
+        agents.into_iter().map(|(name, program)| (name, program.working_directory(&folder))).collect();
     let cannot = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
     let listener = TcpListener::bind(address).await.map_err(|error| {
@@ -137,7 +148,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
     let rules = Rules::of_file(arguments.permissions.permissions.as_deref());
     let hub = Hub::start(HubOptions {
         store: store.clone(),
-        agents: vec![(agent_name, program.working_directory(&folder))],
+        agents,
         folders: Box::new(|folder| usable_folder(Path::new(folder))),
         // It is there as long as this is.
         idle: Duration::MAX,

@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_session::{Entry, EntryKind};
 
 use super::desk::Desk;
 use super::lists;
-use super::live::{Failure, Live, refused};
+use super::live::{Failure, Live, Said, refused};
+use super::mentions;
 use super::request::{Action, File, Request};
 use super::rule;
+
+/// How many files one prompt may name.
+const MAX_MENTIONS: usize = 100;
 
 /// How much may go with one prompt, in bytes of base64.
 const MAX_FILES: usize = 24 * 1024 * 1024;
@@ -18,9 +23,10 @@ const MAX_FILES: usize = 24 * 1024 * 1024;
 pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) -> Result<Value, Failure> {
     match &request {
         Request::Start => return desk.start().await.map(|()| Value::Null),
-        Request::Sessions { query, archived } => {
+        Request::Delete { recording } => return desk.delete(recording).await.map(|()| Value::Null),
+        Request::Sessions { query, archived, skip } => {
             let any = live.or_else(|| desk.any_live());
-            let markup = lists::sessions(desk, any.as_deref(), query, *archived).await?;
+            let markup = lists::sessions(desk, any.as_deref(), query, *archived, *skip).await?;
             return Ok(json!(markup.into_string()));
         }
         Request::New { folder, agent } => {
@@ -43,12 +49,34 @@ pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) 
         return Err(format!("the connection to the session is gone: {reason}"));
     }
     match request {
-        Request::Prompt { session, text, files } => {
-            let content = prompt_content(&live, text, files)?;
-            live.prompt(&session, content).await.map(|()| Value::Null)
+        Request::Prompt { session, text, files, mentions } => {
+            let said = Said { text, files, mentions };
+            let content = prompt_content(&live, &said)?;
+            live.prompt_unless_taken_back(&session, content, said).await.map(|was_sent| json!(was_sent))
         }
-        Request::Steer { session, text, files } => {
-            let content = prompt_content(&live, text, files)?;
+        Request::Again { session, position } => {
+            let snapshot = live.room.session(&session).ok_or("there is no such session")?;
+            let message = snapshot.entry(position).and_then(Entry::as_message);
+            let message = message.filter(|message| message.kind() == EntryKind::UserMessage);
+            let message = message.ok_or("this is no message of yours")?;
+            let blocks =
+                message.content().items().filter_map(|item| match (item.text(), item.structured()) {
+                    (Some(text), _) => Some(v2::ContentBlock::text(text.to_owned())),
+                    (None, block) => block.cloned(),
+                });
+            live.prompt(&session, blocks.collect()).await.map(|()| Value::Null)
+        }
+        Request::TakeBack { prompt } => {
+            let said = live.take_back(prompt).ok_or("the agent has it already")?;
+            Ok(json!(said))
+        }
+        Request::Files { query } => {
+            let folder = live.folder.clone();
+            let paths = tokio::task::spawn_blocking(move || mentions::find(&folder, &query)).await;
+            paths.map(|paths| json!(paths)).map_err(|error| error.to_string())
+        }
+        Request::Steer { session, text, files, mentions } => {
+            let content = prompt_content(&live, &Said { text, files, mentions })?;
             live.steer(&session, content).await.map(|()| Value::Null)
         }
         Request::Fork { session } => {
@@ -104,11 +132,8 @@ fn reply(reply: switchboard_peer::Reply<()>) -> Result<Value, Failure> {
 }
 
 /// The blocks of a prompt. Files go in the form that the agent takes.
-fn prompt_content(
-    live: &Live,
-    text: String,
-    files: Vec<File>,
-) -> Result<Vec<v2::ContentBlock<'static>>, Failure> {
+fn prompt_content(live: &Live, said: &Said) -> Result<Vec<v2::ContentBlock<'static>>, Failure> {
+    let Said { text, files, mentions } = said;
     if files.iter().map(|file| file.data.len()).sum::<usize>() > MAX_FILES {
         return Err("the files are too large to send".to_owned());
     }
@@ -116,11 +141,15 @@ fn prompt_content(
     let takes = session.and_then(|session| session.prompt.as_ref());
     let mut content = Vec::new();
     if !text.trim().is_empty() {
-        content.push(v2::ContentBlock::text(text));
+        content.push(v2::ContentBlock::text(text.clone()));
+    }
+    let embeds = takes.is_some_and(|takes| takes.embedded_context.is_some());
+    for path in mentions.iter().take(MAX_MENTIONS) {
+        content.push(mentions::block(&live.folder, path, embeds)?);
     }
     for file in files {
         let File { name, mime, data } = file;
-        let mime = if mime.is_empty() { "application/octet-stream".to_owned() } else { mime };
+        let mime = if mime.is_empty() { "application/octet-stream" } else { mime };
         let block = if mime.starts_with("image/") {
             takes
                 .and_then(|takes| takes.image.as_ref())
@@ -131,7 +160,7 @@ fn prompt_content(
                 .map(|_| json!({"type": "audio", "data": data, "mimeType": mime}))
         } else {
             let uri = format!("attachment:{}", name.replace([' ', '#', '?', '%'], "_"));
-            let bytes = base64_bytes(&data).ok_or_else(|| format!("{name} is damaged"))?;
+            let bytes = base64_bytes(data).ok_or_else(|| format!("{name} is damaged"))?;
             takes.and_then(|takes| takes.embedded_context.as_ref()).map(|_| match String::from_utf8(bytes) {
                 Ok(text) => {
                     json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime, "text": text}})

@@ -82,6 +82,11 @@ impl App {
         known
     }
 
+    /// The recording with an id, where somebody looks at it.
+    pub(crate) fn known_room(&self, id: &str) -> Option<Arc<LiveRecording>> {
+        locked(&self.rooms).get(id).and_then(Weak::upgrade)
+    }
+
     /// The recording with an id, live or from the store.
     pub(crate) fn room(&self, id: &str) -> Result<Arc<LiveRecording>, Failure> {
         let mut rooms = locked(&self.rooms);

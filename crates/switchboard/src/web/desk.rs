@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use switchboard_hub::{Identity, SessionState, SessionSummary};
-use switchboard_store::{Filter, Role};
+use switchboard_store::{Filter, Role, Time};
 use tokio::sync::{Semaphore, watch};
 
 use super::app::{App, Audience, MAX_TABS};
+use super::family;
 use super::live::{Failure, Live, Refused, Visitor};
 use super::live_recording::LiveRecording;
 use super::remembered::Choice;
@@ -42,14 +43,23 @@ pub(crate) enum Lobby {
     /// Nothing was asked for.
     #[default]
     Empty,
-    /// An agent is being started for a first session.
-    Starting,
+    /// An agent is being started for a first session, since when.
+    Starting { agent: String, since: i64, stage: Stage },
     /// The first session is there.
     Opened(String),
     /// The agent did not start.
     Failed(Failure),
     /// The agent opens no session, perhaps because it wants a login.
     Refused(Arc<Live>, Failure),
+}
+
+/// How far the start of an agent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Its program runs, or is about to, and has not said who it is.
+    Program,
+    /// It is asked for a session.
+    Session,
 }
 
 /// What the hub last said.
@@ -165,7 +175,9 @@ impl Desk {
         let mut titles: HashMap<String, Option<String>> =
             summaries.into_iter().map(|summary| (summary.id, summary.about.title)).collect();
         for session in sessions.iter_mut().filter(|session| session.title.is_none()) {
-            session.title = titles.remove(&*session.id).flatten();
+            // The store may need a while to know it.
+            let said = || self.app.known_room(&session.id).and_then(|room| first_words(&room));
+            session.title = titles.remove(&*session.id).flatten().or_else(said);
         }
     }
 
@@ -224,10 +236,12 @@ impl Desk {
 
     /// Starts the agent and opens a first session.
     pub(crate) async fn start(&self) -> Result<(), Failure> {
-        self.set_lobby(Lobby::Starting);
+        let agent = self.agents().first().cloned().unwrap_or_default();
+        let since = Time::now().0;
+        self.set_lobby(Lobby::Starting { agent, since, stage: Stage::Program });
         let folder = self.app.folder.display().to_string();
         let opened = self.new_session(None, &folder).await;
-        if let (Err(reason), Lobby::Starting) = (&opened, self.lobby()) {
+        if let (Err(reason), Lobby::Starting { .. }) = (&opened, self.lobby()) {
             self.set_lobby(Lobby::Failed(reason.clone()));
         }
         opened.map(drop)
@@ -257,6 +271,9 @@ impl Desk {
     /// Opens a session with an agent in a folder, and looks at it.
     pub(crate) async fn new_session(&self, agent: Option<&str>, folder: &str) -> Result<Arc<Live>, Failure> {
         let mut visitor = Visitor::come(&self.app.hub, self.who(), self.agent(agent)?).await?;
+        if let Lobby::Starting { agent, since, .. } = self.lobby() {
+            self.set_lobby(Lobby::Starting { agent, since, stage: Stage::Session });
+        }
         match visitor.new_session(folder).await {
             Ok(id) => self.opened(visitor, &id, folder).await,
             Err(refused) => Err(self.wait_in_lobby(visitor, folder, refused)),
@@ -294,7 +311,7 @@ impl Desk {
     /// The agent opens no session. Where a login may help, or there is nothing else to do, the connection is kept for it.
     fn wait_in_lobby(&self, visitor: Visitor, folder: &str, refused: Refused) -> Failure {
         let Refused { words, wants_login, known: _ } = refused;
-        if wants_login || matches!(self.lobby(), Lobby::Starting | Lobby::Refused(..)) {
+        if wants_login || matches!(self.lobby(), Lobby::Starting { .. } | Lobby::Refused(..)) {
             let live = visitor.stay(LiveRecording::empty(&self.app.store), "", folder);
             self.set_lobby(Lobby::Refused(live, words.clone()));
         }
@@ -335,6 +352,28 @@ impl Desk {
         choices
     }
 
+    /// Deletes a session, or another recording that nobody writes to.
+    pub(crate) async fn delete(&self, id: &str) -> Result<(), Failure> {
+        if !self.may(Role::Own) {
+            return Err("only owners delete sessions".to_owned());
+        }
+        if let Some(session) = self.session(id) {
+            let mut visitor = Visitor::come(&self.app.hub, self.who(), &session.agent).await?;
+            visitor.delete(id).await?;
+        } else {
+            let (store, id) = (self.app.store.clone(), id.to_owned());
+            let delete = move || match store.is_recording(&id) {
+                Ok(true) => Err("a program is still writing to this recording".to_owned()),
+                _ => store.delete(&id).map_err(|error| error.to_string()),
+            };
+            tokio::task::spawn_blocking(delete).await.map_err(|error| error.to_string())??;
+        }
+        locked(&self.lives).remove(id);
+        locked(&self.kept).remove(id);
+        self.refresh().await;
+        Ok(())
+    }
+
     /// Takes note of a copy.
     pub(crate) fn note_copy(&self, copy: &str, original: &str) {
         locked(&self.copies).insert(copy.to_owned(), original.to_owned());
@@ -345,6 +384,12 @@ impl Desk {
         let original = locked(&self.copies).get(copy).cloned()?;
         self.session(&original)
     }
+}
+
+/// What was said first in a session that somebody looks at.
+fn first_words(room: &LiveRecording) -> Option<String> {
+    let root = room.session_ids().into_iter().next()?;
+    room.session(&root).as_ref().and_then(family::first_words)
 }
 
 /// Looks at the hub again whenever something has changed there.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use switchboard_protocol::{WireFormat, v2};
-use switchboard_session::{Conversation, Entry, Session, Snapshot};
+use switchboard_session::{Conversation, Entry, EntryKind, Session, Snapshot, Turn, TurnOutcome};
 
 use super::live_recording::LiveRecording;
 
@@ -40,6 +40,62 @@ impl Sight<'_> {
     }
 }
 
+/// The first words of a session, by which people know it until it has a better name.
+pub(crate) fn first_words(snapshot: &Snapshot) -> Option<String> {
+    let said = snapshot.entries().take(NEAR).filter(|entry| is_said(entry)).find_map(Entry::as_message)?;
+    let text = said.content().text();
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().take(LONGEST_NAME).collect())
+}
+
+/// Longer first words are cut.
+const LONGEST_NAME: usize = 80;
+
+/// The turns of a session that went wrong, by the position of their last entry. One without entries is where the page was
+/// told so, and nowhere else.
+fn failures(conversation: &Conversation, id: &str, snapshot: &Snapshot) -> HashMap<usize, FailedTurn> {
+    let mut failures = HashMap::new();
+    let mut end = snapshot.len();
+    for turn in conversation.turns((!id.is_empty()).then_some(id)).rev() {
+        if let (Some((reason, at)), true) = (failure(turn), turn.position() < end) {
+            let mut said = (turn.position()..end).take(NEAR);
+            let said = said.find(|place| snapshot.entry(*place).is_some_and(is_said));
+            failures.insert(end - 1, FailedTurn { reason, said, at });
+        }
+        end = end.min(turn.position());
+    }
+    failures
+}
+
+/// What was said is among the first entries of its turn.
+const NEAR: usize = 8;
+
+fn is_said(entry: &Entry) -> bool {
+    entry.kind() == EntryKind::UserMessage
+}
+
+/// Why a turn did not come to a good end, and when. One that was cancelled did: somebody wanted it.
+fn failure(turn: &Turn) -> Option<(String, u64)> {
+    use v2::StopReason as Reason;
+    let end = turn.end()?;
+    let words = match &end.outcome {
+        TurnOutcome::Idle { error: Some(error), .. } => format!("The turn failed: {}", error.message),
+        TurnOutcome::Idle { stop_reason: Some(reason), .. } => match reason {
+            Reason::Error => "The turn failed; the agent does not say why.".to_owned(),
+            Reason::MaxTokens => "The turn ended early: there is no room for more tokens.".to_owned(),
+            Reason::MaxTurnRequests => "The turn ended early: it made too many requests.".to_owned(),
+            Reason::Refusal => "The agent refuses to go on with this.".to_owned(),
+            Reason::EndTurn | Reason::Cancelled | Reason::Unknown(_) => return None,
+        },
+        TurnOutcome::Refused(error) => {
+            format!("The agent did not take it: {} ({})", error.message, error.code)
+        }
+        TurnOutcome::ConnectionEnd => "The agent ended before it was done.".to_owned(),
+        _ => return None,
+    };
+    Some((words, end.at.0))
+}
+
 /// The session with an id; that of messages without one has none.
 pub(crate) fn session<'c>(conversation: &'c Conversation, id: &str) -> Option<&'c Session> {
     conversation.session((!id.is_empty()).then_some(id))
@@ -62,6 +118,19 @@ pub(crate) struct Relative {
     by_call: HashMap<Arc<str>, Vec<Arc<str>>>,
     /// All children, each with whether it is shown in a tool call. The others are shown where the session tells of them.
     children: HashMap<Arc<str>, bool>,
+    /// The turns that went wrong, by the position of their last entry.
+    failures: HashMap<usize, FailedTurn>,
+}
+
+/// A turn that did not come to a good end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FailedTurn {
+    /// Why, in words.
+    pub(crate) reason: String,
+    /// The position of what was said, where the transcript has it.
+    pub(crate) said: Option<usize>,
+    /// When it ended.
+    pub(crate) at: u64,
 }
 
 impl Relative {
@@ -83,6 +152,7 @@ impl Relative {
             children.insert(child, call.is_some());
         }
         let parent = conversation.parent(id).map(|parent| Arc::clone(&parent.session));
+        let failures = failures(conversation, id, &snapshot);
         Some(Relative {
             id: id.into(),
             snapshot,
@@ -92,7 +162,13 @@ impl Relative {
             state_in_words: conversation.state_in_words(id),
             by_call,
             children,
+            failures,
         })
+    }
+
+    /// The turn that went wrong with an entry, if one did.
+    pub(crate) fn failure(&self, position: usize) -> Option<&FailedTurn> {
+        self.failures.get(&position)
     }
 
     /// A session of which nothing has come yet.
@@ -106,6 +182,7 @@ impl Relative {
             state_in_words: "",
             by_call: HashMap::new(),
             children: HashMap::new(),
+            failures: HashMap::new(),
         }
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn show(live: &Live, session: &str, path: &str, line: Option<u32>) ->
     if !names(&snapshot, path) {
         return Err("the session does not name this file".to_owned());
     }
-    let file = inside(Path::new(path), &live.folder)?;
+    let (file, _) = inside(Path::new(path), &live.folder)?;
     let mut bytes = Vec::new();
     let size = file.metadata().map_err(|error| error.to_string())?.len();
     file.take(MAX_FILE).read_to_end(&mut bytes).map_err(|error| format!("cannot read it: {error}"))?;
@@ -37,8 +37,8 @@ fn names(snapshot: &Snapshot, path: &str) -> bool {
         .any(|call| call.locations().iter().any(|location| location.path.as_str() == path))
 }
 
-/// Opens a file, if it is an ordinary one in a folder also after all links are followed.
-fn inside(path: &Path, folder: &Path) -> Result<File, Failure> {
+/// Opens a file, if it is an ordinary one in a folder also after all links are followed, and tells where it really is.
+pub(crate) fn inside(path: &Path, folder: &Path) -> Result<(File, PathBuf), Failure> {
     let real = |path: &Path| -> Result<PathBuf, Failure> {
         path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))
     };
@@ -50,7 +50,8 @@ fn inside(path: &Path, folder: &Path) -> Result<File, Failure> {
     if !real.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err("this is not an ordinary file".to_owned());
     }
-    File::open(&real).map_err(|error| format!("{}: {error}", path.display()))
+    let file = File::open(&real).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok((file, real))
 }
 
 fn listing(path: &str, bytes: &[u8], size: u64, line: Option<u32>) -> Markup {

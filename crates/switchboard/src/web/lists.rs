@@ -1,15 +1,17 @@
 //! Lists beside the session: sessions of now and of earlier, and choices for always.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use maud::{Markup, html};
 use switchboard_hub::{SessionState, SessionSummary};
-use switchboard_protocol::v2;
-use switchboard_store::{Filter, Role, Search, Summary};
+use switchboard_protocol::{Raw, v2};
+use switchboard_store::{Filter, Item, Role, Search, Summary};
 use tokio::time::timeout;
 
+use super::app::App;
 use super::desk::Desk;
 use super::family::{self, Sight};
 use super::live::{Failure, Live, about_memory};
@@ -18,8 +20,11 @@ use super::render;
 /// How long the agent may take to list its sessions; the recorded ones wait for it.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How many sessions are listed.
+/// How many sessions are listed at once.
 const MAX_SESSIONS: usize = 100;
+
+/// Among how many records the first words of several sessions in one recording are looked for.
+const MOST_RECORDS: usize = 5000;
 
 /// What a search finds in all sessions; without one, those that no agent of the hub has: what an agent remembers itself,
 /// and what else was recorded.
@@ -28,6 +33,7 @@ pub(crate) async fn sessions(
     live: Option<&Live>,
     query: &str,
     archived: bool,
+    skip: usize,
 ) -> Result<Markup, Failure> {
     if !query.trim().is_empty() {
         return search(desk, query);
@@ -35,14 +41,16 @@ pub(crate) async fn sessions(
     if !desk.may(Role::Own) {
         return Ok(html! {});
     }
-    let remembered = match live {
+    let remembered = match live.filter(|_| skip == 0) {
         Some(live) => Some((live, agent_sessions(live, archived).await)),
         None => None,
     };
     let app = &*desk.app;
-    let filter = Filter { limit: Some(MAX_SESSIONS), ..Filter::default() };
-    let recorded = app.store.sessions(&filter).map_err(|error| error.to_string())?;
-    let others: Vec<_> = recorded.iter().filter(|summary| desk.session(&summary.id).is_none()).collect();
+    let recorded = app.store.sessions(&Filter::default()).map_err(|error| error.to_string())?;
+    let others = by_project(others(desk, &recorded));
+    let page = others.get(skip..).unwrap_or_default();
+    let left = page.len().saturating_sub(MAX_SESSIONS);
+    let page = &page[..page.len().min(MAX_SESSIONS)];
     Ok(html! {
         @match &remembered {
             None => {}
@@ -68,17 +76,27 @@ pub(crate) async fn sessions(
                 "The agent does not list its sessions: " (render::visible(reason))
             },
         }
-        @if !others.is_empty() || desk.sessions().is_empty() { h3 { "Recorded" } }
+        @if skip == 0 && (!others.is_empty() || desk.sessions().is_empty()) { h3 { "Recorded" } }
         @if recorded.is_empty() {
             p class="meta" { "Nothing yet. What you do here is kept in " code { (app.store.path().display().to_string()) } "." }
         }
-        ul class="sessions" { @for summary in others { (recorded_session(summary)) } }
+        @for group in page.chunk_by(|a, b| a.about.project == b.about.project) {
+            @if let Some(folder) = group.first().and_then(|first| first.about.project.as_deref()) {
+                h3 title=(folder) { (render::visible_line(name_of(folder))) }
+            }
+            ul class="sessions" { @for summary in group { (recorded_sessions(app, summary)) } }
+        }
+        @if left > 0 {
+            button type="button" class="more" data-action="more-sessions" data-skip=(skip + MAX_SESSIONS) {
+                (left) " more"
+            }
+        }
     })
 }
 
 fn agent_session(desk: &Desk, info: &v2::SessionInfo<'_>, agent: &str, archived: bool) -> Markup {
     let known = desk.session(&info.session_id).and_then(|session| session.title);
-    let title = info.title.as_deref().or(known.as_deref()).unwrap_or(&info.session_id);
+    let title = info.title.as_deref().or(known.as_deref()).unwrap_or("A session without a name");
     html! {
         li {
             button type="button" data-action="resume" data-session=(info.session_id) data-folder=(info.cwd.as_str())
@@ -105,21 +123,90 @@ async fn agent_sessions(live: &Live, archived: bool) -> Result<Vec<v2::SessionIn
     Ok(response.sessions.into_iter().take(MAX_SESSIONS).collect())
 }
 
-fn recorded_session(summary: &Summary) -> Markup {
-    let title = summary.about.title.as_deref();
-    let first = summary.wire_ids.first().map(String::as_str);
+/// What the list of the hub's sessions does not have: other recordings, and sessions of long ago.
+fn others<'s>(desk: &Desk, recorded: &'s [Summary]) -> Vec<&'s Summary> {
+    let sessions = desk.sessions();
+    let known: HashMap<&str, &SessionSummary> =
+        sessions.iter().map(|session| (&*session.id, session)).collect();
+    let listed: HashSet<&str> = listed(&sessions, None).into_iter().map(|session| &*session.id).collect();
+    let is_other = |summary: &&Summary| match known.get(&*summary.id) {
+        Some(session) => is_worth_it(session) && !listed.contains(&*summary.id),
+        None => true,
+    };
+    recorded.iter().filter(is_other).collect()
+}
+
+/// Those of one folder together, the folder first in which something happened last.
+fn by_project(summaries: Vec<&Summary>) -> Vec<&Summary> {
+    let mut places: HashMap<Option<&str>, usize> = HashMap::new();
+    for summary in &summaries {
+        let next = places.len();
+        places.entry(summary.about.project.as_deref()).or_insert(next);
+    }
+    let mut ordered = summaries;
+    ordered.sort_by_key(|summary| places.get(&summary.about.project.as_deref()).copied());
+    ordered
+}
+
+/// A row for every session of a recording in which something was said.
+fn recorded_sessions(app: &App, summary: &Summary) -> Markup {
+    let several = if summary.wire_ids.len() > 1 { first_words(app, &summary.id) } else { Vec::new() };
+    html! {
+        @if several.len() > 1 {
+            @for (session, words) in &several { (recorded_session(app, summary, Some(session), Some(words))) }
+        } @else { (recorded_session(app, summary, None, None)) }
+    }
+}
+
+fn recorded_session(app: &App, summary: &Summary, session: Option<&str>, words: Option<&str>) -> Markup {
+    let title = words.or(summary.about.title.as_deref()).unwrap_or("Nothing was said");
+    // One whose program died cannot say so itself.
+    let is_written = !summary.closed && app.store.is_recording(&summary.id).unwrap_or(false);
     html! {
         li {
-            button type="button" data-action="look" data-recording=(summary.id) {
-                span class="name" { (render::visible_line(title.or(first).unwrap_or(&summary.id))) }
+            button type="button" data-action="look" data-recording=(summary.id) data-session=[session] {
+                span class="name" { (render::visible_line(title)) }
                 span class="meta" {
+                    @if is_written { span class="st st-run" { "being recorded" } " · " }
+                    @else if !summary.closed { span class="st st-off" { "broke off" } " · " }
                     (render::visible_line(summary.about.agent.as_deref().unwrap_or("unknown agent")))
-                    " · " (summary.began) " · " (summary.length) " records"
-                    @if !summary.closed { " · open" }
+                    " · " (summary.began)
                 }
             }
         }
     }
+}
+
+/// The first words of each session in a recording, in the order in which they were said.
+fn first_words(app: &App, recording: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let Ok(items) = app.store.read(recording, 0) else { return found };
+    for item in items.take(MOST_RECORDS).flatten() {
+        let Item::Record(record) = item else { continue };
+        // Most records are not read any further.
+        if memchr::memmem::find(&record.bytes, b"session/prompt").is_none() {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&record.bytes);
+        let Ok(message) = Raw::parse(&*text) else { continue };
+        if message.get("method").and_then(|it| it.as_text().map(|it| it == "session/prompt")) != Some(true) {
+            continue;
+        }
+        let Some(params) = message.get("params") else { continue };
+        let Some(session) = params.get("sessionId").and_then(|it| it.as_text().map(Cow::into_owned)) else {
+            continue;
+        };
+        if found.len() < MAX_SESSIONS && found.iter().all(|(known, _)| *known != session) {
+            let blocks = params.get("prompt");
+            let words = blocks
+                .iter()
+                .flat_map(Raw::items)
+                .filter_map(|block| block.get("text")?.as_text().map(Cow::into_owned));
+            let words: String = words.collect::<Vec<_>>().join(" ").chars().take(200).collect();
+            found.push((session, words));
+        }
+    }
+    found
 }
 
 /// Finds a text in all that may be seen.
@@ -145,6 +232,11 @@ fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
         hits.truncate(MAX_SESSIONS);
         hits
     };
+    let title = |id: &str| {
+        let known = desk.session(id).and_then(|session| session.title);
+        let stored = || desk.app.store.session(id).ok().and_then(|summary| summary.about.title);
+        known.or_else(stored).unwrap_or_else(|| NAMELESS.to_owned())
+    };
     Ok(html! {
         h3 { "Found" }
         @if hits.is_empty() { p class="meta" { "Nothing." } }
@@ -153,7 +245,7 @@ fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
                 li {
                     button type="button" data-action="look" data-recording=(hit.session) data-row=(hit.first) {
                         span class="name" { (render::visible_line(&hit.excerpt)) }
-                        span class="meta" { (hit.kind.as_str()) " · " (hit.time) }
+                        span class="meta" { "in “" (render::visible_line(&title(&hit.session))) "” · " (hit.kind.as_str()) " · " (hit.time) }
                     }
                 }
             }
@@ -164,16 +256,7 @@ fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
 /// The sessions of a hub by their folders, those first that changed last. What waits is listed in any case.
 pub(crate) fn of_hub(desk: &Desk, looked_at: Option<&str>) -> Markup {
     let sessions = desk.sessions();
-    // One in which nothing was ever said is nothing to come back to.
-    let is_worth_it =
-        |session: &SessionSummary| session.title.is_some() || session.state != SessionState::AtRest;
-    let listed = sessions.iter().filter(|session| is_worth_it(session)).enumerate();
-    let listed = listed.filter(|(place, session)| *place < MAX_SESSIONS || session.questions > 0);
-    let here = sessions.iter().find(|session| Some(&*session.id) == looked_at);
-    let mut listed: Vec<&SessionSummary> = listed.map(|(_, session)| session).collect();
-    if let Some(here) = here.filter(|here| listed.iter().all(|session| session.id != here.id)) {
-        listed.push(here);
-    }
+    let listed = listed(&sessions, looked_at);
     let mut folders: Vec<(&str, Vec<&SessionSummary>)> = Vec::new();
     for session in listed {
         match folders.iter_mut().find(|(folder, _)| *folder == session.folder) {
@@ -187,14 +270,33 @@ pub(crate) fn of_hub(desk: &Desk, looked_at: Option<&str>) -> Markup {
             h3 title=(folder) { (render::visible_line(name_of(folder))) }
             ul class="sessions" { @for session in sessions { (hub_session(desk, session, looked_at)) } }
         }
-        @if sessions.len() > MAX_SESSIONS { p class="meta" { "Search finds older ones." } }
     }
+}
+
+/// One in which nothing was ever said is nothing to come back to.
+fn is_worth_it(session: &SessionSummary) -> bool {
+    session.title.is_some() || session.state != SessionState::AtRest
+}
+
+/// The sessions that are listed at all times.
+fn listed<'s>(sessions: &'s [SessionSummary], looked_at: Option<&str>) -> Vec<&'s SessionSummary> {
+    let listed = sessions.iter().filter(|session| is_worth_it(session)).enumerate();
+    let listed = listed.filter(|(place, session)| *place < MAX_SESSIONS || session.questions > 0);
+    let mut listed: Vec<&SessionSummary> = listed.map(|(_, session)| session).collect();
+    let here = sessions.iter().find(|session| Some(&*session.id) == looked_at);
+    if let Some(here) = here.filter(|here| listed.iter().all(|session| session.id != here.id)) {
+        listed.push(here);
+    }
+    listed
 }
 
 /// What people call a session: what the agent does, or its first words.
 pub(crate) fn name(session: &SessionSummary) -> &str {
-    session.title.as_deref().unwrap_or("New session")
+    session.title.as_deref().unwrap_or(NAMELESS)
 }
+
+/// What a session is called in which nothing was said.
+pub(crate) const NAMELESS: &str = "New session";
 
 /// The last part of a folder's path.
 fn name_of(folder: &str) -> &str {

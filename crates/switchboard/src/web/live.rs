@@ -2,8 +2,10 @@
 //! is known by the names that it has there: the agent's ids of sessions and questions. To the hub, the session has the id
 //! of its log.
 
+mod outgoing;
 mod visitor;
 
+pub(crate) use outgoing::Said;
 pub(crate) use visitor::{Refused, Visitor, about_memory};
 
 use std::collections::HashMap;
@@ -98,6 +100,7 @@ pub(crate) struct Live {
     connection: Sessions,
     questions: Mutex<HashMap<String, Open>>,
     pub(crate) remembered: Remembered,
+    outgoing: outgoing::Outgoing,
     /// Whether the agent has refused something because nobody is logged in, and nobody has logged in since.
     wants_login: AtomicBool,
     ended: OnceLock<String>,

@@ -26,19 +26,23 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files of the page.
-const ASSETS: [(&str, &str, &str); 13] = [
+const ASSETS: [(&str, &str, &str); 17] = [
     ("/assets/page.css", STYLE, include_str!("assets/page.css")),
     ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
+    ("/assets/export.css", STYLE, include_str!("assets/export.css")),
     ("/assets/page.js", SCRIPT, include_str!("assets/page.js")),
     ("/assets/door.js", SCRIPT, include_str!("assets/door.js")),
     ("/assets/transcript.js", SCRIPT, include_str!("assets/transcript.js")),
     ("/assets/entry.js", SCRIPT, include_str!("assets/entry.js")),
     ("/assets/composer.js", SCRIPT, include_str!("assets/composer.js")),
     ("/assets/inspector.js", SCRIPT, include_str!("assets/inspector.js")),
+    ("/assets/kept.js", SCRIPT, include_str!("assets/kept.js")),
+    ("/assets/theme.js", SCRIPT, include_str!("assets/theme.js")),
     ("/assets/patch.js", SCRIPT, include_str!("assets/patch.js")),
     ("/assets/press.js", SCRIPT, include_str!("assets/press.js")),
     ("/assets/questions.js", SCRIPT, include_str!("assets/questions.js")),
     ("/assets/waiting.js", SCRIPT, include_str!("assets/waiting.js")),
+    ("/assets/icon-waiting.svg", "image/svg+xml", include_str!("assets/icon-waiting.svg")),
     ("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 
@@ -112,6 +116,8 @@ fn shell(is_hub: bool) -> Markup {
                 link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="/assets/page.css";
                 link rel="stylesheet" href="/assets/entries.css";
+                link rel="stylesheet" href="/assets/export.css";
+                script type="module" src="/assets/theme.js" {}
                 script type="module" src="/assets/page.js" {}
             }
             body data-hub[is_hub] {
@@ -119,7 +125,7 @@ fn shell(is_hub: bool) -> Markup {
                 a class="skip" href="#prompt" { "Skip to the prompt" }
                 (bar())
                 div id="columns" {
-                    (sidebar(is_hub))
+                    (sidebar())
                     div id="drawer-back" hidden {}
                     (talk())
                     (inspector())
@@ -130,6 +136,7 @@ fn shell(is_hub: bool) -> Markup {
                     }
                     div id="dialog-body" {}
                 }
+                div id="print" class="export" {}
                 div id="toasts" role="status" aria-live="polite" {}
                 p id="announcer" class="sr" aria-live="polite" {}
             }
@@ -191,7 +198,7 @@ fn bar() -> Markup {
     }
 }
 
-fn sidebar(is_hub: bool) -> Markup {
+fn sidebar() -> Markup {
     html! {
         nav id="sessions" aria-label="Sessions" hidden {
             form id="search" role="search" {
@@ -199,13 +206,11 @@ fn sidebar(is_hub: bool) -> Markup {
                 input id="query" type="search" placeholder="Search all sessions" autocomplete="off";
             }
             form id="new-session" {
-                @if is_hub {
-                    label for="agent-choice" { "Agent" }
-                    select id="agent-choice" {}
-                    datalist id="known-folders" {}
-                }
+                label for="agent-choice" { "Agent" }
+                select id="agent-choice" {}
+                datalist id="known-folders" {}
                 label for="folder" { "Folder" }
-                input id="folder" type="text" autocomplete="off" spellcheck="false" list=[is_hub.then_some("known-folders")];
+                input id="folder" type="text" autocomplete="off" spellcheck="false" list="known-folders";
                 button type="submit" { "New session" }
             }
             div id="session-list" {
@@ -216,6 +221,14 @@ fn sidebar(is_hub: bool) -> Markup {
             button type="button" id="notify" data-action="notify" hidden { "Notify me of questions" }
             button type="button" data-action="choices" { "Choices for always" }
             button type="button" data-action="link" { "Open in another browser" }
+            label class="theme" {
+                "Colours "
+                select id="theme" {
+                    option value="" { "as the system" }
+                    option value="light" { "light" }
+                    option value="dark" { "dark" }
+                }
+            }
         }
     }
 }
@@ -229,24 +242,27 @@ fn talk() -> Markup {
             }
             nav id="path" aria-label="Where this sub-agent belongs" hidden {}
             div id="scroller" tabindex="0" aria-label="Transcript" {
-                p id="hint" hidden {}
+                div id="hint" hidden {}
                 div id="before" {}
-                div id="transcript" role="feed" aria-label="Entries" {}
+                div id="transcript" {}
                 div id="after" {}
                 div id="notices" {}
                 div id="unknown" {}
                 div id="queue" role="status" {}
+                div id="held" role="status" {}
             }
             div id="foot" {
                 button type="button" id="to-end" hidden { "↓ Latest" }
                 div id="trouble" role="alert" {}
-                div id="questions" aria-label="Questions of the agent" {}
+                div id="refusal" role="alert" hidden {}
+                div id="question-count" {}
+                div id="questions" role="group" aria-label="Questions of the agent" {}
                 details id="plan-box" hidden { summary { "Plan" } div id="plans" {} }
                 form id="composer" {
-                    ul id="completions" role="listbox" aria-label="Commands" hidden {}
+                    ul id="completions" role="listbox" aria-label="Commands and files" hidden {}
                     ul id="commands" hidden {}
                     label class="sr" for="prompt" { "Prompt" }
-                    textarea id="prompt" rows="2" placeholder="Tell the agent what to do. / for commands, Enter to send, Shift+Enter for a new line"
+                    textarea id="prompt" rows="2" placeholder="Tell the agent what to do. / for commands, @ for files, Enter to send, Shift+Enter for a new line"
                         data-short="Tell the agent what to do"
                         aria-autocomplete="list" aria-controls="completions" {}
                     ul id="attachments" aria-label="Attached files" {}
@@ -255,7 +271,7 @@ fn talk() -> Markup {
                         div id="config" {}
                         div id="usage" {}
                         span class="grow" {}
-                        button type="button" id="cancel" data-action="cancel-turn" hidden { "Cancel" }
+                        button type="button" id="cancel" data-action="cancel-turn" disabled title="Stop the work (Escape)" { "Stop" }
                         button type="submit" id="send" { "Send" }
                     }
                 }

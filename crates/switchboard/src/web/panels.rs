@@ -9,7 +9,7 @@ use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Activity, Conversation, Snapshot};
 use switchboard_store::Role;
 
-use super::desk::{Desk, Lobby};
+use super::desk::{Desk, Lobby, Stage};
 use super::family::{self, Below, Named, Relative, Sight};
 use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
@@ -71,7 +71,8 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
         && *only.name == *only.id
         && let Some(session) = desk.session(&room.id)
     {
-        only.name = lists::name(&session).to_owned();
+        let said = || snapshot.and_then(family::first_words);
+        only.name = session.title.or_else(said).unwrap_or_else(|| lists::NAMELESS.to_owned());
     }
     let mut panels = vec![
         ("agent", agent(subject).into_string()),
@@ -92,7 +93,7 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
         ("hub-sessions", lists::of_hub(desk, subject.room().map(|room| &*room.id)).into_string()),
         ("role", desk.role().to_string()),
     ]);
-    if desk.has_company() {
+    if desk.may(Role::Own) {
         panels.extend([
             ("agent-choice", lists::agents(desk).into_string()),
             ("known-folders", lists::folders(desk).into_string()),
@@ -129,7 +130,7 @@ fn agent(subject: &Subject<'_>) -> Markup {
         };
     }
     let usual = match subject.desk.agents() {
-        [only] if !subject.desk.has_company() => only,
+        [first, ..] if !subject.desk.has_company() => first,
         _ => "Switchboard",
     };
     let room = subject.room();
@@ -215,15 +216,16 @@ fn at_work(subject: &Subject<'_>, below: &Below) -> Markup {
     }
 }
 
-/// What the agent can do with the session as a whole. Nothing with that of a sub-agent.
+/// What can be done with the session as a whole: by the agent, with that of no sub-agent; and by us.
 fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
+    let (Some(room), Some(session)) = (subject.room(), session) else { return html! {} };
+    let is_owner = subject.desk.may(Role::Own);
     let is_root = subject.shown.is_some_and(|shown| shown.parent.is_none());
-    let (Some(live), Some(session), true) = (subject.asker(), session, is_root) else { return html! {} };
-    if !subject.desk.may(Role::Own) {
-        return html! {};
-    }
-    let can = |what: fn(&v2::SessionCapabilities<'_>) -> bool| live.offers(what);
+    let live = subject.asker().filter(|_| is_root && is_owner);
+    let can = |what: fn(&v2::SessionCapabilities<'_>) -> bool| live.is_some_and(|live| live.offers(what));
     html! {
+        button type="button" data-action="changes" { "Changed files" }
+        button type="button" data-action="pictures" { "Time line and cost" }
         @if can(|can| can.fork.is_some()) {
             button type="button" data-action="fork" title="A copy that goes on by itself" { "Fork" }
         }
@@ -233,25 +235,85 @@ fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
         @if can(|can| can.archive.is_some()) {
             button type="button" data-action="archive" { "Archive" }
         }
+        button type="button" data-action="export" { "Export…" }
+        button type="button" data-action="print" { "Print" }
+        @if is_owner {
+            button type="button" data-action="delete" data-recording=(room.id) data-title=(session.name) { "Delete…" }
+        }
     }
 }
 
+/// What a new session can be asked, where nothing else is known of the agent.
+const EXAMPLES: [&str; 3] = [
+    "Explain how this project is built and tested.",
+    "Review what has changed since the last commit.",
+    "Find a test that fails, and repair what it shows.",
+];
+/// What shows most of the demo agent.
+const DEMO_EXAMPLES: [&str; 3] = ["edit", "permission", "subagents"];
+
 /// What stands in a session in which nothing was said yet.
 fn hint(subject: &Subject<'_>) -> Markup {
+    if subject.room().is_none() {
+        return starting(subject.desk);
+    }
     if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
         return html! { "Nothing has come of this sub-agent yet." };
     }
     let original = subject.room().and_then(|room| subject.desk.original(&room.id));
     html! {
         @match &original {
-            Some(original) => {
+            Some(original) => p {
                 "A copy of "
                 a href=(format!("/r/{}", original.id)) data-action="look" data-recording=(original.id) {
                     (render::visible_line(lists::name(original)))
                 }
                 ". The agent knows what was said there."
             },
-            None => "A new session. Tell the agent below what to do.",
+            None => (first_screen(subject)),
+        }
+    }
+}
+
+/// Where one is, and what can be done.
+fn first_screen(subject: &Subject<'_>) -> Markup {
+    let Some(live) = subject.live else { return html! {} };
+    let description = live.agent.description();
+    let version = description.info.as_ref().map_or("", |info| &info.version);
+    let examples = if live.name == "demo" { DEMO_EXAMPLES } else { EXAMPLES };
+    html! {
+        h2 { (render::visible_line(description.name())) " " span class="meta" { (render::visible_line(version)) } }
+        p { "works in " code { (render::visible_line(&live.folder.display().to_string())) } }
+        @if subject.desk.may(Role::Own) {
+            p class="meta" { "Tell the agent below what to do, or try:" }
+            p class="examples" {
+                @for example in examples {
+                    button type="button" data-action="example" data-text=(example) { (example) }
+                }
+            }
+        }
+        p class="meta" { "Switchboard " (env!("CARGO_PKG_VERSION")) " · ACP " (live.version()) }
+    }
+}
+
+/// What goes on before the first session is there.
+fn starting(desk: &Desk) -> Markup {
+    let Lobby::Starting { agent, since, stage } = desk.lobby() else { return html! {} };
+    html! {
+        h2 {
+            @match stage {
+                Stage::Program => "Starting ",
+                Stage::Session => "Opening a session with ",
+            }
+            (render::visible_line(&agent)) "…"
+        }
+        p { "in " code { (render::visible_line(&desk.app.folder.display().to_string())) } " " span class="meta" data-since=(since) {} }
+        p class="meta" {
+            @match stage {
+                Stage::Program => "Its program runs and has not said who it is yet. ",
+                Stage::Session => "It is there. ",
+            }
+            "What you write meanwhile is kept, and goes out when the session is there."
         }
     }
 }
@@ -260,24 +322,52 @@ fn hint(subject: &Subject<'_>) -> Markup {
 fn queue(subject: &Subject<'_>) -> Markup {
     let queued =
         subject.hosted().filter(|_| subject.is_now).map(|session| session.queued).unwrap_or_default();
+    let numbers = subject.live.map_or_else(|| vec![None; queued.len()], |live| live.numbers_of(&queued));
     html! {
-        @if !queued.is_empty() { p class="meta" { "Waits for its turn (Cancel takes it back):" } }
-        @for text in &queued { p class="queued" { (render::visible(text)) } }
+        @if !queued.is_empty() {
+            p class="meta" { (queued.len()) @if queued.len() == 1 { " message waits" } @else { " messages wait" } " for its turn" }
+        }
+        @for (text, number) in queued.iter().zip(numbers) {
+            div class="queued" {
+                p { (render::visible(text)) }
+                @if let Some(number) = number {
+                    span class="actions" {
+                        button type="button" data-action="edit-queued" data-prompt=(number) { "Edit" }
+                        button type="button" data-action="take-back" data-prompt=(number) { "Take back" }
+                    }
+                }
+            }
+        }
     }
 }
 
-/// What a message does now: it begins a turn (`prompt`), it goes to the turn that is at work (`steer`), or it cannot be
-/// said: sub-agents listen to their own agent.
+/// What a message does now: it begins a turn (`prompt`), it goes to the turn that is at work (`steer`), it is kept until the
+/// session is there (`later`), or it cannot be said: sub-agents listen to their own agent.
 fn speech(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
-    let Some(live) = subject.live.filter(|live| live.ended().is_none()) else { return "" };
-    if !subject.desk.may(Role::Own) {
+    if !subject.desk.may(Role::Own) || !subject.is_now {
         return "";
     }
     if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
         return "";
     }
+    let Some(live) = subject.live else { return if will_be_there(subject) { "later" } else { "" } };
+    if live.ended().is_some() {
+        return "";
+    }
     let is_busy = snapshot.is_some_and(|snapshot| snapshot.activity() != Activity::Idle);
     if is_busy && live.agent.description().can_steer() { "steer" } else { "prompt" }
+}
+
+/// Whether something can be said soon: the first session is being opened, or the one that is looked at has an agent that
+/// takes it up again.
+fn will_be_there(subject: &Subject<'_>) -> bool {
+    match (subject.room(), subject.hosted()) {
+        (None, _) => matches!(subject.desk.lobby(), Lobby::Starting { .. }),
+        (Some(_), Some(known)) => {
+            subject.refusal.is_none() && subject.desk.app.hub.has_agent(Some(&known.agent))
+        }
+        (Some(_), None) => false,
+    }
 }
 
 /// What the page needs to know about what goes on, in one word.
@@ -352,7 +442,7 @@ fn elsewhere(subject: &Subject<'_>) -> Markup {
 fn before_a_session(desk: &Desk) -> Markup {
     html! {
         @match desk.lobby() {
-            Lobby::Starting => p { "The agent is starting." },
+            Lobby::Starting { .. } => {},
             Lobby::Failed(reason) => {
                 p { "The agent cannot be started: " (render::visible(&reason)) }
                 button type="button" data-action="start" { "Try again" }

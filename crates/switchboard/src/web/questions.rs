@@ -14,7 +14,7 @@ use super::remembered::Remembered;
 use super::{render, rule};
 
 /// Of more questions that wait, the first are shown; each answer makes room for another.
-const MOST_QUESTIONS: usize = 50;
+const MOST_QUESTIONS: usize = 8;
 
 /// What waits for an answer, in the session that is looked at and in all that descend from it.
 pub(crate) fn all(subject: &Subject<'_>, below: &Below) -> Markup {
@@ -29,7 +29,14 @@ pub(crate) fn all(subject: &Subject<'_>, below: &Below) -> Markup {
             cards.push(card);
         }
     }
+    let waiting = below.questions + loose.len();
     html! {
+        @if waiting > 1 {
+            p class="question-count" {
+                strong { (waiting) " questions wait for you" }
+                @if cards.len() < below.questions { span class="meta" { ", the first " (cards.len()) " are here; each answer makes room for the next" } }
+            }
+        }
         @for card in cards { (card) }
         @for (id, loose) in loose {
             @let asked = asked_for_data(live, &id, loose.request());

@@ -18,6 +18,7 @@
 //!   `media-src`.
 
 mod cache;
+mod code;
 mod content;
 mod diff;
 mod elicitation;
@@ -44,9 +45,10 @@ use switchboard_protocol::v2;
 use switchboard_session::{Entry, EntryKind, Item, Snapshot, ToolCall};
 
 pub(crate) use cache::RenderCache;
+pub(crate) use diff::part as diff;
 pub(crate) use elicitation::elicitation;
 pub(crate) use json::block as json_block;
-pub(crate) use message::earlier;
+pub(crate) use message::{earlier, failed_turn};
 pub(crate) use panel::{commands, config_options, notices, plans, state, usage};
 pub(crate) use permission::{always, left_out, no_rule, permission, rule_offer};
 pub(crate) use subagent::{Nest, Place, Work, line, more, nest, whose, work};
@@ -129,6 +131,19 @@ pub(crate) fn entry(
         Entry::Subagent(subagent) if (place.is_shown_here)(subagent.session_id()) => Vec::new(),
         Entry::Subagent(subagent) => subagent::elsewhere(subagent, place),
         Entry::SessionMessage(message) => subagent::session_message(snapshot, message, place, cache),
+    }
+}
+
+/// The parts of one entry, all of it, for those who cannot ask for more.
+pub(crate) fn whole_entry(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    place: &Place<'_>,
+    cache: &RenderCache,
+) -> Vec<Part> {
+    match entry {
+        Entry::Message(message) => message::whole(message, cache),
+        entry => self::entry(snapshot, entry, None, place, cache),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the page asks for.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A message of the page. `number` comes back with the answer.
 #[derive(Debug, Deserialize)]
@@ -75,12 +75,31 @@ pub(crate) enum Request {
         /// Those of the agent that are put away, instead of the others.
         #[serde(default)]
         archived: bool,
+        /// So many have been listed already.
+        #[serde(default)]
+        skip: usize,
     },
     Prompt {
         session: String,
         text: String,
         #[serde(default)]
         files: Vec<File>,
+        /// Files of the session's folder that the text names, by their paths in it.
+        #[serde(default)]
+        mentions: Vec<String>,
+    },
+    /// Says once more what the message at a position says.
+    Again {
+        session: String,
+        position: usize,
+    },
+    /// Takes back what was said and waits for its turn.
+    TakeBack {
+        prompt: u64,
+    },
+    /// Files of the session's folder whose paths fit what was typed.
+    Files {
+        query: String,
     },
     /// A message for the turn that is at work.
     Steer {
@@ -88,6 +107,8 @@ pub(crate) enum Request {
         text: String,
         #[serde(default)]
         files: Vec<File>,
+        #[serde(default)]
+        mentions: Vec<String>,
     },
     /// Makes a copy of a session.
     Fork {
@@ -185,10 +206,43 @@ pub(crate) enum Request {
     },
     /// A link that lets another browser in.
     Link,
+    /// The text of an entry, to be copied.
+    Copy {
+        session: String,
+        position: usize,
+    },
+    /// The entry that a message made or changed.
+    EntryOf {
+        row: usize,
+    },
+    /// All files that the session has changed.
+    Changes,
+    /// Time lines, tokens and cost.
+    Pictures,
+    /// The session as one file.
+    Export {
+        format: Format,
+        #[serde(default)]
+        redact: bool,
+    },
+    /// Deletes a session with its recording.
+    Delete {
+        recording: String,
+    },
+}
+
+/// What a session is exported as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Format {
+    Html,
+    Markdown,
+    /// The inside of a page, to be printed.
+    Print,
 }
 
 /// A file that goes with a prompt.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct File {
     pub(crate) name: String,
     #[serde(default)]

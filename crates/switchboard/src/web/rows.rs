@@ -92,8 +92,9 @@ struct Seen {
 }
 
 /// What says whether an entry looks as it did: the revisions of it and of what it shows, those of the questions with it,
-/// whether it waits for an answer, and how many sub-agents are shown in it and whether it is one that is shown elsewhere.
-type Stamp = (u64, u64, bool, usize, bool);
+/// whether it waits for an answer, how many sub-agents are shown in it and whether it is one that is shown elsewhere, and
+/// when the turn went wrong that it is the last of.
+type Stamp = (u64, u64, bool, usize, bool, Option<u64>);
 
 /// Keys and hashes.
 type SeenParts = Vec<(String, u64)>;
@@ -196,7 +197,8 @@ impl Rows {
             let waits = entry.as_tool_call().is_some_and(|call| waiting.contains(call.id()));
             let is_new = !seen.entries.contains_key(&position);
             let known = seen.entries.entry(position).or_default();
-            let stamp = stamp(session, entry, &settled, waits);
+            let failure = session.failure(position);
+            let stamp = stamp(session, entry, &settled, (waits, failure.map(|it| it.at)));
             let parts = (is_new || known.stamp != stamp).then(|| {
                 let waits = waits.then_some(if scene.is_live { Waits::ForYou } else { Waits::ForAnswer });
                 let place = Place {
@@ -211,6 +213,7 @@ impl Rows {
                     parts.extend(question.parts(snapshot, scene.app));
                 }
                 parts.extend(render::more(session.inside(entry).len().saturating_sub(MOST_CHILDREN)));
+                parts.extend(failure.map(|it| render::failed_turn(&it.reason, it.said)));
                 changed(&mut known.parts, parts)
             });
             known.stamp = stamp;
@@ -316,7 +319,12 @@ fn is_inside(session: &Relative, entry: &Entry, child: &str) -> bool {
     session.inside(entry).iter().any(|it| **it == *child)
 }
 
-fn stamp(session: &Relative, entry: &Entry, settled: &[Settled<'_>], waits: bool) -> Stamp {
+fn stamp(
+    session: &Relative,
+    entry: &Entry,
+    settled: &[Settled<'_>],
+    (waits, failed): (bool, Option<u64>),
+) -> Stamp {
     let snapshot = &session.snapshot;
     let shown = match entry {
         Entry::ToolCall(call) => {
@@ -332,7 +340,7 @@ fn stamp(session: &Relative, entry: &Entry, settled: &[Settled<'_>], waits: bool
     let answered = settled.iter().map(Settled::revision).max();
     let revision = entry.revision().max(shown.unwrap_or(0));
     let is_elsewhere = entry.as_subagent().is_some_and(|it| session.is_in_a_call(it.session_id()));
-    (revision, answered.unwrap_or(0), waits, session.inside(entry).len(), is_elsewhere)
+    (revision, answered.unwrap_or(0), waits, session.inside(entry).len(), is_elsewhere, failed)
 }
 
 fn is_running(entry: &Entry) -> bool {
@@ -381,13 +389,13 @@ fn changed(known: &mut SeenParts, parts: Vec<Part>) -> Vec<PartFrame> {
 }
 
 /// A question of the agent that is settled.
-enum Settled<'s> {
+pub(crate) enum Settled<'s> {
     Permission(&'s Permission),
     Elicitation(&'s Elicitation),
 }
 
 /// Questions that are settled, by the entry in the window that they belong to.
-fn settled<'s>(snapshot: &'s Snapshot, window: &Range<usize>) -> HashMap<usize, Vec<Settled<'s>>> {
+pub(crate) fn settled<'s>(snapshot: &'s Snapshot, window: &Range<usize>) -> HashMap<usize, Vec<Settled<'s>>> {
     let mut settled: HashMap<usize, Vec<Settled<'s>>> = HashMap::new();
     for permission in snapshot.permissions().filter(|it| !it.settlement().is_pending()) {
         let by_call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
@@ -414,7 +422,7 @@ impl Settled<'_> {
     }
 
     /// Its parts, with keys that no other question and no entry has.
-    fn parts(&self, snapshot: &Snapshot, app: &App) -> impl Iterator<Item = Part> {
+    pub(crate) fn parts(&self, snapshot: &Snapshot, app: &App) -> impl Iterator<Item = Part> {
         let (id, parts) = match self {
             Settled::Permission(permission) => {
                 (permission.id(), render::permission(snapshot, permission, &app.cache))

@@ -17,11 +17,12 @@ use tokio::task::block_in_place;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::desk::Desk;
+use super::export::Export;
 use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
-use super::request::{Numbered, Request};
+use super::request::{Format, Numbered, Request};
 use super::view::View;
-use super::{actions, files, lists, render, verdict, wire};
+use super::{actions, changes, export, files, lists, pictures, render, verdict, wire};
 
 /// The least time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
@@ -171,6 +172,7 @@ impl Tab {
         }
         if let Some(live) = self.view.room.as_ref().and_then(|room| self.desk.live(&room.id)) {
             self.view.attached = Some(Ok(live));
+            self.is_dirty = true;
             return;
         }
         let known = self.view.room.as_ref().and_then(|room| self.desk.session(&room.id));
@@ -324,6 +326,17 @@ impl Tab {
                     None => Err("no agent runs".to_owned()),
                 }
             }
+            Request::Copy { session, position } => self.copy(&session, position),
+            Request::EntryOf { row } => self.entry_of(row),
+            Request::Changes => self.changes(),
+            Request::Pictures => match self.view.sight() {
+                Some(sight) => {
+                    let pictures = block_in_place(|| pictures::all(sight, &self.view.session));
+                    Ok(json!(pictures.into_string()))
+                }
+                None => Err("there is no session".to_owned()),
+            },
+            Request::Export { format, redact } => self.export(format, redact),
             request => return self.begin(number, request).await,
         };
         self.is_dirty = true;
@@ -377,6 +390,47 @@ impl Tab {
         let room = self.view.room.as_ref().ok_or("there is no recording")?;
         let message = block_in_place(|| wire::message(room, row));
         message.map(|markup| json!(markup.into_string())).ok_or("this message cannot be read".to_owned())
+    }
+
+    fn copy(&self, session: &str, position: usize) -> Result<Value, Failure> {
+        let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
+        let entry = snapshot.entry(position).ok_or("this entry is gone")?;
+        Ok(json!(export::copied(&snapshot, entry)))
+    }
+
+    /// The entry that a message made, once the recording is read that far.
+    fn entry_of(&self, row: usize) -> Result<Value, Failure> {
+        let room = self.view.room.as_ref().ok_or("there is no recording")?;
+        let found = wire::entry_of(room, row);
+        Ok(found.map_or(Value::Null, |(session, position)| json!({"session": session, "position": position})))
+    }
+
+    fn changes(&self) -> Result<Value, Failure> {
+        let snapshot = self.view.snapshot(&self.view.session).ok_or("there is no session")?;
+        let room = self.view.room.as_ref().ok_or("there is no recording")?;
+        // Only owners see files, and only as they are now.
+        let folder = room.about.project.as_ref().filter(|_| self.desk.may(Role::Own) && self.view.is_now());
+        let folder = folder.map(std::path::PathBuf::from);
+        let changes = block_in_place(|| changes::all(&snapshot, folder.as_deref(), &self.desk.app.cache));
+        Ok(json!(changes.into_string()))
+    }
+
+    fn export(&self, format: Format, redact: bool) -> Result<Value, Failure> {
+        let room = self.view.room.as_ref().ok_or("there is no recording")?;
+        let title = self.desk.session(&room.id).and_then(|known| known.title).or(room.about.title.clone());
+        let export = Export {
+            app: &self.desk.app,
+            room,
+            session: &self.view.session,
+            title: title.as_deref(),
+            is_redacted: redact,
+        };
+        let made = block_in_place(|| match format {
+            Format::Html => export.html(),
+            Format::Markdown => export.markdown(),
+            Format::Print => export.printed(),
+        });
+        made.map(|made| json!(made))
     }
 
     fn verdict(&self) -> Result<Value, Failure> {

@@ -145,6 +145,11 @@ impl View {
         sight.look(|conversation| family::session(conversation, session).map(Session::snapshot))
     }
 
+    /// Whether it is shown as it is, and not as it was.
+    pub(crate) fn is_now(&self) -> bool {
+        self.at.is_none()
+    }
+
     /// Whether there is more to tell than one frame holds.
     pub(crate) fn is_behind(&self) -> bool {
         self.wire.as_ref().is_some_and(WireView::is_behind)

@@ -365,7 +365,7 @@ pub(crate) fn message(room: &LiveRecording, number: usize) -> Option<Markup> {
 }
 
 /// The session and the position of the entry that a message made or changed.
-fn entry_of(room: &LiveRecording, number: usize) -> Option<(String, usize)> {
+pub(crate) fn entry_of(room: &LiveRecording, number: usize) -> Option<(String, usize)> {
     let (session, kind, id) = {
         let log = room.log();
         let (session, kind, id) = log.entry_of(number)?;

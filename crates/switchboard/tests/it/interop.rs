@@ -52,7 +52,7 @@ fn official(name: &str) -> Vec<String> {
 }
 
 /// The folder with what npm installs; `None` where there is no npm.
-fn npm() -> Option<PathBuf> {
+pub(crate) fn npm() -> Option<PathBuf> {
     static INSTALLED: OnceLock<bool> = OnceLock::new();
     let folder = folder().join("npm");
     let installed = *INSTALLED.get_or_init(|| {

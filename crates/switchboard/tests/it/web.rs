@@ -4,14 +4,17 @@
 mod askers;
 mod attachments;
 mod attacks;
+mod axe;
 mod conformance;
 mod diffs;
 mod doors;
 mod hostile;
 mod hub_page;
 mod inspector;
+mod leaving;
 mod login;
 mod looks;
+mod many_sessions;
 mod messages;
 mod offers;
 pub(crate) mod opened;
@@ -25,6 +28,7 @@ mod subagents_odd;
 mod talk;
 mod trust;
 mod work;
+mod writing;
 
 #[test]
 fn every_file_of_the_web_tests_is_a_module() {

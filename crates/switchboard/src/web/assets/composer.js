@@ -1,9 +1,15 @@
-// The prompt: text, commands with completion, files.
+// The prompt: text, commands and files with completion, attachments, drafts and the last prompts.
+
+import { drafts, history } from "./kept.js";
 
 export class Composer {
-  constructor(submit, fail) {
+  constructor(submit, fail, findFiles) {
     this.submit = submit;
     this.fail = fail;
+    this.findFiles = findFiles;
+    this.recording = "";
+    this.mentioned = new Set();
+    this.past = null; // how far back in the last prompts, and what was written before
     this.form = document.getElementById("composer");
     this.prompt = document.getElementById("prompt");
     this.list = document.getElementById("completions");
@@ -30,7 +36,7 @@ export class Composer {
     document.addEventListener("drop", (event) => this.dropped(event));
     this.picker.addEventListener("change", () => this.add([...this.picker.files]));
     this.list.addEventListener("mousedown", (event) => {
-      const item = event.target.closest("[data-command]");
+      const item = event.target.closest("[role=option]");
       if (item) this.complete(item);
       event.preventDefault();
     });
@@ -39,6 +45,7 @@ export class Composer {
   // What a message does: it begins a turn, it goes to the turn that is at work, or it cannot be said.
   set speech(word) {
     this.steers = word === "steer";
+    this.waits = word === "later";
     this.form.hidden = word === "";
     document.getElementById("send").textContent = this.steers ? "Steer" : "Send";
     document.getElementById("send").title = this.steers ? "The turn that is at work takes it into account" : "";
@@ -53,38 +60,95 @@ export class Composer {
   go() {
     const text = this.prompt.value;
     if (text.trim() === "" && this.files.length === 0) return;
-    if (!this.submit(text, this.files)) return;
+    const mentions = [...this.mentioned].filter((path) => text.includes(`@${path}`));
+    if (!this.submit({ text, files: this.files, mentions })) return;
+    history.add(text);
     this.prompt.value = "";
     this.files = [];
+    this.mentioned.clear();
+    this.past = null;
     this.showFiles();
     this.typed();
   }
 
-  // What could not be sent comes back, unless something else was typed meanwhile.
-  giveBack(text, files) {
-    if (this.prompt.value === "") this.prompt.value = text;
-    if (this.files.length === 0) this.files = files;
+  // What was not sent comes back, before what was written meanwhile.
+  giveBack({ text, files, mentions }) {
+    const since = this.prompt.value;
+    this.prompt.value = since.trim() === "" || since === text ? text : `${text}\n${since}`;
+    this.files = [...files, ...this.files];
+    mentions.forEach((path) => this.mentioned.add(path));
     this.showFiles();
     this.typed();
+    this.prompt.focus();
+  }
+
+  // Puts a text into the prompt, to be looked at before it is sent.
+  suggest(text) {
+    this.prompt.value = text;
+    this.typed();
+    this.prompt.focus();
+  }
+
+  // Drafts belong to a session. What is written before the first one goes with it.
+  lookAt(recording, goesAlong) {
+    if (goesAlong && this.prompt.value !== "") {
+      drafts.set(this.recording, "");
+      drafts.set(recording, this.prompt.value);
+      this.recording = recording;
+      return;
+    }
+    this.recording = recording;
+    this.past = null;
+    this.prompt.value = drafts.get(recording);
+    this.grow();
+    this.close();
+  }
+
+  grow() {
+    this.prompt.style.height = "auto";
+    this.prompt.style.height = `${Math.min(this.prompt.scrollHeight + 2, window.innerHeight * 0.4)}px`;
   }
 
   typed() {
-    this.prompt.style.height = "auto";
-    this.prompt.style.height = `${Math.min(this.prompt.scrollHeight + 2, window.innerHeight * 0.4)}px`;
+    this.grow();
+    drafts.set(this.recording, this.prompt.value);
     const match = /^\/(\S*)$/.exec(this.prompt.value);
-    if (!match) return this.close();
+    if (!match) return this.typedPath();
     const wanted = match[1].toLowerCase();
     const fitting = [...this.commands.children].filter((item) => item.dataset.command.toLowerCase().includes(wanted));
     fitting.sort((a, b) => b.dataset.command.startsWith(wanted) - a.dataset.command.startsWith(wanted));
-    this.list.replaceChildren(
-      ...fitting.slice(0, 40).map((item, place) => {
-        const copy = item.cloneNode(true);
-        copy.id = `completion-${place}`;
-        return copy;
+    this.offer(fitting.map((item) => item.cloneNode(true)));
+  }
+
+  // What stands behind an @ before the cursor, and where it begins.
+  path() {
+    const before = this.prompt.value.slice(0, this.prompt.selectionStart);
+    const match = /(?:^|\s)@(\S*)$/.exec(before);
+    return match && { query: match[1], start: before.length - match[1].length };
+  }
+
+  async typedPath() {
+    const path = this.path();
+    if (!path) return this.close();
+    const found = await this.findFiles(path.query);
+    // It may be something else by now.
+    if (this.path()?.query !== path.query) return;
+    this.offer(
+      found.map((name) => {
+        const item = document.createElement("li");
+        item.setAttribute("role", "option");
+        item.dataset.path = name;
+        item.textContent = name;
+        return item;
       }),
     );
-    this.list.hidden = fitting.length === 0;
-    this.choose(fitting.length ? 0 : -1);
+  }
+
+  offer(items) {
+    this.list.replaceChildren(...items);
+    items.forEach((item, place) => (item.id = `completion-${place}`));
+    this.list.hidden = items.length === 0;
+    this.choose(items.length ? 0 : -1);
   }
 
   choose(place) {
@@ -102,7 +166,14 @@ export class Composer {
   }
 
   complete(item) {
-    this.prompt.value = `/${item.dataset.command} `;
+    const { command, path } = item.dataset;
+    if (path !== undefined) {
+      const { start } = this.path() ?? { start: this.prompt.value.length };
+      const end = this.prompt.selectionStart;
+      this.prompt.setRangeText(`${path} `, start, end, "end");
+      this.mentioned.add(path);
+    } else this.prompt.value = `/${command} `;
+    drafts.set(this.recording, this.prompt.value);
     this.close();
     this.prompt.focus();
   }
@@ -118,7 +189,7 @@ export class Composer {
       event.stopPropagation();
     } else if (count && this.chosen >= 0 && (event.key === "Tab" || (event.key === "Enter" && !event.shiftKey))) {
       const item = this.list.children[this.chosen];
-      const isWhole = this.prompt.value === `/${item.dataset.command}`;
+      const isWhole = item.dataset.path === undefined && this.prompt.value === `/${item.dataset.command}`;
       if (event.key === "Tab" || !isWhole) {
         this.complete(item);
         event.preventDefault();
@@ -126,10 +197,29 @@ export class Composer {
         this.go();
         event.preventDefault();
       }
+    } else if (event.key === "ArrowUp" && (this.past || this.prompt.value === "")) {
+      this.remember(-1, event);
+    } else if (event.key === "ArrowDown" && this.past) {
+      this.remember(1, event);
     } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
       this.go();
     }
+  }
+
+  // The last prompts, one after the other, and in the end what was written. A prompt that was changed is a new one.
+  remember(step, event) {
+    const all = history.all();
+    this.past ??= { place: all.length, shown: this.prompt.value };
+    if (this.prompt.value !== this.past.shown) return;
+    const place = this.past.place + step;
+    if (place < 0 || place > all.length) return;
+    event.preventDefault();
+    this.prompt.value = all[place] ?? "";
+    this.past = place === all.length ? null : { place, shown: this.prompt.value };
+    this.grow();
+    drafts.set(this.recording, this.prompt.value);
+    this.prompt.setSelectionRange(this.prompt.value.length, this.prompt.value.length);
   }
 
   draggedOver(event) {

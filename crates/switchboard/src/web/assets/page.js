@@ -1,6 +1,7 @@
 // The page: talks to the server, puts what it sends into place, and sends what the user does.
 
 import { Composer } from "./composer.js";
+import { Held, drafts } from "./kept.js";
 import { comeIn, isKnown, lock, socketProtocols } from "./door.js";
 import { Waiting } from "./waiting.js";
 import { Inspector } from "./inspector.js";
@@ -17,8 +18,11 @@ let nextNumber = 1;
 let retry = 250;
 let where = place();
 let now = { recording: "", session: "", live: false, rows: 0 };
-let pendingRow = null;
+let pendingRow = null; // the message that was asked for, until it is there
+let pendingEntry = null; // the message whose entry was asked for
 let isFirst = true; // nothing could be said yet
+let isNew = true; // no frame has come yet
+const wasLobby = location.pathname === "/"; // whether no session was asked for
 let wantsPrompt = null; // the recording whose prompt gets the focus when something can be said in it
 const folds = new Map(); // the sub-agents that the user has folded (false) or unfolded
 
@@ -90,12 +94,14 @@ function show(frame) {
     transcript.clear();
     inspector.clear();
   }
+  moved(frame);
   now = frame;
   remember(frame);
   document.body.classList.toggle("is-live", frame.live);
   transcript.apply(frame);
-  at("hint").hidden = !frame.live || frame.session === "" || frame.length > 0;
   for (const [name, html] of Object.entries(frame.panels)) panel(name, html);
+  at("hint").hidden = frame.length > 0 || at("hint").childElementCount + at("hint").textContent.length === 0;
+  sendHeld(frame);
   at("then").hidden = frame.at === null;
   if (frame.at !== null) at("then-words").textContent = `The session as it stood after message ${frame.at} of ${frame.rows}.`;
   inspector.apply(frame);
@@ -106,6 +112,7 @@ function show(frame) {
     isFirst = false;
   }
   if (frame.fresh) followHash();
+  if (pendingEntry !== null && frame.rows > pendingEntry) showEntryOf(pendingEntry);
   if (pendingRow !== null && frame.rows > pendingRow) {
     const row = pendingRow;
     pendingRow = null;
@@ -151,6 +158,9 @@ function panel(name, html) {
     case "hub-sessions":
       showSessions(html);
       return;
+    case "agent-choice":
+      chooseFrom(at(name), html);
+      return;
     case "plans":
       at("plan-box").hidden = html === "";
       break;
@@ -160,10 +170,19 @@ function panel(name, html) {
   if (held !== undefined) at(name).querySelector(`[data-config="${CSS.escape(held)}"]`)?.focus();
 }
 
+// The choice stays where it is while what there is to choose from changes.
+function chooseFrom(select, html) {
+  const chosen = select.value;
+  select.innerHTML = html;
+  if ([...select.options].some((it) => it.value === chosen)) select.value = chosen;
+  select.hidden = select.options.length < 2;
+  document.querySelector("label[for=agent-choice]").hidden = select.hidden;
+}
+
 let lastActivity = "";
 function activity(word) {
   document.body.dataset.activity = word;
-  at("cancel").hidden = word !== "running" && word !== "requires-action";
+  at("cancel").disabled = word !== "running" && word !== "requires-action";
   // What it waits for is announced with the question.
   const words = { idle: "The agent is done.", gone: "The agent is gone." };
   if (lastActivity && word !== lastActivity && words[word]) announce(words[word]);
@@ -172,6 +191,36 @@ function activity(word) {
 
 function announce(words) {
   at("announcer").textContent = words;
+}
+
+// Drafts and what is held belong to a session; what was written before the first one goes with it.
+function moved(frame) {
+  if (frame.recording === now.recording && !isNew) return;
+  const isLobby = now.recording === "" && !isNew;
+  const cameFromLobby = isLobby || (isNew && wasLobby);
+  if (cameFromLobby && frame.recording !== "") held.rename("", frame.recording);
+  composer.lookAt(frame.recording, isLobby);
+  held.show(frame.recording);
+  refusal("");
+  isNew = false;
+}
+
+function sendHeld(frame) {
+  if (!frame.live || frame.session === "") return;
+  for (const { text, files, mentions } of held.take(frame.recording)) submit({ text, files, mentions });
+}
+
+// Why the last message was not taken, until something else is said.
+function refusal(reason) {
+  at("refusal").hidden = reason === "";
+  if (reason === "") return at("refusal").replaceChildren();
+  const words = document.createElement("p");
+  words.textContent = reason;
+  const again = document.createElement("button");
+  again.type = "button";
+  again.textContent = "Try again";
+  again.addEventListener("click", () => composer.go());
+  at("refusal").replaceChildren(words, again);
 }
 
 // --- where we are
@@ -201,6 +250,33 @@ function look(recording, session) {
 // Looks at a session of the recording that is looked at.
 function lookAt(session) {
   if (session !== now.session) look(now.recording, session);
+}
+
+// Leads from what was found to the entry that it is in, or to the message where it is in none.
+async function showEntryOf(row) {
+  pendingEntry = null;
+  const found = await attempt({ type: "entry-of", row });
+  if (found) {
+    lookAt(found.session);
+    transcript.goTo(found.position);
+  } else if (found === null) {
+    inspector.open();
+    inspector.showMessage(row);
+  }
+}
+
+async function exportAs(form) {
+  const format = form.get("format");
+  const text = await attempt({ type: "export", format, redact: form.has("redact") });
+  if (text === undefined) return;
+  const [kind, ending] = format === "html" ? ["text/html", "html"] : ["text/markdown", "md"];
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: kind }));
+  const name = at("title").textContent.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60);
+  link.download = `${name.replace(/^-|-$/g, "") || "session"}.${ending}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  at("dialog").close();
 }
 
 // Links such as #e12 and #m340 lead to an entry and to a message.
@@ -293,6 +369,16 @@ async function newSession(folder) {
 const actions = {
   new: () => newSession(null),
   attach: () => attempt({ type: "attach" }),
+  example: ({ text }) => composer.suggest(text),
+  again: ({ said }, button) => {
+    button.disabled = true;
+    attempt({ type: "again", session: sessionOf(button), position: Number(said) }).then(() => (button.disabled = false));
+  },
+  "take-back": ({ prompt }) => attempt({ type: "take-back", prompt: Number(prompt) }),
+  "edit-queued": async ({ prompt }) => {
+    const said = await attempt({ type: "take-back", prompt: Number(prompt) });
+    if (said) composer.giveBack(said);
+  },
   notify: () => waitingFor.allow(),
   start: () => attempt({ type: "start" }).then(() => look(null, null)),
   login: async ({ method }, button) => {
@@ -307,7 +393,7 @@ const actions = {
   },
   look: ({ recording, session, row }) => {
     look(recording, session ?? null);
-    if (row) pendingRow = Number(row);
+    if (row) pendingEntry = Number(row);
     if (isNarrow()) toggleSessions(false);
     at("scroller").focus({ preventScroll: true });
   },
@@ -380,6 +466,67 @@ const actions = {
     const html = await attempt({ type: "family" });
     if (html !== undefined) dialog(`<h2 id="dialog-title">Sub-agents</h2>${html}`);
   },
+  changes: async () => {
+    const html = await attempt({ type: "changes" });
+    if (html !== undefined) dialog(`<h2 id="dialog-title">Changed files</h2>${html}`);
+  },
+  pictures: async () => {
+    const html = await attempt({ type: "pictures" });
+    if (html !== undefined) dialog(`<h2 id="dialog-title">Time line and cost</h2>${html}`);
+  },
+  export: () =>
+    dialog(`<h2 id="dialog-title">Export the session</h2>
+      <form id="export">
+        <p><label><input type="radio" name="format" value="html" checked> One HTML file, which can be read without Switchboard</label></p>
+        <p><label><input type="radio" name="format" value="markdown"> Markdown</label></p>
+        <p><label><input type="checkbox" name="redact"> Without secrets: keys, tokens, and what the agent has withdrawn. Look through it before you hand it out.</label></p>
+        <p><button type="submit">Export</button></p>
+      </form>`),
+  print: async () => {
+    const html = await attempt({ type: "export", format: "print" });
+    if (html === undefined) return;
+    at("print").innerHTML = html;
+    at("print").querySelectorAll("details").forEach((it) => (it.open = true));
+    window.print();
+  },
+  delete: ({ recording, title }) => {
+    dialog(`<h2 id="dialog-title">Delete this session?</h2><p id="deleted"></p>
+      <p>Its recording goes with it, and cannot be brought back.</p>
+      <p><button type="button" data-action="delete-now">Delete</button></p>`);
+    at("deleted").textContent = title;
+    at("dialog-body").querySelector("[data-action=delete-now]").dataset.recording = recording;
+  },
+  "delete-now": async ({ recording }) => {
+    if ((await attempt({ type: "delete", recording })) === undefined) return;
+    at("dialog").close();
+    look(null, null);
+    if (!at("sessions").hidden) listSessions();
+  },
+  "more-sessions": async ({ skip }, button) => {
+    button.disabled = true;
+    const html = await attempt({ type: "sessions", query: "", skip: Number(skip) });
+    if (html === undefined) return (button.disabled = false);
+    const made = document.createElement("template");
+    made.innerHTML = html;
+    const first = made.content.querySelector("button");
+    const hadFocus = document.activeElement === button;
+    button.replaceWith(made.content);
+    if (hadFocus) first?.focus();
+  },
+  enlarge: (_, button) => {
+    dialog(`<h2 id="dialog-title">Image</h2><div id="large"></div>`);
+    at("large").append(button.querySelector("img").cloneNode());
+  },
+  "copy-entry": async (_, button) => {
+    const position = Number(button.closest("[data-position]").dataset.position);
+    const text = await attempt({ type: "copy", session: sessionOf(button), position });
+    if (text !== undefined) copy(text);
+  },
+  "link-entry": (_, button) => {
+    const { position, session } = button.closest("[data-position]").dataset;
+    const path = session ? `/r/${encodeURIComponent(now.recording)}/${encodeURIComponent(session)}` : location.pathname;
+    copy(`${location.origin}${path}#e${position}`);
+  },
   verdict: async () => {
     const html = await attempt({ type: "verdict" });
     if (html !== undefined) dialog(html);
@@ -433,8 +580,8 @@ document.addEventListener("click", (event) => {
     actions.look(link.dataset);
     return;
   }
-  // What a violation leads to is behind the dialog.
-  if (event.target.closest("#dialog a[href^='#m']")) at("dialog").close();
+  // What a violation or a changed file leads to is behind the dialog.
+  if (event.target.closest("#dialog a[href^='#']")) at("dialog").close();
   const button = event.target.closest("button");
   // The menu closes with what is chosen from it, and with a click elsewhere.
   if (!event.target.closest("#menu > summary")) at("menu").open = false;
@@ -456,6 +603,10 @@ document.addEventListener("submit", (event) => {
     event.preventDefault();
     const title = at("new-title").value;
     attempt({ type: "rename", session: now.session, title }).then((done) => done !== undefined && at("dialog").close());
+  }
+  if (event.target.id === "export") {
+    event.preventDefault();
+    exportAs(new FormData(event.target));
   }
   if (event.target.id === "new-session") {
     event.preventDefault();
@@ -487,6 +638,12 @@ document.addEventListener("keydown", (event) => {
     if (isBusy && !event.defaultPrevented) actions["cancel-turn"]();
     return;
   }
+  // A browser would print what is in sight.
+  if (event.code === "KeyP" && (event.ctrlKey || event.metaKey) && !event.altKey && now.recording) {
+    event.preventDefault();
+    actions.print();
+    return;
+  }
   if (!event.altKey || event.ctrlKey || event.metaKey) return;
   const digit = /^Digit([1-9])$/.exec(event.code);
   if (digit) {
@@ -497,15 +654,27 @@ document.addEventListener("keydown", (event) => {
   } else if (event.code === "KeyS") toggleSessions();
   else if (event.code === "KeyI") inspector.toggle();
   else if (event.code === "KeyN") actions.new();
+  else if (event.code === "KeyM") nextOption();
   else return;
   event.preventDefault();
 });
+
+// Modes, models and the like, one after the other, and then back to the prompt.
+function nextOption() {
+  const all = [...at("config").querySelectorAll("[data-config]")];
+  (all[all.indexOf(document.activeElement) + 1] ?? at("prompt")).focus();
+}
 
 let typing = 0;
 at("query").addEventListener("input", () => {
   clearTimeout(typing);
   typing = setTimeout(listSessions, 200);
 });
+setInterval(() => {
+  for (const it of document.querySelectorAll("[data-since]")) {
+    it.textContent = `${Math.max(0, Math.round((Date.now() - Number(it.dataset.since)) / 1000))} s`;
+  }
+}, 1000);
 at("show-sessions").addEventListener("click", () => toggleSessions());
 at("drawer-back").addEventListener("click", () => toggleSessions(false));
 window.addEventListener("popstate", () => {
@@ -522,23 +691,38 @@ const press = new Press();
 const waitingFor = new Waiting((recording) => look(recording, null));
 const questions = new Questions({ ask, toast, announce });
 const transcript = new Transcript(at("scroller"), send);
-const composer = new Composer((text, files) => {
-  if (!now.live) {
-    toast("Nothing can be sent now.");
-    return false;
-  }
-  transcript.goToEnd();
+const composer = new Composer(
+  (said) => {
+    refusal("");
+    transcript.goToEnd();
+    if (now.live && now.session !== "") submit(said);
+    else if (composer.waits) {
+      held.add(now.recording, said);
+      // Before the first session is there, it is being opened already.
+      if (now.recording) attempt({ type: "attach" });
+    } else {
+      toast("Nothing can be sent now.");
+      return false;
+    }
+    return true;
+  },
+  toast,
+  (query) => ask({ type: "files", query }).catch(() => []),
+);
+const held = new Held(at("held"), (said) => composer.giveBack(said));
+
+function submit(said) {
   const { steers } = composer;
-  ask({ type: steers ? "steer" : "prompt", session: now.session, text, files }).then(
+  ask({ type: steers ? "steer" : "prompt", session: now.session, ...said }).then(
     // Not all agents repeat it in the transcript.
     () => steers && toast("The turn at work has your message."),
     (reason) => {
-      toast(reason);
-      composer.giveBack(text, files);
+      refusal(reason);
+      composer.giveBack(said);
     },
   );
-  return true;
-}, toast);
+}
+
 const inspector = new Inspector({ send, ask, attempt, transcript, setHash, copy, elementOf, look, lookAt });
 if (await comeIn()) {
   connect();

@@ -14,6 +14,9 @@ export class Questions {
   show(html) {
     const template = document.createElement("template");
     template.innerHTML = html;
+    const count = template.content.querySelector(".question-count");
+    count?.remove();
+    document.getElementById("question-count").replaceChildren(...(count ? [count] : []));
     const wanted = [...template.content.children];
     const ids = new Set(wanted.map((it) => it.dataset.question));
     const kept = new Map([...this.box.children].map((it) => [it.dataset.question, it]));

@@ -209,7 +209,18 @@ export class Transcript {
       this.scroller.scrollTop = this.scroller.scrollHeight;
     }
     this.toEnd.hidden = this.follows || this.length === 0;
+    this.name();
     this.noteScroll();
+  }
+
+  // A feed without entries is none.
+  name() {
+    const isFeed = this.list.firstElementChild !== null;
+    if (isFeed === this.list.hasAttribute("role")) return;
+    if (isFeed) this.list.setAttribute("role", "feed");
+    else this.list.removeAttribute("role");
+    if (isFeed) this.list.setAttribute("aria-label", "Entries");
+    else this.list.removeAttribute("aria-label");
   }
 
   goTo(position, focuses = true) {

@@ -25,6 +25,7 @@ export class Waiting {
   show({ count, first, elsewhere }) {
     const isMore = count > this.count;
     this.count = count;
+    document.querySelector("link[rel=icon]").href = count > 0 ? "/assets/icon-waiting.svg" : "/assets/icon.svg";
     this.badge.hidden = count === 0;
     this.badge.textContent = count;
     this.badge.title = count === 1 ? "1 question waits for you" : `${count} questions wait for you`;

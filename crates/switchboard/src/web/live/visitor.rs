@@ -126,6 +126,13 @@ impl Visitor {
         opened(reply).map(drop).map_err(|refused| refused.words)
     }
 
+    /// Deletes a session of the hub, with its log.
+    pub(crate) async fn delete(&mut self, session: &str) -> Result<(), Failure> {
+        let agent = self.agent.clone();
+        let reply = self.meanwhile(agent.delete_session(session)).await;
+        opened(reply).map_err(|refused| refused.words)
+    }
+
     /// The session that it looks at, as a tab needs it.
     pub(crate) fn stay(self, room: Arc<LiveRecording>, session: &str, folder: &str) -> Arc<Live> {
         let Visitor { agent, feed, name, early } = self;
@@ -139,6 +146,7 @@ impl Visitor {
             connection: feed.sessions(),
             questions: Default::default(),
             remembered: Default::default(),
+            outgoing: Default::default(),
             wants_login: Default::default(),
             ended: Default::default(),
             _alive: alive,

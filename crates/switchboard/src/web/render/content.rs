@@ -76,8 +76,8 @@ fn picture(mime_type: &str, data: &Base64<'_>, uri: Option<&str>) -> Markup {
     match image::judge(mime_type, data) {
         Ok(image::Picture { mime_type, width, height }) => html! {
             figure.img {
-                img src={ "data:" (mime_type) ";base64," (data.as_str()) } alt="Image from the agent"
-                    width=(width) height=(height) loading="lazy" decoding="async";
+                button.enlarge type="button" data-action="enlarge" aria-label="Enlarge the image" { img src={ "data:" (mime_type) ";base64," (data.as_str()) } alt="Image from the agent"
+                    width=(width) height=(height) loading="lazy" decoding="async"; }
                 @if let Some(uri) = uri {
                     figcaption { (visible_line(uri)) }
                 }

@@ -25,7 +25,7 @@ const MOST_REMARKS: usize = 20;
 const SHOWN_BYTES: usize = 256 << 10;
 
 /// A diff as a part.
-pub(super) fn part(key: &str, diff: &v2::Diff<'static>, cache: &RenderCache) -> Part {
+pub(crate) fn part(key: &str, diff: &v2::Diff<'static>, cache: &RenderCache) -> Part {
     cache.part(key, ("diff", diff), || {
         html! { section.p.diff data-part=(key) aria-label="Changes to files" { (render(key, diff)) } }
     })

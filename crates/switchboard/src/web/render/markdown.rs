@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
 use url::Url;
 
 use super::pieces::Pieces;
 use super::text::{push_attribute, push_prose, push_visible, visible};
-use super::{Part, RenderCache, sanitize};
+use super::{Part, RenderCache, code, sanitize};
 use crate::terminal::text::visible_line as plain_line;
 
 /// Tags inside more tags than this are left out; their text stays.
@@ -71,10 +71,25 @@ fn groups<'t>(parser: Parser<'t>) -> Vec<Group<'t>> {
 
 impl Group<'_> {
     fn render(self, source: &str, cache: &RenderCache) -> Markup {
+        if self.is_code {
+            return self.code();
+        }
         let mut pieces = Pieces::default();
         self.events.into_iter().for_each(|event| pieces.event(event));
-        // Code is only text, and there may be much of it.
-        if self.is_code { PreEscaped(pieces.written()) } else { pieces.cleaned(source, cache) }
+        pieces.cleaned(source, cache)
+    }
+
+    /// Code is only text, and there may be much of it.
+    fn code(self) -> Markup {
+        let (mut name, mut text) = (None, String::new());
+        for event in &self.events {
+            match event {
+                Event::Start(Tag::CodeBlock(kind)) => name = language(kind),
+                Event::Text(part) => text.push_str(part),
+                _ => {}
+            }
+        }
+        code::block(name, &text)
     }
 }
 

@@ -26,16 +26,66 @@ impl Reading {
 
 pub(super) fn message(message: &Message, cache: &RenderCache) -> Vec<Part> {
     let head = match message.kind() {
-        EntryKind::UserMessage => html! { header.p.head data-part="head" { span.who { "You" } } },
-        EntryKind::AgentThought => fold("Thought"),
-        _ => html! { header.p.head data-part="head" { span.who { "Agent" } } },
+        EntryKind::UserMessage => html! { header.p.head data-part="head" { span.who { "You" } (tools()) } },
+        EntryKind::AgentThought => fold(format!("Thought, {}", words(message.content().text_len()))),
+        _ => html! { header.p.head data-part="head" { span.who { "Agent" } (tools()) } },
     };
     let mut parts = vec![Part::new("head", head)];
     parts.extend(content_parts(message.content(), Reading::of(message.kind()), cache));
     parts
 }
 
-/// A heading that hides all parts after it until it is opened. It never changes, so the page never closes it again.
+/// A message with all that it says, however long it is.
+pub(super) fn whole(message: &Message, cache: &RenderCache) -> Vec<Part> {
+    let (content, mut parts) = (message.content(), self::message(message, cache));
+    let Some(mut page) = parts.iter().any(|part| part.key == "earlier").then(|| last_pages(content).first)
+    else {
+        return parts;
+    };
+    let reading = Reading::of(message.kind());
+    parts.retain(|part| part.key != "earlier");
+    while let Some(pages) = page_before(content, page) {
+        page = pages.first;
+        let earlier = page_parts(&pages, reading, cache).into_iter().filter(|part| part.key != "earlier");
+        // After the heading.
+        parts.splice(1..1, earlier);
+    }
+    parts
+}
+
+/// How much there is to read, roughly.
+fn words(bytes: usize) -> String {
+    match bytes.div_ceil(6) {
+        0 | 1 => "1 word".to_owned(),
+        count @ 2..100 => format!("{count} words"),
+        count => format!("about {} words", count / 100 * 100),
+    }
+}
+
+/// What can be done with an entry as a whole.
+pub(super) fn tools() -> Markup {
+    html! {
+        span.tools {
+            button type="button" data-action="copy-entry" { "Copy" }
+            button type="button" data-action="link-entry" { "Link" }
+        }
+    }
+}
+
+/// How a turn went wrong, below its last entry, with a way to say the same again.
+pub(crate) fn failed_turn(reason: &str, said: Option<usize>) -> Part {
+    let html = html! {
+        p.p.note.bad.failed data-part="failed" {
+            (prose(reason)) " "
+            @if let Some(said) = said {
+                button type="button" data-action="again" data-said=(said) { "Try again" }
+            }
+        }
+    };
+    Part::new("failed", html)
+}
+
+/// A heading that hides all parts after it until it is opened. What the user has opened stays so.
 pub(super) fn fold(words: impl Render) -> Markup {
     html! {
         header.p.head data-part="head" {

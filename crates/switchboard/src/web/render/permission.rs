@@ -145,6 +145,13 @@ fn call_subject(snapshot: &Snapshot, call: &switchboard_session::ToolCall, cache
     let mut parts = vec![Part::new("subject", html)];
     parts.extend(tool_call::body(snapshot, call, &Place::default(), cache));
     if let Some(input) = call.raw_input() {
+        // What its content says already is not said twice.
+        if !call.content().is_empty() {
+            parts.push(cache.part("input", ("folded", json::source(input.as_str())), || {
+                html! { div.p.raws data-part="input" { (json::folded("Raw input", "input", input.as_str())) } }
+            }));
+            return parts;
+        }
         parts.push(cache.part("input", ("open", json::source(input.as_str())), || {
             html! { div.p.raws data-part="input" { p.dim { "Raw input" } (json::block(input.as_str())) } }
         }));

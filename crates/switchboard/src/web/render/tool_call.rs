@@ -122,6 +122,7 @@ fn head(call: &ToolCall, waits: Option<Waits>) -> Markup {
             }
             (status(call.status(), waits))
             span.took {}
+            (super::message::tools())
             @if can_cancel && !call.status().is_final() && survives(call.id()) {
                 button type="button" data-action="cancel" data-tool-call=(call.id()) { "Cancel" }
             }
@@ -132,7 +133,9 @@ fn head(call: &ToolCall, waits: Option<Waits>) -> Markup {
 /// How far a call is, in words as well as in colour.
 fn status(status: &v2::ToolCallStatus, waits: Option<Waits>) -> Markup {
     let (class, mark, words) = match status {
-        _ if !status.is_final() && waits == Some(Waits::ForYou) => ("st st-wait", "!", "waiting for you"),
+        _ if !status.is_final() && waits == Some(Waits::ForYou) => {
+            ("st st-wait st-you", "!", "waiting for you")
+        }
         _ if !status.is_final() && waits.is_some() => ("st st-wait", "!", "waiting for an answer"),
         v2::ToolCallStatus::Pending => ("st st-wait", "○", "pending"),
         v2::ToolCallStatus::InProgress => ("st st-run", "◐", "running"),

@@ -62,7 +62,7 @@ fn an_empty_session_says_what_to_do_until_something_is_said() {
     let page = &talk.page;
     for (width, height) in [(360, 740), (1280, 800)] {
         page.resize(width, height);
-        page.wait_for("#hint :: Tell the agent below what to do.");
+        page.wait_for("#hint :: Tell the agent below what to do");
         nothing_is_clipped(page, width);
         // All of the placeholder can be read.
         page.wait_for("#prompt :: Tell the agent what to do");
@@ -186,7 +186,7 @@ fn a_screen_reader_has_names_and_roles_for_everything() {
         ("feed", "Entries"),
         ("textbox", "Prompt"),
         ("button", "Send"),
-        ("button", "Cancel"),
+        ("button", "Stop"),
         ("navigation", "Sessions"),
         ("complementary", "Inspector"),
         ("combobox", "Direction"),

@@ -209,7 +209,7 @@ fn a_login_that_is_lost_can_be_made_again() {
         say(&talk, told);
         if words == "refused" {
             say(&talk, "again");
-            page.wait_for("#toasts :: Authentication required");
+            page.wait_for("#refusal :: Authentication required");
             // What was typed is not lost.
             page.wait_until("document.querySelector('#prompt').value === 'again'");
         }

@@ -59,12 +59,15 @@ fn a_restart_shows_what_was_recorded() {
     page.visit(&format!("http://{}{path}", talk.opened.host()));
     page.wait_for("article.e-tool :: 5 files");
     page.wait_for("article.e-tool .op-mov");
-    // Nothing can be said in it before somebody goes on with it.
     page.wait_until("document.body.dataset.activity === 'recording'");
-    assert_eq!(page.count("#composer"), 0);
     page.screenshot("recording");
     page.click("#show-sessions");
     page.wait_for("#session-list [aria-current] :: at rest");
+    // What is said in it takes it up again.
+    page.type_into("#prompt", "hello");
+    page.press("Enter");
+    page.wait_for("article.e-agent :: Hello!");
+    page.wait_gone("#held .queued");
     assert_eq!(page.complaints(), [""; 0]);
 }
 

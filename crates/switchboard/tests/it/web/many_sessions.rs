@@ -1,0 +1,79 @@
+//! More sessions than fit on a screen.
+
+use serde_json::json;
+use switchboard_store::{About, Channel, Record, Store};
+
+use super::talk::{Talk, done};
+use crate::agent_program::Place;
+
+fn prompt(session: &str, text: &str) -> Record {
+    let prompt = json!([{ "type": "text", "text": text }]);
+    let message = json!({ "jsonrpc": "2.0", "id": text, "method": "session/prompt", "params": { "sessionId": session, "prompt": prompt } });
+    Record::new(Channel::ToAgent, message.to_string())
+}
+
+#[test]
+fn every_session_has_a_row_and_can_be_searched_and_deleted() {
+    let place = Place::new();
+    let file = place.home().join("many.sqlite3");
+    let store = Store::open(&file).unwrap();
+    let about = |title: &str, project: &str| About {
+        agent: Some("old".into()),
+        project: Some(project.into()),
+        title: Some(title.into()),
+        ..About::default()
+    };
+    // The first that is begun is the last that is listed.
+    let mut two = store.begin(&about("two of them", "/w/both")).unwrap();
+    for (session, words) in [("s1", "alpha words"), ("s2", "beta words")] {
+        two.append(prompt(session, words)).unwrap();
+    }
+    // Its program dies.
+    two.sync().unwrap();
+    drop(two);
+    for number in 0..230 {
+        let mut recorder =
+            store.begin(&about(&format!("Task {number}"), ["/w/one", "/w/two"][number % 2])).unwrap();
+        recorder.append(prompt("s", &format!("do task {number}"))).unwrap();
+        recorder.close().unwrap();
+    }
+    drop(store);
+    let talk = Talk::with(place, &["--store", file.to_str().unwrap()]);
+    let page = &talk.page;
+    talk.ask("a rare word: xylophone");
+    page.click("#show-sessions");
+    page.wait_for("#other-sessions h3 :: two");
+    assert_eq!(page.count("#other-sessions li"), 100);
+    page.screenshot("many-sessions");
+    for left in ["131 more", "31 more"] {
+        page.click(&format!("#other-sessions .more :: {left}"));
+    }
+    page.wait_gone("#other-sessions .more");
+    page.wait_for("#other-sessions h3 :: one");
+    assert_eq!(page.count("#other-sessions li"), 232);
+    // Each session of a recording, and a recording that broke off is not at work.
+    assert_eq!(page.count("#other-sessions li :: broke off"), 2);
+    page.click("#other-sessions button :: beta words");
+    page.wait_until("location.pathname.endsWith('/s2')");
+
+    // A hit names its session, and leads to the entry.
+    page.type_into("#query", "xylophone");
+    page.wait_for("#found li :: in “a rare word: xylophone”");
+    page.click("#found li button");
+    page.wait_until("document.activeElement.closest('article')?.innerText.includes('xylophone')");
+    assert_eq!(page.count("#inspector"), 0);
+
+    // Deleted is gone, here and from the list.
+    page.click("#menu > summary");
+    page.click("#offers [data-action=delete]");
+    page.wait_for("#dialog :: a rare word: xylophone");
+    page.screenshot("delete");
+    page.click("#dialog [data-action=delete-now]");
+    page.wait_gone("article :: xylophone");
+    page.wait_gone("#hub-sessions :: xylophone");
+    page.click("header [data-action=new]");
+    page.wait_until("document.body.classList.contains('is-live')");
+    talk.say("hello");
+    done(page);
+    talk.all_is_well();
+}
