@@ -201,6 +201,7 @@ fn bar() -> Markup {
 fn sidebar() -> Markup {
     html! {
         nav id="sessions" aria-label="Sessions" hidden {
+            h2 class="sr" { "Sessions" }
             form id="search" role="search" {
                 label class="sr" for="query" { "Search in all sessions" }
                 input id="query" type="search" placeholder="Search all sessions" autocomplete="off";
@@ -243,6 +244,7 @@ fn talk() -> Markup {
             nav id="path" aria-label="Where this sub-agent belongs" hidden {}
             div id="scroller" tabindex="0" aria-label="Transcript" {
                 div id="hint" hidden {}
+                h2 class="sr" { "Transcript" }
                 div id="before" {}
                 div id="transcript" {}
                 div id="after" {}

@@ -19,6 +19,8 @@ const MOST_CURRENCIES: usize = 4;
 /// The width of a picture in its own units.
 const WIDTH: i64 = 1000;
 const LANE: i64 = 18;
+/// The least width of a bar.
+const LEAST: i64 = 4;
 
 /// What goes on in a turn, a lane each.
 const LANES: [(&str, &str); 4] = [
@@ -96,9 +98,10 @@ fn turn(room: &LiveRecording, session: &str, snapshot: &Snapshot, number: usize,
             svg viewBox=(format!("0 0 {WIDTH} {height}")) preserveAspectRatio="none" role="img"
                 aria-label=(format!("Time line: {words}")) {
                 @for bar in &bars {
-                    @let (from, to) = (place(bar.from), place(bar.to));
-                    rect class=(LANES[bar.lane].0) x=(from) y=(i64::try_from(bar.lane).unwrap_or(0) * LANE + 2)
-                        width=((to - from).max(3)) height=(LANE - 4) {
+                    // Short ones can be seen, also at the end.
+                    @let width = (place(bar.to) - place(bar.from)).max(LEAST);
+                    rect class=(LANES[bar.lane].0) x=(place(bar.from).min(WIDTH - width)) y=(i64::try_from(bar.lane).unwrap_or(0) * LANE + 2)
+                        width=(width) height=(LANE - 4) {
                         title { (crate::terminal::text::visible_line(&bar.words)) ", " (duration(bar.to - bar.from)) }
                     }
                 }

@@ -14,7 +14,7 @@ use super::remembered::Remembered;
 use super::{render, rule};
 
 /// Of more questions that wait, the first are shown; each answer makes room for another.
-const MOST_QUESTIONS: usize = 8;
+const MOST_QUESTIONS: usize = 12;
 
 /// What waits for an answer, in the session that is looked at and in all that descend from it.
 pub(crate) fn all(subject: &Subject<'_>, below: &Below) -> Markup {

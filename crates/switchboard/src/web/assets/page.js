@@ -175,7 +175,7 @@ function chooseFrom(select, html) {
   const chosen = select.value;
   select.innerHTML = html;
   if ([...select.options].some((it) => it.value === chosen)) select.value = chosen;
-  select.hidden = select.options.length < 2;
+  select.hidden = select.options.length < 2 && !isHub;
   document.querySelector("label[for=agent-choice]").hidden = select.hidden;
 }
 

@@ -27,7 +27,7 @@ const SHOWN_BYTES: usize = 256 << 10;
 /// A diff as a part.
 pub(crate) fn part(key: &str, diff: &v2::Diff<'static>, cache: &RenderCache) -> Part {
     cache.part(key, ("diff", diff), || {
-        html! { section.p.diff data-part=(key) aria-label="Changes to files" { (render(key, diff)) } }
+        html! { div.p.diff data-part=(key) role="group" aria-label="Changes to files" { (render(key, diff)) } }
     })
 }
 

@@ -89,7 +89,7 @@ fn what_the_agent_does_not_take_comes_back() {
     page.wait_for("#attachments :: note.txt");
     page.type_text("Look");
     page.press("Enter");
-    page.wait_for("#toasts :: the agent does not take note.txt (text/plain)");
+    page.wait_for("#refusal :: the agent does not take note.txt (text/plain)");
     page.wait_for("#attachments :: note.txt");
     assert_eq!(page.eval("document.querySelector('#prompt').value"), "Look");
     page.click("#attachments button :: Remove note.txt");

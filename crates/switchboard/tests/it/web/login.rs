@@ -66,7 +66,7 @@ fn an_agent_that_does_not_answer_the_handshake_is_given_up() {
     page.wait_for("#trouble :: still loading");
     page.wait_for("#trouble :: --handshake-timeout 5m");
     page.click("#trouble button :: Try again");
-    page.wait_for("#trouble :: The agent is starting.");
+    page.wait_for("#hint :: Starting sh");
     page.wait_for("#trouble :: the agent did not answer the handshake within 2s");
     talk.all_is_well();
 }

@@ -1,5 +1,7 @@
 //! More sessions than fit on a screen.
 
+use std::io::{BufRead, BufReader};
+
 use serde_json::json;
 use switchboard_store::{About, Channel, Record, Store};
 
@@ -10,6 +12,16 @@ fn prompt(session: &str, text: &str) -> Record {
     let prompt = json!([{ "type": "text", "text": text }]);
     let message = json!({ "jsonrpc": "2.0", "id": text, "method": "session/prompt", "params": { "sessionId": session, "prompt": prompt } });
     Record::new(Channel::ToAgent, message.to_string())
+}
+
+/// Records a session with a program that is killed at work.
+fn died(place: &Place, store: &str) {
+    let mut child = place.command(&["run", "--record", "--store", store, "demo", "slow 60"]).spawn().unwrap();
+    let output = child.stdout.take().unwrap();
+    // It says something when it is at work.
+    BufReader::new(output).read_line(&mut String::new()).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]
@@ -28,9 +40,7 @@ fn every_session_has_a_row_and_can_be_searched_and_deleted() {
     for (session, words) in [("s1", "alpha words"), ("s2", "beta words")] {
         two.append(prompt(session, words)).unwrap();
     }
-    // Its program dies.
-    two.sync().unwrap();
-    drop(two);
+    two.close().unwrap();
     for number in 0..230 {
         let mut recorder =
             store.begin(&about(&format!("Task {number}"), ["/w/one", "/w/two"][number % 2])).unwrap();
@@ -38,6 +48,7 @@ fn every_session_has_a_row_and_can_be_searched_and_deleted() {
         recorder.close().unwrap();
     }
     drop(store);
+    died(&place, file.to_str().unwrap());
     let talk = Talk::with(place, &["--store", file.to_str().unwrap()]);
     let page = &talk.page;
     talk.ask("a rare word: xylophone");
@@ -45,14 +56,15 @@ fn every_session_has_a_row_and_can_be_searched_and_deleted() {
     page.wait_for("#other-sessions h3 :: two");
     assert_eq!(page.count("#other-sessions li"), 100);
     page.screenshot("many-sessions");
-    for left in ["131 more", "31 more"] {
+    for left in ["132 more", "32 more"] {
         page.click(&format!("#other-sessions .more :: {left}"));
     }
     page.wait_gone("#other-sessions .more");
     page.wait_for("#other-sessions h3 :: one");
-    assert_eq!(page.count("#other-sessions li"), 232);
-    // Each session of a recording, and a recording that broke off is not at work.
-    assert_eq!(page.count("#other-sessions li :: broke off"), 2);
+    assert_eq!(page.count("#other-sessions li"), 233);
+    // A recording whose program died is not at work, and each session of a recording has a row.
+    assert_eq!(page.count("#other-sessions li :: broke off"), 1);
+    assert_eq!(page.count("#other-sessions li :: being recorded"), 0);
     page.click("#other-sessions button :: beta words");
     page.wait_until("location.pathname.endsWith('/s2')");
 

@@ -145,7 +145,11 @@ fn what_an_agent_does_not_offer_is_not_shown() {
     let talk = Talk::with(place, &["--", "sh", agent.to_str().unwrap()]);
     let page = &talk.page;
     page.wait_until("document.body.classList.contains('is-live')");
-    assert_eq!(page.count("#menu"), 0);
+    page.click("#menu > summary");
+    page.wait_for("#offers button :: Export");
+    for offer in ["Fork", "Rename", "Archive"] {
+        assert_eq!(page.count(&format!("#offers button :: {offer}")), 0, "{offer}");
+    }
     page.click("#show-sessions");
     page.wait_for("#session-list [data-action=look]");
     assert_eq!(page.count("#archived"), 0);

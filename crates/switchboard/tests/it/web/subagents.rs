@@ -153,7 +153,8 @@ fn two_at_work_are_shown_in_their_calls_and_folded_when_they_are_done() {
     page.wait_for("article.e-tool .nest-body article.e-agent :: I look for tests.");
     page.wait_for("article.e-tool .nest-body article.e-thought :: Thought");
     page.wait_for("article.e-tool .nest-plan :: 1 of 2 done");
-    page.wait_for(".nest-body article.e-tool .df .path :: notes");
+    // What is asked about it is shown there, and not twice.
+    page.wait_for("#questions .df .path :: notes");
     // Inside one another.
     page.wait_for(".nest-body article.e-tool .nest .nest-body article.e-agent :: I dig.");
     page.wait_for(".nest .nest-head :: waiting for you");

@@ -175,7 +175,8 @@ fn a_change_of_what_is_asked_is_marked_and_must_be_read_first() {
     let refused = page.eval(&format!(
         "new Promise(resolve => {{
             const socket = new WebSocket(`ws://${{location.host}}/in/socket`, ['switchboard', `key-${{localStorage.getItem('switchboard-key')}}`]);
-            socket.onopen = () => socket.send(JSON.stringify({{ type: 'choose', id: '1', option: 'once', revision: {old}, number: 1 }}));
+            socket.onopen = () => socket.send(JSON.stringify({{ type: 'look', recording: location.pathname.split('/')[2] }}))
+                ?? socket.send(JSON.stringify({{ type: 'choose', id: '1', option: 'once', revision: {old}, number: 1 }}));
             socket.onmessage = event => {{
                 const message = JSON.parse(event.data);
                 if (message.number === 1) resolve(message.reason ?? 'taken');

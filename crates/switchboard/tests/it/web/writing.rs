@@ -1,7 +1,5 @@
 //! What a person writes: before a session is there, while the agent works, and what becomes of it when something fails.
 
-use std::process::Command;
-
 use serde_json::json;
 
 use super::scripted_agent::{heard, scripted_agent, update};
@@ -17,8 +15,7 @@ fn what_is_written_before_the_session_is_there_is_kept_and_goes_out_then() {
     let idle = update(json!({ "sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn" }));
     let program = scripted_agent(&place.work(), &json!({}), &json!({}), &[said, idle]);
     // It says nothing until somebody opens the gate.
-    let gate = place.work().join("gate");
-    assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    let gate = place.fifo("gate");
     let command = format!("cat {} >/dev/null; exec sh {}", gate.display(), program.display());
     let talk = Talk::with(place, &["--", "sh", "-c", &command]);
     let page = &talk.page;
