@@ -26,7 +26,10 @@ fn broken(html: &str) -> String {
 fn the_user_is_shown_as_typed() {
     assert_snapshot!(shown(&[message("user_message", "u", "Do *this*:\n  <b>now</b>")]), @r#"
     <header class="p head" data-part="head">
-    <span class="who">You</span></header>
+    <span class="who">You</span>
+    <span class="tools">
+    <button type="button" data-action="copy-entry">Copy</button>
+    <button type="button" data-action="link-entry">Link</button></span></header>
     <div class="p said" data-part="b0">Do *this*:
       &lt;b&gt;now&lt;/b&gt;</div>
     "#);
@@ -37,7 +40,10 @@ fn the_agent_is_shown_as_markdown() {
     let text = "Two **words**.\n\n1. `a<b`\n2. [x](https://example.org)\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n```c++ title\nx < y\n```";
     assert_snapshot!(shown(&[message("agent_message", "m", text)]), @r#"
     <header class="p head" data-part="head">
-    <span class="who">Agent</span></header>
+    <span class="who">Agent</span>
+    <span class="tools">
+    <button type="button" data-action="copy-entry">Copy</button>
+    <button type="button" data-action="link-entry">Link</button></span></header>
     <div class="p md" data-part="b0-0">
     <p>Two <strong>words</strong>.</p>
     <ol>
@@ -56,6 +62,7 @@ fn the_agent_is_shown_as_markdown() {
     <td>1</td>
     <td class="ar">2</td></tr></tbody></table></div></div>
     <div class="p md" data-part="b0-1">
+    <button class="copy" type="button" data-action="copy" aria-label="Copy the code">Copy</button>
     <pre data-lang="c++">
     <code>x &lt; y
     </code></pre></div>
@@ -68,7 +75,7 @@ fn thoughts_are_folded() {
     <header class="p head" data-part="head">
     <details class="fold" data-keep="fold">
     <summary>
-    <span class="who">Thought</span></summary></details></header>
+    <span class="who">Thought, 1 word</span></summary></details></header>
     <div class="p md" data-part="b0-0">
     <p>Hm.</p></div>
     "#);
@@ -79,7 +86,10 @@ fn a_cleared_message_says_so() {
     let clear = update(json!({"sessionUpdate": "agent_message", "messageId": "m", "content": null}));
     assert_snapshot!(shown(&[message("agent_message", "m", "a secret"), clear]), @r#"
     <header class="p head" data-part="head">
-    <span class="who">Agent</span></header>
+    <span class="who">Agent</span>
+    <span class="tools">
+    <button type="button" data-action="copy-entry">Copy</button>
+    <button type="button" data-action="link-entry">Link</button></span></header>
     <p class="p note" data-part="empty">Empty: its content was removed, or none has come.</p>
     "#);
 }
@@ -101,6 +111,9 @@ fn a_tool_call_is_a_card() {
     <span class="st st-run">
     <span aria-hidden="true">◐ </span>running</span>
     <span class="took"></span>
+    <span class="tools">
+    <button type="button" data-action="copy-entry">Copy</button>
+    <button type="button" data-action="link-entry">Link</button></span>
     <button type="button" data-action="cancel" data-tool-call="c">Cancel</button></header>
     <ul class="p places" data-part="places" aria-label="Files">
     <li>
@@ -134,8 +147,11 @@ fn a_diff_is_one_markup_for_both_views() {
     <span class="sr">Edit: </span>Edit</h3>
     <span class="st st-wait">
     <span aria-hidden="true">○ </span>pending</span>
-    <span class="took"></span></header>
-    <section class="p diff" data-part="i0" aria-label="Changes to files">
+    <span class="took"></span>
+    <span class="tools">
+    <button type="button" data-action="copy-entry">Copy</button>
+    <button type="button" data-action="link-entry">Link</button></span></header>
+    <div class="p diff" data-part="i0" role="group" aria-label="Changes to files">
     <p class="diff-sum">2 files <span class="cnt">
     <span class="plus">+1</span> <span class="minus">−1</span>
     <span class="sr"> (1 lines added, 1 removed)</span></span>
@@ -171,7 +187,7 @@ fn a_diff_is_one_markup_for_both_views() {
     <span aria-label="to"> → </span>
     <span class="path">
     <span class="dir">/w/</span>c</span>
-    <span class="tag">binary</span></div></section>
+    <span class="tag">binary</span></div></div>
     "#);
 }
 
@@ -186,8 +202,11 @@ fn a_patch_that_cannot_be_read_is_shown_as_text() {
     <span class="sr">Tool: </span>Edit</h3>
     <span class="st st-wait">
     <span aria-hidden="true">○ </span>pending</span>
-    <span class="took"></span></header>
-    <section class="p diff" data-part="i0" aria-label="Changes to files">
+    <span class="took"></span>
+    <span class="tools">
+    <button type="button" data-action="copy-entry">Copy</button>
+    <button type="button" data-action="link-entry">Link</button></span></header>
+    <div class="p diff" data-part="i0" role="group" aria-label="Changes to files">
     <p class="diff-sum">1 file</p>
     <div class="df df-bare">
     <span class="op op-del" title="delete" aria-hidden="true">D</span>
@@ -200,7 +219,7 @@ fn a_patch_that_cannot_be_read_is_shown_as_text() {
     <details class="raw" data-keep="i0text" open>
     <summary>The patch as text, 11 bytes</summary>
     <pre>
-    <code>@@ nonsense</code></pre></details></section>
+    <code>@@ nonsense</code></pre></details></div>
     "#);
 }
 
@@ -353,7 +372,10 @@ fn what_is_unknown_is_shown_as_it_came() {
     <span class="sr">_k: </span>t</h3>
     <span class="st st-off">
     <span aria-hidden="true">? </span>_s</span>
-    <span class="took"></span></header>
+    <span class="took"></span>
+    <span class="tools">
+    <button type="button" data-action="copy-entry">Copy</button>
+    <button type="button" data-action="link-entry">Link</button></span></header>
     <div class="p block" data-part="i0">
     <div class="unknown">
     <p class="note">Unknown content: <code>_chart</code></p>
