@@ -1,0 +1,261 @@
+//! Answers, and what they mean for the session that they are about.
+
+use serde_json::Value;
+use switchboard_protocol::{Side, Version};
+
+use super::{INVALID_PARAMS, LOGIN_REQUIRED, METHOD_NOT_FOUND, advertised_at, is_foreign, opens, works};
+use crate::connection::{Open, Session, Work};
+use crate::evaluator::{Evaluator, Told};
+use crate::rules::RuleId;
+use crate::schema::shown;
+
+impl Evaluator {
+    /// Something is answered.
+    pub(crate) fn about_response(&mut self, told: &Told<'_>, open: &Open) {
+        let code = told.value["error"]["code"].as_i64();
+        if is_foreign(&open.method)
+            && let Some(code) = code
+        {
+            self.findings.judge(RuleId::UnknownMethod, told.number, code == METHOD_NOT_FOUND, || {
+                format!("{} was refused with {code} instead of {METHOD_NOT_FOUND}", open.method)
+            });
+        }
+        if is_foreign(&open.method) {
+            self.findings.kept(RuleId::Answered);
+        }
+        match told.from {
+            Side::Client => self.client_answer(told, open, code),
+            Side::Agent => self.agent_answer(told, open, code),
+        }
+    }
+
+    fn client_answer(&mut self, told: &Told<'_>, open: &Open, code: Option<i64>) {
+        self.connection.latest_of_client = told.number;
+        let number = told.number;
+        if open.method.starts_with("fs/")
+            || open.method.starts_with("terminal/")
+            || open.method == "elicitation/create"
+        {
+            let has = match open.method.as_str() {
+                "fs/read_text_file" => self.connection.client_has("/fs/readTextFile"),
+                "fs/write_text_file" => self.connection.client_has("/fs/writeTextFile"),
+                "elicitation/create" => {
+                    let mode = open.params["mode"].as_str().unwrap_or("form");
+                    self.connection.client_has(&format!("/elicitation/{mode}"))
+                }
+                _ => self.connection.client_has("/terminal") && self.version() == Some(Version::V1),
+            };
+            if has {
+                self.findings.judge(RuleId::ServesAdvertised, number, code != Some(METHOD_NOT_FOUND), || {
+                    format!("{} is advertised, and answered with {METHOD_NOT_FOUND}", open.method)
+                });
+            }
+        }
+        if open.method != "session/request_permission" {
+            return;
+        }
+        if let Some(session) = self.connection.sessions.get_mut(&open.session) {
+            session.is_answered = true;
+            if self.connection.version == Some(Version::V2) && session.has_run && !open.is_cancelled {
+                let has_waited = session.has_waited || session.work == Work::RequiresAction;
+                self.findings.judge(RuleId::RequiresAction, open.number, has_waited, || {
+                    "the user was asked, and no state_update said requires_action".to_owned()
+                });
+            }
+        }
+        let outcome = &told.value["result"]["outcome"];
+        let kind = outcome["outcome"].as_str().unwrap_or_default();
+        if kind == "selected" && !open.is_faulty {
+            let chosen = outcome["optionId"].as_str().unwrap_or_default();
+            let offered = open.params["options"].as_array().into_iter().flatten();
+            let is_offered = offered.filter_map(|option| option["optionId"].as_str()).any(|id| id == chosen);
+            self.findings.judge(RuleId::PermissionOffered, number, is_offered, || {
+                format!("the option {chosen:?} was not offered")
+            });
+        }
+        if open.is_cancelled && told.value.get("result").is_some() {
+            self.findings.judge(RuleId::PermissionsCancelled, number, kind == "cancelled", || {
+                format!("the client cancelled, and then answered {}", shown(outcome))
+            });
+        }
+    }
+
+    fn agent_answer(&mut self, told: &Told<'_>, open: &Open, code: Option<i64>) {
+        let Some(version) = self.version() else { return };
+        let (number, is_v1) = (told.number, version == Version::V1);
+        let result = told.value.get("result");
+        if let Some(rule) = works(&open.method, version) {
+            let pointer = advertised_at(&open.method, version);
+            let is_advertised = pointer.is_none_or(|pointer| self.connection.agent_has(pointer));
+            if is_advertised && code == Some(METHOD_NOT_FOUND) {
+                let reason = format!("{} is advertised, and answered with {METHOD_NOT_FOUND}", open.method);
+                self.findings.broken(rule, number, reason);
+            } else if result.is_some() {
+                self.findings.kept(rule);
+            }
+        }
+        for rule in open.must_take.iter().filter(|_| !open.is_faulty) {
+            if code == Some(INVALID_PARAMS) {
+                let reason = format!("{} was refused: {}", open.method, shown(&told.value["error"]));
+                self.findings.broken(*rule, number, reason);
+            } else if result.is_some() {
+                self.findings.kept(*rule);
+            }
+        }
+        if opens(&open.method) {
+            self.session_opened(told, open, code, is_v1);
+        }
+        match (open.method.as_str(), result) {
+            ("authenticate" | "auth/login", Some(_)) => self.connection.is_logged_in = true,
+            ("logout" | "auth/logout", Some(_)) => self.connection.is_logged_in = false,
+            ("session/prompt", _) if is_v1 => self.prompt_ended(told, open),
+            ("session/prompt", _) => self.prompt_accepted(told, open),
+            ("session/list", Some(result)) => self.listed(number, open, result),
+            ("session/delete", Some(_)) => {
+                if self.connection.deleted.contains(&open.session) {
+                    self.findings.kept(RuleId::DeleteAgain);
+                }
+                self.connection.deleted.insert(open.session.clone());
+            }
+            ("session/delete", None) if self.connection.deleted.contains(&open.session) => {
+                let reason =
+                    format!("deleting {:?} again failed: {}", open.session, shown(&told.value["error"]));
+                self.findings.broken(RuleId::DeleteAgain, number, reason);
+            }
+            ("session/close", Some(_)) => self.session_closed(told, open, is_v1),
+            ("session/set_config_option", Some(result)) => self.option_set(told, open, result),
+            _ => {}
+        }
+    }
+
+    fn session_opened(&mut self, told: &Told<'_>, open: &Open, code: Option<i64>, is_v1: bool) {
+        let number = told.number;
+        if open.method == "session/new" {
+            let needs_login = code == Some(LOGIN_REQUIRED);
+            self.connection.needs_login |= needs_login;
+            if self.connection.auth_methods.is_empty() && self.connection.agent_capabilities.is_some() {
+                self.findings.judge(RuleId::NoLoginNeeded, number, !needs_login, || {
+                    "a login is required, and none is offered".to_owned()
+                });
+            } else if self.connection.is_logged_in {
+                self.findings.judge(RuleId::LoginHelps, number, !needs_login, || {
+                    "a login is required after one that succeeded".to_owned()
+                });
+            }
+        }
+        let Some(result) = told.value.get("result") else {
+            if let Some(session) = self.connection.sessions.get_mut(&open.session) {
+                session.opening = None;
+            }
+            return;
+        };
+        let makes_new = matches!(open.method.as_str(), "session/new" | "session/fork");
+        let id = if makes_new { result["sessionId"].as_str().unwrap_or_default() } else { &open.session };
+        if makes_new {
+            let works = if is_v1 { RuleId::SessionIdV1 } else { RuleId::SessionIdV2 };
+            if result["sessionId"].as_str() == Some("") {
+                self.findings.broken(works, number, "the session's id is empty");
+            }
+            let rule = if is_v1 { RuleId::DistinctV1 } else { RuleId::DistinctV2 };
+            let is_known = self.connection.sessions.get(id).is_some_and(|session| session.is_new);
+            if !id.is_empty() {
+                self.findings.judge(rule, number, !is_known, || format!("there is a session {id:?} already"));
+            }
+            let session = self.connection.session(id);
+            *session =
+                Session { is_new: true, work: session.work, has_run: session.has_run, ..Session::default() };
+        } else {
+            self.taken_up(told, id);
+        }
+        let id = id.to_owned();
+        self.modes(number, &id, &result["modes"]);
+        self.options(number, &id, &result["configOptions"], is_v1);
+    }
+
+    /// The answer to `session/load` or `session/resume` came.
+    fn taken_up(&mut self, told: &Told<'_>, id: &str) {
+        let is_v1 = self.version() == Some(Version::V1);
+        let session = self.connection.session(id);
+        let Some(opening) = session.opening.take() else { return };
+        session.is_loaded = opening.with_history;
+        session.ended = None;
+        match (is_v1, opening.is_load) {
+            (true, true) => self.findings.kept(RuleId::LoadReplay),
+            (true, false) => self.findings.kept(RuleId::ResumeNoHistoryV1),
+            (false, _) if opening.with_history => self.findings.kept(RuleId::ReplayBefore),
+            (false, _) => self.findings.kept(RuleId::NoReplay),
+        }
+        if !is_v1 {
+            if opening.has_state {
+                self.findings.kept(RuleId::ResumeState);
+            } else {
+                let reason = "no state_update came before the answer".to_owned();
+                self.broken_if_newest(RuleId::ResumeState, told.number, reason);
+            }
+        }
+    }
+
+    fn listed(&mut self, number: u64, open: &Open, result: &Value) {
+        let wanted = open.params["cwd"].as_str();
+        for entry in result["sessions"].as_array().into_iter().flatten() {
+            let id = entry["sessionId"].as_str().unwrap_or_default();
+            if let (Some(wanted), Some(cwd)) = (wanted, entry["cwd"].as_str()) {
+                let is_same = cwd.trim_end_matches('/') == wanted.trim_end_matches('/');
+                self.findings.judge(RuleId::ListMatches, number, is_same, || {
+                    format!("asked for {wanted:?}, listed {id:?} of {cwd:?}")
+                });
+            }
+            if self.connection.deleted.contains(id) {
+                let reason = format!("the session {id:?} was deleted, and is listed");
+                self.findings.broken(RuleId::DeleteGone, number, reason);
+            } else {
+                self.connection.session(id);
+            }
+        }
+        if wanted.is_some() && result["sessions"].as_array().is_some_and(Vec::is_empty) {
+            self.findings.kept(RuleId::ListMatches);
+        }
+        if !self.connection.deleted.is_empty() {
+            self.findings.kept(RuleId::DeleteGone);
+        }
+    }
+
+    fn session_closed(&mut self, told: &Told<'_>, open: &Open, is_v1: bool) {
+        let session = self.connection.session(&open.session);
+        session.is_closed = true;
+        if !is_v1 && open.during_work {
+            let is_ended = session.work == Work::Idle;
+            self.findings.judge(RuleId::CloseCancelsV2, told.number, is_ended, || {
+                "closed while work was going on, which did not end before the answer".to_owned()
+            });
+        }
+    }
+
+    fn option_set(&mut self, told: &Told<'_>, open: &Open, result: &Value) {
+        let is_v1 = self.version() == Some(Version::V1);
+        let before = self.connection.session(&open.session).options.as_ref().map_or(0, Vec::len);
+        let id = open.params["configId"].as_str().unwrap_or_default();
+        let key = if is_v1 { "id" } else { "configId" };
+        let options = result["configOptions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let found = options.iter().find(|option| option[key].as_str() == Some(id));
+        let problem = match found {
+            None => Some(format!("the answer lacks the option {id:?}")),
+            Some(option) if option["currentValue"] != open.params["value"] => Some(format!(
+                "{id:?} was set to {}, and the answer says {}",
+                shown(&open.params["value"]),
+                shown(&option["currentValue"])
+            )),
+            Some(_) if options.len() == 1 && before > 1 => {
+                Some(format!("the answer has one option of {before}"))
+            }
+            Some(_) => None,
+        };
+        let problem = problem.filter(|_| result["configOptions"].is_array());
+        if result["configOptions"].is_array() {
+            self.findings.judge(RuleId::ConfigComplete, told.number, problem.is_none(), || {
+                problem.unwrap_or_default()
+            });
+        }
+        self.options(told.number, &open.session.clone(), &result["configOptions"], is_v1);
+    }
+}
