@@ -268,5 +268,5 @@ fn push_fenced(out: &mut String, language: &str, text: &str) {
 }
 
 fn one_line(text: &str) -> String {
-    crate::terminal::text::visible_line(text).into()
+    crate::terminal::text::visible_line(text)
 }
