@@ -92,6 +92,9 @@ fn a_question_answered_by_one_is_gone_for_the_others_who_see_the_name() {
         page.wait_until("document.title.startsWith('(1) ')");
         page.wait_for("#badge :: 1");
     }
+    // Rules are for who owns the hub.
+    first.wait_for("[data-question] [data-part=rule]");
+    assert_eq!(second.count("[data-question] [data-part=rule]"), 0);
     second.screenshot("hub-question");
     second.click("[data-question] button :: allow once");
     for page in [&first, &second] {
