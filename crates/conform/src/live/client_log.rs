@@ -66,11 +66,11 @@ impl ClientJudge {
             let Ok(line) = RecordedLine::parse(line) else { continue };
             match &line.recorded {
                 Recorded::Message { from: Some(Side::Client), text, .. } => {
-                    if text.contains("\"method\":\"initialize\"") {
-                        self.initialized += 1;
-                    }
-                    if text.contains("\"method\":\"session/prompt\"") {
-                        prompts += 1;
+                    let message = serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
+                    match message["method"].as_str() {
+                        Some("initialize") => self.initialized += 1,
+                        Some("session/prompt") => prompts += 1,
+                        _ => {}
                     }
                 }
                 Recorded::Message { from: Some(Side::Agent), text, .. } => {

@@ -272,3 +272,11 @@ fn a_client_that_never_speaks_is_not_judged() {
     judge.scenario(&CLIENT_SCENARIOS[0], "", ClientEnd::Crashed, None);
     assert_eq!(judge.report("nobody").0.verdict, Verdict::NotJudged);
 }
+
+#[test]
+fn a_client_may_write_spaces_between_its_words() {
+    let mut judge = ClientJudge::new();
+    let log = r#"{"dir":"client->agent","msg":{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}}"#;
+    judge.scenario(&CLIENT_SCENARIOS[0], log, ClientEnd::Regular, None);
+    assert!(judge.has_begun());
+}
