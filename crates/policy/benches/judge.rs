@@ -29,13 +29,13 @@ fn question(call: &str) -> Subject {
     let line = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{{"sessionId":"s","toolCall":{call},"options":[]}}}}"#
     );
-    Observer::new("/work").read(&line, None, Default::default()).remove(0).subject
+    Observer::new("/project").read(&line, None, Default::default()).remove(0).subject
 }
 
 #[divan::bench]
 fn command(bencher: Bencher<'_, '_>) {
     let (policy, host) = (rules(), NoFiles::default());
-    let scene = Scene { root: "/work".to_owned(), ..Scene::default() };
+    let scene = Scene { root: "/project".to_owned(), ..Scene::default() };
     assert_eq!(policy.len(), 1000);
     assert_eq!(policy.judge_line("cargo test --workspace", &scene, &host).verdict.as_str(), "allow");
     bencher.bench(|| black_box(policy.judge_line(black_box("cargo test --workspace"), &scene, &host)));
@@ -44,7 +44,7 @@ fn command(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn compound_command(bencher: Bencher<'_, '_>) {
     let (policy, host) = (rules(), NoFiles::default());
-    let scene = Scene { root: "/work".to_owned(), ..Scene::default() };
+    let scene = Scene { root: "/project".to_owned(), ..Scene::default() };
     let line = "cd src && timeout 60 cargo test --workspace 2>&1 | cargo test";
     bencher.bench(|| black_box(policy.judge_line(black_box(line), &scene, &host)));
 }
@@ -53,7 +53,7 @@ fn compound_command(bencher: Bencher<'_, '_>) {
 fn edit(bencher: Bencher<'_, '_>) {
     let (policy, host) = (rules(), NoFiles::default());
     let subject = question(
-        r#"{"toolCallId":"c","kind":"edit","content":[{"type":"diff","path":"/work/src/lib.rs","oldText":"a","newText":"b"}]}"#,
+        r#"{"toolCallId":"c","kind":"edit","content":[{"type":"diff","path":"/project/src/lib.rs","oldText":"a","newText":"b"}]}"#,
     );
     bencher.bench(|| black_box(policy.judge(black_box(&subject), &host)));
 }

@@ -14,7 +14,7 @@
 //! use switchboard_policy::{NoFiles, Observer, Policy, Scene, Verdict};
 //!
 //! let policy = Policy::parse("[[rule]]\nid = \"no-push\"\ndecision = \"deny\"\ncommand = [\"git\", \"push\"]\n", &NoFiles::default())?;
-//! let mut observer = Observer::new("/work");
+//! let mut observer = Observer::new("/project");
 //! let line = r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","toolCall":
 //!     {"toolCallId":"c","kind":"execute","rawInput":{"command":"cd x && git -C . push"}},
 //!     "options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"No","kind":"reject_once"}]}}"#;

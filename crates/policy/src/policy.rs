@@ -150,7 +150,7 @@ fn rejecting<'o, 'a>(options: &'o [PermissionOption<'a>]) -> Option<&'o Permissi
 /// match = ["cargo test --workspace"]
 /// not_match = ["cargo test; rm -rf x"]
 /// "#, &NoFiles::default())?;
-/// let scene = Scene { root: "/work".into(), ..Scene::default() };
+/// let scene = Scene { root: "/project".into(), ..Scene::default() };
 /// assert_eq!(policy.judge_line("cargo test", &scene, &NoFiles::default()).verdict, Verdict::Allow);
 /// assert_eq!(policy.judge_line("cargo test $(id)", &scene, &NoFiles::default()).verdict, Verdict::Ask);
 ///

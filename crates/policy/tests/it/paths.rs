@@ -19,26 +19,26 @@ struct Machine;
 impl Host for Machine {
     fn look(&self, path: &str) -> Node {
         let target = match path {
-            "/work/out" | "/link-to-etc" => "/etc",
-            "/work/in" => "src",
-            "/work/up" => "..",
-            "/work/chain" => "chain-2",
-            "/work/chain-2" => "/work/out",
-            "/work/deep" => "a/b/c",
-            "/work/a/b/c" => "../../../..",
-            "/work/dangling" => "/nowhere/x",
-            "/work/dangling-in" => "src/not/there",
-            "/work/loop" => "loop",
-            "/work/one" => "two",
-            "/work/two" => "/work/one",
-            "/link-to-work" => "work",
-            "/work/to-env" => "src/.env",
-            "/work/ssh" => "/home/me/.ssh",
-            "/work/to-hard" => "hard",
-            "/work/odd" => return Node::Unreadable,
-            "/work/hard" => return Node::File { links: 2 },
-            "/work/a" => return Node::File { links: 1 },
-            "/work" | "/work/src" => return Node::Folder,
+            "/project/out" | "/link-to-etc" => "/etc",
+            "/project/in" => "src",
+            "/project/up" => "..",
+            "/project/chain" => "chain-2",
+            "/project/chain-2" => "/project/out",
+            "/project/deep" => "a/b/c",
+            "/project/a/b/c" => "../../../..",
+            "/project/dangling" => "/nowhere/x",
+            "/project/dangling-in" => "src/not/there",
+            "/project/loop" => "loop",
+            "/project/one" => "two",
+            "/project/two" => "/project/one",
+            "/link-to-project" => "project",
+            "/project/to-env" => "src/.env",
+            "/project/ssh" => "/home/me/.ssh",
+            "/project/to-hard" => "hard",
+            "/project/odd" => return Node::Unreadable,
+            "/project/hard" => return Node::File { links: 2 },
+            "/project/a" => return Node::File { links: 1 },
+            "/project" | "/project/src" => return Node::Folder,
             _ => return Node::Missing,
         };
         Node::Link(target.to_owned())
@@ -59,7 +59,7 @@ fn verdict(policy: &Policy, kind: &str, input: &serde_json::Value) -> (&'static 
     let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
     let message =
         json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
-    let questions = Observer::new("/work").read(&message.to_string(), None, Default::default());
+    let questions = Observer::new("/project").read(&message.to_string(), None, Default::default());
     let [question] = &questions[..] else { panic!("{} questions", questions.len()) };
     let decision = policy.judge(&question.subject, &Machine).offered(&question.options);
     (decision.verdict.as_str(), decision.reason)
@@ -114,5 +114,5 @@ fn a_file_system_that_ignores_case_makes_rules_do_so() {
     let policy = Policy::parse(RULES, &Mac).unwrap();
     let scene = crate::support::scene();
     assert_eq!(policy.judge_line("cat .ENV", &scene, &Mac).verdict.as_str(), "deny");
-    assert_eq!(policy.judge_line("cat /WORK/.Env.local", &scene, &Mac).verdict.as_str(), "deny");
+    assert_eq!(policy.judge_line("cat /PROJECT/.Env.local", &scene, &Mac).verdict.as_str(), "deny");
 }

@@ -78,7 +78,7 @@ fn update(update: Value) -> Value {
 }
 
 fn ask(messages: &[Value]) -> Vec<Question> {
-    let mut observer = Observer::new("/work");
+    let mut observer = Observer::new("/project");
     messages
         .iter()
         .flat_map(|message| observer.read(&message.to_string(), None, Default::default()))
@@ -159,7 +159,7 @@ fn a_command_is_found_where_agents_put_it() {
         ),
         // Where it would run counts.
         (
-            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "/work" } }),
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "/project" } }),
             ("allow", "structured"),
         ),
         (
@@ -223,7 +223,7 @@ fn a_command_is_found_where_agents_put_it() {
     let command = |command: &str, cwd: &str| {
         request(json!({ "title": "t", "subject": { "type": "command", "command": command, "cwd": cwd } }))
     };
-    assert_eq!(judged(&policy, &[command("cargo test", "/work")]), ("allow", "structured"));
+    assert_eq!(judged(&policy, &[command("cargo test", "/project")]), ("allow", "structured"));
     assert_eq!(judged(&policy, &[command("cargo test", "/")]), ("ask", "structured"));
     assert_eq!(judged(&policy, &[command("cat .env", "/")]), ("deny", "structured"));
 }
@@ -242,22 +242,22 @@ fn files_and_what_happens_to_them_are_found() {
     let old = |path: &str, old: Value| json!({ "kind": "edit", "content": [{ "type": "diff", "path": path, "oldText": old, "newText": "b" }] });
     let change = |operation: &str, path: &str| json!({ "kind": "edit", "content": [{ "type": "diff", "changes": [{ "operation": operation, "path": path }] }] });
     for (message, expected, unknown_agent) in [
-        (v1(old("/work/src/a", json!("x"))), "allow", "ask"),
-        (v1(old("/work/src/a", json!(null))), "allow", "ask"),
-        (v1(old("/work/a", json!("x"))), "ask", "ask"),
-        (v2(change("add", "/work/src/a")), "allow", "ask"),
-        (v2(change("modify", "/work/src/a")), "allow", "ask"),
-        (v2(change("delete", "/work/src/a")), "ask", "ask"),
-        (v2(change("_melt", "/work/src/a")), "ask", "ask"),
-        (v1(json!({ "kind": "edit", "locations": [{ "path": "/work/src/a" }] })), "ask", "ask"),
-        (v1(json!({ "kind": "delete", "locations": [{ "path": "/work/src/a" }] })), "ask", "ask"),
-        (v1(json!({ "kind": "read", "locations": [{ "path": "/work/a" }] })), "allow", "allow"),
-        (v1(json!({ "kind": "read", "rawInput": { "path": "/work/a" } })), "allow", "allow"),
+        (v1(old("/project/src/a", json!("x"))), "allow", "ask"),
+        (v1(old("/project/src/a", json!(null))), "allow", "ask"),
+        (v1(old("/project/a", json!("x"))), "ask", "ask"),
+        (v2(change("add", "/project/src/a")), "allow", "ask"),
+        (v2(change("modify", "/project/src/a")), "allow", "ask"),
+        (v2(change("delete", "/project/src/a")), "ask", "ask"),
+        (v2(change("_melt", "/project/src/a")), "ask", "ask"),
+        (v1(json!({ "kind": "edit", "locations": [{ "path": "/project/src/a" }] })), "ask", "ask"),
+        (v1(json!({ "kind": "delete", "locations": [{ "path": "/project/src/a" }] })), "ask", "ask"),
+        (v1(json!({ "kind": "read", "locations": [{ "path": "/project/a" }] })), "allow", "allow"),
+        (v1(json!({ "kind": "read", "rawInput": { "path": "/project/a" } })), "allow", "allow"),
         (v1(json!({ "kind": "read", "rawInput": { "path": "/etc/a" } })), "ask", "ask"),
         (v1(json!({ "kind": "read", "title": "Read all of it" })), "ask", "ask"),
         (
             v1(
-                json!({ "kind": "read", "rawInput": { "path": "/work/a" }, "locations": [{ "path": "/etc/b" }] }),
+                json!({ "kind": "read", "rawInput": { "path": "/project/a" }, "locations": [{ "path": "/etc/b" }] }),
             ),
             "ask",
             "ask",
@@ -266,7 +266,7 @@ fn files_and_what_happens_to_them_are_found() {
         // One that says that it reads and has a change with it.
         (
             v2(
-                json!({ "kind": "read", "content": [{ "type": "diff", "changes": [{ "operation": "modify", "path": "/work/a" }] }] }),
+                json!({ "kind": "read", "content": [{ "type": "diff", "changes": [{ "operation": "modify", "path": "/project/a" }] }] }),
             ),
             "ask",
             "ask",
@@ -277,7 +277,7 @@ fn files_and_what_happens_to_them_are_found() {
             "allow",
             "allow",
         ),
-        (v1(json!({ "kind": "fetch", "rawInput": { "path": "/work/a" } })), "ask", "ask"),
+        (v1(json!({ "kind": "fetch", "rawInput": { "path": "/project/a" } })), "ask", "ask"),
         (v2(json!({ "kind": "other", "name": "mcp__list", "title": "List" })), "allow", "allow"),
         (
             v2(json!({ "kind": "other", "name": "mcp__list", "rawInput": { "command": "make" } })),
@@ -291,16 +291,17 @@ fn files_and_what_happens_to_them_are_found() {
     }
     let many = |count: usize| {
         let changes: Vec<Value> = (0..count)
-            .map(|place| json!({ "operation": "modify", "path": format!("/work/src/{place}") }))
+            .map(|place| json!({ "operation": "modify", "path": format!("/project/src/{place}") }))
             .collect();
         v2(json!({ "kind": "edit", "content": [{ "type": "diff", "changes": changes }] }))
     };
     assert_eq!((with_agent(&[many(2)]), with_agent(&[many(3)])), ("allow", "ask"));
     // The diff is in the call that was told before, as codex does it.
-    let mut told = old("/work/src/a", json!("x"));
+    let mut told = old("/project/src/a", json!("x"));
     (told["sessionUpdate"], told["toolCallId"], told["title"]) =
         ("tool_call".into(), "c".into(), "Edit files".into());
-    let asks = v1(json!({ "kind": "edit", "title": "Edit files", "locations": [{ "path": "/work/src/a" }] }));
+    let asks =
+        v1(json!({ "kind": "edit", "title": "Edit files", "locations": [{ "path": "/project/src/a" }] }));
     assert_eq!(with_agent(&[update(told), asks]), "allow");
 }
 
@@ -386,7 +387,7 @@ fn a_key_that_stands_twice_is_read_twice() {
     let line = v1(json!({ "kind": "execute", "rawInput": "RAW" }))
         .to_string()
         .replace("\"RAW\"", r#"{"command":"cargo test","command":"cat .env"}"#);
-    let question = Observer::new("/work").read(&line, None, Default::default()).pop().unwrap();
+    let question = Observer::new("/project").read(&line, None, Default::default()).pop().unwrap();
     assert_eq!(policy.judge(&question.subject, &host()).verdict.as_str(), "deny");
 }
 
@@ -400,7 +401,7 @@ fn the_session_tells_where_it_works() {
             v1(json!({ "kind": "execute", "rawInput": { "command": "cargo test" } })),
         ]
     };
-    assert_eq!(judged(&policy, &at("/work")).0, "allow");
+    assert_eq!(judged(&policy, &at("/project")).0, "allow");
     assert_eq!(judged(&policy, &at("/elsewhere")).0, "ask");
     // Without a root, it is the session's own directory.
     let mut observer = Observer::without_root("/nowhere");

@@ -7,7 +7,7 @@ pub(crate) fn host() -> NoFiles {
 }
 
 pub(crate) fn scene() -> Scene {
-    Scene { root: "/work".to_owned(), cwd: None, agent: None }
+    Scene { root: "/project".to_owned(), cwd: None, agent: None }
 }
 
 pub(crate) fn policy(text: &str) -> Policy {

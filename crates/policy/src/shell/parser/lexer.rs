@@ -268,6 +268,12 @@ fn parameter(parser: &mut Parser<'_, '_>) -> Parsed<()> {
                     parser.script.doubt(Doubt::Substitution);
                     parser.lexer.at += 1;
                 }
+                '\\' => {
+                    // What it protects, also this form's own end, depends on where it stands.
+                    parser.script.doubt(Doubt::Substitution);
+                    parser.lexer.at += 1;
+                    parser.lexer.at += parser.lexer.letter().ok_or(Fault)?.len_utf8();
+                }
                 '"' => {
                     parser.lexer.at += 1;
                     double_quoted(parser, &mut inner)?;

@@ -395,7 +395,7 @@ mod tests {
         let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
         let request =
             json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
-        let mut questions = Observer::new("/work/it").read(&request.to_string(), None, Default::default());
+        let mut questions = Observer::new("/project/it").read(&request.to_string(), None, Default::default());
         questions.remove(0).subject
     }
 
@@ -450,8 +450,8 @@ mod tests {
                         .any(|command| command
                             .starts_with(&words.iter().map(String::as_str).collect::<Vec<_>>()))
             );
-            prop_assert!(texts("path").iter().all(|path| path.starts_with("/work/it/")));
-            prop_assert!(rule.get("cwd").is_none_or(|cwd| cwd.as_str() == Some("/work/it/**")));
+            prop_assert!(texts("path").iter().all(|path| path.starts_with("/project/it/")));
+            prop_assert!(rule.get("cwd").is_none_or(|cwd| cwd.as_str() == Some("/project/it/**")));
         }
         // And nothing in it hides from who reads it.
         prop_assert!(
@@ -473,7 +473,7 @@ mod tests {
             let words: Vec<String> = std::iter::once(first).chain(rest).collect();
             let command = if is_line { json!(words.join(" ")) } else { json!(words) };
             is_nothing_else(&subject(&json!({ "command": command }), "execute"), decision)?;
-            let path = format!("/work/it/{}", words.join("/"));
+            let path = format!("/project/it/{}", words.join("/"));
             is_nothing_else(&subject(&json!({ "path": path }), "edit"), decision)?;
             is_nothing_else(&subject(&json!({ "path": path }), "read"), decision)?;
         }
@@ -484,14 +484,14 @@ mod tests {
         for (command, keys) in [
             (
                 "git status --short",
-                "command = [\"git\", \"status\"]\ncwd = \"/work/it/**\"\npath = [\"/work/it/**\"]\n",
+                "command = [\"git\", \"status\"]\ncwd = \"/project/it/**\"\npath = [\"/project/it/**\"]\n",
             ),
-            ("frob --all", "command = [\"frob\", \"--all\"]\ncwd = \"/work/it/**\"\n"),
-            ("cat src/a.rs", "command = [\"cat\"]\ncwd = \"/work/it/**\"\npath = [\"/work/it/**\"]\n"),
-            ("cat /etc/hosts", "command = [\"cat\"]\ncwd = \"/work/it/**\"\n"),
+            ("frob --all", "command = [\"frob\", \"--all\"]\ncwd = \"/project/it/**\"\n"),
+            ("cat src/a.rs", "command = [\"cat\"]\ncwd = \"/project/it/**\"\npath = [\"/project/it/**\"]\n"),
+            ("cat /etc/hosts", "command = [\"cat\"]\ncwd = \"/project/it/**\"\n"),
             (
                 "timeout 9 npm test",
-                "command = [\"npm\", \"test\"]\ncwd = \"/work/it/**\"\npath = [\"/work/it/**\"]\n",
+                "command = [\"npm\", \"test\"]\ncwd = \"/project/it/**\"\npath = [\"/project/it/**\"]\n",
             ),
         ] {
             let text = draft(command, Verdict::Allow).unwrap();
@@ -523,21 +523,27 @@ mod tests {
         let path = |text: Result<String, String>| {
             text.unwrap().lines().find(|line| line.starts_with("path")).unwrap().to_owned()
         };
-        assert_eq!(path(file("read", "/work/it/src/a/b.rs", Verdict::Allow)), "path = [\"/work/it/src/**\"]");
         assert_eq!(
-            path(file("read", "/work/it/README.md", Verdict::Allow)),
-            "path = [\"/work/it/README.md\"]"
+            path(file("read", "/project/it/src/a/b.rs", Verdict::Allow)),
+            "path = [\"/project/it/src/**\"]"
         );
-        assert_eq!(path(file("edit", "/work/it/src/a.rs", Verdict::Deny)), "path = [\"/work/it/src/a.rs\"]");
+        assert_eq!(
+            path(file("read", "/project/it/README.md", Verdict::Allow)),
+            "path = [\"/project/it/README.md\"]"
+        );
+        assert_eq!(
+            path(file("edit", "/project/it/src/a.rs", Verdict::Deny)),
+            "path = [\"/project/it/src/a.rs\"]"
+        );
         for (kind, name) in [
-            ("read", "/work/it/.env"),
-            ("edit", "/work/it/.git/hooks/x"),
+            ("read", "/project/it/.env"),
+            ("edit", "/project/it/.git/hooks/x"),
             ("read", "/etc/passwd"),
-            ("read", "/work/item/x"),
-            ("read", "/work/it/../x"),
-            ("delete", "/work/it/a"),
-            ("read", "/work/it/a*"),
-            ("fetch", "/work/it/a"),
+            ("read", "/project/item/x"),
+            ("read", "/project/it/../x"),
+            ("delete", "/project/it/a"),
+            ("read", "/project/it/a*"),
+            ("fetch", "/project/it/a"),
         ] {
             assert!(file(kind, name, Verdict::Allow).is_err(), "{kind} {name}");
         }
