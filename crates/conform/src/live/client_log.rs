@@ -28,6 +28,7 @@ pub struct ClientJudge {
     number: u64,
     initialized: usize,
     prompted: usize,
+    complaints: Vec<String>,
 }
 
 impl Default for ClientJudge {
@@ -45,12 +46,18 @@ impl ClientJudge {
             number: 0,
             initialized: 0,
             prompted: 0,
+            complaints: Vec::new(),
         }
     }
 
     /// Whether the client has initialized a connection in any scenario.
     pub fn has_begun(&self) -> bool {
         self.initialized > 0
+    }
+
+    /// Takes the last lines of the client's standard error, which may say why it did not begin.
+    pub fn complained(&mut self, last_lines: Vec<String>) {
+        self.complaints = last_lines;
     }
 
     /// Takes the log of a scenario, how the client ended, and what it showed, where that is known.
@@ -127,10 +134,19 @@ impl ClientJudge {
     /// The report, and what was said.
     pub fn report(mut self, subject: &str) -> (Report, BTreeMap<u64, String>) {
         if self.initialized == 0 {
-            self.findings.block("the client never initialized a connection with the agent that it was given");
+            let reason = "the client never initialized a connection with the agent that it was given";
+            self.findings.block(with_complaints(reason, &self.complaints));
         } else if self.prompted == 0 {
-            self.findings.block("the client never sent a prompt; give it one on its command line");
+            let reason = "the client never sent a prompt; give it one on its command line";
+            self.findings.block(with_complaints(reason, &self.complaints));
         }
         (self.findings.report(subject), self.transcript)
+    }
+}
+
+fn with_complaints(reason: &str, complaints: &[String]) -> String {
+    match complaints {
+        [] => reason.to_owned(),
+        lines => format!("{reason}; the last lines of its standard error: {}", lines.join(" / ")),
     }
 }

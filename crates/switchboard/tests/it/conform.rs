@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::agent_program::Place;
 use crate::program::switchboard;
 
 const HELLO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/recordings/demo-hello-v2.jsonl");
@@ -272,9 +273,11 @@ fn run_is_a_client_that_survives_everything() {
 /// A client in a few lines of shell: one prompt, and yes to each question. It never ends by itself.
 const ENDLESS: &str = r#"
     trap '' TERM
-    mkfifo back
-    {agent} < back | (
-        exec 3> back
+    back=$(mktemp -u)
+    mkfifo "$back"
+    {agent} < "$back" | (
+        exec 3> "$back"
+        rm "$back"
         echo '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":2,"info":{"name":"c","version":"1"}}}' >&3
         echo '{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/"}}' >&3
         echo '{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"conform-1","prompt":[{"type":"text","text":"hi"}]}}' >&3
@@ -310,4 +313,27 @@ fn a_client_that_does_not_speak_cannot_be_judged() {
     let silent =
         switchboard(&["conform", "client", "--timeout", "0.2", "--", "sleep", "600", "{agent}"], b"");
     assert!(silent.code == 4 && silent.stdout.contains("never initialized"), "{}", silent.stdout);
+    let broken = switchboard(&["conform", "client", "--", "sh", "no-such-script", "{agent}"], b"");
+    assert_eq!(broken.code, 4);
+    assert!(broken.stdout.contains("the last lines of its standard error: "), "{}", broken.stdout);
+    assert!(broken.stdout.contains("no-such-script"), "{}", broken.stdout);
+}
+
+#[test]
+fn a_client_runs_where_the_command_runs_and_no_file_is_overwritten() {
+    let place = Place::new();
+    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":2,"info":{"name":"c","version":"1"}}}"#;
+    place.write("work/client.sh", &format!("echo '{hello}' | \"$1\" > /dev/null\n"));
+    place.write("work/kept", "mine");
+    let conform = |more: &[&str]| {
+        place.run(&[&["conform", "client"], more, &["--", "sh", "client.sh", "{agent}"]].concat())
+    };
+    let refused = conform(&["--transcript", "kept"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert_eq!(std::fs::read_to_string(place.work().join("kept")).unwrap(), "mine");
+    let judged = conform(&["--probe", "echo \"$PWD\" > probed"]);
+    assert_eq!(judged.code, 4, "{}{}", judged.stdout, judged.stderr);
+    assert!(judged.stdout.contains("never sent a prompt"), "{}", judged.stdout);
+    let probed = std::fs::read_to_string(place.work().join("probed")).unwrap();
+    assert_eq!(probed.trim_end(), place.work().to_str().unwrap());
 }

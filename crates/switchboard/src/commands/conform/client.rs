@@ -23,14 +23,16 @@ use crate::{standard_error, stdio, store_file};
 const PLACE: &str = "{agent}";
 /// How long a client may be silent after the scenario before it is ended, and run on after it was told to end.
 const AFTERWARDS: Duration = Duration::from_secs(1);
+/// How many lines of its standard error are told of a client that cannot be judged.
+const LAST_LINES: usize = 5;
 /// How much of what a client shows is looked at.
 const MOST_SHOWN: u64 = 64 * 1024 * 1024;
 
 /// Judge a client: we are its agent, with a fresh process for each scenario
 ///
 /// {agent} in its command line becomes the path of a program, which is the agent. The command line must make the client send a
-/// prompt; a client that does not end by itself is ended. It is judged by what it sends; with --probe or --transcript
-/// also by what it shows.
+/// prompt; a client that does not end by itself is ended. It runs in the current folder. It is judged by what it sends; with
+/// --probe or --transcript also by what it shows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  switchboard conform client -- my-client --agent {agent} --prompt hello")]
 pub(super) struct Arguments {
@@ -46,11 +48,13 @@ pub(super) struct Arguments {
     #[arg(long, value_enum)]
     through: Option<Through>,
 
-    /// A command (for sh) that prints the transcript that the client has, run in the client's folder after each scenario
+    /// A command (for sh) that prints the transcript that the client has, run after each scenario
     #[arg(long, value_name = "CMD", conflicts_with = "transcript")]
     probe: Option<String>,
 
-    /// A file with the transcript that the client has, relative to its folder; - for its standard output
+    /// A file with the transcript that the client has; - for its standard output
+    ///
+    /// The client writes it; it must not be there before, and is removed after each scenario.
     #[arg(long, value_name = "FILE")]
     transcript: Option<PathBuf>,
 }
@@ -90,6 +94,10 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
         return Err(CommandError::usage(format!("the client's command line has no {PLACE}"))
             .hint(format!("write {PLACE} where the agent's command line belongs")));
     }
+    if let Some(file) = arguments.transcript.as_deref().filter(|file| file.exists()) {
+        return Err(CommandError::usage(format!("the transcript {} is there already", file.display()))
+            .hint("each scenario begins without one: remove it, or name another file"));
+    }
     let subject = shown(&arguments.command);
     let mut judge = ClientJudge::new();
     for (place, scenario) in CLIENT_SCENARIOS.iter().enumerate() {
@@ -98,6 +106,7 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
         }
         let played = stdio::run_alone(run_scenario(arguments, scenario))?;
         judge.scenario(scenario, &played.log, played.end, played.shown.as_deref());
+        judge.complained(played.last_lines);
         if !judge.has_begun() {
             // It would not do so in the others either, and each would take its time.
             break;
@@ -112,14 +121,13 @@ struct Played {
     log: String,
     end: ClientEnd,
     shown: Option<String>,
+    last_lines: Vec<String>,
 }
 
 async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Result<Played, CommandError> {
     let failed =
         |error: std::io::Error| CommandError::failed(format!("cannot prepare {}: {error}", scenario.id));
     let folder = store_file::temporary_folder().map_err(failed)?;
-    let work = folder.path().join("work");
-    std::fs::create_dir(&work).map_err(failed)?;
     let log = folder.path().join("log.jsonl");
     File::create(&log).map_err(failed)?;
     let agent = folder.path().join("agent");
@@ -134,11 +142,7 @@ async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Resul
         })
         .collect();
     let (program, rest) = parts.split_first().ok_or_else(|| CommandError::usage("which client?"))?;
-    let program = match program.as_encoded_bytes().contains(&b'/') {
-        true => std::path::absolute(program).map_err(failed)?.into_os_string(),
-        false => program.clone(),
-    };
-    let program = Program::new(program).args(rest.iter().cloned()).working_directory(&work);
+    let program = Program::new(program).args(rest.iter().cloned());
     let spawned = program.spawn().map_err(|error| CommandError::no_session(error.to_string()))?;
     // Nobody types: a client that reads prompts gets none.
     drop(spawned.input);
@@ -165,9 +169,10 @@ async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Resul
         Some(Exit::Signal(_)) => ClientEnd::Crashed,
         _ => ClientEnd::Regular,
     };
-    let shown = shown_by(arguments, &work, &printed).await?;
+    let shown = shown_by(arguments, &printed).await?;
     let log = std::fs::read(&log).map_err(failed)?;
-    Ok(Played { log: String::from_utf8_lossy(&log).into_owned(), end, shown })
+    let last_lines = child.last_lines(LAST_LINES);
+    Ok(Played { log: String::from_utf8_lossy(&log).into_owned(), end, shown, last_lines })
 }
 
 /// Waits until nothing more is to be expected of a client: the scenario has been played and it says nothing more, or it has said
@@ -199,16 +204,15 @@ async fn over(log: &Path, patience: Duration) {
 }
 
 /// What the client shows, where somebody says how to find out.
-async fn shown_by(
-    arguments: &Arguments,
-    work: &Path,
-    printed: &[u8],
-) -> Result<Option<String>, CommandError> {
+async fn shown_by(arguments: &Arguments, printed: &[u8]) -> Result<Option<String>, CommandError> {
     if let Some(file) = &arguments.transcript {
         let bytes = if file.as_os_str() == "-" {
             printed.to_vec()
         } else {
-            std::fs::read(work.join(file)).unwrap_or_default()
+            let bytes = std::fs::read(file).unwrap_or_default();
+            // What the next scenario writes is not to stand behind it; one that was not written is not there.
+            let _ = std::fs::remove_file(file);
+            bytes
         };
         return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
     }
@@ -216,7 +220,6 @@ async fn shown_by(
     let output = tokio::process::Command::new("sh")
         .arg("-c")
         .arg(probe)
-        .current_dir(work)
         .stdin(std::process::Stdio::null())
         .kill_on_drop(true)
         .output();
