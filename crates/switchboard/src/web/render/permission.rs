@@ -33,6 +33,7 @@ pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, cache: &R
                     span.title { "Permission: " (visible_line(permission.title())) }
                     (settled(permission))
                 }
+                (way_to_question(permission))
                 @for part in &parts { (PreEscaped(&part.html)) }
                 (offered(permission))
             }
@@ -53,7 +54,7 @@ fn settled(permission: &Permission) -> Markup {
             @match by {
                 Decider::Rule(_) => {
                     span.st.st-off { span aria-hidden="true" { "∅ " } "dismissed" }
-                    (way_to_question(permission, &answered_by(by)))
+                    span.dim { (answered_by(by)) }
                 },
                 _ => span.st.st-off { span aria-hidden="true" { "∅ " } (cancelled_by(by)) },
             }
@@ -79,7 +80,7 @@ fn settled(permission: &Permission) -> Markup {
                     span.tag { "answered by itself" }
                     span.dim { "as you chose for always before" }
                 } @else {
-                    (way_to_question(permission, &answered_by(by)))
+                    span.dim { (answered_by(by)) }
                 }
                 time data-at=(at.0) {}
             }
@@ -87,11 +88,13 @@ fn settled(permission: &Permission) -> Markup {
     }
 }
 
-/// Who decided, which leads to the message of the question.
-fn way_to_question(permission: &Permission, words: &Markup) -> Markup {
+/// Leads to the message of the question, where what was decided can be looked up. It is no part of the summary, which is
+/// itself something to press.
+fn way_to_question(permission: &Permission) -> Markup {
     html! {
-        button.link type="button" data-action="question-message" data-request=(request_id(permission.id()))
-            title="Shows the message of the question" { (words) }
+        button.link type="button" data-action="question-message" data-request=(request_id(permission.id())) {
+            "Show the message of the question"
+        }
     }
 }
 

@@ -193,7 +193,7 @@ fn a_screen_reader_has_names_and_roles_for_everything() {
         ("article", "Message of the user"),
         ("article", "Thought of the agent"),
         ("article", "Tool call: Edit five files"),
-        ("region", "Changes to files"),
+        ("group", "Changes to files"),
         ("combobox", "Mood"),
         ("checkbox", "Verbose"),
     ] {

@@ -279,8 +279,9 @@ fn a_permission_shows_the_exact_command_and_what_each_answer_means() {
     <span class="title">Permission: Run it?</span>
     <span class="st st-bad">
     <span aria-hidden="true">✗ </span>reject once: No</span>
-    <button class="link" type="button" data-action="question-message" data-request="&quot;p&quot;" title="Shows the message of the question">by user</button>
+    <span class="dim">by user</span>
     <time data-at="5"></time></summary>
+    <button class="link" type="button" data-action="question-message" data-request="&quot;p&quot;">Show the message of the question</button>
     <p class="p said" data-part="about">To see.</p>
     <div class="p subject" data-part="subject">
     <pre class="cmd">
