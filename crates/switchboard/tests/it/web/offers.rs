@@ -181,8 +181,17 @@ fn a_message_for_which_no_turn_is_at_work_begins_one() {
     page.eval(
         "new Promise(resolve => {
             const socket = new WebSocket(`ws://${location.host}/in/socket`, ['switchboard', `key-${localStorage.getItem('switchboard-key')}`]);
-            socket.onopen = () => socket.send(JSON.stringify({ type: 'steer', session: 's', text: 'late', number: 1 }));
-            socket.onmessage = event => { if (JSON.parse(event.data).number === 1) resolve(0); };
+            let number = 1;
+            const steer = () => socket.send(JSON.stringify({ type: 'steer', session: 's', text: 'late', number }));
+            socket.onopen = steer;
+            socket.onmessage = event => {
+                const reply = JSON.parse(event.data);
+                if (reply.number !== number) return;
+                if (reply.type === 'answer') return resolve(0);
+                // What this page looks at may not be there yet.
+                number += 1;
+                setTimeout(steer, 100);
+            };
         })",
     );
     page.wait_for("article.e-agent :: prompted idle, prompted late,");
