@@ -101,7 +101,10 @@ fn a_question_becomes_a_rule_which_answers_it_and_its_like() {
     assert_eq!(audit[2]["judged"], "allow");
     // A decision leads to the message of its question, in the page and from the audit.
     page.click("article.e-tool .asked summary :: by the rule “allow-git-status-");
-    page.click("article.e-tool .asked details[open] > button.link");
+    page.wait_for("article.e-tool .asked details[open] > button.link");
+    // By the keyboard: what was just unfolded may still be scrolled.
+    page.eval("document.querySelector('article.e-tool .asked details[open] > button.link').focus()");
+    page.press("Enter");
     page.wait_for("#detail :: session/request_permission");
     let link = audit[1]["link"].as_str().unwrap();
     assert_eq!(link, format!("/r/{}#m{}", audit[1]["session"].as_str().unwrap(), audit[1]["message"]));
