@@ -6,6 +6,7 @@ mod mutate;
 mod record;
 mod recordings;
 mod setup;
+mod tests;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -59,7 +60,7 @@ fn test() -> Result<(), String> {
     setup::install()?;
     cargo(["fmt", "--all", "--check"])?;
     cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"])?;
-    cargo(["test", "--workspace", "--locked"])?;
+    tests::run()?;
     run(Command::new("cargo")
         .args(["doc", "--workspace", "--no-deps", "--locked"])
         .env("RUSTDOCFLAGS", "--deny warnings"))?;
