@@ -26,6 +26,9 @@ const KEYS: [(&str, &str, u32, &str); 15] = [
     ("F1", "F1", 112, ""),
 ];
 
+/// How often something that moves away is aimed at.
+const MOST_AIMS: usize = 5;
+
 /// The mouse's button, pressed.
 #[derive(Debug)]
 pub struct Held<'p> {
@@ -48,10 +51,28 @@ impl Page {
         self.hold(element).release();
     }
 
-    /// Presses the mouse's button where [`Page::click`] does, and holds it.
+    /// Presses the mouse's button where [`Page::click`] does, and holds it. What moved away in the moment before the press
+    /// is aimed at again, as a person would.
     #[track_caller]
     #[must_use]
     pub fn hold(&self, element: &str) -> Held<'_> {
+        for _ in 0..MOST_AIMS {
+            let point = self.aim(element);
+            self.mouse("mouseMoved", &point, 0);
+            self.mouse("mousePressed", &point, 1);
+            let held = Held { page: self, point };
+            // A press that led elsewhere took its trace along.
+            if self.script("globalThis.pressReached").is_ok_and(|reached| reached != false) {
+                return held;
+            }
+            held.release();
+        }
+        self.fail(&format!("a click on {element}"), " (it moved away before each press)")
+    }
+
+    /// Where to press: the middle of an element, once it stands still, can be used and nothing is before it.
+    #[track_caller]
+    fn aim(&self, element: &str) -> Value {
         let script = format!(
             "(async () => {{
                 const element = find({})[0];
@@ -67,17 +88,14 @@ impl Page {
                 await new Promise(requestAnimationFrame);
                 if (middle().join() !== [x, y].join()) throw 'it moves';
                 if (!element.contains(hit())) throw 'it is behind ' + (hit()?.cloneNode().outerHTML ?? 'the edge');
+                globalThis.pressReached = false;
+                const pressed = event => globalThis.pressReached = element.contains(event.target);
+                addEventListener('pointerdown', pressed, {{ capture: true, once: true }});
                 return [x, y];
             }})()",
             quoted(element)
         );
-        let point = match self.try_wait(&script) {
-            Ok(point) => point,
-            Err(state) => self.fail(&format!("a click on {element}"), &state),
-        };
-        self.mouse("mouseMoved", &point, 0);
-        self.mouse("mousePressed", &point, 1);
-        Held { page: self, point }
+        self.try_wait(&script).unwrap_or_else(|state| self.fail(&format!("a click on {element}"), &state))
     }
 
     #[track_caller]

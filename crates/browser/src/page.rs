@@ -10,7 +10,7 @@ use crate::connection::{Connection, lock};
 use crate::observed::Observed;
 
 /// How long something may take to show up. Long, because machines that test are busy; nothing waits so long that works.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(80);
 
 /// In every script: the visible elements of a selector that show a text or are named by it.
 const FIND: &str = "

@@ -1,6 +1,6 @@
 //! Somebody who uses the browser.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 
@@ -40,14 +40,19 @@ impl Visitor {
             .unwrap_or_else(|error| panic!("cannot open a page: {error}"))
     }
 
-    /// Lets the pages of an origin read and write the clipboard without asking.
-    pub fn allow_clipboard(&self, origin: &str) {
+    /// Lets the pages of an origin read and write the clipboard without asking. There is one for all visitors: nobody else
+    /// is let in before the returned value is dropped.
+    #[must_use]
+    pub fn allow_clipboard(&self, origin: &str) -> MutexGuard<'static, ()> {
+        static CLIPBOARD: Mutex<()> = Mutex::new(());
+        let alone = CLIPBOARD.lock().unwrap_or_else(PoisonError::into_inner);
         let permissions = ["clipboardReadWrite", "clipboardSanitizedWrite"];
         let params =
             json!({ "browserContextId": self.context, "origin": origin, "permissions": permissions });
         self.connection
             .call(None, "Browser.grantPermissions", &params)
             .unwrap_or_else(|error| panic!("{error}"));
+        alone
     }
 }
 

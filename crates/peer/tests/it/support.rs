@@ -15,7 +15,7 @@ use switchboard_transport::Connection;
 
 /// Every test ends by itself or fails.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), test).await.expect("the test takes too long")
+    tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test takes too long")
 }
 
 pub(crate) type Work<'t> = Pin<Box<dyn Future<Output = Result<v2::StopReason, Error>> + Send + 't>>;

@@ -109,7 +109,7 @@ fn the_time_is_limited() {
     assert!(run.stdout.contains("Work slowly (cancelled"), "{}", run.stdout);
     let run = place.run(&["run", "hi", "--timeout", "300ms", "--", "sleep", "1000"]);
     assert_eq!(run.code, 3, "{}", run.stderr);
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() < Duration::from_secs(120));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_reader_that_has_seen_enough_ends_the_agent() {
     drop(child.stdout.take());
     let begun = Instant::now();
     child.wait().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() < Duration::from_secs(120));
 }
 
 #[test]

@@ -206,7 +206,7 @@ async fn a_grandchild_that_left_the_group_and_keeps_the_pipe_open_does_not_hang_
     let (outcome, events) = call(&peer.caller, &mut peer.inbox).await;
     assert!(closure_of(outcome).contains("exit code 5"));
     assert!(matches!(events[0], Event::Notification(_)), "what it wrote before its end is read");
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(60));
     end(&child).await;
     drop(holder);
 }

@@ -102,7 +102,7 @@ fn what_the_agent_does_not_take_comes_back() {
 fn a_picture_is_pasted() {
     let talk = before_agent(&json!({ "image": {} }), &thanks());
     let page = &talk.page;
-    talk.visitor.allow_clipboard(&format!("http://{}", talk.opened.host()));
+    let _clipboard = talk.visitor.allow_clipboard(&format!("http://{}", talk.opened.host()));
     page.eval(&format!(
         "navigator.clipboard.write([new ClipboardItem({{ 'image/png':
             new Blob([Uint8Array.from(atob('{PICTURE}'), it => it.charCodeAt(0))], {{ type: 'image/png' }}) }})])"

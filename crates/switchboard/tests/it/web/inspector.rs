@@ -33,11 +33,16 @@ fn open_with(prompt: &str) -> Talk {
     talk
 }
 
+/// Scrolls to the first message, also where the end is followed in the same moment.
+fn to_the_top(page: &Page) {
+    page.wait_until("(document.querySelector('#wire').scrollTop = 0, find('#wire-rows .row-request', 'initialize').length)");
+}
+
 #[test]
 fn every_message_is_listed_in_both_directions_with_latency() {
     let talk = open_with("tool");
     let page = &talk.page;
-    page.eval("document.querySelector('#wire').scrollTop = 0");
+    to_the_top(page);
     page.wait_for("#wire-rows .row-out.row-request :: initialize");
     page.wait_for("#wire-rows .row-in.row-result :: initialize ✓");
     page.wait_for("#wire-rows .row-in.row-result .latency :: ms");
@@ -133,7 +138,7 @@ fn an_entry_leads_to_its_messages_and_a_message_to_what_it_changed() {
     page.click("#detail [data-action=entry]");
     page.wait_until("document.activeElement.matches('article.e-tool')");
     // Question and answer.
-    page.eval("document.querySelector('#wire').scrollTop = 0");
+    to_the_top(page);
     page.click("#wire-rows .row-request :: initialize");
     page.wait_for("#detail :: protocolVersion");
     page.click("#detail [data-action=message] :: Its answer");
@@ -147,8 +152,8 @@ fn an_entry_leads_to_its_messages_and_a_message_to_what_it_changed() {
 fn a_message_is_copied() {
     let talk = open_with("hello");
     let page = &talk.page;
-    talk.visitor.allow_clipboard(&format!("http://{}", talk.opened.host()));
-    page.eval("document.querySelector('#wire').scrollTop = 0");
+    let _clipboard = talk.visitor.allow_clipboard(&format!("http://{}", talk.opened.host()));
+    to_the_top(page);
     page.click("#wire-rows .row-request :: initialize");
     page.click("#detail [data-action=copy-message]");
     page.wait_for("#toasts :: Copied.");

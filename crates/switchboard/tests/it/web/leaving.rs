@@ -10,7 +10,7 @@ const KEEP_DOWNLOADS: &str = "(() => { globalThis.saved = []; URL.createObjectUR
 fn a_session_is_copied_exported_printed_and_drawn() {
     let talk = Talk::with_demo();
     let page = &talk.page;
-    talk.visitor.allow_clipboard(&format!("http://{}", talk.opened.host()));
+    let _clipboard = talk.visitor.allow_clipboard(&format!("http://{}", talk.opened.host()));
     talk.ask("markdown");
     // Code is coloured by its language, and copied.
     page.wait_until("find('article pre .hk').some(it => it.innerText === 'fn')");

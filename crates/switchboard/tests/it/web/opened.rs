@@ -69,7 +69,7 @@ impl Opened {
     /// Sends the lines of a request, and gives the answer; only its head where the connection stays open.
     pub(crate) fn ask(&self, lines: &[&str]) -> String {
         let mut stream = TcpStream::connect(self.host()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(format!("{}\r\n\r\n", lines.join("\r\n")).as_bytes()).unwrap();
         let mut answer = Vec::new();
         let mut reader = BufReader::new(stream);
@@ -87,7 +87,7 @@ impl Drop for Opened {
         let Some(id) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else { return };
         let _ = kill_process(id, Signal::TERM);
         let guard = std::thread::spawn(move || {
-            if wait.recv_timeout(Duration::from_secs(20)) == Err(RecvTimeoutError::Timeout) {
+            if wait.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
                 let _ = kill_process(id, Signal::KILL);
             }
         });

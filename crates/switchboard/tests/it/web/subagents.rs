@@ -124,7 +124,7 @@ fn both_done() -> Vec<Value> {
 /// The answers to a question, once the agent has got a choice.
 #[track_caller]
 pub(crate) fn answers_to(talk: &Talk, id: u64) -> Vec<Value> {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(80);
     loop {
         let heard = std::fs::read_to_string(heard(&talk.place.work())).unwrap();
         // The last line may not be written to its end yet.
