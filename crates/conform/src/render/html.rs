@@ -1,7 +1,7 @@
 use std::fmt::Write;
 
-use super::{Transcripts, escaped, places};
-use crate::report::{Report, Status};
+use super::{Counts, Transcripts, counts, escaped, places};
+use crate::report::{JudgedRule, Report, Status};
 use crate::rules::RuleId;
 
 const STYLE: &str = "body{font:14px/1.45 system-ui,sans-serif;margin:2rem;color:#1c1e21;background:#fff}\
@@ -28,57 +28,97 @@ fn page(out: &mut String, reports: &[Report], transcripts: &Transcripts) -> std:
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>ACP conformance</title><style>{STYLE}</style></head><body>\n<h1>ACP conformance</h1>\n"
     )?;
-    out.push_str("<table><thead><tr><th>rule</th><th>strength</th>");
-    for report in reports {
-        write!(out, "<th>{}<br>{}</th>", escaped(&report.subject), report.verdict.as_str())?;
+    for (place, report) in reports.iter().enumerate() {
+        summary(out, place, report)?;
     }
-    out.push_str("</tr></thead><tbody>\n");
-    for id in RuleId::ALL {
-        let found: Vec<_> =
-            reports.iter().map(|report| report.rules.iter().find(|judged| judged.rule == *id)).collect();
-        if found.iter().all(Option::is_none) {
-            continue;
-        }
-        let rule = id.rule();
-        write!(
-            out,
-            "<tr><th title=\"{}\">{}</th><td>{}</td>",
-            escaped(rule.text),
-            rule.id,
-            rule.strength.as_str()
-        )?;
-        for (place, judged) in found.iter().enumerate() {
-            match judged {
-                None => out.push_str("<td class=\"none\">–</td>"),
-                Some(judged) => {
-                    let class = match judged.status {
-                        Status::Pass => "pass",
-                        Status::Fail if judged.is_known => "known",
-                        Status::Fail => "fail",
-                        Status::Skipped | Status::NotTested => "skipped",
-                    };
-                    let word = judged.status.as_str();
-                    let title = escaped(&judged.reason);
-                    if judged.status == Status::Fail {
-                        write!(
-                            out,
-                            "<td class=\"{class}\"><a href=\"#f{place}-{}\" title=\"{title}\">{word}</a></td>",
-                            rule.id
-                        )?;
-                    } else {
-                        write!(out, "<td class=\"{class}\" title=\"{title}\">{word}</td>")?;
-                    }
-                }
-            }
-        }
-        out.push_str("</tr>\n");
+    let (tested, untested): (Vec<_>, Vec<_>) = RuleId::ALL
+        .iter()
+        .map(|id| Row { id: *id, cells: reports.iter().map(|report| of_rule(report, *id)).collect() })
+        .filter(|row| row.cells.iter().any(Option::is_some))
+        .partition(Row::is_tested);
+    table(out, reports, &tested)?;
+    if !untested.is_empty() {
+        write!(out, "<details><summary>{} rules that were not tested</summary>", untested.len())?;
+        table(out, reports, &untested)?;
+        out.push_str("</details>\n");
     }
-    out.push_str("</tbody></table>\n");
     for (place, report) in reports.iter().enumerate() {
         violations(out, place, report, transcripts)?;
     }
     out.push_str("</body></html>\n");
     Ok(())
+}
+
+/// The verdict on one subject, with a way to each violation.
+fn summary(out: &mut String, place: usize, report: &Report) -> std::fmt::Result {
+    let Counts { pass, fail, skipped, not_tested, .. } = counts(report);
+    write!(
+        out,
+        "<p><b>{}: {}</b>. {pass} kept, {fail} broken, {skipped} skipped, {not_tested} not tested.",
+        escaped(&report.subject),
+        report.verdict.as_str()
+    )?;
+    for judged in report.failed() {
+        let id = judged.rule.rule().id;
+        write!(out, " <a href=\"#f{place}-{id}\">{id}</a>")?;
+    }
+    out.push_str("</p>\n");
+    Ok(())
+}
+
+/// What each subject made of a rule.
+struct Row<'r> {
+    id: RuleId,
+    cells: Vec<Option<&'r JudgedRule>>,
+}
+
+fn of_rule(report: &Report, id: RuleId) -> Option<&JudgedRule> {
+    report.rules.iter().find(|judged| judged.rule == id)
+}
+
+impl Row<'_> {
+    fn is_tested(&self) -> bool {
+        self.cells.iter().flatten().any(|judged| matches!(judged.status, Status::Pass | Status::Fail))
+    }
+}
+
+fn table(out: &mut String, reports: &[Report], rows: &[Row<'_>]) -> std::fmt::Result {
+    out.push_str("<table><thead><tr><th>rule</th><th>strength</th>");
+    for report in reports {
+        write!(out, "<th>{}<br>{}</th>", escaped(&report.subject), report.verdict.as_str())?;
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for row in rows {
+        let rule = row.id.rule();
+        let (text, strength) = (escaped(rule.text), rule.strength.as_str());
+        write!(out, "<tr><th title=\"{text}\">{}</th><td>{strength}</td>", rule.id)?;
+        for (place, judged) in row.cells.iter().enumerate() {
+            cell(out, place, *judged)?;
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table>\n");
+    Ok(())
+}
+
+fn cell(out: &mut String, place: usize, judged: Option<&JudgedRule>) -> std::fmt::Result {
+    let Some(judged) = judged else {
+        out.push_str("<td class=\"none\">–</td>");
+        return Ok(());
+    };
+    let class = match judged.status {
+        Status::Pass => "pass",
+        Status::Fail if judged.is_known => "known",
+        Status::Fail => "fail",
+        Status::Skipped | Status::NotTested => "skipped",
+    };
+    let (title, word) = (escaped(&judged.reason), judged.status.as_str());
+    if judged.status == Status::Fail {
+        let id = judged.rule.rule().id;
+        write!(out, "<td class=\"{class}\"><a href=\"#f{place}-{id}\" title=\"{title}\">{word}</a></td>")
+    } else {
+        write!(out, "<td class=\"{class}\" title=\"{title}\">{word}</td>")
+    }
 }
 
 fn violations(
@@ -122,4 +162,27 @@ fn violations(
         out.push_str("</pre>\n");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use switchboard_protocol::Side;
+
+    use super::html;
+    use crate::Evaluator;
+
+    #[test]
+    fn what_is_broken_comes_first_and_what_was_not_tested_is_folded() {
+        let mut evaluator = Evaluator::new(None);
+        let asked = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#;
+        let answered = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"<b>"}}"#;
+        evaluator.message(1, Side::Client, asked);
+        evaluator.message(2, Side::Agent, answered);
+        let transcript = [(1, asked.to_owned()), (2, answered.to_owned())].into();
+        let page = html(&[evaluator.report("<i>x")], &vec![transcript]);
+        let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text} in {page}"));
+        let way = place(r##"<a href="#f0-init-answer">init-answer</a>"##);
+        assert!(way < place("<table>") && place("<details>") < place(r#"id="f0-init-answer""#));
+        assert!(!page.contains("<b>{") && !page.contains("<i>") && !page.contains("\"<b>\""), "{page}");
+    }
 }

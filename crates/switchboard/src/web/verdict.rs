@@ -24,11 +24,16 @@ pub(crate) fn verdict(room: &LiveRecording) -> Result<Markup, String> {
         for (row, text) in room.texts(from..length.min(from + PIECE)) {
             let channel = room.log().rows().get(row).map(|row| row.channel);
             if let Some((side, false)) = channel.and_then(switchboard_store::Channel::message) {
-                evaluator.message(row as u64, side, &text);
+                evaluator.message(number(row), side, &text);
             }
         }
     }
     Ok(shown(&evaluator.report(room.id.as_str())))
+}
+
+/// The number that the inspector and the command line give a message.
+fn number(row: usize) -> u64 {
+    row as u64 + 1
 }
 
 fn shown(report: &Report) -> Markup {
@@ -45,7 +50,7 @@ fn shown(report: &Report) -> Markup {
                 p {
                     "Messages: "
                     @for failure in judged.failures.iter().take(MOST_LINKS) {
-                        a href={ "#m" (failure.message) } { (failure.message) } " "
+                        a href={ "#m" (failure.message.saturating_sub(1)) } { (failure.message) } " "
                     }
                 }
                 p class="meta" { (rule.fix) }
@@ -59,7 +64,7 @@ mod tests {
     use switchboard_conform::Evaluator;
     use switchboard_protocol::Side;
 
-    use super::shown;
+    use super::{number, shown};
 
     #[test]
     fn each_violation_leads_to_its_message() {
@@ -69,12 +74,12 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"<b>"}}"#,
         ];
         for (row, (side, line)) in [Side::Client, Side::Agent].into_iter().zip(lines).enumerate() {
-            evaluator.message(row as u64, side, line);
+            evaluator.message(number(row), side, line);
         }
         let html = shown(&evaluator.report("x")).into_string();
         assert!(html.contains("Protocol: not conformant"), "{html}");
         assert!(
-            html.contains("<h3>init-answer (must, agent)</h3>") && html.contains(r##"<a href="#m1">1</a>"##),
+            html.contains("<h3>init-answer (must, agent)</h3>") && html.contains(r##"<a href="#m1">2</a>"##),
             "{html}"
         );
         assert!(!html.contains("<b>"), "{html}");
