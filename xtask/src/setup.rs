@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use crate::{root, run};
 
 /// A program that must be there, by any of its names, and the Debian package that has it.
-const PROGRAMS: [(&[&str], &str); 3] = [
+const PROGRAMS: [(&[&str], &str); 4] = [
     (&["git"], "git"),
     (&["c++"], "g++"),
     (&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"], "chromium"),
+    (&["firefox-esr", "firefox"], "firefox-esr"),
 ];
 
 /// Installs what is missing.
@@ -26,8 +27,12 @@ pub(crate) fn install_programs() -> Result<(), String> {
     let missing: Vec<_> = PROGRAMS
         .iter()
         .filter(|(names, package)| {
-            // The browser may be anywhere.
-            let named = *package == "chromium" && std::env::var_os("CHROMIUM").is_some();
+            // A browser may be anywhere.
+            let named = match *package {
+                "chromium" => std::env::var_os("CHROMIUM").is_some(),
+                "firefox-esr" => std::env::var_os("FIREFOX").is_some(),
+                _ => false,
+            };
             !named && !names.iter().any(|name| exists(name, &["--version"]))
         })
         .collect();

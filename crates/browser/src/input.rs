@@ -27,7 +27,34 @@ const KEYS: [(&str, &str, u32, &str); 15] = [
 ];
 
 /// How often something that moves away is aimed at.
-const MOST_AIMS: usize = 5;
+pub(crate) const MOST_AIMS: usize = 5;
+
+/// A script that gives where to press: the middle of an element, once it stands still, can be used and nothing is before it.
+/// Whether the press reaches it is told by `pressReached` in the page.
+pub(crate) fn point(element: &str) -> String {
+    format!(
+        "(async () => {{
+            const element = find({})[0];
+            if (!element) throw 'it is not there';
+            if (element.matches(':disabled, [aria-disabled=true]') || element.closest('[inert]')) throw 'it is disabled';
+            const middle = () => {{
+                const box = [...element.getClientRects()].find(box => box.width * box.height > 0);
+                return [box.left + box.width / 2, box.top + box.height / 2];
+            }};
+            const hit = () => document.elementFromPoint(...middle());
+            if (!element.contains(hit())) element.scrollIntoView({{ block: 'center', inline: 'center', behavior: 'instant' }});
+            const [x, y] = middle();
+            await new Promise(requestAnimationFrame);
+            if (middle().join() !== [x, y].join()) throw 'it moves';
+            if (!element.contains(hit())) throw 'it is behind ' + (hit()?.cloneNode().outerHTML ?? 'the edge');
+            globalThis.pressReached = false;
+            const pressed = event => globalThis.pressReached = element.contains(event.target);
+            addEventListener('pointerdown', pressed, {{ capture: true, once: true }});
+            return [x, y];
+        }})()",
+        quoted(element)
+    )
+}
 
 /// The mouse's button, pressed.
 #[derive(Debug)]
@@ -57,7 +84,8 @@ impl Page {
     #[must_use]
     pub fn hold(&self, element: &str) -> Held<'_> {
         for _ in 0..MOST_AIMS {
-            let point = self.aim(element);
+            let aim = self.try_wait(&point(element));
+            let point = aim.unwrap_or_else(|state| self.fail(&format!("a click on {element}"), &state));
             self.mouse("mouseMoved", &point, 0);
             self.mouse("mousePressed", &point, 1);
             let held = Held { page: self, point };
@@ -68,34 +96,6 @@ impl Page {
             held.release();
         }
         self.fail(&format!("a click on {element}"), " (it moved away before each press)")
-    }
-
-    /// Where to press: the middle of an element, once it stands still, can be used and nothing is before it.
-    #[track_caller]
-    fn aim(&self, element: &str) -> Value {
-        let script = format!(
-            "(async () => {{
-                const element = find({})[0];
-                if (!element) throw 'it is not there';
-                if (element.matches(':disabled, [aria-disabled=true]') || element.closest('[inert]')) throw 'it is disabled';
-                const middle = () => {{
-                    const box = [...element.getClientRects()].find(box => box.width * box.height > 0);
-                    return [box.left + box.width / 2, box.top + box.height / 2];
-                }};
-                const hit = () => document.elementFromPoint(...middle());
-                if (!element.contains(hit())) element.scrollIntoView({{ block: 'center', inline: 'center', behavior: 'instant' }});
-                const [x, y] = middle();
-                await new Promise(requestAnimationFrame);
-                if (middle().join() !== [x, y].join()) throw 'it moves';
-                if (!element.contains(hit())) throw 'it is behind ' + (hit()?.cloneNode().outerHTML ?? 'the edge');
-                globalThis.pressReached = false;
-                const pressed = event => globalThis.pressReached = element.contains(event.target);
-                addEventListener('pointerdown', pressed, {{ capture: true, once: true }});
-                return [x, y];
-            }})()",
-            quoted(element)
-        );
-        self.try_wait(&script).unwrap_or_else(|state| self.fail(&format!("a click on {element}"), &state))
     }
 
     #[track_caller]

@@ -10,7 +10,7 @@ use crate::connection::{Connection, lock};
 use crate::observed::Observed;
 
 /// How long something may take to show up. Long, because machines that test are busy; nothing waits so long that works.
-const LIMIT: Duration = Duration::from_secs(80);
+pub(crate) const LIMIT: Duration = Duration::from_secs(80);
 
 /// In every script: the visible elements of a selector that show a text or are named by it.
 const FIND: &str = "
@@ -93,8 +93,7 @@ impl Page {
     /// Where the expression throws.
     #[track_caller]
     pub fn eval(&self, expression: &str) -> Value {
-        let script = format!("(async () => {{ {FIND} return ({expression}); }})()");
-        self.script(&script).unwrap_or_else(|error| panic!("{expression}: {error}"))
+        self.script(&value_of(expression)).unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
 
     pub(crate) fn script(&self, script: &str) -> Result<Value, String> {
@@ -137,18 +136,8 @@ impl Page {
         let deadline = Instant::now() + self.patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now()).as_millis();
-            let script = format!(
-                "(async () => {{ {FIND}
-                const end = performance.now() + {left};
-                for (;;) {{
-                    let value;
-                    try {{ value = await ({expression}); }} catch (error) {{ value = undefined; var thrown = error; }}
-                    if (value || performance.now() >= end) return {{ value, thrown: thrown && String(thrown) }};
-                    await new Promise(resolve => setTimeout(resolve, 10));
-                }} }})()"
-            );
             // Going elsewhere ends scripts; they are begun anew in the new page.
-            let outcome = self.script(&script);
+            let outcome = self.script(&waiting(expression, left));
             if let Ok(seen) = &outcome
                 && seen["value"].as_bool() != Some(false)
                 && !seen["value"].is_null()
@@ -234,6 +223,25 @@ impl Drop for Page {
         self.connection.forget(&self.session);
         let _ = self.connection.call(None, "Target.closeTarget", &json!({ "targetId": self.target }));
     }
+}
+
+/// A script that gives the value of an expression.
+pub(crate) fn value_of(expression: &str) -> String {
+    format!("(async () => {{ {FIND} return ({expression}); }})()")
+}
+
+/// A script that waits so many milliseconds until an expression is true, and tells what it was last.
+pub(crate) fn waiting(expression: &str, left: u128) -> String {
+    format!(
+        "(async () => {{ {FIND}
+        const end = performance.now() + {left};
+        for (;;) {{
+            let value;
+            try {{ value = await ({expression}); }} catch (error) {{ value = undefined; var thrown = error; }}
+            if (value || performance.now() >= end) return {{ value, thrown: thrown && String(thrown) }};
+            await new Promise(resolve => setTimeout(resolve, 10));
+        }} }})()"
+    )
 }
 
 /// The arguments of `find` in a script, for `selector` or `selector :: text`.
