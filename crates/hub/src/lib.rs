@@ -14,7 +14,9 @@ mod metrics;
 mod service;
 mod told;
 
-pub use crate::core::{Counts, FolderRefusal, Folders, Identity, NO_HANDSHAKE, SessionState, SessionSummary};
+pub use crate::core::{
+    Counts, FolderRefusal, Folders, Identity, NO_HANDSHAKE, QueuedPrompt, SessionState, SessionSummary,
+};
 pub use access::{WrongTokens, bearer, is_same};
 pub use judge::{Judge, Judgement};
 

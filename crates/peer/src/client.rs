@@ -39,6 +39,9 @@ pub struct ClientOptions {
     /// How many sessions the agent may talk of at once; updates for more are dropped and reported. 10240, sub-agents
     /// among them.
     pub session_limit: usize,
+    /// Whether updates are folded into sessions, and told. Who reads the transcript elsewhere, such as in the log of a hub,
+    /// needs it only there; then no turn is known to end here, and questions are all that is told. `true`.
+    pub folds_updates: bool,
     /// Who is shown everything that is said. `None`: nobody.
     pub observer: Option<Observer>,
 }
@@ -51,6 +54,7 @@ impl ClientOptions {
             capabilities: v2::ClientCapabilities::new(),
             patience: Duration::from_secs(30),
             session_limit: 10_240,
+            folds_updates: true,
             observer: None,
         }
     }
@@ -116,7 +120,7 @@ impl Client {
             connection = translated;
             (gone, anomalies) = (Some(behind.gone), Some(behind.anomalies));
         }
-        let shared = Arc::new(Shared::new(connection.caller, options.session_limit, gone));
+        let shared = Arc::new(Shared::new(connection.caller, &options, gone));
         Ok(Client {
             agent: AgentHandle::new(Arc::clone(&shared), Arc::new(description)),
             feed: Feed::new(connection.inbox, shared, early, anomalies),

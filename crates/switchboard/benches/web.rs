@@ -21,13 +21,15 @@ fn main() {
     if std::env::args().any(|argument| argument == "--be-the-agent") {
         return be_the_agent();
     }
-    let all: [(&str, fn()); 6] = [
+    let all: [(&str, fn()); 8] = [
         ("view", first_view),
         ("stream", updates_to_screen),
         ("paragraph", long_paragraph),
         ("flood", flood),
         ("tabs", tabs),
         ("memory", memory),
+        ("questions", questions),
+        ("calls", calls),
     ];
     let is_named = |name: &str| std::env::args().any(|argument| argument == name);
     let is_any_named = all.iter().any(|(name, _)| is_named(name));
@@ -215,6 +217,14 @@ fn be_the_agent() {
         out.flush().unwrap();
         if message["method"] == "session/prompt" {
             let prompt = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
+            if let Some((_, count)) = prompt.split_once("ask ") {
+                tell_calls(&mut out, count.parse().unwrap(), true);
+                continue;
+            }
+            if let Some((_, count)) = prompt.split_once("calls ") {
+                tell_calls(&mut out, count.parse().unwrap(), false);
+                continue;
+            }
             if let Some((_, numbers)) = prompt.split_once("prose ") {
                 let numbers: Vec<usize> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
                 tell_prose(&mut out, numbers[0], numbers[1]);
@@ -279,6 +289,78 @@ fn tell_prose(out: &mut impl Write, megabytes: usize, piece: usize) {
     }
     say(json!({ "sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn" }));
     out.flush().unwrap();
+}
+
+/// Tells so many tool calls, and asks about each, or comes to rest.
+fn tell_calls(out: &mut impl Write, count: usize, asks: bool) {
+    let mut say = |message: Value| writeln!(out, "{message}").unwrap();
+    let update = |update: Value| {
+        let params = json!({ "sessionId": "s", "update": update });
+        json!({ "jsonrpc": "2.0", "method": "session/update", "params": params })
+    };
+    say(update(json!({ "sessionUpdate": "state_update", "state": "running" })));
+    for number in 0..count {
+        let id = format!("call-{number}");
+        let text = json!({ "type": "text", "text": format!("File {number} has some lines that were read.") });
+        say(update(json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": id, "title": format!("Read file {number}"), "kind": "read",
+            "status": if asks { "pending" } else { "completed" }, "rawInput": { "path": format!("/w/{number}") },
+            "content": [{ "type": "content", "content": text }],
+        })));
+        if asks {
+            let option = |id: &str, kind: &str| json!({ "optionId": id, "name": id, "kind": kind });
+            say(json!({ "jsonrpc": "2.0", "id": number, "method": "session/request_permission", "params": {
+                "sessionId": "s", "title": format!("Read file {number}?"),
+                "subject": { "type": "tool_call", "toolCall": { "toolCallId": id } },
+                "options": [option("once", "allow_once"), option("no", "reject_once")],
+            }}));
+        }
+    }
+    if !asks {
+        say(update(json!({ "sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn" })));
+    }
+    out.flush().unwrap();
+}
+
+/// How long an answer takes while thousands of questions wait.
+fn questions() {
+    const QUESTIONS: usize = 5000;
+    let (_opened, _visitor, page) = before_the_clock();
+    let begin = Instant::now();
+    say(&page, &format!("ask {QUESTIONS}"));
+    let left = "Number.parseInt(document.querySelector('#question-count').innerText)";
+    page.wait_until(&format!("{left} === {QUESTIONS}"));
+    println!("{QUESTIONS} questions: all known after {} ms", begin.elapsed().as_millis());
+    let mut times = Vec::new();
+    for answered in 1..=20 {
+        page.wait_until("find('[data-question] [data-option]:not(:disabled)').length > 0");
+        let begin = Instant::now();
+        page.eval("document.querySelector('[data-question] [data-option]:not(:disabled)').click()");
+        page.wait_until(&format!("{left} === {}", QUESTIONS - answered));
+        times.push(begin.elapsed().as_millis());
+    }
+    times.sort_unstable();
+    println!(
+        "  an answer is seen after {} ms, at most {} ms; {} elements",
+        times[10],
+        times[19],
+        elements(&page)
+    );
+}
+
+/// What the program needs for many tool calls.
+fn calls() {
+    let (opened, _visitor, page) = before_the_clock();
+    let before = opened.memory("VmRSS:");
+    say(&page, &format!("calls {ENTRIES}"));
+    page.wait_until("document.body.dataset.activity === 'running'");
+    page.wait_until("document.body.dataset.activity === 'idle'");
+    page.wait_for(&format!("#e{ENTRIES}, #e{}", ENTRIES - 1));
+    println!(
+        "{ENTRIES} tool calls: the program has {} MB, {before} MB of it from the beginning; {} MB at most",
+        opened.memory("VmRSS:"),
+        opened.peak_memory()
+    );
 }
 
 /// What the program keeps of what an agent says.

@@ -16,6 +16,7 @@ mod excerpt;
 mod export;
 mod family;
 mod files;
+mod find;
 pub(crate) mod guard;
 mod lists;
 mod live;

@@ -12,6 +12,15 @@ const AGENT_VERSION: &str = "switchboard/agentVersion";
 pub(crate) const RESUMABLE: &str =
     r#"{"resumable":{"retentionMessages":2147483647,"retentionSeconds":2147483647}}"#;
 
+/// Whether an agent says that its sessions can be given another title.
+pub(super) fn has_titles(description: &Description) -> bool {
+    let title = Raw::parse(description.result.as_str()).ok();
+    let title = title
+        .as_ref()
+        .and_then(|agent| agent.get("capabilities")?.get("session")?.get("title").map(Raw::into_owned));
+    title.is_some_and(|title| title.is_object())
+}
+
 /// The answer to `initialize`: what the agent said, with what the hub can do itself.
 pub(super) fn of_hub(description: &Description) -> String {
     let Ok(agent) = Raw::parse(description.result.as_str()) else { return "{}".to_owned() };
@@ -22,7 +31,8 @@ pub(super) fn of_hub(description: &Description) -> String {
     );
     let capabilities = agent.get("capabilities");
     let session = capabilities.as_ref().and_then(|known| known.get("session").map(Raw::into_owned));
-    let session = merged(session.as_ref().filter(|known| known.is_object()), &[("delete", "{}")]);
+    let session =
+        merged(session.as_ref().filter(|known| known.is_object()), &[("delete", "{}"), ("title", "{}")]);
     let capabilities = merged(
         capabilities.as_ref().filter(|known| known.is_object()),
         &[("session", &session), ("transport", RESUMABLE)],

@@ -427,6 +427,44 @@ impl Core {
         Ok(())
     }
 
+    /// Gives a session another name. An agent that keeps none leaves that to the log.
+    pub(super) fn set_title(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, line, .. } = request;
+        self.needs(connection, Role::Own)?;
+        let Named { session, child } = self.named(connection, params)?;
+        if child.is_some() || self.agent_keeps_titles(&session) {
+            return self.forward(request);
+        }
+        let title = lines::text_of(params, "title").unwrap_or_default().trim().to_owned();
+        if title.is_empty() {
+            return Err((
+                codes::INVALID_PARAMS,
+                "a session needs a title that says something".to_owned(),
+                None,
+            ));
+        }
+        if !self.is_loaded(&session, connection, line)? {
+            return Ok(());
+        }
+        let Some(own) = self.sessions.get(&session).and_then(Session::agent_session_known) else {
+            let message = "the agent has not opened this session yet".to_owned();
+            return Err((codes::INTERNAL_ERROR, message, None));
+        };
+        let update = json!({"sessionUpdate": "session_info_update", "title": title}).to_string();
+        let update = lines::update(own, &update);
+        let _ = self.append(&session, Channel::ToClient, update);
+        self.reply(connection, id, Outcome::Result(json!({"title": title}).to_string()), None);
+        Ok(())
+    }
+
+    /// Whether the agent of a session says that it gives sessions names itself.
+    fn agent_keeps_titles(&self, session: &SessionId) -> bool {
+        let agent = self.sessions.get(session).map(|session| &session.known.agent);
+        let place = self.options.agents.iter().position(|known| Some(known) == agent);
+        let description = place.and_then(|place| self.descriptions.get(place)?.as_deref());
+        description.is_some_and(super::capabilities::has_titles)
+    }
+
     /// Everything else goes to the agent.
     pub(super) fn forward(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, line } = request;

@@ -233,8 +233,17 @@ pub struct SessionSummary {
     pub questions: usize,
     /// Why the agent that it had is gone, if it went by itself and none has taken its place.
     pub lost: Option<String>,
-    /// The beginnings of the prompts that wait for their turn.
-    pub queued: Vec<String>,
+    /// The prompts that wait for their turn, in its order.
+    pub queued: Vec<QueuedPrompt>,
+}
+
+/// A prompt that waits for its turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedPrompt {
+    /// The beginning of what it says.
+    pub text: String,
+    /// What its client calls it (`switchboard/operationId`), so that it knows its own among all.
+    pub operation: Option<String>,
 }
 
 /// How many sessions are in which state, and so on.

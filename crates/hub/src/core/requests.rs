@@ -190,6 +190,7 @@ impl Core {
             "session/prompt" => self.prompt(request),
             "session/close" => self.close(request),
             "session/delete" => self.delete(request),
+            "session/set_title" => self.set_title(request),
             // The draft has it without an answer; who wants one gets it.
             "stream/resume" => {
                 self.resume_streams(connection, params);

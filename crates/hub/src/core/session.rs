@@ -8,7 +8,9 @@ use switchboard_protocol::Raw;
 use switchboard_protocol::rpc::RequestId;
 
 use super::memory::{Memory, Seen};
-use super::{ConnectionId, HostId, Identity, Known, SessionId, SessionState, SessionSummary, ToClient};
+use super::{
+    ConnectionId, HostId, Identity, Known, QueuedPrompt, SessionId, SessionState, SessionSummary, ToClient,
+};
 use switchboard_store::{Role, Time};
 
 /// How many records of a session are kept at hand for those who keep up.
@@ -65,6 +67,10 @@ pub(super) struct Prompt {
 }
 
 impl Prompt {
+    fn summary(&self) -> QueuedPrompt {
+        QueuedPrompt { text: self.beginning(), operation: self.operation.clone() }
+    }
+
     /// The beginning of what it says, for people.
     fn beginning(&self) -> String {
         let blocks = self.params.get("prompt");
@@ -159,7 +165,7 @@ impl Session {
         let title = self.memory.as_ref().and_then(|memory| memory.title.clone()).or(title);
         let questions = self.memory.as_ref().map_or(0, |memory| memory.questions.len());
         let lost = self.lost.clone();
-        let queued = self.prompts.iter().map(Prompt::beginning).collect();
+        let queued = self.prompts.iter().map(Prompt::summary).collect();
         SessionSummary {
             id,
             agent,

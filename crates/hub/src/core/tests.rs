@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use switchboard_protocol::rpc::codes;
 use switchboard_store::{Channel, Role};
 
 use super::{ConnectionId, Core, CoreOptions, HostId, Identity, Kept, Known, Memory, Output, SessionId};
@@ -411,6 +412,8 @@ enum Action {
     Reconnect(usize),
     Prompt(usize, usize, bool),
     Repeat(usize),
+    /// The client asks for a prompt back.
+    WantBack(usize),
     Update(usize),
     Ask(usize),
     TakeBack(usize),
@@ -435,6 +438,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => place.clone().prop_map(Action::Reconnect),
         5 => (place.clone(), place.clone(), any::<bool>()).prop_map(|(a, b, c)| Action::Prompt(a, b, c)),
         2 => place.clone().prop_map(Action::Repeat),
+        3 => place.clone().prop_map(Action::WantBack),
         16 => place.clone().prop_map(Action::Update),
         4 => place.clone().prop_map(Action::Ask),
         1 => place.clone().prop_map(Action::TakeBack),
@@ -455,6 +459,8 @@ struct Notes {
     /// Prompts that may be repeated: client, session, params.
     repeatable: Vec<(ConnectionId, Value)>,
     operations: usize,
+    /// Prompts that nobody repeats: client, request, text.
+    prompts: Vec<(ConnectionId, i64, String)>,
 }
 
 impl World {
@@ -519,7 +525,16 @@ impl World {
                     params["_meta"] = json!({"switchboard/operationId": text});
                     notes.repeatable.push((client, params.clone()));
                 }
-                self.request(client, "session/prompt", params);
+                let id = self.request(client, "session/prompt", params);
+                if !named {
+                    notes.prompts.push((client, id, text));
+                }
+            }
+            Action::WantBack(which) => {
+                // Nearly always it is one of the last that still waits.
+                if let Some((client, id, _)) = notes.prompts.iter().rev().nth(which) {
+                    self.notify(*client, "$/cancel_request", json!({"requestId": id}));
+                }
             }
             Action::Repeat(which) => {
                 if !notes.repeatable.is_empty() {
@@ -683,10 +698,71 @@ proptest! {
         }
         world.settle();
         world.check();
+        world.check_prompts(&notes);
     }
 }
 
+#[test]
+fn a_session_is_named_by_the_hub_where_the_agent_cannot() {
+    let mut world = world(100_000);
+    let client = world.connect(Role::Own);
+    world.request(client, "session/new", json!({"cwd": "/w/p"}));
+    world.settle();
+    let session = world.session_of(0).unwrap();
+    let named = world.request(client, "session/set_title", json!({"sessionId": session, "title": " Mine "}));
+    let empty = world.request(client, "session/set_title", json!({"sessionId": session, "title": " "}));
+    world.settle();
+    assert_eq!(world.clients[&client].answers[&named][0]["result"], json!({"title": "Mine"}));
+    assert_eq!(world.clients[&client].answers[&empty][0]["error"]["code"], codes::INVALID_PARAMS);
+    assert_eq!(world.core.sessions[&*session].summary().title.as_deref(), Some("Mine"));
+    let (_, last) = world.log[&*session].last().unwrap();
+    assert!(last.contains(r#""title":"Mine""#), "the log keeps it: {last}");
+    world.check();
+}
+
+#[test]
+fn what_waits_for_its_turn_is_known_by_what_its_client_calls_it() {
+    let mut world = world(100_000);
+    let (one, other) = (world.connect(Role::Own), world.connect(Role::Own));
+    world.request(one, "session/new", json!({"cwd": "/w/p"}));
+    world.settle();
+    let session = world.session_of(0).unwrap();
+    let prompt = |operation: &str| {
+        json!({"sessionId": session, "prompt": [{"type": "text", "text": "again"}],
+            "_meta": {"switchboard/operationId": operation}})
+    };
+    world.request(one, "session/prompt", prompt("first"));
+    world.settle();
+    world.request(other, "session/prompt", prompt("theirs"));
+    let mine = world.request(one, "session/prompt", prompt("mine"));
+    world.settle();
+    let queued = |world: &World| {
+        let queued = world.core.sessions[&*session].summary().queued;
+        queued.into_iter().map(|prompt| (prompt.text, prompt.operation.unwrap())).collect::<Vec<_>>()
+    };
+    let named = |name: &str| ("again".to_owned(), name.to_owned());
+    assert_eq!(queued(&world), [named("theirs"), named("mine")]);
+    world.notify(one, "$/cancel_request", json!({"requestId": mine}));
+    world.settle();
+    assert_eq!(queued(&world), [named("theirs")]);
+    assert_eq!(world.clients[&one].answers[&mine][0]["error"]["code"], codes::REQUEST_CANCELLED);
+}
+
 impl World {
+    /// The answer to a prompt tells whether the agent has got it, also where its client wanted it back.
+    fn check_prompts(&self, notes: &Notes) {
+        for (client, id, text) in &notes.prompts {
+            let answers = self.clients.get(client).and_then(|client| client.answers.get(id));
+            let Some(answer) = answers.and_then(|answers| answers.first()) else { continue };
+            let has_it = self.agent.prompts.contains(text);
+            if answer["error"]["code"] == codes::REQUEST_CANCELLED {
+                assert!(!has_it, "the agent works on {text}, which its client has back");
+            } else if answer["error"].is_null() {
+                assert!(has_it, "the agent has never got {text}");
+            }
+        }
+    }
+
     fn check(&self) {
         let mut ran = HashSet::new();
         for prompt in &self.agent.prompts {

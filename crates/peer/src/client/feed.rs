@@ -215,7 +215,7 @@ impl Feed {
             () = shared.wake.notified() => return Some(None),
         };
         match received {
-            Some(Some(Received::Taken(event))) => Some(Some(event)),
+            Some(Some(Received::Taken(event))) => Some(event),
             Some(Some(Received::Event(event))) => Some(self.take_event(event)),
             Some(None) => Some(self.look_for_withdrawn()),
             None => None,
@@ -243,7 +243,7 @@ impl Feed {
                 let mut state = self.shared.state();
                 match state.conversation.decode(&line) {
                     Ok(decoded) if notification.method() == "session/update" => {
-                        Some(state.take_update(decoded, line.clone()))
+                        state.take_update(decoded, line.clone())
                     }
                     Ok(decoded) => {
                         state.see_answer(decoded);
@@ -357,8 +357,8 @@ impl Event {
     }
 }
 
-/// Takes an update before its envelope is read twice; lets answers pass and takes note of them.
-fn take(shared: &Shared, line: &SharedText) -> Option<Event> {
+/// Takes an update before its envelope is read twice, which may be no event; lets answers pass and takes note of them.
+fn take(shared: &Shared, line: &SharedText) -> Option<Option<Event>> {
     let (message, left_out) = Expected::decode_tolerant(line, WireFormat::Any).ok()?;
     match message {
         Expected::Params(_) => Some(shared.state().take_update(Decoded { message, left_out }, line.clone())),

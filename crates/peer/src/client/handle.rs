@@ -99,15 +99,36 @@ impl AgentHandle {
     /// Puts a message of the user into a session. The answer comes when it is part of the conversation, which may
     /// be after other work; [`PromptTurn::ended`] tells when the work on it is over.
     pub async fn prompt(&self, session: &str, content: Vec<v2::ContentBlock<'_>>) -> Reply<PromptTurn> {
-        let request = v2::PromptRequest::new(session, content);
-        let session = self.shared.open_session(session)?;
+        self.prompt_unless(&v2::PromptRequest::new(session, content), std::future::pending()).await
+    }
+
+    /// The same for a message that may be taken back: when `taken_back` is done first, the agent is asked to give the
+    /// request up. Its answer decides what became of it, an error or a turn: it may have it already.
+    pub async fn prompt_unless(
+        &self,
+        request: &v2::PromptRequest<'_>,
+        taken_back: impl Future<Output = ()>,
+    ) -> Reply<PromptTurn> {
+        let session = self.shared.open_session(&request.session_id)?;
         let mut progress = None;
         let wait = |state: &mut State, id: &RequestId<'static>| progress = Some(state.wait_for(id, &session));
-        let call = self.begin_noting("session/prompt", &request, Deadline::Never, wait).await?;
+        let mut call = self.begin_noting("session/prompt", request, Deadline::Never, wait).await?;
         let (id, shared) = (call.call.id().clone(), Arc::clone(&self.shared));
         let Some(progress) = progress else { return Err(self.shared.lost()) };
         let mut turn = PromptTurn { message_id: None, id, progress, shared };
-        let reply = self.finish("session/prompt", call, reader!(PromptResponse)).await?;
+        let is_answered = tokio::select! {
+            biased;
+            answer = call.call.answer() => Some(answer),
+            () = taken_back => None,
+        };
+        let answer = match is_answered {
+            Some(answer) => answer,
+            None => {
+                call.call.cancel();
+                call.call.answer().await
+            }
+        };
+        let reply = self.read("session/prompt", answer, reader!(PromptResponse))?;
         Ok(reply.map(|response| {
             turn.message_id = response.message_id.map(std::borrow::Cow::into_owned);
             turn
@@ -201,7 +222,17 @@ impl AgentHandle {
         mut call: WatchedCall,
         read: impl FnOnce(&str) -> Result<T, DecodeError>,
     ) -> Reply<T> {
-        match call.call.answer().await.map_err(|error| self.shared.explain(error))? {
+        let answer = call.call.answer().await;
+        self.read(method, answer, read)
+    }
+
+    fn read<T>(
+        &self,
+        method: &'static str,
+        answer: Result<Answer, switchboard_transport::Error>,
+        read: impl FnOnce(&str) -> Result<T, DecodeError>,
+    ) -> Reply<T> {
+        match answer.map_err(|error| self.shared.explain(error))? {
             Answer::Error(error) => Ok(Err(error)),
             Answer::Result(text) => {
                 // `null` is how some say that there is nothing to say.

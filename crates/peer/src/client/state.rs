@@ -13,8 +13,8 @@ use tokio::sync::{Notify, watch};
 
 use super::feed::{Event, Update};
 use super::turn::{Progress, TurnEnd};
-use crate::Error;
 use crate::translation::Gone;
+use crate::{ClientOptions, Error};
 
 /// How many questions of the agent may be open; the connection itself has a limit, too.
 const MAX_QUESTIONS: usize = 10_000;
@@ -35,6 +35,7 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     /// All that is known of the sessions, the prompts and the questions.
     pub(crate) conversation: Conversation,
+    folds_updates: bool,
     events: VecDeque<Event>,
     /// Set with every event.
     has_events: Arc<AtomicBool>,
@@ -55,13 +56,14 @@ pub(crate) struct Question {
 }
 
 impl Shared {
-    pub(crate) fn new(caller: Caller, session_limit: usize, gone: Option<Gone>) -> Self {
+    pub(crate) fn new(caller: Caller, options: &ClientOptions, gone: Option<Gone>) -> Self {
         let has_events = Arc::new(AtomicBool::new(false));
         Shared {
             caller,
             gone,
             state: Mutex::new(State {
-                conversation: Conversation::new(WireFormat::Any).with_session_limit(session_limit),
+                conversation: Conversation::new(WireFormat::Any).with_session_limit(options.session_limit),
+                folds_updates: options.folds_updates,
                 events: VecDeque::new(),
                 has_events: Arc::clone(&has_events),
                 questions: Correlator::new(MAX_QUESTIONS),
@@ -178,9 +180,12 @@ impl State {
         self.has_events.store(true, Ordering::Release);
     }
 
-    /// Applies an update.
-    pub(crate) fn take_update(&mut self, decoded: Decoded<'_>, line: SharedText) -> Event {
-        match self.conversation.apply(decoded, Some(Side::Agent), now()) {
+    /// Applies an update, where anybody wants it.
+    pub(crate) fn take_update(&mut self, decoded: Decoded<'_>, line: SharedText) -> Option<Event> {
+        if !self.folds_updates {
+            return None;
+        }
+        Some(match self.conversation.apply(decoded, Some(Side::Agent), now()) {
             Ok(folded) => {
                 let (step, diagnostics) = (folded.step, folded.left_out);
                 self.tell_ended(&folded.ended);
@@ -191,7 +196,7 @@ impl State {
                 Event::Update(Update { session: session.unwrap_or_default(), changes, diagnostics, line })
             }
             Err(error) => Event::of_refusal(error, line),
-        }
+        })
     }
 
     /// An answer passes by on its way to the call that waits for it.

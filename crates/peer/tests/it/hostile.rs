@@ -262,3 +262,42 @@ async fn an_answer_that_does_not_fit_the_form_is_refused_and_the_question_stays_
     })
     .await;
 }
+
+/// What comes of a prompt that is wanted back as soon as it is sent, by the answer of an agent that hears that first.
+async fn wanted_back(answer: &'static str) -> bool {
+    bounded(async {
+        let (near, mut far) = Connection::pair(Client::connection_options(), ConnectionOptions::default());
+        tokio::spawn(async move {
+            while let Some(event) = far.inbox.next().await {
+                let Incoming::Request(request) = event else { continue };
+                let (id, caller) = (request.id().to_string(), far.caller.clone());
+                let is_prompt = request.method() == "session/prompt";
+                let mut taken_back = request.cancellation();
+                // These answers go by as lines.
+                std::mem::forget(request);
+                tokio::spawn(async move {
+                    let answer = if is_prompt {
+                        taken_back.cancelled().await;
+                        answer.to_owned()
+                    } else {
+                        format!(r#""result":{INITIALIZED}"#)
+                    };
+                    let line = format!(r#"{{"jsonrpc":"2.0","id":{id},{answer}}}"#);
+                    caller.forward(&SharedText::from(line)).await.unwrap();
+                });
+            }
+        });
+        let Client { agent, mut feed } =
+            Client::connect(near, ClientOptions::new("test", "1")).await.unwrap();
+        let request = v2::PromptRequest::new("s", vec![v2::ContentBlock::text("go")]);
+        let prompt = agent.prompt_unless(&request, std::future::ready(()));
+        feed.until(prompt, drop).await.unwrap().is_ok()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_answer_decides_whether_a_prompt_that_is_wanted_back_was_taken() {
+    assert!(wanted_back(r#""result":{"messageId":"u"}"#).await);
+    assert!(!wanted_back(r#""error":{"code":-32800,"message":"taken back"}"#).await);
+}

@@ -67,7 +67,7 @@ pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) 
             live.prompt(&session, blocks.collect()).await.map(|()| Value::Null)
         }
         Request::TakeBack { prompt } => {
-            let said = live.take_back(prompt).ok_or("the agent has it already")?;
+            let said = live.take_back(prompt).await?;
             Ok(json!(said))
         }
         Request::Files { query } => {

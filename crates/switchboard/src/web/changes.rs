@@ -47,6 +47,17 @@ pub(crate) fn all(snapshot: &Snapshot, folder: Option<&Path>, cache: &RenderCach
     }
 }
 
+/// What became of one file, if the session has changed it.
+pub(crate) fn of_file(
+    snapshot: &Snapshot,
+    path: &str,
+    folder: Option<&Path>,
+    cache: &RenderCache,
+) -> Option<Markup> {
+    let steps = collect(snapshot).remove(path)?;
+    Some(html! { div class="e changes" { (file(0, path, &steps, folder, cache)) } })
+}
+
 fn collect(snapshot: &Snapshot) -> BTreeMap<String, Vec<Step>> {
     let mut files: BTreeMap<String, Vec<Step>> = BTreeMap::new();
     let calls = snapshot

@@ -8,7 +8,7 @@ use switchboard_session::{Conversation, Entry, EntryKind, Item, Message, Snapsho
 use switchboard_store::{Item as Stored, Redaction};
 
 use super::app::App;
-use super::family::{Relative, Sight};
+use super::family::{self, Relative, Sight};
 use super::live::Failure;
 use super::live_recording::LiveRecording;
 use super::message_log::MessageLog;
@@ -77,7 +77,10 @@ impl Export<'_> {
     /// What the session is called: never by an id.
     fn name(&self, session: &Relative) -> String {
         let own = Some(&*session.name).filter(|name| **name != *session.id);
-        own.or(self.title).unwrap_or("A session").to_owned()
+        // What people call it is made of what was said, with its secrets.
+        let said = if self.is_redacted { family::first_words(&session.snapshot) } else { None };
+        let title = self.title.filter(|_| !self.is_redacted);
+        own.or(title).map(str::to_owned).or(said).unwrap_or_else(|| "A session".to_owned())
     }
 
     fn about(&self) -> String {

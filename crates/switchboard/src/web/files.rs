@@ -16,10 +16,15 @@ const MAX_FILE: u64 = 2 * 1024 * 1024;
 /// How many lines are shown before and after the one that is meant.
 const AROUND: usize = 200;
 
-/// Shows a file that a tool call of the session names and that lies in the session's folder.
-pub(crate) fn show(live: &Live, session: &str, path: &str, line: Option<u32>) -> Result<Markup, Failure> {
-    let snapshot = live.room.session(session).ok_or("there is no such session")?;
-    if !names(&snapshot, path) {
+/// Shows a file that a tool call of the session names or has changed, and that lies in the session's folder.
+pub(crate) fn show(
+    live: &Live,
+    snapshot: &Snapshot,
+    path: &str,
+    is_changed: bool,
+    line: Option<u32>,
+) -> Result<Markup, Failure> {
+    if !is_changed && !names(snapshot, path) {
         return Err("the session does not name this file".to_owned());
     }
     let (file, _) = inside(Path::new(path), &live.folder)?;
@@ -55,7 +60,7 @@ pub(crate) fn inside(path: &Path, folder: &Path) -> Result<(File, PathBuf), Fail
 }
 
 fn listing(path: &str, bytes: &[u8], size: u64, line: Option<u32>) -> Markup {
-    let heading = html! { h2 { (render::visible_line(path)) } };
+    let heading = html! { h2 id="dialog-title" { (render::visible_line(path)) } };
     let Ok(text) =
         std::str::from_utf8(bytes).or_else(|error| std::str::from_utf8(&bytes[..error.valid_up_to()]))
     else {

@@ -26,11 +26,14 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files of the page.
-const ASSETS: [(&str, &str, &str); 17] = [
+const ASSETS: [(&str, &str, &str); 20] = [
     ("/assets/page.css", STYLE, include_str!("assets/page.css")),
     ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
     ("/assets/export.css", STYLE, include_str!("assets/export.css")),
     ("/assets/page.js", SCRIPT, include_str!("assets/page.js")),
+    ("/assets/actions.js", SCRIPT, include_str!("assets/actions.js")),
+    ("/assets/server.js", SCRIPT, include_str!("assets/server.js")),
+    ("/assets/show.js", SCRIPT, include_str!("assets/show.js")),
     ("/assets/door.js", SCRIPT, include_str!("assets/door.js")),
     ("/assets/transcript.js", SCRIPT, include_str!("assets/transcript.js")),
     ("/assets/entry.js", SCRIPT, include_str!("assets/entry.js")),

@@ -30,6 +30,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) shown: Option<&'a Relative>,
     /// Whether it is as it is, and not as it was.
     pub(crate) is_now: bool,
+    /// How many questions come before those in sight.
+    pub(crate) skipped_questions: usize,
 }
 
 impl<'a> Subject<'a> {
@@ -322,15 +324,14 @@ fn starting(desk: &Desk) -> Markup {
 fn queue(subject: &Subject<'_>) -> Markup {
     let queued =
         subject.hosted().filter(|_| subject.is_now).map(|session| session.queued).unwrap_or_default();
-    let numbers = subject.live.map_or_else(|| vec![None; queued.len()], |live| live.numbers_of(&queued));
     html! {
         @if !queued.is_empty() {
             p class="meta" { (queued.len()) @if queued.len() == 1 { " message waits" } @else { " messages wait" } " for its turn" }
         }
-        @for (text, number) in queued.iter().zip(numbers) {
+        @for prompt in &queued {
             div class="queued" {
-                p { (render::visible(text)) }
-                @if let Some(number) = number {
+                p { (render::visible(&prompt.text)) }
+                @if let Some(number) = subject.live.and_then(|live| live.number_of(prompt)) {
                     span class="actions" {
                         button type="button" data-action="edit-queued" data-prompt=(number) { "Edit" }
                         button type="button" data-action="take-back" data-prompt=(number) { "Take back" }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use switchboard_peer::ElicitationQuestion;
 use switchboard_protocol::rpc::RequestId;
 use switchboard_protocol::{Wire, WireFormat, v2};
-use switchboard_session::{EntryKind, Moment, Permission, Session, Snapshot};
+use switchboard_session::{Elicitation, EntryKind, Moment, Permission, Session, Snapshot};
 
 use super::asked::Asked;
 use super::family::{Asking, Below};
@@ -13,28 +13,30 @@ use super::panels::Subject;
 use super::remembered::Remembered;
 use super::{render, rule};
 
-/// Of more questions that wait, the first are shown; each answer makes room for another.
+/// So many questions are in sight at once; the others are leafed through.
 const MOST_QUESTIONS: usize = 12;
 
 /// What waits for an answer, in the session that is looked at and in all that descend from it.
 pub(crate) fn all(subject: &Subject<'_>, below: &Below) -> Markup {
     let live = subject.asker();
     let loose = live.map(Live::loose_elicitations).unwrap_or_default();
-    let mut cards = Vec::new();
-    'all: for asking in &below.asking {
-        for card in of_session(subject, live, asking) {
-            if cards.len() >= MOST_QUESTIONS {
-                break 'all;
-            }
-            cards.push(card);
-        }
-    }
     let waiting = below.questions + loose.len();
+    // Where others have answered what was in sight, the last ones are.
+    let last = below.questions.saturating_sub(1) / MOST_QUESTIONS * MOST_QUESTIONS;
+    let first = subject.skipped_questions.min(last);
+    let pending = below.asking.iter().flat_map(Pending::all).skip(first).take(MOST_QUESTIONS);
+    let cards: Vec<Markup> = pending.map(|pending| card(subject, live, &pending)).collect();
+    let end = first + cards.len();
     html! {
         @if waiting > 1 {
-            p class="question-count" {
+            div class="question-count" {
                 strong { (waiting) " questions wait for you" }
-                @if cards.len() < below.questions { span class="meta" { ", the first " (cards.len()) " are here; each answer makes room for the next" } }
+                @if cards.len() < below.questions {
+                    span class="meta" { (first + 1) " to " (end) " are here" }
+                    button type="button" data-action="questions" data-skip=(first.saturating_sub(MOST_QUESTIONS))
+                        disabled[first == 0] { "Earlier" }
+                    button type="button" data-action="questions" data-skip=(end) disabled[end == below.questions] { "Later" }
+                }
             }
         }
         @for card in cards { (card) }
@@ -45,32 +47,43 @@ pub(crate) fn all(subject: &Subject<'_>, below: &Below) -> Markup {
     }
 }
 
-fn of_session<'a>(
-    subject: &'a Subject<'_>,
-    live: Option<&'a Live>,
-    asking: &'a Asking,
-) -> impl Iterator<Item = Markup> + 'a {
+/// A question of a session.
+enum Pending<'a> {
+    Permission(&'a Asking, &'a Permission),
+    Elicitation(&'a Asking, &'a Elicitation),
+}
+
+impl<'a> Pending<'a> {
+    fn all(asking: &'a Asking) -> impl Iterator<Item = Self> {
+        let permissions = asking.snapshot.pending_permissions();
+        let elicitations = asking.snapshot.pending_elicitations();
+        permissions
+            .map(move |permission| Pending::Permission(asking, permission))
+            .chain(elicitations.map(move |elicitation| Pending::Elicitation(asking, elicitation)))
+    }
+}
+
+fn card(subject: &Subject<'_>, live: Option<&Live>, pending: &Pending<'_>) -> Markup {
+    let (Pending::Permission(asking, _) | Pending::Elicitation(asking, _)) = pending;
     let Asking { id, snapshot, whose } = asking;
     let recording = subject.room().map_or("", |room| &room.id);
-    let whose = (!whose.is_empty()).then(|| render::whose(recording, whose));
-    let head = whose.clone();
-    let permissions = snapshot.pending_permissions().map(move |permission| {
-        let asked = asked(live, id, snapshot, permission);
-        let always = render::always(permission, Remembered::refuses(&asked));
-        let rule = live.and_then(|live| rule::offer(subject.desk, live, id, snapshot, permission));
-        let parts = render::permission(snapshot, permission, &subject.desk.app.cache);
-        let parts = parts.into_iter().chain(always).chain(rule);
-        // Where a call is long, its earlier pages are asked for by its position.
-        let call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
-        let place = call.map(|position| (&**id, position));
-        question(live, permission.id(), &asked, head.clone().into_iter().chain(parts), place)
-    });
-    let elicitations = snapshot.pending_elicitations().map(move |elicitation| {
-        let asked = asked_for_data(live, elicitation.id(), elicitation.request());
-        let parts = whose.clone().into_iter().chain(render::elicitation(elicitation));
-        question(live, elicitation.id(), &asked, parts, None)
-    });
-    permissions.chain(elicitations)
+    let head = (!whose.is_empty()).then(|| render::whose(recording, whose)).into_iter();
+    match pending {
+        Pending::Permission(_, permission) => {
+            let asked = asked(live, id, snapshot, permission);
+            let always = render::always(permission, Remembered::refuses(&asked));
+            let rule = live.and_then(|live| rule::offer(subject.desk, live, id, snapshot, permission));
+            let parts = render::permission(snapshot, permission, &subject.desk.app.cache);
+            let parts = head.chain(parts).chain(always).chain(rule);
+            // Where a call is long, its earlier pages are asked for by its position.
+            let call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
+            question(live, permission.id(), &asked, parts, call.map(|position| (&**id, position)))
+        }
+        Pending::Elicitation(_, elicitation) => {
+            let asked = asked_for_data(live, elicitation.id(), elicitation.request());
+            question(live, elicitation.id(), &asked, head.chain(render::elicitation(elicitation)), None)
+        }
+    }
 }
 
 fn asked_for_data(

@@ -188,7 +188,17 @@ pub(crate) enum Request {
     },
     /// Starts the agent again.
     Start,
-    /// A file that a tool call names.
+    /// The questions that are in sight: those behind so many others.
+    Questions {
+        skip: usize,
+    },
+    /// Searches all output of a terminal.
+    FindOutput {
+        session: String,
+        terminal: String,
+        query: String,
+    },
+    /// A file that a tool call names or that the session has changed, and what became of it.
     File {
         session: String,
         path: String,

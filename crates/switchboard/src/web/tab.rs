@@ -22,7 +22,7 @@ use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
 use super::request::{Format, Numbered, Request};
 use super::view::View;
-use super::{actions, changes, export, files, lists, pictures, render, verdict, wire};
+use super::{actions, changes, export, files, find, lists, pictures, render, verdict, wire};
 
 /// The least time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
@@ -286,6 +286,10 @@ impl Tab {
                 self.view.fold(&session, open);
                 Ok(Value::Null)
             }
+            Request::Questions { skip } => {
+                self.view.skip_questions(skip);
+                Ok(Value::Null)
+            }
             Request::At { rows } => self.at(rows),
             Request::Earlier { session, position, before } => self.earlier(&session, position, before),
             Request::Message { row } => self.message(row),
@@ -318,14 +322,11 @@ impl Tab {
                 Ok(link) => Ok(json!(link)),
                 Err(error) => Err(format!("no link can be made: {error}")),
             },
-            Request::File { session, path, line } => {
-                let live = self.view.live(&self.desk);
-                match live.filter(|_| self.desk.may(Role::Own)) {
-                    Some(live) => block_in_place(|| files::show(&live, &session, &path, line))
-                        .map(|markup| json!(markup.into_string())),
-                    None => Err("no agent runs".to_owned()),
-                }
+            Request::FindOutput { query, .. } if query.is_empty() || query.len() > MAX_SEARCH => {
+                Err("the text to search for is empty or too long".to_owned())
             }
+            Request::FindOutput { session, terminal, query } => self.find_output(&session, &terminal, &query),
+            Request::File { session, path, line } => self.file(&session, &path, line),
             Request::Copy { session, position } => self.copy(&session, position),
             Request::EntryOf { row } => self.entry_of(row),
             Request::Changes => self.changes(),
@@ -405,12 +406,44 @@ impl Tab {
         Ok(found.map_or(Value::Null, |(session, position)| json!({"session": session, "position": position})))
     }
 
+    fn find_output(&self, session: &str, terminal: &str, query: &str) -> Result<Value, Failure> {
+        let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
+        let terminal = snapshot.terminal(terminal).ok_or("this terminal is gone")?;
+        Ok(json!(block_in_place(|| find::in_output(terminal, query)).into_string()))
+    }
+
+    /// What became of a file, and the file itself for those who may see it.
+    fn file(&self, session: &str, path: &str, line: Option<u32>) -> Result<Value, Failure> {
+        let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
+        let folder = self.folder();
+        let path = match &folder {
+            // Messages name files as those in the folder do.
+            Some(folder) => folder.join(path).display().to_string(),
+            None => path.to_owned(),
+        };
+        let cache = &self.desk.app.cache;
+        let changes = block_in_place(|| changes::of_file(&snapshot, &path, folder.as_deref(), cache));
+        let live = self.view.live(&self.desk).filter(|_| self.desk.may(Role::Own));
+        let file = match live {
+            Some(live) => block_in_place(|| files::show(&live, &snapshot, &path, changes.is_some(), line)),
+            None => Err("no agent runs".to_owned()),
+        };
+        match (changes, file) {
+            (None, file) => file.map(|file| json!(file.into_string())),
+            (Some(changes), Ok(file)) => Ok(json!(changes.into_string() + &file.into_string())),
+            (Some(changes), Err(_)) => Ok(json!(changes.into_string())),
+        }
+    }
+
+    /// Where the files of the session are. Only owners see files, and only as they are now.
+    fn folder(&self) -> Option<std::path::PathBuf> {
+        let project = self.view.room.as_ref()?.about.project.as_ref();
+        project.filter(|_| self.desk.may(Role::Own) && self.view.is_now()).map(std::path::PathBuf::from)
+    }
+
     fn changes(&self) -> Result<Value, Failure> {
         let snapshot = self.view.snapshot(&self.view.session).ok_or("there is no session")?;
-        let room = self.view.room.as_ref().ok_or("there is no recording")?;
-        // Only owners see files, and only as they are now.
-        let folder = room.about.project.as_ref().filter(|_| self.desk.may(Role::Own) && self.view.is_now());
-        let folder = folder.map(std::path::PathBuf::from);
+        let folder = self.folder();
         let changes = block_in_place(|| changes::all(&snapshot, folder.as_deref(), &self.desk.app.cache));
         Ok(json!(changes.into_string()))
     }

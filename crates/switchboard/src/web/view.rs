@@ -54,6 +54,8 @@ pub(crate) struct View {
     /// Whether the tab has been shown the end of a recording that was not read yet.
     was_preview: bool,
     window: Range<usize>,
+    /// How many questions come before those in sight.
+    skipped_questions: usize,
     rows: Rows,
     panels: HashMap<&'static str, u64>,
     fresh: bool,
@@ -74,6 +76,7 @@ impl View {
             at: None,
             was_preview: false,
             window: 0..0,
+            skipped_questions: 0,
             rows: Rows::default(),
             panels: HashMap::new(),
             fresh: true,
@@ -88,6 +91,7 @@ impl View {
         }
         (self.room, self.session) = (room, session);
         self.window = 0..0;
+        self.skipped_questions = 0;
         self.at = None;
         self.wire = None;
         self.forget();
@@ -102,6 +106,10 @@ impl View {
     pub(crate) fn set_window(&mut self, from: usize, to: usize) {
         self.window = from..to.clamp(from, from.saturating_add(MAX_WINDOW));
         self.rows.forget_outside(&self.session, &self.window);
+    }
+
+    pub(crate) fn skip_questions(&mut self, skip: usize) {
+        self.skipped_questions = skip;
     }
 
     /// The user folds or unfolds a sub-agent.
@@ -181,6 +189,7 @@ impl View {
             session: &self.session,
             shown: shown.as_ref(),
             is_now,
+            skipped_questions: self.skipped_questions,
         };
         let made = panels::all(&subject);
         let mut panels = HashMap::new();

@@ -1,21 +1,19 @@
 // The page: talks to the server, puts what it sends into place, and sends what the user does.
 
 import { Composer } from "./composer.js";
-import { Held, drafts } from "./kept.js";
-import { comeIn, isKnown, lock, socketProtocols } from "./door.js";
+import { Held } from "./kept.js";
+import { actionsOf } from "./actions.js";
+import { comeIn } from "./door.js";
 import { Waiting } from "./waiting.js";
 import { Inspector } from "./inspector.js";
 import { Press } from "./press.js";
-import { INERT, Questions } from "./questions.js";
+import { Questions } from "./questions.js";
+import { Server } from "./server.js";
+import { announce, at, copy, isNarrow, toast } from "./show.js";
 import { elementOf } from "./entry.js";
 import { Transcript } from "./transcript.js";
 
-const at = (id) => document.getElementById(id);
 const isHub = document.body.hasAttribute("data-hub");
-const waiting = new Map();
-let socket = null;
-let nextNumber = 1;
-let retry = 250;
 let where = place();
 let now = { recording: "", session: "", live: false, rows: 0 };
 let pendingRow = null; // the message that was asked for, until it is there
@@ -28,55 +26,21 @@ const folds = new Map(); // the sub-agents that the user has folded (false) or u
 
 // --- the server
 
-function connect() {
-  const scheme = location.protocol === "https:" ? "wss" : "ws";
-  socket = new WebSocket(`${scheme}://${location.host}/in/socket`, socketProtocols());
-  socket.addEventListener("open", () => {
-    retry = 250;
-    linkState("");
+const server = new Server({
+  opened: () => {
     send({ type: "look", recording: where.recording, session: where.session });
     for (const [session, open] of folds) send({ type: "fold", session, open });
     if (inspector.isOpen) inspector.ask();
-  });
-  socket.addEventListener("message", (event) => take(JSON.parse(event.data)));
-  socket.addEventListener("close", async () => {
-    for (const { fail } of waiting.values()) fail("The connection to Switchboard is gone.");
-    waiting.clear();
-    linkState("Connecting…");
-    const known = await isKnown();
-    if (known === false && isHub) return lock("It was let in before, and is not any more.");
-    if (known === false) return linkState("Switchboard was started anew: open a link that it printed.");
-    setTimeout(connect, retry);
-    retry = Math.min(retry * 2, 5000);
-  });
-}
-
-function linkState(words) {
-  at("link-state").textContent = words;
-  document.body.classList.toggle("is-apart", words !== "");
-}
+  },
+  frame: (frame) => press.afterwards(() => takeFrame(frame)),
+});
 
 function send(message) {
-  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+  server.send(message);
 }
 
-// Asks for something; the promise fails with words for the user.
 function ask(message) {
-  return new Promise((done, fail) => {
-    if (socket?.readyState !== WebSocket.OPEN) return fail("There is no connection to Switchboard.");
-    const number = nextNumber++;
-    waiting.set(number, { done, fail });
-    send({ ...message, number });
-  });
-}
-
-function take(message) {
-  if (message.type === "frame") return press.afterwards(() => takeFrame(message));
-  const request = waiting.get(message.number);
-  waiting.delete(message.number);
-  if (message.type === "answer") request?.done(message.value);
-  else if (request) request.fail(message.reason);
-  else toast(message.reason);
+  return server.ask(message);
 }
 
 // --- frames
@@ -189,10 +153,6 @@ function activity(word) {
   lastActivity = word;
 }
 
-function announce(words) {
-  at("announcer").textContent = words;
-}
-
 // Drafts and what is held belong to a session; what was written before the first one goes with it.
 function moved(frame) {
   if (frame.recording === now.recording && !isNew) return;
@@ -272,7 +232,9 @@ async function exportAs(form) {
   const [kind, ending] = format === "html" ? ["text/html", "html"] : ["text/markdown", "md"];
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: kind }));
-  const name = at("title").textContent.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60);
+  // A name may have in it what the file has not.
+  const title = form.has("redact") ? "" : at("title").textContent;
+  const name = title.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60);
   link.download = `${name.replace(/^-|-$/g, "") || "session"}.${ending}`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
@@ -303,19 +265,6 @@ async function attempt(message) {
     toast(reason);
     return undefined;
   }
-}
-
-function toast(words) {
-  const note = document.createElement("p");
-  note.textContent = words;
-  at("toasts").append(note);
-  setTimeout(() => note.remove(), 8000);
-}
-
-function dialog(html) {
-  at("dialog-body").innerHTML = html;
-  if (!at("dialog").open) at("dialog").showModal();
-  at("dialog-body").querySelector("[aria-current]")?.scrollIntoView({ block: "center" });
 }
 
 // A list that is renewed keeps the focus where it was.
@@ -353,222 +302,12 @@ function toggleSessions(force) {
   }
 }
 
-function isNarrow() {
-  return window.innerWidth < 900;
-}
-
 async function newSession(folder) {
   const opened = await attempt({ type: "new", folder, agent: document.getElementById("agent-choice")?.value || null });
   if (opened) {
     if (isNarrow()) toggleSessions(false);
     look(opened.recording, null);
     wantsPrompt = opened.recording;
-  }
-}
-
-const actions = {
-  new: () => newSession(null),
-  attach: () => attempt({ type: "attach" }),
-  example: ({ text }) => composer.suggest(text),
-  again: ({ said }, button) => {
-    button.disabled = true;
-    attempt({ type: "again", session: sessionOf(button), position: Number(said) }).then(() => (button.disabled = false));
-  },
-  "take-back": ({ prompt }) => attempt({ type: "take-back", prompt: Number(prompt) }),
-  "edit-queued": async ({ prompt }) => {
-    const said = await attempt({ type: "take-back", prompt: Number(prompt) });
-    if (said) composer.giveBack(said);
-  },
-  notify: () => waitingFor.allow(),
-  start: () => attempt({ type: "start" }).then(() => look(null, null)),
-  login: async ({ method }, button) => {
-    // It may take as long as somebody needs elsewhere.
-    button.disabled = true;
-    const opened = await attempt({ type: "login", method });
-    button.disabled = false;
-    if (opened === null) at("prompt").focus();
-    if (!opened) return;
-    look(opened.recording, null);
-    wantsPrompt = opened.recording;
-  },
-  look: ({ recording, session, row }) => {
-    look(recording, session ?? null);
-    if (row) pendingEntry = Number(row);
-    if (isNarrow()) toggleSessions(false);
-    at("scroller").focus({ preventScroll: true });
-  },
-  resume: async ({ session, folder, agent }) => {
-    const opened = await attempt({ type: "resume", session, folder, agent });
-    if (opened) look(opened.recording, null);
-  },
-  fork: async () => {
-    const opened = await attempt({ type: "fork", session: now.session });
-    if (!opened) return;
-    look(opened.recording, null);
-    wantsPrompt = opened.recording;
-  },
-  rename: ({ title }) => {
-    dialog(`<h2 id="dialog-title">Rename the session</h2>
-      <form id="rename"><label class="sr" for="new-title">Title</label><input id="new-title" type="text" required maxlength="500" autocomplete="off"> <button type="submit">Rename</button></form>`);
-    at("new-title").value = title;
-    at("new-title").select();
-  },
-  archive: async () => {
-    if ((await attempt({ type: "archive", session: now.session, away: true })) === undefined) return;
-    toast("The session is in the archive. It stays open here; Sessions lists what is archived.");
-    if (!at("sessions").hidden) listSessions();
-  },
-  unarchive: async ({ session }) => {
-    if ((await attempt({ type: "archive", session, away: false })) !== undefined) listSessions();
-  },
-  choices: async () => {
-    const html = await attempt({ type: "choices" });
-    if (html !== undefined) dialog(`<h2 id="dialog-title">Choices for always</h2>${html}`);
-  },
-  withdraw: async ({ place, since: when }) => {
-    const html = await attempt({ type: "withdraw", place: Number(place), since: Number(when) });
-    if (html !== undefined) dialog(`<h2 id="dialog-title">Choices for always</h2>${html}`);
-  },
-  "question-message": async ({ request }) => {
-    const row = await attempt({ type: "question-message", id: request });
-    if (row === undefined) return;
-    inspector.open();
-    inspector.showMessage(row);
-  },
-  rule: async ({ decision }, button) => {
-    const question = button.closest("[data-question]");
-    button.disabled = true;
-    const { question: id, revision } = question.dataset;
-    const html = await attempt({ type: "rule", id, revision, decision });
-    button.disabled = false;
-    if (html === undefined) return;
-    dialog(html);
-    // What is new under the pointer is to be read first.
-    const save = at("dialog-body").querySelector("[data-action=save-rule]");
-    setTimeout(() => (save.disabled = false), INERT);
-  },
-  "save-rule": async ({ id, revision, decision, rule }, button) => {
-    button.disabled = true;
-    const words = await attempt({ type: "save-rule", id, revision, decision, rule });
-    at("dialog").close();
-    if (words !== undefined) toast(words);
-  },
-  link: async () => {
-    const link = await attempt({ type: "link" });
-    if (link === undefined) return;
-    dialog(`<h2 id="dialog-title">Open in another browser</h2>
-      <p>This link lets one browser of this machine in, once and within a minute.</p>
-      <p><code id="new-link"></code></p><p><button type="button" data-action="copy-link">Copy</button></p>`);
-    at("new-link").textContent = link;
-  },
-  "copy-link": () => copy(at("new-link").textContent),
-  family: async () => {
-    const html = await attempt({ type: "family" });
-    if (html !== undefined) dialog(`<h2 id="dialog-title">Sub-agents</h2>${html}`);
-  },
-  changes: async () => {
-    const html = await attempt({ type: "changes" });
-    if (html !== undefined) dialog(`<h2 id="dialog-title">Changed files</h2>${html}`);
-  },
-  pictures: async () => {
-    const html = await attempt({ type: "pictures" });
-    if (html !== undefined) dialog(`<h2 id="dialog-title">Time line and cost</h2>${html}`);
-  },
-  export: () =>
-    dialog(`<h2 id="dialog-title">Export the session</h2>
-      <form id="export">
-        <p><label><input type="radio" name="format" value="html" checked> One HTML file, which can be read without Switchboard</label></p>
-        <p><label><input type="radio" name="format" value="markdown"> Markdown</label></p>
-        <p><label><input type="checkbox" name="redact"> Without secrets: keys, tokens, and what the agent has withdrawn. Look through it before you hand it out.</label></p>
-        <p><button type="submit">Export</button></p>
-      </form>`),
-  print: async () => {
-    const html = await attempt({ type: "export", format: "print" });
-    if (html === undefined) return;
-    at("print").innerHTML = html;
-    at("print").querySelectorAll("details").forEach((it) => (it.open = true));
-    window.print();
-  },
-  delete: ({ recording, title }) => {
-    dialog(`<h2 id="dialog-title">Delete this session?</h2><p id="deleted"></p>
-      <p>Its recording goes with it, and cannot be brought back.</p>
-      <p><button type="button" data-action="delete-now">Delete</button></p>`);
-    at("deleted").textContent = title;
-    at("dialog-body").querySelector("[data-action=delete-now]").dataset.recording = recording;
-  },
-  "delete-now": async ({ recording }) => {
-    if ((await attempt({ type: "delete", recording })) === undefined) return;
-    at("dialog").close();
-    look(null, null);
-    if (!at("sessions").hidden) listSessions();
-  },
-  "more-sessions": async ({ skip }, button) => {
-    button.disabled = true;
-    const html = await attempt({ type: "sessions", query: "", skip: Number(skip) });
-    if (html === undefined) return (button.disabled = false);
-    const made = document.createElement("template");
-    made.innerHTML = html;
-    const first = made.content.querySelector("button");
-    const hadFocus = document.activeElement === button;
-    button.replaceWith(made.content);
-    if (hadFocus) first?.focus();
-  },
-  enlarge: (_, button) => {
-    dialog(`<h2 id="dialog-title">Image</h2><div id="large"></div>`);
-    at("large").append(button.querySelector("img").cloneNode());
-  },
-  "copy-entry": async (_, button) => {
-    const position = Number(button.closest("[data-position]").dataset.position);
-    const text = await attempt({ type: "copy", session: sessionOf(button), position });
-    if (text !== undefined) copy(text);
-  },
-  "link-entry": (_, button) => {
-    const { position, session } = button.closest("[data-position]").dataset;
-    const path = session ? `/r/${encodeURIComponent(now.recording)}/${encodeURIComponent(session)}` : location.pathname;
-    copy(`${location.origin}${path}#e${position}`);
-  },
-  verdict: async () => {
-    const html = await attempt({ type: "verdict" });
-    if (html !== undefined) dialog(html);
-  },
-  nest: ({ session }, button) => {
-    const open = button.getAttribute("aria-expanded") !== "true";
-    folds.set(session, open);
-    send({ type: "fold", session, open });
-  },
-  "cancel-session": ({ session }) => attempt({ type: "cancel", session }),
-  "cancel-turn": () => attempt({ type: "cancel", session: now.session }),
-  cancel: ({ toolCall, terminal }, button) =>
-    toolCall
-      ? attempt({ type: "cancel-tool-call", session: sessionOf(button), id: toolCall })
-      : attempt({ type: "cancel-terminal", session: sessionOf(button), id: terminal }),
-  follow: async ({ path, line }, button) => {
-    const html = await attempt({ type: "file", session: sessionOf(button), path, line: line ? Number(line) : null });
-    if (html !== undefined) dialog(html);
-  },
-  earlier: async ({ before }, button) => {
-    const position = Number(button.closest("[data-position]")?.dataset.position);
-    const pieces = await attempt({ type: "earlier", session: sessionOf(button), position, before: Number(before) });
-    if (pieces) transcript.putEarlier(button, pieces);
-  },
-  copy: (_, button) => copy(button.closest("[data-part]")?.querySelector("pre")?.textContent ?? ""),
-  now: () => {
-    send({ type: "at", rows: null });
-    inspector.now();
-  },
-};
-
-// The session that something in the page belongs to: that which is looked at, or a sub-agent inside it.
-function sessionOf(element) {
-  return element.closest("[data-position]")?.dataset.session ?? now.session;
-}
-
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    toast("Copied.");
-  } catch {
-    toast("The browser does not allow copying here.");
   }
 }
 
@@ -607,6 +346,13 @@ document.addEventListener("submit", (event) => {
   if (event.target.id === "export") {
     event.preventDefault();
     exportAs(new FormData(event.target));
+  }
+  if (event.target.id === "find-output") {
+    event.preventDefault();
+    const { session, terminal } = event.target.dataset;
+    attempt({ type: "find-output", session, terminal, query: at("output-query").value }).then((html) => {
+      if (html !== undefined) at("output-found").innerHTML = html;
+    });
   }
   if (event.target.id === "new-session") {
     event.preventDefault();
@@ -688,6 +434,24 @@ window.addEventListener("popstate", () => {
 window.addEventListener("hashchange", followHash);
 
 const press = new Press();
+const page = {
+  attempt,
+  folds,
+  listSessions,
+  look,
+  newSession,
+  send,
+  toggleSessions,
+  get now() {
+    return now;
+  },
+  set wantsPrompt(recording) {
+    wantsPrompt = recording;
+  },
+  set pendingEntry(row) {
+    pendingEntry = row;
+  },
+};
 const waitingFor = new Waiting((recording) => look(recording, null));
 const questions = new Questions({ ask, toast, announce });
 const transcript = new Transcript(at("scroller"), send);
@@ -696,10 +460,10 @@ const composer = new Composer(
     refusal("");
     transcript.goToEnd();
     if (now.live && now.session !== "") submit(said);
-    else if (composer.waits) {
+    else if (composer.waits || now.live) {
       held.add(now.recording, said);
-      // Before the first session is there, it is being opened already.
-      if (now.recording) attempt({ type: "attach" });
+      // Before the first session is there, it is being opened already; of one that is, the log may not be read that far.
+      if (now.recording && !now.live) attempt({ type: "attach" });
     } else {
       toast("Nothing can be sent now.");
       return false;
@@ -724,8 +488,10 @@ function submit(said) {
 }
 
 const inspector = new Inspector({ send, ask, attempt, transcript, setHash, copy, elementOf, look, lookAt });
+Object.assign(page, { composer, inspector, transcript, waitingFor });
+const actions = actionsOf(page);
 if (await comeIn()) {
-  connect();
+  server.connect();
   followHash();
   if (isHub && !isNarrow()) toggleSessions(true);
 }

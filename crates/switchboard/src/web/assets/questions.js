@@ -16,7 +16,7 @@ export class Questions {
     template.innerHTML = html;
     const count = template.content.querySelector(".question-count");
     count?.remove();
-    document.getElementById("question-count").replaceChildren(...(count ? [count] : []));
+    this.showCount(count);
     const wanted = [...template.content.children];
     const ids = new Set(wanted.map((it) => it.dataset.question));
     const kept = new Map([...this.box.children].map((it) => [it.dataset.question, it]));
@@ -26,6 +26,16 @@ export class Questions {
       if (old) this.renew(old, made);
       else this.add(made);
     }
+  }
+
+  // Who leafs through the questions stays at the button, or gets to the other one at the end.
+  showCount(count) {
+    const box = document.getElementById("question-count");
+    const held = box.contains(document.activeElement) ? [...box.querySelectorAll("button")].indexOf(document.activeElement) : -1;
+    box.replaceChildren(...(count ? [count] : []));
+    if (held < 0) return;
+    const buttons = [...box.querySelectorAll("button")];
+    (buttons[held]?.disabled === false ? buttons[held] : buttons.find((it) => !it.disabled))?.focus();
   }
 
   add(made) {

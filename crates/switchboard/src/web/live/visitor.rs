@@ -146,7 +146,7 @@ impl Visitor {
             connection: feed.sessions(),
             questions: Default::default(),
             remembered: Default::default(),
-            outgoing: Default::default(),
+            outgoing: super::outgoing::Outgoing::new(),
             wants_login: Default::default(),
             ended: Default::default(),
             _alive: alive,
@@ -272,6 +272,8 @@ fn client_options() -> ClientOptions {
     // Each sub-agent is one.
     options.session_limit = MAX_SESSIONS;
     options.patience = PATIENCE;
+    // The log has them.
+    options.folds_updates = false;
     options
 }
 

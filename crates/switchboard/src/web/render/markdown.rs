@@ -176,11 +176,25 @@ impl Writer {
             Event::End(tag) => self.end(tag),
             Event::Text(text) if self.in_code => push_visible(&mut self.out, &text),
             Event::Text(text) => push_prose(&mut self.out, &text),
-            Event::Code(code) => {
-                self.out.push_str("<code>");
-                push_visible(&mut self.out, &code);
-                self.out.push_str("</code>");
-            }
+            Event::Code(code) => match path(&code).filter(|_| self.links == 0) {
+                Some((path, line)) => {
+                    self.out.push_str(
+                        "<button class=\"path\" type=\"button\" data-action=\"follow\" data-path=\"",
+                    );
+                    push_attribute(&mut self.out, path);
+                    if let Some(line) = line {
+                        let _ = write!(self.out, "\" data-line=\"{line}");
+                    }
+                    self.out.push_str("\"><code>");
+                    push_visible(&mut self.out, &code);
+                    self.out.push_str("</code></button>");
+                }
+                None => {
+                    self.out.push_str("<code>");
+                    push_visible(&mut self.out, &code);
+                    self.out.push_str("</code>");
+                }
+            },
             Event::Html(text) | Event::InlineHtml(text) => push_visible(&mut self.out, &text),
             Event::SoftBreak => self.out.push('\n'),
             Event::HardBreak => self.out.push_str("<br>"),
@@ -351,6 +365,27 @@ fn language<'k>(kind: &'k CodeBlockKind<'_>) -> Option<&'k str> {
     let name = info.split([' ', ',', '{', '\t']).next()?;
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'#' | b'-' | b'_' | b'.');
     (!name.is_empty() && name.len() <= 24 && name.bytes().all(is_name)).then_some(name)
+}
+
+/// The longest text that is looked at as a path.
+const LONGEST_PATH: usize = 300;
+
+/// A piece of code that is the path of a file, with a folder and an ending, and the line that it may name.
+fn path(code: &str) -> Option<(&str, Option<u32>)> {
+    let mut pieces = code.splitn(3, ':');
+    let path = pieces.next().filter(|path| path.len() <= LONGEST_PATH)?;
+    let line = match (pieces.next(), pieces.next()) {
+        (None, _) => None,
+        (Some(line), None) => Some(line.parse().ok()?),
+        (Some(line), Some(column)) => column.parse::<u32>().ok().and(line.parse().ok()).map(Some)?,
+    };
+    let is_usual =
+        |letter: char| letter.is_alphanumeric() || matches!(letter, '/' | '.' | '_' | '-' | '+' | '@');
+    let (folder, name) = path.rsplit_once('/')?;
+    let (stem, ending) = name.rsplit_once('.')?;
+    let is_ending = (1..=8).contains(&ending.len()) && ending.chars().any(char::is_alphabetic);
+    let is_path = path.chars().all(is_usual) && !folder.contains("//") && !stem.is_empty() && is_ending;
+    is_path.then_some((path, line))
 }
 
 #[cfg(test)]

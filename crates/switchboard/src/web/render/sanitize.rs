@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use ammonia::{Builder, UrlRelative};
 use maud::{Markup, PreEscaped};
 
-const TAGS: &str = "a blockquote br code del div em h3 h4 h5 h6 hr li ol p pre \
+const TAGS: &str = "a blockquote br button code del div em h3 h4 h5 h6 hr li ol p pre \
     span strong table tbody td th thead tr ul";
 
 static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
@@ -16,11 +16,18 @@ static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
         .tags(set(TAGS))
         .tag_attributes(HashMap::from([
             ("a", set("href rel target title")),
+            ("button", set("data-line data-path")),
             ("ol", set("start")),
             ("pre", set("data-lang")),
             ("span", set("title")),
         ]))
+        // A path leads to its file; no other button can come of a text.
+        .tag_attribute_values(HashMap::from([(
+            "button",
+            HashMap::from([("data-action", set("follow")), ("type", set("button"))]),
+        )]))
         .allowed_classes(HashMap::from([
+            ("button", set("path")),
             ("div", set("tbl html")),
             ("span", set("hid nolink task")),
             ("td", set("ac ar")),
@@ -50,6 +57,10 @@ mod tests {
             ("<a href=\"/x\">a</a>", "<a>a</a>"),
             ("<img src=x onerror=y><svg><a/></svg>", ""),
             ("<p style=\"a\" class=\"b\">c</p>", "<p>c</p>"),
+            (
+                "<button data-action=\"delete-now\" data-option=\"x\" type=\"submit\">a</button>",
+                "<button>a</button>",
+            ),
             ("<span class=\"hid evil\" title=\"t\">c</span>", "<span class=\"hid\" title=\"t\">c</span>"),
         ];
         for (html, expected) in cases {

@@ -14,6 +14,8 @@ use super::{Part, RenderCache};
 const SHOWN_BYTES: usize = 64 << 10;
 /// The beginning of what is read moves in steps of this size, so that lines stay where they are between two steps.
 const STEP: usize = 16 << 10;
+/// Shorter output is read faster than searched.
+const SEARCHABLE: usize = 1000;
 /// Lines above the screen that are kept.
 const SCROLLBACK: usize = 1000;
 /// How many cells may be written before only the end of the output is read: a few bytes can clear a whole screen.
@@ -60,6 +62,9 @@ fn heading(terminal: &Terminal) -> Markup {
             }
             @if let Some(cwd) = terminal.cwd() {
                 span.dim.path { "in " (visible_line(cwd)) }
+            }
+            @if terminal.output().len() > SEARCHABLE && survives(terminal.id()) {
+                button type="button" data-action="find-output" data-terminal=(terminal.id()) { "Search" }
             }
             @if can_cancel && terminal.exit_status().is_none() && survives(terminal.id()) {
                 button type="button" data-action="cancel" data-terminal=(terminal.id()) { "Cancel" }

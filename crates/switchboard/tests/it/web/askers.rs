@@ -149,3 +149,42 @@ fn a_form_does_not_change_while_it_waits_and_says_what_is_malformed() {
     assert!(told[0]["error"]["message"].as_str().unwrap().contains("in use"), "{told:?}");
     talk.all_is_well();
 }
+
+#[test]
+fn more_questions_than_fit_are_leafed_through() {
+    let asked = (1..=30).flat_map(|number: u64| {
+        let id = format!("c{number}");
+        [call(&id, &json!({ "rawInput": { "path": format!("/w/{number}.") } })), question(number, &id)]
+    });
+    let talk = before(&std::iter::once(running()).chain(asked).collect::<Vec<_>>(), &[]);
+    let page = &talk.page;
+    go(page);
+    page.wait_for("#question-count :: 30 questions wait for you");
+    page.wait_for("#question-count :: 1 to 12 are here");
+    page.wait_until("find('[data-question]').length === 12 && document.title.startsWith('(30)')");
+    page.wait_for("#question-count button:disabled :: Earlier");
+    page.click("#question-count button :: Later");
+    page.wait_for("#question-count :: 13 to 24 are here");
+    page.wait_until("document.activeElement.innerText === 'Later'");
+    page.press("Enter");
+    page.wait_for("#question-count :: 25 to 30 are here");
+    page.wait_for("#question-count button:disabled :: Later");
+    page.wait_until("find('[data-question] [data-option=no]:not(:disabled)').length === 6");
+    page.screenshot("many-questions");
+    page.click("[data-question] [data-option=no]");
+    page.wait_for("article.e-agent :: given no,");
+    page.wait_for("#question-count :: 29 questions wait for you");
+    page.wait_for("#question-count :: 25 to 29 are here");
+    let ids: Vec<Value> = answers(&talk).iter().map(|answer| answer["id"].clone()).collect();
+    assert_eq!(ids, [25]);
+    for place in ["13 to 24", "1 to 12"] {
+        page.click("#question-count button :: Earlier");
+        page.wait_for(&format!("#question-count :: {place} are here"));
+    }
+    // An answer makes room for the next.
+    page.wait_until("find('[data-question] [data-option=no]:not(:disabled)').length === 12");
+    page.click("[data-question] [data-option=no]");
+    page.wait_for("[data-question] :: /w/13.");
+    page.wait_gone("[data-question] :: /w/1.");
+    talk.all_is_well();
+}

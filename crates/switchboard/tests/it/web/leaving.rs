@@ -87,3 +87,29 @@ fn a_session_is_copied_exported_printed_and_drawn() {
     page.wait_until("[...document.querySelectorAll('#print details')].every(it => it.open)");
     talk.all_is_well();
 }
+
+#[test]
+fn a_session_is_exported_without_its_secrets() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    let key = format!("ghp_{}", "a1".repeat(18));
+    talk.ask(&format!("keep {key} to yourself"));
+    page.wait_for(&format!("article.e-agent :: {key}"));
+    page.eval(KEEP_DOWNLOADS);
+    for redacts in [true, false] {
+        page.click("#menu > summary");
+        page.click("#offers [data-action=export]");
+        page.wait_for("#export");
+        if redacts {
+            page.click("#export [name=redact]");
+        }
+        page.click("#export button");
+        page.wait_gone("#dialog");
+        page.wait_until(&format!("saved.length === {}", if redacts { 1 } else { 2 }));
+    }
+    let saved = page.eval("saved");
+    let (redacted, whole) = (saved[0].as_str().unwrap(), saved[1].as_str().unwrap());
+    assert!(!redacted.contains("a1a1a1") && redacted.contains("to yourself"), "{redacted}");
+    assert!(whole.contains(&key), "{whole}");
+    talk.all_is_well();
+}

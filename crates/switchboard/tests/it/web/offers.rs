@@ -147,11 +147,22 @@ fn what_an_agent_does_not_offer_is_not_shown() {
     page.wait_until("document.body.classList.contains('is-live')");
     page.click("#menu > summary");
     page.wait_for("#offers button :: Export");
-    for offer in ["Fork", "Rename", "Archive"] {
+    for offer in ["Fork", "Archive"] {
         assert_eq!(page.count(&format!("#offers button :: {offer}")), 0, "{offer}");
     }
+    // A name needs no agent.
+    page.click("#offers button :: Rename");
+    page.wait_until("document.activeElement.id === 'new-title'");
+    page.eval("document.querySelector('#new-title').select()");
+    page.type_text("Mine");
+    page.press("Enter");
+    page.wait_gone("dialog");
+    page.wait_for("#title :: Mine");
+    page.reload();
+    page.wait_for("#title :: Mine");
+    page.wait_until("document.body.classList.contains('is-live')");
     page.click("#show-sessions");
-    page.wait_for("#session-list [data-action=look]");
+    page.wait_for("#session-list .name :: Mine");
     assert_eq!(page.count("#archived"), 0);
     talk.all_is_well();
 }

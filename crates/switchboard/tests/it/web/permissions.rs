@@ -17,12 +17,15 @@ fn a_permission_shows_what_it_is_about() {
     page.wait_for("[data-question] .df .path :: config.json");
     page.wait_for("[data-question] ins :: \"debug\": true");
     page.wait_for("#state :: waits for you");
+    let icon = "document.querySelector('link[rel=icon]').getAttribute('href')";
+    page.wait_until(&format!("{icon} === '/assets/icon-waiting.svg'"));
     let config = talk.place.work().join("switchboard-demo/config.json");
     assert!(std::fs::read_to_string(&config).unwrap().contains("false"));
     page.screenshot("permission");
     page.click("[data-question] button :: allow once");
     page.wait_for("article.e-agent :: Debugging is on.");
     page.wait_gone("[data-question]");
+    page.wait_until(&format!("{icon} === '/assets/icon.svg'"));
     done(page);
     assert!(std::fs::read_to_string(&config).unwrap().contains("true"));
     // What was asked and answered stays with the tool call.

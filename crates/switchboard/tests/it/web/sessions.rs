@@ -1,8 +1,10 @@
 //! Sessions that come and go: new, earlier, recorded, after a restart.
 
+use serde_json::json;
 use switchboard_browser::Browser;
 
 use super::opened::Opened;
+use super::scripted_agent::{heard, scripted_agent, update};
 use super::talk::{Talk, done, say};
 use crate::agent_program::Place;
 
@@ -192,4 +194,35 @@ fn an_earlier_session_is_gone_on_with() {
     done(&page);
     assert_eq!(page.count("article.e-agent"), 2);
     assert_eq!(page.complaints(), [""; 0]);
+}
+
+#[test]
+fn another_agent_is_picked_with_its_folder() {
+    let place = Place::new();
+    let said = update(json!({
+        "sessionUpdate": "agent_message_chunk", "messageId": "m", "content": { "type": "text", "text": "it is me" },
+    }));
+    let agent = scripted_agent(&place.work(), &json!({}), &json!({}), &[said]);
+    let folder = place.work().join("elsewhere");
+    std::fs::create_dir(&folder).unwrap();
+    let known = json!({ "agent_servers": { "second": { "command": "sh", "args": [agent] } } });
+    place.write("home/.config/switchboard/config.json", &known.to_string());
+    let talk = Talk::with(place, &[]);
+    let page = &talk.page;
+    page.click("#show-sessions");
+    page.wait_until("[...document.querySelector('#agent-choice').options].some(it => it.value === 'second')");
+    page.eval("document.querySelector('#agent-choice').value = 'second'");
+    page.eval("document.querySelector('#folder').value = ''");
+    page.type_into("#folder", folder.to_str().unwrap());
+    page.screenshot("another-agent");
+    page.click("#new-session button");
+    page.wait_for("#agent :: scripted");
+    page.wait_until("document.body.classList.contains('is-live')");
+    page.type_into("#prompt", "who are you?");
+    page.press("Enter");
+    page.wait_for("article.e-agent :: it is me");
+    let heard = std::fs::read_to_string(heard(&talk.place.work())).unwrap();
+    let opened = heard.lines().find(|line| line.contains("session/new")).unwrap();
+    assert!(opened.contains(folder.to_str().unwrap()), "{opened}");
+    talk.all_is_well();
 }

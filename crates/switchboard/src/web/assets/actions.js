@@ -1,0 +1,215 @@
+// What the buttons of the page do, by the names of their `data-action`.
+
+import { INERT } from "./questions.js";
+import { at, copy, dialog, isNarrow, toast } from "./show.js";
+
+// `page` is what they change: where it looks, its parts, and how it asks the server.
+export function actionsOf(page) {
+  const { attempt, listSessions, look, newSession, send, toggleSessions } = page;
+
+  // The session that something in the page belongs to: that which is looked at, or a sub-agent inside it.
+  function sessionOf(element) {
+    return element.closest("[data-position]")?.dataset.session ?? page.now.session;
+  }
+
+  return {
+    new: () => newSession(null),
+    attach: () => attempt({ type: "attach" }),
+    example: ({ text }) => page.composer.suggest(text),
+    again: ({ said }, button) => {
+      button.disabled = true;
+      attempt({ type: "again", session: sessionOf(button), position: Number(said) }).then(() => (button.disabled = false));
+    },
+    "take-back": ({ prompt }) => attempt({ type: "take-back", prompt: Number(prompt) }),
+    "edit-queued": async ({ prompt }) => {
+      const said = await attempt({ type: "take-back", prompt: Number(prompt) });
+      if (said) page.composer.giveBack(said);
+    },
+    notify: () => page.waitingFor.allow(),
+    start: () => attempt({ type: "start" }).then(() => look(null, null)),
+    login: async ({ method }, button) => {
+      // It may take as long as somebody needs elsewhere.
+      button.disabled = true;
+      const opened = await attempt({ type: "login", method });
+      button.disabled = false;
+      if (opened === null) at("prompt").focus();
+      if (!opened) return;
+      look(opened.recording, null);
+      page.wantsPrompt = opened.recording;
+    },
+    look: ({ recording, session, row }) => {
+      look(recording, session ?? null);
+      if (row) page.pendingEntry = Number(row);
+      if (isNarrow()) toggleSessions(false);
+      at("scroller").focus({ preventScroll: true });
+    },
+    resume: async ({ session, folder, agent }) => {
+      const opened = await attempt({ type: "resume", session, folder, agent });
+      if (opened) look(opened.recording, null);
+    },
+    fork: async () => {
+      const opened = await attempt({ type: "fork", session: page.now.session });
+      if (!opened) return;
+      look(opened.recording, null);
+      page.wantsPrompt = opened.recording;
+    },
+    rename: ({ title }) => {
+      dialog(`<h2 id="dialog-title">Rename the session</h2>
+        <form id="rename"><label class="sr" for="new-title">Title</label><input id="new-title" type="text" required maxlength="500" autocomplete="off"> <button type="submit">Rename</button></form>`);
+      at("new-title").value = title;
+      at("new-title").select();
+    },
+    archive: async () => {
+      if ((await attempt({ type: "archive", session: page.now.session, away: true })) === undefined) return;
+      toast("The session is in the archive. It stays open here; Sessions lists what is archived.");
+      if (!at("sessions").hidden) listSessions();
+    },
+    unarchive: async ({ session }) => {
+      if ((await attempt({ type: "archive", session, away: false })) !== undefined) listSessions();
+    },
+    choices: async () => {
+      const html = await attempt({ type: "choices" });
+      if (html !== undefined) dialog(`<h2 id="dialog-title">Choices for always</h2>${html}`);
+    },
+    withdraw: async ({ place, since: when }) => {
+      const html = await attempt({ type: "withdraw", place: Number(place), since: Number(when) });
+      if (html !== undefined) dialog(`<h2 id="dialog-title">Choices for always</h2>${html}`);
+    },
+    "question-message": async ({ request }) => {
+      const row = await attempt({ type: "question-message", id: request });
+      if (row === undefined) return;
+      page.inspector.open();
+      page.inspector.showMessage(row);
+    },
+    rule: async ({ decision }, button) => {
+      const question = button.closest("[data-question]");
+      button.disabled = true;
+      const { question: id, revision } = question.dataset;
+      const html = await attempt({ type: "rule", id, revision, decision });
+      button.disabled = false;
+      if (html === undefined) return;
+      dialog(html);
+      // What is new under the pointer is to be read first.
+      const save = at("dialog-body").querySelector("[data-action=save-rule]");
+      setTimeout(() => (save.disabled = false), INERT);
+    },
+    "save-rule": async ({ id, revision, decision, rule }, button) => {
+      button.disabled = true;
+      const words = await attempt({ type: "save-rule", id, revision, decision, rule });
+      at("dialog").close();
+      if (words !== undefined) toast(words);
+    },
+    link: async () => {
+      const link = await attempt({ type: "link" });
+      if (link === undefined) return;
+      dialog(`<h2 id="dialog-title">Open in another browser</h2>
+        <p>This link lets one browser of this machine in, once and within a minute.</p>
+        <p><code id="new-link"></code></p><p><button type="button" data-action="copy-link">Copy</button></p>`);
+      at("new-link").textContent = link;
+    },
+    "copy-link": () => copy(at("new-link").textContent),
+    family: async () => {
+      const html = await attempt({ type: "family" });
+      if (html !== undefined) dialog(`<h2 id="dialog-title">Sub-agents</h2>${html}`);
+    },
+    changes: async () => {
+      const html = await attempt({ type: "changes" });
+      if (html !== undefined) dialog(`<h2 id="dialog-title">Changed files</h2>${html}`);
+    },
+    pictures: async () => {
+      const html = await attempt({ type: "pictures" });
+      if (html !== undefined) dialog(`<h2 id="dialog-title">Time line and cost</h2>${html}`);
+    },
+    export: () =>
+      dialog(`<h2 id="dialog-title">Export the session</h2>
+        <form id="export">
+          <p><label><input type="radio" name="format" value="html" checked> One HTML file, which can be read without Switchboard</label></p>
+          <p><label><input type="radio" name="format" value="markdown"> Markdown</label></p>
+          <p><label><input type="checkbox" name="redact"> Without secrets: keys, tokens, and what the agent has withdrawn. Look through it before you hand it out.</label></p>
+          <p><button type="submit">Export</button></p>
+        </form>`),
+    print: async () => {
+      const html = await attempt({ type: "export", format: "print" });
+      if (html === undefined) return;
+      at("print").innerHTML = html;
+      at("print").querySelectorAll("details").forEach((it) => (it.open = true));
+      window.print();
+    },
+    delete: ({ recording, title }) => {
+      dialog(`<h2 id="dialog-title">Delete this session?</h2><p id="deleted"></p>
+        <p>Its recording goes with it, and cannot be brought back.</p>
+        <p><button type="button" data-action="delete-now">Delete</button></p>`);
+      at("deleted").textContent = title;
+      at("dialog-body").querySelector("[data-action=delete-now]").dataset.recording = recording;
+    },
+    "delete-now": async ({ recording }) => {
+      if ((await attempt({ type: "delete", recording })) === undefined) return;
+      at("dialog").close();
+      look(null, null);
+      if (!at("sessions").hidden) listSessions();
+    },
+    "more-sessions": async ({ skip }, button) => {
+      button.disabled = true;
+      const html = await attempt({ type: "sessions", query: "", skip: Number(skip) });
+      if (html === undefined) return (button.disabled = false);
+      const made = document.createElement("template");
+      made.innerHTML = html;
+      const first = made.content.querySelector("button");
+      const hadFocus = document.activeElement === button;
+      button.replaceWith(made.content);
+      if (hadFocus) first?.focus();
+    },
+    enlarge: (_, button) => {
+      dialog(`<h2 id="dialog-title">Image</h2><div id="large"></div>`);
+      at("large").append(button.querySelector("img").cloneNode());
+    },
+    "copy-entry": async (_, button) => {
+      const position = Number(button.closest("[data-position]").dataset.position);
+      const text = await attempt({ type: "copy", session: sessionOf(button), position });
+      if (text !== undefined) copy(text);
+    },
+    "link-entry": (_, button) => {
+      const { position, session } = button.closest("[data-position]").dataset;
+      const path = session ? `/r/${encodeURIComponent(page.now.recording)}/${encodeURIComponent(session)}` : location.pathname;
+      copy(`${location.origin}${path}#e${position}`);
+    },
+    verdict: async () => {
+      const html = await attempt({ type: "verdict" });
+      if (html !== undefined) dialog(html);
+    },
+    nest: ({ session }, button) => {
+      const open = button.getAttribute("aria-expanded") !== "true";
+      page.folds.set(session, open);
+      send({ type: "fold", session, open });
+    },
+    "cancel-session": ({ session }) => attempt({ type: "cancel", session }),
+    "cancel-turn": () => attempt({ type: "cancel", session: page.now.session }),
+    cancel: ({ toolCall, terminal }, button) =>
+      toolCall
+        ? attempt({ type: "cancel-tool-call", session: sessionOf(button), id: toolCall })
+        : attempt({ type: "cancel-terminal", session: sessionOf(button), id: terminal }),
+    questions: ({ skip }) => send({ type: "questions", skip: Number(skip) }),
+    "find-output": ({ terminal }, button) => {
+      const session = sessionOf(button);
+      dialog(`<h2 id="dialog-title">Search the output</h2>
+        <form id="find-output" role="search"><label class="sr" for="output-query">Text</label><input id="output-query" type="search" required maxlength="500" autocomplete="off"> <button type="submit">Search</button></form>
+        <div id="output-found" role="status"></div>`);
+      Object.assign(at("find-output").dataset, { terminal, session });
+      at("output-query").focus();
+    },
+    follow: async ({ path, line }, button) => {
+      const html = await attempt({ type: "file", session: sessionOf(button), path, line: line ? Number(line) : null });
+      if (html !== undefined) dialog(html);
+    },
+    earlier: async ({ before }, button) => {
+      const position = Number(button.closest("[data-position]")?.dataset.position);
+      const pieces = await attempt({ type: "earlier", session: sessionOf(button), position, before: Number(before) });
+      if (pieces) page.transcript.putEarlier(button, pieces);
+    },
+    copy: (_, button) => copy(button.closest("[data-part]")?.querySelector("pre")?.textContent ?? ""),
+    now: () => {
+      send({ type: "at", rows: null });
+      page.inspector.now();
+    },
+  };
+}

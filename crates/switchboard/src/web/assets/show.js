@@ -1,0 +1,33 @@
+// Small things that appear: notes, dialogs, words for screen readers.
+
+export const at = (id) => document.getElementById(id);
+
+export function announce(words) {
+  at("announcer").textContent = words;
+}
+
+export function toast(words) {
+  const note = document.createElement("p");
+  note.textContent = words;
+  at("toasts").append(note);
+  setTimeout(() => note.remove(), 8000);
+}
+
+export function dialog(html) {
+  at("dialog-body").innerHTML = html;
+  if (!at("dialog").open) at("dialog").showModal();
+  at("dialog-body").querySelector("[aria-current]")?.scrollIntoView({ block: "center" });
+}
+
+export function isNarrow() {
+  return window.innerWidth < 900;
+}
+
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast("Copied.");
+  } catch {
+    toast("The browser does not allow copying here.");
+  }
+}
