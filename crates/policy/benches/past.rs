@@ -47,7 +47,7 @@ fn contest(name: &str, every: usize) {
                 let line = RecordedLine::parse(line).expect("a recorded line");
                 if let Recorded::Message { from, text, .. } = &line.recorded {
                     observer.read(text, *from, Default::default());
-                    begun.extend(observer.begun().iter().cloned());
+                    begun.extend(observer.take_begun());
                 }
             }
             let subjects =

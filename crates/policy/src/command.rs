@@ -1,6 +1,7 @@
 //! What a command line runs: through wrappers and inner shells, for those who forbid and for those who allow.
 
-use crate::shell::{Cwd, Doubt, Part, Redirection, Script, Word};
+use crate::program::Program;
+use crate::shell::{Cwd, Doubt, Part, Redirection, Script, Word, is_private};
 
 /// How deep wrappers may be nested.
 const MAX_DEPTH: usize = 8;
@@ -51,7 +52,7 @@ impl Reading {
     /// A command whose words were told one by one. Some agents give them to a shell all the same.
     pub(crate) fn of_words(words: Vec<String>) -> Reading {
         let joined = Script::parse(&words.join(" "));
-        let is_script = words.first().is_some_and(|word| SHELLS.contains(&base_name(word)))
+        let is_script = words.first().is_some_and(|word| is_shell(base_name(word)))
             && words.iter().any(|word| is_script_option(word));
         let mut script = Script::of_words(words);
         if !is_script
@@ -103,13 +104,9 @@ const HARMLESS: [&str; 22] = [
     "TZ",
 ];
 
-const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
-
-/// Commands that run others, whose words follow behind options, assignments and, for one of them, an operand.
-const WRAPPERS: [&str; 19] = [
-    "env", "timeout", "nohup", "nice", "ionice", "time", "command", "builtin", "exec", "setsid", "stdbuf",
-    "xargs", "busybox", "watch", "parallel", "strace", "sudo", "doas", "su",
-];
+fn is_shell(name: &str) -> bool {
+    Program::named(name) == Some(Program::Shell)
+}
 
 /// The name of a program without its folder.
 pub(crate) fn base_name(word: &str) -> &str {
@@ -185,7 +182,20 @@ impl Unfolding {
             "export" | "declare" | "typeset" | "local" | "readonly" => {
                 let set = words[1..].iter().filter(|word| !word.is_option());
                 set.for_each(|word| self.assign(word.variable()));
+                self.evaluate(words);
             }
+            // Builtins that set the variables that they are told.
+            "read" | "mapfile" | "readarray" | "getopts" => {
+                let set = words[1..].iter().filter(|word| !word.is_option());
+                self.sets_variables |= !set.clone().all(|word| word.is_plain() && is_private(&word.text));
+                self.evaluate(words);
+            }
+            "printf" if words[1..].iter().any(|word| word.text.starts_with("-v")) => {
+                self.assign(None);
+                self.evaluate(words);
+            }
+            "let" | "hash" | "enable" => self.assign(None),
+            "test" | "[" | "[[" | "unset" | "wait" => self.evaluate(words),
             "find" => {
                 let mut rest = words;
                 while let Some(at) = rest
@@ -198,9 +208,18 @@ impl Unfolding {
                     self.unfold(&rest[..end], cwd, false, depth + 1, tries);
                 }
             }
-            _ if SHELLS.contains(&name) => self.shell(words, cwd, is_fed, depth, tries),
-            _ if WRAPPERS.contains(&name) => self.wrapper(name, words, cwd, is_fed, depth, tries),
+            _ if is_shell(name) => self.shell(words, cwd, is_fed, depth, tries),
+            _ if Program::named(name) == Some(Program::Wrapper) => {
+                self.wrapper(name, words, cwd, is_fed, depth, tries)
+            }
             _ => {}
+        }
+    }
+
+    /// A builtin that reads the subscript of a variable once more, and runs the substitutions in it, quoted or not.
+    fn evaluate(&mut self, words: &[Word]) {
+        if words.iter().any(|word| word.text.contains("$(") || word.text.contains('`')) {
+            self.doubt(Doubt::Evaluates);
         }
     }
 
@@ -319,12 +338,13 @@ impl Unfolding {
                     let line: Vec<&str> = words[at..].iter().map(|word| &*word.text).collect();
                     self.script(&line.join(" "), cwd, depth + 1, tries);
                 }
-                // Behind the time that it may take.
-                if name == "timeout"
-                    && word.text.starts_with(|first: char| first.is_ascii_digit() || first == '$')
-                {
-                    reached[at + 1] = true;
-                }
+                // Behind the time that it may take, the folder that it changes to, the file that it locks.
+                let has_operand = match name {
+                    "timeout" => word.text.starts_with(|first: char| first.is_ascii_digit() || first == '$'),
+                    "chroot" | "flock" | "taskset" | "chrt" => at == 1 || words[at - 1].is_option(),
+                    _ => false,
+                };
+                reached[at + 1] |= has_operand;
             }
         }
     }
@@ -333,7 +353,7 @@ impl Unfolding {
     fn inner(&mut self, words: &[Word], redirections: &[Redirection], cwd: &Cwd, depth: usize) -> Vec<Run> {
         let plain = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| &*word.text);
         let start = match plain(0) {
-            Some(shell) if SHELLS.contains(&shell) => {
+            Some(shell) if is_shell(shell) => {
                 if words.len() != 3 || plain(1) != Some("-c") {
                     return Vec::new();
                 }
@@ -422,11 +442,25 @@ pub(crate) fn arguments(words: &[Word]) -> Vec<Argument> {
         if !is_option && !word.text.is_empty() {
             arguments.push(argument(&word.text, word.has_tilde));
         }
+        if is_option {
+            arguments.extend(attached(&word.text).map(|value| argument(value, false)));
+        }
         if let Some((_, value)) = word.text.split_once('=').filter(|(_, value)| !value.is_empty()) {
             arguments.push(argument(value, false));
         }
     }
     arguments
+}
+
+/// What may be a file that is written directly behind the letter of an option: `-f/etc/x`, `-vf../x`.
+fn attached(option: &str) -> impl Iterator<Item = &str> {
+    const MAX_LETTERS: usize = 3;
+    let cluster = option.strip_prefix('-').filter(|cluster| !cluster.starts_with('-')).unwrap_or_default();
+    let letters = cluster.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(cluster.len());
+    let behind_letters =
+        cluster.get(letters..).filter(|rest| letters <= MAX_LETTERS && rest.starts_with(['/', '.', '~']));
+    let behind_first = cluster.get(1..).filter(|rest| rest.contains('/') && Some(*rest) != behind_letters);
+    behind_letters.into_iter().chain(behind_first)
 }
 
 impl Run {
@@ -478,8 +512,13 @@ pub(crate) fn forbids(pattern: &Pattern, words: &[Word]) -> Match {
     for any in &pattern[1..] {
         let (flags, plain): (Vec<&String>, Vec<&String>) = any.iter().partition(|word| word.starts_with('-'));
         // A flag counts wherever it stands.
-        if flags.iter().any(|flag| has_flag(flag, &words[1..])) {
-            continue;
+        match flags.iter().map(|flag| has_flag(flag, &words[1..])).max() {
+            Some(Match::Yes) => continue,
+            Some(Match::Maybe) if plain.is_empty() => {
+                found = found.min(Match::Maybe);
+                continue;
+            }
+            _ => {}
         }
         let mut next = vec![false; words.len() + 2];
         let (mut is_there, mut may_be) = (false, false);
@@ -514,25 +553,44 @@ pub(crate) fn forbids(pattern: &Pattern, words: &[Word]) -> Match {
     found
 }
 
-/// Whether a flag is among words: itself, with a value, or, of few letters, in any order and in several pieces.
-fn has_flag(flag: &str, words: &[Word]) -> bool {
+/// Whether a flag is among words: itself, with a value, or, of few letters, in any order and in several pieces. It may be one
+/// that is told otherwise: shortened, as many programs take it, or `--recursive` for `-r`.
+fn has_flag(flag: &str, words: &[Word]) -> Match {
     let is_same =
         |text: &str| text == flag || text.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
     // Of braces, each piece becomes a word.
     let is_there =
         |word: &Word| is_same(&word.text) || word.has_brace && word.text.split(['{', ',', '}']).any(is_same);
     if words.iter().any(is_there) {
-        return true;
+        return Match::Yes;
     }
+    let long =
+        || words.iter().filter_map(|word| word.text.strip_prefix("--")).filter(|name| !name.is_empty());
     let letters = flag.trim_start_matches('-');
-    let is_short = flag.len() - letters.len() == 1
-        && letters.len() <= 3
-        && letters.bytes().all(|byte| byte.is_ascii_alphabetic());
+    if flag.len() - letters.len() == 2 {
+        let is_short = |name: &str| name.split('=').next().is_some_and(|name| letters.starts_with(name));
+        return if long().any(is_short) { Match::Maybe } else { Match::No };
+    }
+    if letters.len() > 3 || !letters.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        return Match::No;
+    }
     let clusters = || {
         words
             .iter()
             .filter_map(|word| word.text.strip_prefix('-'))
             .filter(|cluster| !cluster.starts_with('-'))
     };
-    is_short && letters.chars().all(|letter| clusters().any(|cluster| cluster.contains(letter)))
+    let each = letters.chars().map(|letter| {
+        let other = if letter.is_lowercase() { letter.to_ascii_uppercase() } else { letter };
+        if clusters().any(|cluster| cluster.contains(letter)) {
+            Match::Yes
+        } else if clusters().any(|cluster| cluster.contains(other))
+            || long().any(|name| name.starts_with(letter))
+        {
+            Match::Maybe
+        } else {
+            Match::No
+        }
+    });
+    each.min().unwrap_or(Match::No)
 }

@@ -20,8 +20,9 @@ enum Anchor {
     Home,
 }
 
+/// A name in a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Name {
+pub(crate) enum Name {
     /// `**`
     Any,
     /// A name without wildcards.
@@ -51,8 +52,8 @@ pub(crate) fn names(path: &str) -> Names {
 /// What `$root` and `~` are in one judgement, as they are written and with links followed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Anchors {
-    pub(crate) roots: Vec<Names>,
-    pub(crate) homes: Vec<Names>,
+    pub(crate) roots: Vec<Vec<Name>>,
+    pub(crate) homes: Vec<Vec<Name>>,
 }
 
 impl PathPattern {
@@ -112,20 +113,44 @@ impl PathPattern {
 
     /// Whether a path, by its names, is one of these.
     pub(crate) fn matches(&self, path: &Names, anchors: &Anchors, ignores_case: bool) -> bool {
-        let below = |folder: &Names| {
+        self.fits(path, anchors, |name, found| match name {
+            Name::Any => true,
+            Name::Plain(plain) => same(plain, found, ignores_case),
+            Name::Wild(wild) if ignores_case => wildcard(&wild.to_lowercase(), &found.to_lowercase()),
+            Name::Wild(wild) => wildcard(wild, found),
+        })
+    }
+
+    /// Whether a path may be one of these, in whose names a shell would put in something: for `*`, `?` and [`ANYTHING`].
+    pub(crate) fn may_match(&self, path: &Names, anchors: &Anchors, ignores_case: bool) -> bool {
+        let lower = |text: &str| if ignores_case { text.to_lowercase() } else { text.to_owned() };
+        self.fits(path, anchors, |name, found| match name {
+            Name::Any => true,
+            Name::Plain(text) => overlap(&lower(text), &lower(found), false),
+            Name::Wild(text) => overlap(&lower(text), &lower(found), true),
+        })
+    }
+
+    fn fits(&self, path: &Names, anchors: &Anchors, fits: impl Fn(&Name, &str) -> bool) -> bool {
+        let below = |folder: &Vec<Name>| {
             let starts = path.len() >= folder.len()
-                && folder.iter().zip(path.iter()).all(|(name, found)| same(name, found, ignores_case));
-            starts && match_names(&self.names, &path[folder.len()..], ignores_case)
+                && folder.iter().zip(path.iter()).all(|(name, found)| fits(name, found));
+            starts && match_names(&self.names, &path[folder.len()..], &fits)
         };
         match self.anchor {
             Anchor::Root => anchors.roots.iter().any(below),
             Anchor::Home => anchors.homes.iter().any(below),
             Anchor::Top => {
-                match_names(&self.names, path, ignores_case)
-                    || self.resolved.as_ref().is_some_and(|own| match_names(own, path, ignores_case))
+                match_names(&self.names, path, &fits)
+                    || self.resolved.as_ref().is_some_and(|own| match_names(own, path, &fits))
             }
         }
     }
+}
+
+/// A folder as a pattern for itself.
+pub(crate) fn exactly(path: &str) -> Vec<Name> {
+    components(path).map(|name| Name::Plain(name.to_owned())).collect()
 }
 
 fn follow(names: &[Name], literal: usize, host: &dyn Host) -> Option<Vec<Name>> {
@@ -145,24 +170,14 @@ fn same(left: &str, right: &str, ignores_case: bool) -> bool {
 }
 
 /// Goes back to the last `**` alone, so that it never takes longer than the product of both lengths.
-fn match_names(pattern: &[Name], names: &[String], ignores_case: bool) -> bool {
+fn match_names(pattern: &[Name], names: &[String], fits: &impl Fn(&Name, &str) -> bool) -> bool {
     let (mut at, mut name) = (0, 0);
     let mut back: Option<(usize, usize)> = None;
     while name < names.len() {
-        let fits = match pattern.get(at) {
-            Some(Name::Any) => {
-                back = Some((at + 1, name));
-                at += 1;
-                continue;
-            }
-            Some(Name::Plain(plain)) => same(plain, &names[name], ignores_case),
-            Some(Name::Wild(wild)) => match ignores_case {
-                true => wildcard(&wild.to_lowercase(), &names[name].to_lowercase()),
-                false => wildcard(wild, &names[name]),
-            },
-            None => false,
-        };
-        if fits {
+        if pattern.get(at) == Some(&Name::Any) {
+            back = Some((at + 1, name));
+            at += 1;
+        } else if pattern.get(at).is_some_and(|wanted| fits(wanted, &names[name])) {
             (at, name) = (at + 1, name + 1);
         } else if let Some((after, start)) = back {
             back = Some((after, start + 1));
@@ -172,6 +187,52 @@ fn match_names(pattern: &[Name], names: &[String], ignores_case: bool) -> bool {
         }
     }
     pattern[at..].iter().all(|rest| *rest == Name::Any)
+}
+
+/// Stands in a path for anything that a shell may put there, also for what begins with a dot.
+pub(crate) const ANYTHING: char = '\0';
+
+/// The longest names that are compared; longer ones may be anything.
+const MAX_NAME: usize = 256;
+
+/// Whether a name may be both as a pattern says and as one of a shell does, whose wildcards leave out what begins with a dot.
+fn overlap(pattern: &str, open: &str, is_wild: bool) -> bool {
+    if pattern.len() > MAX_NAME || open.len() > MAX_NAME {
+        return true;
+    }
+    if pattern.starts_with('.') && open.starts_with(['*', '?']) {
+        return false;
+    }
+    let is_star = |letter: char| letter == '*' || letter == ANYTHING;
+    let open: Vec<char> = open.chars().collect();
+    // Which beginnings of the second one go with the beginning of the first that was read.
+    let mut reached = vec![false; open.len() + 1];
+    reached[0] = true;
+    let through_stars = |reached: &mut [bool]| {
+        for (at, letter) in open.iter().enumerate() {
+            reached[at + 1] |= reached[at] && is_star(*letter);
+        }
+    };
+    through_stars(&mut reached);
+    for wanted in pattern.chars() {
+        let mut next = vec![false; open.len() + 1];
+        if is_wild && wanted == '*' {
+            let mut before = false;
+            for (at, is_reached) in reached.iter().enumerate() {
+                before |= is_reached;
+                next[at] = before;
+            }
+        } else {
+            for (at, letter) in open.iter().enumerate().filter(|(at, _)| reached[*at]) {
+                let is_any = *letter == '?' || is_wild && wanted == '?';
+                next[at] |= is_star(*letter);
+                next[at + 1] |= is_any || is_star(*letter) || *letter == wanted;
+            }
+        }
+        through_stars(&mut next);
+        reached = next;
+    }
+    reached[open.len()]
 }
 
 /// Whether a text is as a pattern with `*` and `?` says.

@@ -1,6 +1,7 @@
 //! How a policy decides over a request.
 
 mod files;
+mod open;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -237,10 +238,11 @@ impl<'s> Case<'s> {
             [Operation::Add, Operation::Modify].iter().any(|operation| rule.operations.contains(operation));
         let own = command.files.iter().map(|(argument, view)| (argument.writes, view));
         // What is only tried is not known to write.
-        let is_there = own.chain(command.tried.iter().map(|view| (false, view))).any(|(writes, view)| {
-            (rule.operations.is_empty() || writes && is_written) && self.files.is_forbidden(&rule.paths, view)
-        });
-        if is_there { named } else { Match::No }
+        let files = own
+            .chain(command.tried.iter().map(|view| (false, view)))
+            .filter(|(writes, _)| rule.operations.is_empty() || *writes && is_written)
+            .map(|(_, view)| self.files.is_forbidden(&rule.paths, view));
+        files.max().unwrap_or(Match::No).min(named)
     }
 
     fn forbidden_path(&self, rule: &Rule, path: &SubjectPath, view: &View) -> Match {
@@ -250,15 +252,12 @@ impl<'s> Case<'s> {
         let is_operation = rule.operations.is_empty()
             || path.operations.iter().any(is_meant)
             || path.operations.is_empty() && self.subject.may_write() && !self.subject.has_command;
-        let is_path = rule.paths.is_empty() && !rule.operations.is_empty()
-            || self.files.is_forbidden(&rule.paths, view);
-        match rule.command.is_none()
-            && is_operation
-            && is_path
-            && self.is_in_cwd(rule, self.files.start(), true)
-        {
+        if rule.command.is_some() || !is_operation || !self.is_in_cwd(rule, self.files.start(), true) {
+            return Match::No;
+        }
+        match rule.paths.is_empty() && !rule.operations.is_empty() {
             true => Match::Yes,
-            false => Match::No,
+            false => self.files.is_forbidden(&rule.paths, view),
         }
     }
 

@@ -105,9 +105,9 @@ impl Observer {
         &mut self.conversation
     }
 
-    /// The tool calls that the line read last was the first to tell of, by session and id.
-    pub fn begun(&self) -> &[(Option<String>, String)] {
-        &self.begun
+    /// The tool calls that the line read last was the first to tell of, by session and id; each is given once.
+    pub fn take_begun(&mut self) -> impl Iterator<Item = (Option<String>, String)> {
+        self.begun.drain(..)
     }
 
     /// What a tool call does that nobody was asked about.
@@ -132,8 +132,13 @@ impl Observer {
         self.begun.clear();
         if !is_batch(line) {
             self.read_one(line, from, at, &mut questions);
-        } else if let Ok(entries) = batch_entries(line, BATCH_LIMIT) {
-            entries.into_iter().for_each(|entry| self.read_one(entry, from, at, &mut questions));
+        } else {
+            match batch_entries(line, BATCH_LIMIT) {
+                Ok(entries) => {
+                    entries.into_iter().for_each(|entry| self.read_one(entry, from, at, &mut questions));
+                }
+                Err(_) => questions.extend(self.asked_unreadably(line)),
+            }
         }
         questions
     }
@@ -149,6 +154,11 @@ impl Observer {
         let folded = self.conversation.session(Some(&asked.session_id))?;
         let waits = folded.permission(&request.id)?.settlement().is_pending();
         waits.then(|| self.question(&request.id, asked, problem))
+    }
+
+    /// What a line asks that cannot be read and seems to ask something.
+    fn asked_unreadably(&self, line: &str) -> Option<Question> {
+        line.contains("request_permission").then(|| self.unreadable("the line cannot be read"))
     }
 
     /// A request of which nothing can be read.
@@ -211,7 +221,9 @@ impl Observer {
                 }
             }
             Err(error) => {
-                let Ok(raw) = Raw::parse(text) else { return };
+                let Ok(raw) = Raw::parse(text) else {
+                    return questions.extend(self.asked_unreadably(text));
+                };
                 if raw.get("method").is_some() && raw.get("jsonrpc").is_none() {
                     // Written by hand, or by who holds the version to be known.
                     let whole = text.trim_start().replacen('{', "{\"jsonrpc\":\"2.0\",", 1);

@@ -15,6 +15,15 @@ pub(crate) fn is_assignment(text: &str) -> bool {
     word::assignment(text).is_some()
 }
 
+/// Whether a name is one for a variable of a script's own, which no program reads.
+pub(crate) fn is_private(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        // Some shells have lists of folders by such names.
+        && !name.ends_with("path")
+        && !name.ends_with("_proxy")
+}
+
 /// How deep substitutions and groups may be nested.
 const MAX_DEPTH: usize = 24;
 /// The longest line that is read.

@@ -160,11 +160,18 @@ fn exposed(_: &Path, _: &std::fs::Metadata) -> Option<String> {
 #[cfg(unix)]
 fn replaceable(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
-    let folder = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned))?;
-    let folder = folder.metadata().ok()?;
     // In a sticky folder, only the owner of a file can replace it.
-    let is_open = folder.mode() & 0o002 != 0 && folder.mode() & 0o1000 == 0;
-    is_open.then(|| "everybody can replace it, because its folder can be written to".to_owned())
+    let is_open = |path: PathBuf| {
+        let folder = path.parent().and_then(|folder| folder.metadata().ok());
+        folder.is_some_and(|folder| folder.mode() & 0o002 != 0 && folder.mode() & 0o1000 == 0)
+    };
+    // Where it is a link, that and what it leads to.
+    let places = [std::path::absolute(path).ok(), path.canonicalize().ok()];
+    places
+        .into_iter()
+        .flatten()
+        .any(is_open)
+        .then(|| "everybody can replace it, because its folder can be written to".to_owned())
 }
 
 #[cfg(not(unix))]
@@ -260,8 +267,20 @@ pub(crate) fn for_project(user: Policy, root: &Path, host: &dyn Host) -> Result<
     })
 }
 
+/// A file that nobody named: it is no file only if there is nothing, and what is no file cannot keep others waiting.
 fn load_if_there(path: &Path, host: &dyn Host) -> Result<Option<Policy>, Refused> {
-    if path.exists() || path.is_symlink() { load(path, host).map(Some) } else { Ok(None) }
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    if let Err(error) = path.symlink_metadata()
+        && matches!(error.kind(), NotFound | NotADirectory)
+    {
+        return Ok(None);
+    }
+    match path.metadata() {
+        Ok(metadata) if !metadata.is_file() => {
+            Err(Refused::Unreadable(format!("cannot read {}: it is no file", path.display())))
+        }
+        _ => load(path, host).map(Some),
+    }
 }
 
 /// The file that lists the projects' rules which the user trusts: a hash and a path a line.

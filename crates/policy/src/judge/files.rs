@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::glob::{Anchors, Names, PathPattern, names};
+use super::open::possible;
+use crate::command::Match;
+use crate::glob::{ANYTHING, Anchors, Names, PathPattern, exactly, names};
 use crate::host::{Host, Node};
 use crate::path::{PathDoubt, decoded, is_uri, join, resolve, tidy};
 use crate::shell::{Cwd, Step};
@@ -18,6 +20,8 @@ const MAX_LOOKUPS: usize = 2000;
 pub(super) struct View {
     /// Every form that it may be meant in, for rules that forbid.
     pub(super) forms: Vec<Names>,
+    /// The same with wildcards, where it is not written out.
+    open: Vec<Names>,
     /// The file that it certainly is, for rules that allow.
     pub(super) resolved: Option<String>,
     /// The names in that.
@@ -40,9 +44,9 @@ type Key = (String, bool, bool, Option<String>);
 impl<'s> Files<'s> {
     pub(super) fn new(subject: &'s Subject, host: &'s dyn Host) -> Self {
         let both = |folder: &str| {
-            let mut all = vec![names(&tidy(folder))];
+            let mut all = vec![exactly(&tidy(folder))];
             all.extend(
-                resolve(folder, host).ok().map(|folder| names(&folder)).filter(|it| !all.contains(it)),
+                resolve(folder, host).ok().map(|folder| exactly(&folder)).filter(|it| !all.contains(it)),
             );
             all
         };
@@ -122,6 +126,13 @@ impl<'s> Files<'s> {
         if text.contains('%') || is_uri(text) {
             meant.push(decoded(text));
         }
+        if !is_known || has_tilde {
+            let (written, open): (Vec<String>, Vec<String>) = possible(text, cwd, self.host.home())
+                .into_iter()
+                .partition(|form| !form.contains(['*', '?', ANYTHING]));
+            meant.extend(written);
+            view.open = open.iter().map(|form| names(&tidy(form))).collect();
+        }
         let expanded: Vec<String> = meant.iter().filter_map(|text| home(text)).collect();
         meant.extend(expanded.iter().cloned());
         for text in &meant {
@@ -145,15 +156,23 @@ impl<'s> Files<'s> {
             false => cwd.map(|cwd| join(cwd, text)),
         };
         let certain = certain.filter(|_| is_known && !is_odd && may_look);
-        view.resolved = certain.and_then(|path| resolve(&path, self.host).ok());
+        view.resolved = certain.and_then(|path| resolve(&path, &Lasting(self.host)).ok());
         view.certain = view.resolved.as_deref().map(names);
         view
     }
 
-    pub(super) fn is_forbidden(&self, patterns: &[PathPattern], view: &View) -> bool {
+    pub(super) fn is_forbidden(&self, patterns: &[PathPattern], view: &View) -> Match {
         let is_meant =
             |pattern: &PathPattern, form: &Names| pattern.matches(form, &self.anchors, self.ignores_case);
-        patterns.iter().any(|pattern| view.forms.iter().any(|form| is_meant(pattern, form)))
+        let may_be =
+            |pattern: &PathPattern, form: &Names| pattern.may_match(form, &self.anchors, self.ignores_case);
+        if patterns.iter().any(|pattern| view.forms.iter().any(|form| is_meant(pattern, form))) {
+            Match::Yes
+        } else if patterns.iter().any(|pattern| view.open.iter().any(|form| may_be(pattern, form))) {
+            Match::Maybe
+        } else {
+            Match::No
+        }
     }
 
     pub(super) fn is_allowed(&self, patterns: &[PathPattern], view: &View) -> bool {
@@ -171,6 +190,26 @@ impl<'s> Files<'s> {
     pub(super) fn has_other_names(&self, view: &View) -> bool {
         let node = view.resolved.as_deref().map(|path| self.host.look(path));
         matches!(node, Some(Node::File { links }) if links > 1)
+    }
+}
+
+/// A machine as all programs on it see it. A link of a process leads elsewhere for every other one.
+struct Lasting<'h>(&'h dyn Host);
+
+impl Host for Lasting<'_> {
+    fn look(&self, path: &str) -> Node {
+        match self.0.look(path) {
+            Node::Link(_) if path.starts_with("/proc/") => Node::Unreadable,
+            node => node,
+        }
+    }
+
+    fn home(&self) -> Option<&str> {
+        self.0.home()
+    }
+
+    fn ignores_case(&self, folder: &str) -> bool {
+        self.0.ignores_case(folder)
     }
 }
 

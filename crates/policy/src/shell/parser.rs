@@ -2,7 +2,7 @@
 
 mod lexer;
 
-use super::{Cwd, Doubt, MAX_DEPTH, MAX_PARTS, Part, Redirection, Script, Step, Word};
+use super::{Cwd, Doubt, MAX_DEPTH, MAX_PARTS, Part, Redirection, Script, Step, Word, is_private};
 use lexer::{Lexer, Token};
 
 /// It is no line that a shell would take, or one that is not understood here.
@@ -288,7 +288,13 @@ impl Parser<'_, '_> {
     /// `for NAME in WORD...;`, up to the `do`.
     fn for_words(&mut self) -> Parsed<()> {
         self.advance()?;
-        let Token::Word(_) = self.advance()? else { return Err(Fault) };
+        let Token::Word(name) = self.advance()? else { return Err(Fault) };
+        if !name.is_plain() || !is_private(&name.text) {
+            // It is set like any other: `for PATH in ...`.
+            let value_at = Some(name.text.len() + 1);
+            let set = Word { text: format!("{}=", name.text), value_at, ..Word::default() };
+            self.add(Part { assignments: vec![set], cwd: self.cwd.clone(), ..Part::default() })?;
+        }
         self.skip_newlines()?;
         if self.is_reserved("in")? {
             self.advance()?;

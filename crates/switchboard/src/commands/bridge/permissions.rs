@@ -10,7 +10,7 @@ use switchboard_policy::{Answer, Observer, Relevance};
 use switchboard_protocol::rpc::{BATCH_LIMIT, Message, Outline, Request, RequestId, batch_entries, is_batch};
 use switchboard_protocol::{Raw, Wire, WireFormat};
 
-use crate::commands::policy::in_words;
+use crate::commands::policy::in_few_words;
 use crate::rules::{Judged, Rules, result};
 use crate::standard_error;
 
@@ -18,9 +18,6 @@ const METHOD: &str = "session/request_permission";
 
 /// Of how many tool calls it is remembered that the client knows them.
 const MAX_TOLD: usize = 100_000;
-
-/// How much of a command a notice shows.
-const MAX_SHOWN: usize = 300;
 
 /// What answers, and what it has to know for that.
 pub(super) struct Permissions {
@@ -116,7 +113,7 @@ impl Permissions {
             let root = self.observer.scene(question.session.as_deref()).root;
             let judged = self.rules.judge(&question.subject, &question.options, &root);
             let answer = judged.answer(&question.options);
-            let about = in_words(&question.subject).chars().take(MAX_SHOWN).collect();
+            let about = in_few_words(&question.subject);
             if judged.is_only_watched() {
                 standard_error::say(format!("switchboard: {}: {about:?}", judged.in_words()));
             }

@@ -2,93 +2,59 @@
 
 use std::fmt::Write;
 
-use switchboard_policy::{Host, Operation, Policy, Subject, Verdict};
+use switchboard_policy::{Host, Operation, Policy, Program, Subject, Verdict};
 use switchboard_protocol::v2::ToolKind;
 
 use crate::terminal::text::is_hidden;
 
-/// Programs whose arguments are the program, or that reach beyond the project: for them no prefix is harmless.
-const POWERFUL: &[&str] = &[
-    "ash",
-    "awk",
-    "bash",
-    "bun",
-    "bunx",
-    "busybox",
-    "chmod",
-    "chown",
-    "cmd",
-    "curl",
-    "dash",
-    "dd",
-    "deno",
-    "doas",
-    "docker",
-    "env",
-    "eval",
-    "exec",
-    "find",
-    "fish",
-    "gawk",
-    "go",
-    "ionice",
-    "kill",
-    "killall",
-    "ksh",
-    "kubectl",
-    "lua",
-    "make",
-    "mv",
-    "nc",
-    "nice",
-    "node",
-    "nohup",
-    "npm",
-    "npx",
-    "osascript",
-    "parallel",
-    "perl",
-    "php",
-    "pip",
-    "pip3",
-    "pkill",
-    "pnpm",
-    "podman",
-    "powershell",
-    "python",
-    "python3",
-    "rm",
-    "rsync",
-    "ruby",
-    "scp",
-    "sed",
-    "setsid",
-    "sh",
-    "ssh",
-    "strace",
-    "su",
-    "sudo",
-    "systemctl",
-    "tclsh",
-    "tee",
-    "time",
-    "timeout",
-    "uv",
-    "uvx",
-    "watch",
-    "wget",
-    "xargs",
-    "yarn",
-    "zsh",
+/// What only looks, or works in the project's own folder for what it makes, whatever follows.
+const HARMLESS: [(&str, &[&str]); 2] = [
+    ("cargo", &["bench", "build", "check", "clippy", "doc", "fmt", "metadata", "test", "tree"]),
+    ("git", &["blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"]),
 ];
 
-/// Those of them that are told by name what to do, and do it in the project.
-const RUNNERS: [&str; 8] = ["bun", "deno", "go", "make", "npm", "pnpm", "uv", "yarn"];
-
-/// Programs that only tell something, whatever they are asked.
-const TELLING: [&str; 20] = [
-    "basename", "cat", "cksum", "cmp", "cut", "date", "df", "diff", "dirname", "du", "echo", "file", "grep",
-    "head", "ls", "pwd", "realpath", "stat", "tail", "wc",
+/// Words of commands that change more than the project, or cannot be taken back.
+const GRAVE: [&str; 40] = [
+    "add",
+    "apply",
+    "auth",
+    "checkout",
+    "clean",
+    "commit",
+    "config",
+    "delete",
+    "deploy",
+    "destroy",
+    "drop",
+    "eval",
+    "exec",
+    "fetch",
+    "get",
+    "init",
+    "install",
+    "kill",
+    "link",
+    "login",
+    "merge",
+    "prune",
+    "publish",
+    "pull",
+    "purge",
+    "push",
+    "rebase",
+    "release",
+    "remove",
+    "reset",
+    "restore",
+    "rm",
+    "send",
+    "set",
+    "stash",
+    "sync",
+    "uninstall",
+    "update",
+    "upgrade",
+    "upload",
 ];
 
 /// How many commands of one line rules are made for.
@@ -98,8 +64,39 @@ const MAX_FILES: usize = 8;
 /// The longest rules.
 const MAX_TEXT: usize = 4000;
 
-fn is_powerful(word: &str) -> bool {
-    POWERFUL.contains(&word) || word.contains('/')
+/// Whether no beginning of a command of this program is harmless.
+fn is_powerful(program: &str) -> bool {
+    use Program::{Powerful, Shell, Wrapper};
+    program.contains('/') || matches!(Program::named(program), Some(Powerful | Shell | Wrapper))
+}
+
+/// Whether somebody who was not asked can be told that a rule for this beginning of a command is safe.
+pub(super) fn is_safe(words: &[&str]) -> bool {
+    let Some((first, rest)) = words.split_first() else { return false };
+    let is_grave = |word: &&str| {
+        let name = word.trim_start_matches('-');
+        GRAVE.contains(&name)
+            || name.starts_with("force")
+            || matches!(name, "hard" | "no-verify" | "yes" | "y")
+    };
+    match Program::named(first) {
+        _ if is_powerful(first) => false,
+        Some(Program::Teller) => true,
+        // They run what they are told: by its name in the project, and nothing else.
+        Some(Program::Runner) => {
+            let task = match rest {
+                ["run", task, ..] if matches!(*first, "bun" | "npm" | "pnpm" | "yarn") => task,
+                [task, ..] => task,
+                [] => return false,
+            };
+            is_name(task) && *task != "run" && !rest.iter().any(is_grave) && !runs_code(rest)
+        }
+        _ => !rest.iter().any(is_grave) && !runs_code(rest),
+    }
+}
+
+fn runs_code(words: &[&str]) -> bool {
+    words.iter().any(|word| matches!(*word, "-c" | "-e" | "--eval" | "-m" | "--exec" | "-exec"))
 }
 
 /// A word that says what is to be done, such as `status`.
@@ -111,11 +108,12 @@ fn is_name(word: &str) -> bool {
 /// How many of the first words of a command a rule for its like goes by; none where no beginning of it is harmless.
 pub(super) fn telling_words(words: &[&str]) -> Option<usize> {
     let (first, rest) = words.split_first()?;
-    let runs_code = || rest.iter().any(|word| matches!(*word, "-c" | "-e" | "--eval" | "-m"));
+    let is_harmless =
+        |verb: &str| HARMLESS.iter().any(|(program, verbs)| program == first && verbs.contains(&verb));
     match rest.first() {
-        _ if is_powerful(first) => (!rest.is_empty() && !runs_code()).then_some(words.len()),
-        _ if TELLING.contains(first) => Some(1),
-        Some(word) if is_name(word) => Some(2),
+        _ if Program::named(first) == Some(Program::Teller) => Some(1),
+        Some(verb) if is_harmless(verb) => Some(2),
+        _ if is_powerful(first) && (rest.is_empty() || runs_code(rest)) => None,
         _ => Some(words.len()),
     }
 }
@@ -255,7 +253,7 @@ impl<'f> Folder<'f> {
         let mut choices: Vec<Vec<Keys>> = vec![Vec::new()];
         for words in commands.iter().filter(|words| !words.is_empty()) {
             let first = words.first().copied().unwrap_or_default();
-            if decision == Verdict::Allow && is_powerful(first) && !RUNNERS.contains(&first) {
+            if decision == Verdict::Allow && is_powerful(first) {
                 return Err(format!(
                     "{first:?} does whatever its arguments say, so that no beginning of it is harmless"
                 ));

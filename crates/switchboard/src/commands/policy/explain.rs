@@ -12,7 +12,7 @@ use switchboard_store::{Item, Store};
 
 use crate::arguments::InputArgument;
 use crate::commands::fold::text::shown;
-use crate::lines::Lines;
+use crate::lines::{Line, Lines};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::{self, SystemFiles};
 use crate::store_file::{self, store_error};
@@ -120,20 +120,25 @@ impl<W: Write> Explainer<W> {
         let new = || observer(arguments.root.as_ref(), arguments.agent.as_deref());
         let mut observer = new()?;
         let mut lines = Lines::of(&arguments.input)?;
-        while let Some((number, text)) = lines.next_text(&arguments.input)? {
-            let read = text.and_then(|text| {
-                let line = RecordedLine::parse(text).map_err(|error| error.to_string());
-                line.map_err(|problem| if text.contains(REQUEST) { String::new() } else { problem })
-            });
+        let cannot_read =
+            |error| CommandError::failed(format!("cannot read {}: {error}", arguments.input.name()));
+        let mut number = 0;
+        while let Some(found) = lines.next().map_err(cannot_read)? {
+            number += 1;
+            let read = match found {
+                Line::TooLong { length } => Err((format!("the line is too long: {length} bytes"), false)),
+                Line::Text(bytes) => read_line(bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes)),
+            };
             let line = match read {
-                Ok(line) => line,
+                Ok(Some(line)) => line,
+                Ok(None) => continue,
                 // It may have asked for anything.
-                Err(problem) if problem.is_empty() => {
-                    let question = observer.unreadable("the line cannot be read");
+                Err((problem, true)) => {
+                    let question = observer.unreadable(&problem);
                     self.explain(number, &question)?;
                     continue;
                 }
-                Err(problem) => {
+                Err((problem, false)) => {
                     self.outcome = Outcome::Problems;
                     eprintln!("line {number}: {problem}");
                     continue;
@@ -208,8 +213,18 @@ impl<W: Write> Explainer<W> {
     }
 }
 
-/// The method of a request for a permission.
-const REQUEST: &str = "\"session/request_permission\"";
+/// A line that is not empty; where it cannot be read, why, and whether it may have asked for a permission.
+fn read_line(bytes: &[u8]) -> Result<Option<RecordedLine<'_>>, (String, bool)> {
+    const REQUEST: &[u8] = b"\"session/request_permission\"";
+    if bytes.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| format!("the line is no UTF-8: {error}"));
+    let line = text.and_then(|text| {
+        RecordedLine::parse(text).map_err(|error| format!("the line cannot be read: {error}"))
+    });
+    line.map(Some).map_err(|problem| (problem, memchr::memmem::find(bytes, REQUEST).is_some()))
+}
 
 /// A request in few words.
 pub(crate) fn in_words(subject: &Subject) -> String {
@@ -222,4 +237,10 @@ pub(crate) fn in_words(subject: &Subject) -> String {
         [] => subject.tool().map_or_else(|| kind.to_owned(), |tool| format!("{kind} ({tool})")),
         _ => format!("{kind} {}", paths.join(" ")),
     }
+}
+
+/// The same in very few, for a line beside others.
+pub(crate) fn in_few_words(subject: &Subject) -> String {
+    const MAX: usize = 300;
+    in_words(subject).chars().take(MAX).collect()
 }

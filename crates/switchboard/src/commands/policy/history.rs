@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use switchboard_policy::{Observer, Question, Relevance, Subject};
 use switchboard_protocol::{Recorded, RecordedLine, v2};
 use switchboard_session::{Decider, Moment, Settlement, Side};
-use switchboard_store::{Channel, Filter, Item, Store, Summary, apply_hub_note};
+use switchboard_store::{Channel, Filter, Item, Record, Store, Summary, apply_hub_note};
 
 use super::explain::observer;
 use crate::arguments::InputArgument;
@@ -38,7 +38,7 @@ pub(super) struct PastArguments {
 }
 
 /// How many questions may wait for an answer at a time; of older ones none is found.
-pub(super) const MAX_WAITING: usize = 1000;
+const MAX_WAITING: usize = 1000;
 
 /// What became of a question then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -202,15 +202,11 @@ impl Past {
         let mut reading = Reading::new(id, observer);
         for item in store.read(id, 0).map_err(store_error)? {
             match item.map_err(store_error)? {
-                Item::Record(record) if record.channel == Channel::Hub => {
-                    reading.note(&String::from_utf8_lossy(&record.bytes));
-                }
                 Item::Record(record) => {
-                    let Some((side, false)) = record.channel.message() else { continue };
-                    self.count();
-                    if self.relevance.matters(&record.bytes) {
-                        reading.take(&String::from_utf8_lossy(&record.bytes), Some(side), record.sequence);
+                    if matches!(record.channel.message(), Some((_, false))) {
+                        self.count();
                     }
+                    reading.record(&record, &self.relevance);
                 }
                 Item::Gap { from, to, reason } => {
                     self.problem(format!("session {id}, records {from} to {}: {reason}", to - 1));
@@ -252,7 +248,7 @@ impl Past {
                         Recorded::Message { from, other_side: false, text } => {
                             reading.take(text, *from, number);
                         }
-                        Recorded::Hub(note) => reading.note(note),
+                        Recorded::Hub(note) => reading.session.note(note),
                         _ => {}
                     }
                 }
@@ -285,48 +281,56 @@ impl Past {
 }
 
 /// A question, and what became of it.
-struct Asked {
-    number: u64,
-    question: Question,
-    answered: Answered,
+pub(super) struct Asked {
+    /// The number of its message.
+    pub(super) number: u64,
+    pub(super) question: Question,
+    pub(super) answered: Answered,
     by_rule: bool,
+    /// How many were asked before it.
+    place: usize,
 }
 
-/// A session that is being read.
-struct Reading {
-    name: String,
+/// A session that is followed, with its questions that have no answer yet.
+pub(super) struct Followed {
     observer: Observer,
-    questions: Vec<Asked>,
-    /// Which of them have no answer yet.
-    open: Vec<usize>,
-    begun: Vec<(u64, Option<String>, String)>,
+    open: VecDeque<Asked>,
+    asked: usize,
 }
 
-impl Reading {
-    fn new(name: &str, observer: Observer) -> Self {
-        Reading {
-            name: name.to_owned(),
-            observer,
-            questions: Vec::new(),
-            open: Vec::new(),
-            begun: Vec::new(),
-        }
+impl Followed {
+    pub(super) fn new(observer: Observer) -> Self {
+        Followed { observer, open: VecDeque::new(), asked: 0 }
     }
 
-    fn take(&mut self, message: &str, from: Option<Side>, number: u64) {
+    /// Takes a record of the store, and gives the questions that it settles.
+    pub(super) fn record(&mut self, record: &Record, relevance: &Relevance) -> Vec<Asked> {
+        let text = || String::from_utf8_lossy(&record.bytes);
+        match record.channel.message() {
+            _ if record.channel == Channel::Hub => self.note(&text()),
+            Some((side, false)) if relevance.matters(&record.bytes) => {
+                return self.take(&text(), Some(side), record.sequence);
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    /// Takes a message, and gives the questions that it settles, or of which no answer will be found any more.
+    fn take(&mut self, message: &str, from: Option<Side>, number: u64) -> Vec<Asked> {
         let asked = self.observer.read(message, from, Moment(0));
-        self.begun.extend(
-            self.observer.begun().iter().map(|(session, call)| (number, session.clone(), call.clone())),
-        );
         // A question is settled before another one can take its id.
-        self.settle();
+        let mut settled = self.settle();
         for question in asked {
             if self.open.len() >= MAX_WAITING {
-                self.open.remove(0);
+                settled.extend(self.open.pop_front());
             }
-            self.open.push(self.questions.len());
-            self.questions.push(Asked { number, question, answered: Answered::Open, by_rule: false });
+            let place = self.asked;
+            self.asked += 1;
+            let answered = Answered::Open;
+            self.open.push_back(Asked { number, question, answered, by_rule: false, place });
         }
+        settled
     }
 
     /// Takes a note about who answers.
@@ -334,36 +338,78 @@ impl Reading {
         apply_hub_note(self.observer.conversation_mut(), note, Moment(0));
     }
 
-    fn settle(&mut self) {
-        let (observer, questions) = (&self.observer, &mut self.questions);
-        self.open.retain(|place| {
-            let Some(asked) = questions.get_mut(*place) else { return false };
-            if let Some(found) = answer(observer, &asked.question) {
-                (asked.answered, asked.by_rule) = found;
+    fn settle(&mut self) -> Vec<Asked> {
+        let mut settled = Vec::new();
+        let mut at = 0;
+        while let Some(asked) = self.open.get_mut(at) {
+            match answer(&self.observer, &asked.question) {
+                Some(found) => {
+                    (asked.answered, asked.by_rule) = found;
+                    settled.extend(self.open.remove(at));
+                }
+                None => at += 1,
             }
-            asked.answered == Answered::Open
-        });
+        }
+        settled
+    }
+
+    /// The questions that nobody has answered.
+    pub(super) fn end(&mut self) -> impl Iterator<Item = Asked> {
+        self.open.drain(..)
+    }
+}
+
+/// A session that is being read.
+struct Reading {
+    name: String,
+    session: Followed,
+    questions: Vec<Asked>,
+    begun: Vec<(u64, Option<String>, String)>,
+}
+
+impl Reading {
+    fn new(name: &str, observer: Observer) -> Self {
+        let session = Followed::new(observer);
+        Reading { name: name.to_owned(), session, questions: Vec::new(), begun: Vec::new() }
+    }
+
+    fn record(&mut self, record: &Record, relevance: &Relevance) {
+        self.questions.extend(self.session.record(record, relevance));
+        self.note_begun(record.sequence);
+    }
+
+    fn take(&mut self, message: &str, from: Option<Side>, number: u64) {
+        self.questions.extend(self.session.take(message, from, number));
+        self.note_begun(number);
+    }
+
+    fn note_begun(&mut self, number: u64) {
+        let begun = self.session.observer.take_begun();
+        self.begun.extend(begun.map(|(session, call)| (number, session, call)));
     }
 
     /// Tells what was found, as long as somebody wants to know.
     fn end(self, tell: &Teller) {
-        let Reading { name, observer, questions, open: _, begun } = self;
-        let asked: std::collections::HashSet<(Option<String>, String)> = questions
+        let Reading { name, mut session, mut questions, begun } = self;
+        questions.extend(session.end());
+        questions.sort_by_key(|asked| asked.place);
+        let observer = session.observer;
+        let asked: std::collections::HashSet<(Option<&str>, &str)> = questions
             .iter()
             .filter_map(|Asked { question, .. }| {
-                Some((question.session.clone(), question.tool_call.clone()?))
+                Some((question.session.as_deref(), question.tool_call.as_deref()?))
             })
             .collect();
         let unasked: Vec<_> = begun
-            .into_iter()
-            .filter(|(_, session, call)| !asked.contains(&(session.clone(), call.clone())))
+            .iter()
+            .filter(|(_, session, call)| !asked.contains(&(session.as_deref(), call)))
             .filter(|(_, session, call)| has_run(&observer, session.as_deref(), call))
             .filter_map(|(number, session, call)| {
-                Some((number, observer.subject_of_call(session.as_deref(), &call)?))
+                Some((*number, observer.subject_of_call(session.as_deref(), call)?))
             })
             .collect();
         let place = |message| Place { session: name.clone(), message };
-        let asked = questions.into_iter().map(|Asked { number, question, answered, by_rule }| {
+        let asked = questions.into_iter().map(|Asked { number, question, answered, by_rule, .. }| {
             Told::Found(place(number), Event::Asked { question: Box::new(question), answered, by_rule })
         });
         let unasked = unasked
@@ -379,7 +425,7 @@ fn has_run(observer: &Observer, session: Option<&str>, call: &str) -> bool {
 }
 
 /// What was answered to a question, once it is settled, and whether that was by rules.
-pub(super) fn answer(observer: &Observer, question: &Question) -> Option<(Answered, bool)> {
+fn answer(observer: &Observer, question: &Question) -> Option<(Answered, bool)> {
     let session = observer.conversation().session(question.session.as_deref())?;
     let permission = session.permission(question.id.as_ref()?)?;
     let is_rule = |by: &Decider| match by {

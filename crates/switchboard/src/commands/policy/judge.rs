@@ -7,11 +7,8 @@ use switchboard_policy::{Answer, Observer, Question, Relevance};
 use switchboard_protocol::{Side, Wire, WireFormat};
 use switchboard_session::Moment;
 
-use super::in_words;
+use super::in_few_words;
 use crate::rules::{Rules, result};
-
-/// How much of a command a notice shows.
-const MAX_SHOWN: usize = 300;
 
 /// The rules of a hub.
 pub(crate) struct HubJudge {
@@ -57,7 +54,6 @@ impl HubJudge {
             return None;
         }
         let answer = judged.answer(&question.options);
-        let about: String = in_words(&question.subject).chars().take(MAX_SHOWN).collect();
         let option = match &answer {
             Answer::Select(option) => Some(option.as_str()),
             Answer::Cancel | Answer::Ask => None,
@@ -65,7 +61,7 @@ impl HubJudge {
         Some(Judgement {
             by: judged.to_json(option),
             result: result(&answer).map(|result| result.encode(WireFormat::Any)),
-            notice: format!("{}: {about}", judged.in_words()),
+            notice: format!("{}: {}", judged.in_words(), in_few_words(&question.subject)),
         })
     }
 }

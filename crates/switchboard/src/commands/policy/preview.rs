@@ -2,19 +2,16 @@
 
 use std::time::Instant;
 
-use switchboard_policy::{Host, Observer, Policy, Question, Relevance, Verdict};
-use switchboard_session::Moment;
+use switchboard_policy::{Host, Observer, Policy, Relevance, Verdict};
 use switchboard_store::{Filter, Item, Store, StoreError, Summary};
 
-use super::history::{Answered, MAX_WAITING, answer};
-use super::in_words;
+use super::history::{Answered, Asked, Followed};
+use super::in_few_words;
 
 /// How many of the sessions that changed last are looked at.
 const MAX_SESSIONS: usize = 2000;
 /// How many questions are shown.
 const MAX_ROWS: usize = 12;
-/// How much of one is shown.
-const MAX_WORDS: usize = 300;
 /// How many records are read before the next look at the clock.
 const STEP: u64 = 64;
 
@@ -65,8 +62,7 @@ impl Preview {
             if Instant::now() >= until {
                 break;
             }
-            let mut reading =
-                Reading { preview: &mut preview, session, policy, verdict, host, open: Vec::new() };
+            let mut reading = Reading { preview: &mut preview, session, policy, verdict, host };
             if reading.session(store, until)? {
                 preview.sessions += 1;
             }
@@ -96,63 +92,40 @@ struct Reading<'r> {
     policy: &'r Policy,
     verdict: Verdict,
     host: &'r dyn Host,
-    /// Questions that the rules decide, and have no answer yet.
-    open: Vec<(u64, Question)>,
 }
 
 impl Reading<'_> {
     /// Says whether it was read to its end.
     fn session(&mut self, store: &Store, until: Instant) -> Result<bool, StoreError> {
         let relevance = Relevance::new();
-        let mut observer = Observer::new(self.session.about.project.as_deref().unwrap_or("/"));
+        let root = self.session.about.project.as_deref().unwrap_or("/");
+        let mut followed = Followed::new(Observer::new(root));
         for item in store.read(&self.session.id, 0)? {
             // What is damaged tells nothing.
             let Item::Record(record) = item? else { continue };
             if record.sequence.is_multiple_of(STEP) && Instant::now() >= until {
                 return Ok(false);
             }
-            let Some((side, false)) = record.channel.message() else { continue };
-            if !relevance.matters(&record.bytes) {
-                continue;
-            }
-            let asked = observer.read(&String::from_utf8_lossy(&record.bytes), Some(side), Moment(0));
-            self.settle(&observer);
-            for question in asked {
-                self.preview.questions += 1;
-                let decision = self.policy.judge(&question.subject, self.host).offered(&question.options);
-                if decision.verdict == self.verdict {
-                    if self.open.len() >= MAX_WAITING {
-                        let (message, question) = self.open.remove(0);
-                        self.found(message, &question, Answered::Open);
-                    }
-                    self.open.push((record.sequence, question));
-                }
-            }
+            followed.record(&record, &relevance).iter().for_each(|asked| self.found(asked));
         }
-        for (message, question) in std::mem::take(&mut self.open) {
-            self.found(message, &question, Answered::Open);
-        }
+        followed.end().for_each(|asked| self.found(&asked));
         Ok(true)
     }
 
-    fn settle(&mut self, observer: &Observer) {
-        let open = std::mem::take(&mut self.open);
-        for (message, question) in open {
-            match answer(observer, &question) {
-                Some((answered, _)) => self.found(message, &question, answered),
-                None => self.open.push((message, question)),
-            }
+    fn found(&mut self, asked: &Asked) {
+        let Asked { number, question, answered, .. } = asked;
+        self.preview.questions += 1;
+        let decision = self.policy.judge(&question.subject, self.host).offered(&question.options);
+        if decision.verdict != self.verdict {
+            return;
         }
-    }
-
-    fn found(&mut self, message: u64, question: &Question, answered: Answered) {
-        self.preview.count(answered);
+        self.preview.count(*answered);
         // Enough of each kind, so that what was answered otherwise is among them.
-        let alike = self.preview.rows.iter().filter(|found| found.answered == answered).count();
+        let alike = self.preview.rows.iter().filter(|found| found.answered == *answered).count();
         if alike < MAX_ROWS {
-            let words = in_words(&question.subject).chars().take(MAX_WORDS).collect();
+            let words = in_few_words(&question.subject);
             let session = self.session.id.clone();
-            self.preview.rows.push(Found { session, message, words, answered });
+            self.preview.rows.push(Found { session, message: *number, words, answered: *answered });
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use switchboard_policy::{Policy, Subject, Verdict};
 use switchboard_protocol::v2;
 
-use super::draft::{telling_words, toml_string};
+use super::draft::{is_safe, telling_words, toml_string};
 use super::explain::in_words;
 use super::history::{self, Answered, Event, PastArguments};
 use crate::commands::fold::text::shown;
@@ -18,7 +18,8 @@ use crate::policy_file::{self, SystemFiles};
 ///
 /// Looks at what was asked and allowed in the past, in the store or in recordings, and writes rules that would have
 /// allowed it, the one that spares the most first, each with what it would have let through. A rule that would have
-/// allowed anything that was rejected is not suggested, and neither is one for programs that run whatever they are given.
+/// allowed anything that was rejected is not suggested, and neither is one for programs that run whatever they are given, or
+/// for what changes more than the project. The first one asks about hidden files.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  switchboard policy suggest --min 3 >> ~/.config/switchboard/switchboard-policy.toml"
@@ -36,6 +37,8 @@ pub(crate) struct Arguments {
     min: u64,
 }
 
+/// What goes before all others, so that none of them lets too much through.
+const GUARD: &str = "[[rule]]\ndecision = \"ask\"\npath = [\"$root/**/.*/**\"]\n\n";
 /// How many rules are suggested.
 const MAX_RULES: usize = 50;
 /// How many candidates are tried.
@@ -72,7 +75,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     // What each would have allowed. One that would have allowed what was rejected is no good.
     let mut open: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for candidate in candidates {
-        let Ok(policy) = Policy::parse(&candidate, &host) else { continue };
+        let Ok(policy) = Policy::parse(&format!("{GUARD}{candidate}"), &host) else { continue };
         let allows = |subject: &Subject| policy.judge(subject, &host).verdict == Verdict::Allow;
         if !refused.iter().any(allows) {
             let spared =
@@ -92,6 +95,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             };
             if (places.len() as u64) < arguments.min {
                 break;
+            }
+            if rules == 0 {
+                writeln!(
+                    output,
+                    "# hidden files are secrets, or run later: about them it is asked as before\n{GUARD}"
+                )?;
             }
             let through: BTreeSet<String> = places.iter().map(|place| in_words(&allowed[*place])).collect();
             writeln!(output, "# would have spared {} questions, and let through:", places.len())?;
@@ -125,7 +134,7 @@ fn candidates_for(subject: &Subject) -> Vec<String> {
     let rule = |keys: &str| format!("[[rule]]\ndecision = \"allow\"\n{keys}\n");
     let mut rules = Vec::new();
     for words in subject.commands() {
-        let Some(count) = telling_words(&words) else { continue };
+        let Some(count) = telling_words(&words).filter(|count| is_safe(&words[..*count])) else { continue };
         let words: Vec<String> = words.iter().take(count).map(|word| toml_string(word)).collect();
         let rule_for = |more: &str| rule(&format!("command = [{}]{more}", words.join(", ")));
         // With its files where they are in the project: where both fit, the narrower one is taken.

@@ -3,9 +3,11 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use switchboard_policy::{Scene, Source, Subject};
 use switchboard_protocol::v2;
 use switchboard_session::{Session, ToolCall};
 
+use crate::commands::policy::in_few_words;
 use crate::terminal::diff;
 use crate::terminal::style::{Role, Style};
 use crate::terminal::text::{terminal_output, visible, visible_line};
@@ -161,6 +163,10 @@ pub(super) fn question(
             if let Some(call) = session.tool_call(&subject.tool_call.tool_call_id) {
                 let _ =
                     writeln!(text, "  tool call: {} ({})", title(call), visible_line(call.kind().as_str()));
+                let about = Subject::of(session, request.subject.as_ref(), None, &Scene::default());
+                if about.source() == Source::Structured && about.command().is_some() {
+                    let _ = writeln!(text, "  command: {}", visible(&in_few_words(&about)));
+                }
                 for location in call.locations() {
                     let _ = writeln!(text, "  file: {}", visible_line(location.path.as_str()));
                 }

@@ -16,6 +16,7 @@ use super::conversation::Runner;
 use super::form::{Form, Typed};
 use super::halt::Halt;
 use super::permissions::{self, Keyboard};
+use crate::commands::policy::in_few_words;
 use crate::rules::{self, Judged};
 use crate::terminal::text::visible_line;
 
@@ -47,11 +48,8 @@ impl Runner {
             let _ = question.dismiss();
             return Ok(());
         }
-        let asker = self.asker(Some(question.session()));
-        let title = match &asker {
-            Some(asker) => format!("{} (asked by {asker})", visible_line(&question.request().title)),
-            None => visible_line(&question.request().title),
-        };
+        let subject = self.subject(&question);
+        let title = self.title(&question, &subject);
         if let Some(answers) = &mut self.answers {
             let chosen = answers.pop_front().flatten();
             let option = question
@@ -66,10 +64,10 @@ impl Runner {
                     choose(&question, &option.option_id, "recording").await;
                     Ok(())
                 }
-                None => self.deny(&question, &title).await,
+                None => self.deny(&question).await,
             };
         }
-        let judged = self.judge(&question);
+        let judged = self.judge(&question, &subject);
         if judged.is_only_watched() {
             self.view.note(&format!("{}: {title}", judged.in_words()))?;
         }
@@ -88,20 +86,38 @@ impl Runner {
         }
     }
 
-    /// What the rules decide over a question, over its call as it stands in the session.
-    fn judge(&mut self, question: &PermissionQuestion) -> Judged {
-        let root = self.cwd.clone();
+    /// What a question asks for, over its call as it stands in the session.
+    fn subject(&self, question: &PermissionQuestion) -> Subject {
         let agent = Some(self.agent.description().name().to_owned());
-        let scene = Scene { root: root.clone(), cwd: Some(root.clone()), agent };
+        let scene = Scene { root: self.cwd.clone(), cwd: Some(self.cwd.clone()), agent };
         let left_out = question.left_out().iter().find(|problem| !problem.kept).map(ToString::to_string);
         let about = question.request().subject.as_ref();
         let of = |snapshot: &Snapshot, left_out: Option<&str>| Subject::of(snapshot, about, left_out, &scene);
-        let subject = self
-            .feed
+        self.feed
             .sessions()
             .get(question.session(), |session| of(session, left_out.as_deref()))
-            .unwrap_or_else(|| of(&Session::new(WireFormat::Any), Some("its session is gone")));
-        self.rules.judge(&subject, &question.request().options, &root)
+            .unwrap_or_else(|| of(&Session::new(WireFormat::Any), Some("its session is gone")))
+    }
+
+    /// What a question is told by: its title, with the command where that does not tell it, and who asks.
+    fn title(&self, question: &PermissionQuestion, subject: &Subject) -> String {
+        let mut title = visible_line(&question.request().title);
+        let letters = |text: &str| text.replace(|letter: char| !letter.is_alphanumeric(), "");
+        if subject.command().is_some() {
+            let command = visible_line(&in_few_words(subject));
+            if !letters(&title).contains(&letters(&command)) {
+                title = format!("{title} {command}");
+            }
+        }
+        match self.asker(Some(question.session())) {
+            Some(asker) => format!("{title} (asked by {asker})"),
+            None => title,
+        }
+    }
+
+    /// What the rules decide over a question.
+    fn judge(&mut self, question: &PermissionQuestion, subject: &Subject) -> Judged {
+        self.rules.judge(subject, &question.request().options, &self.cwd)
     }
 
     /// Answers as the rules say.
@@ -127,9 +143,10 @@ impl Runner {
         Ok(())
     }
 
-    async fn deny(&mut self, question: &PermissionQuestion, title: &str) -> Result<(), Halt> {
-        let judged = self.judge(question).nobody_to_ask();
-        self.answer_by(&judged, question, title).await
+    async fn deny(&mut self, question: &PermissionQuestion) -> Result<(), Halt> {
+        let subject = self.subject(question);
+        let judged = self.judge(question, &subject).nobody_to_ask();
+        self.answer_by(&judged, question, &self.title(question, &subject)).await
     }
 
     fn record(&self, note: &str) {
@@ -177,8 +194,7 @@ impl Runner {
             for question in std::mem::take(&mut self.questions) {
                 match question {
                     Question::Permission(question) => {
-                        let title = visible_line(&question.request().title);
-                        self.deny(&question, &title).await?;
+                        self.deny(&question).await?;
                     }
                     Question::Data(question, _) => drop(question.dismiss()),
                 }
