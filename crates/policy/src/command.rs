@@ -322,9 +322,11 @@ impl Unfolding {
                 continue;
             }
             let word = &words[at];
-            if word.is_option() {
+            if word.is_option() || word.text == "-" {
                 reached[at + 1] = true;
-                if word.text != "--" && words.get(at + 1).is_some_and(|next| !next.is_option()) {
+                if !matches!(&*word.text, "-" | "--")
+                    && words.get(at + 1).is_some_and(|next| !next.is_option())
+                {
                     reached[at + 2] = true;
                 }
             } else if word.value_at.is_some() || crate::shell::is_assignment(&word.text) {

@@ -266,12 +266,33 @@ impl Reader<'_> {
                 "the rule can never match: a command does not tell what it does to files",
             );
         }
+        if is_allow && rule.command.is_none() && !rule.kinds.is_empty() {
+            if rule.kinds.iter().all(|kind| *kind == ToolKind::Execute) {
+                return self.fault(
+                    place("kind"),
+                    "the rule can never match: what is executed is allowed by its command; add one",
+                );
+            }
+            let told = |kind: &ToolKind| match kind {
+                ToolKind::Delete => Some(Operation::Delete),
+                ToolKind::Move => Some(Operation::Move),
+                _ => None,
+            };
+            let is_left_out = |kind| told(kind).is_some_and(|told| !rule.operations.contains(&told));
+            if !rule.operations.is_empty() && rule.kinds.iter().all(is_left_out) {
+                return self.fault(
+                    place("operations"),
+                    "the rule can never match: what is of this kind does something else to files",
+                );
+            }
+        }
         if is_allow && let Some(command) = &rule.command {
             let names = command.first().map(Vec::as_slice).unwrap_or_default();
-            if names.iter().all(|name| ["eval", "trap", "alias"].contains(&&**name)) {
+            if names.iter().all(|name| ["eval", "trap", "alias", "let", "hash", "enable"].contains(&&**name))
+            {
                 return self.fault(
                     place("command"),
-                    "the rule can never match: what eval, trap and alias do is never known",
+                    "the rule can never match: what eval, trap, alias, let, hash and enable do is never known",
                 );
             }
             if names.iter().all(|name| name.contains(['*', '?', '$', '`'])) {
@@ -373,6 +394,12 @@ impl Reader<'_> {
     }
 }
 
+/// Words of a shell's language that no command begins with.
+const RESERVED: [&str; 17] = [
+    "!", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "select",
+    "then", "until", "while", "{",
+];
+
 /// Why a word of a command can never match.
 fn unfit(word: &str, is_first: bool) -> Option<String> {
     let operators = ["&&", "||", ";", "|", "&", ">", ">>", "<", "(", ")"];
@@ -390,6 +417,10 @@ fn unfit(word: &str, is_first: bool) -> Option<String> {
         Some(format!("{word:?} can never match, because it is one word; write [{}]", words.join(", ")))
     } else if is_first && crate::shell::is_assignment(word) {
         Some(format!("{word:?} can never match: an assignment is no part of the command"))
+    } else if is_first && RESERVED.contains(&word) {
+        Some(format!(
+            "{word:?} can never match: it is a word of the shell's own, and what it holds is judged"
+        ))
     } else if is_first && word.starts_with('-') {
         Some(format!("{word:?} can never match: a command begins with a name"))
     } else {

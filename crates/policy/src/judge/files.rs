@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::open::possible;
+use super::open::Possible;
 use crate::command::Match;
-use crate::glob::{ANYTHING, Anchors, Names, PathPattern, exactly, names};
+use crate::glob::{Anchors, Names, PathPattern, exactly, names};
 use crate::host::{Host, Node};
 use crate::path::{PathDoubt, decoded, is_uri, join, resolve, tidy};
 use crate::shell::{Cwd, Step};
@@ -127,11 +127,9 @@ impl<'s> Files<'s> {
             meant.push(decoded(text));
         }
         if !is_known || has_tilde {
-            let (written, open): (Vec<String>, Vec<String>) = possible(text, cwd, self.host.home())
-                .into_iter()
-                .partition(|form| !form.contains(['*', '?', ANYTHING]));
-            meant.extend(written);
-            view.open = open.iter().map(|form| names(&tidy(form))).collect();
+            let possible = Possible::of(text, cwd, self.host.home());
+            meant.extend(possible.certain);
+            view.open = possible.open.iter().map(|form| names(&tidy(form))).collect();
         }
         let expanded: Vec<String> = meant.iter().filter_map(|text| home(text)).collect();
         meant.extend(expanded.iter().cloned());

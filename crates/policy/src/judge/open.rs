@@ -6,25 +6,43 @@ use crate::path::join;
 /// How many ways to read a word are looked at.
 const MAX_FORMS: usize = 64;
 
-/// The absolute paths that a word may come to, for those who forbid. Wildcards stay in them, and [`ANYTHING`] stands for what
-/// nobody knows. Nothing comes of a word of whose last name nothing is written out, because it could be every file.
-pub(super) fn possible(text: &str, cwd: Option<&str>, home: Option<&str>) -> Vec<String> {
-    let mut paths = Vec::new();
-    for form in braces(text).iter().map(|form| without_variables(form, cwd, home)) {
-        let last = form.rsplit('/').find(|name| !name.is_empty()).unwrap_or_default();
-        if last.contains(ANYTHING) && last.chars().all(|letter| matches!(letter, ANYTHING | '*' | '?')) {
-            continue;
-        }
-        match form.split_once('/') {
-            Some((first, rest)) if first.contains(ANYTHING) => {
-                let folders = [Some("/"), cwd, home];
-                paths.extend(folders.into_iter().flatten().map(|folder| join(folder, rest)));
+/// The absolute paths that a word may come to, for those who forbid.
+#[derive(Debug, Default)]
+pub(super) struct Possible {
+    /// Those that it does come to, as far as a shell is as it should be.
+    pub(super) certain: Vec<String>,
+    /// Others. Wildcards stay in them, and [`ANYTHING`] stands for what nobody knows. Nothing comes of a word of whose last name
+    /// nothing is written out, because it could be every file.
+    pub(super) open: Vec<String>,
+}
+
+impl Possible {
+    pub(super) fn of(text: &str, cwd: Option<&str>, home: Option<&str>) -> Possible {
+        let mut possible = Possible::default();
+        for form in braces(text).iter().map(|form| without_variables(form, cwd, home)) {
+            let last = form.rsplit('/').find(|name| !name.is_empty()).unwrap_or_default();
+            if last.contains(ANYTHING) && last.chars().all(|letter| matches!(letter, ANYTHING | '*' | '?')) {
+                continue;
             }
-            _ if form.starts_with('/') => paths.push(form),
-            _ => paths.extend(cwd.map(|cwd| join(cwd, &form))),
+            if let Some((first, rest)) = form.split_once('/')
+                && first.contains(ANYTHING)
+            {
+                let folders = [Some("/"), cwd, home].into_iter().flatten();
+                possible.open.extend(folders.map(|folder| join(folder, rest)));
+                continue;
+            }
+            let path = match cwd {
+                _ if form.starts_with('/') => form,
+                Some(cwd) => join(cwd, &form),
+                None => continue,
+            };
+            match path.contains(['*', '?', ANYTHING]) {
+                true => possible.open.push(path),
+                false => possible.certain.push(path),
+            }
         }
+        possible
     }
-    paths
 }
 
 /// The words that are made of one with braces.

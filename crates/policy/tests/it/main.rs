@@ -4,6 +4,7 @@
 #![allow(clippy::needless_pass_by_value)]
 
 mod against_bash;
+mod bash;
 mod commands;
 mod paths;
 mod recordings;

@@ -1,6 +1,7 @@
 //! What a file of rules may say.
 
-use switchboard_policy::{Mode, NoFiles, Policy, Verdict};
+use serde_json::{Value, json};
+use switchboard_policy::{Mode, NoFiles, Observer, Policy, Verdict};
 
 use crate::support::{host, judge_line, policy};
 
@@ -33,6 +34,14 @@ fn what_is_wrong_is_told_with_its_line() {
         (format!("{rule}command = [\"A=b\", \"x\"]\n"), 3),
         (format!("{rule}command = [\"-x\"]\n"), 3),
         (format!("{rule}command = [\"eval\"]\n"), 3),
+        (format!("{rule}command = [[\"eval\", \"hash\"], \"x\"]\n"), 3),
+        (format!("{rule}command = [\"for\"]\n"), 3),
+        (format!("{rule}command = [[\"ls\", \"if\"]]\n"), 3),
+        ("[[rule]]\ndecision = \"deny\"\ncommand = [\"while\", \"true\"]\n".to_owned(), 3),
+        (format!("{rule}kind = \"execute\"\n"), 3),
+        (format!("{rule}kind = [\"execute\"]\npath = [\"**\"]\n"), 3),
+        (format!("{rule}kind = \"delete\"\npath = [\"**\"]\noperations = [\"add\"]\n"), 5),
+        (format!("{rule}kind = [\"move\", \"delete\"]\npath = [\"**\"]\noperations = [\"modify\"]\n"), 5),
         (format!("{rule}command = [\"git*\"]\n"), 3),
         (format!("{rule}command = [1]\n"), 3),
         (format!("{rule}kind = \"exec\"\n"), 3),
@@ -71,7 +80,39 @@ fn the_rules_in_the_guide_are_rules() {
     let guide = include_str!("../../../../docs/policy.md");
     let blocks: Vec<&str> =
         guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(blocks.iter().map(|block| policy(block).len()).collect::<Vec<_>>(), [2, 10]);
+    assert_eq!(blocks.iter().map(|block| policy(block).len()).collect::<Vec<_>>(), [2, 11]);
+}
+
+#[test]
+fn the_recipes_in_the_guide_do_what_they_say_about_files() {
+    let guide = include_str!("../../../../docs/policy.md");
+    let recipes = policy(guide.split("```toml\n").nth(2).and_then(|rest| rest.split("```").next()).unwrap());
+    let diff = |path: &str, old: Value| json!({ "toolCallId": "c", "kind": "edit", "content": [{ "type": "diff", "path": path, "oldText": old, "newText": "b" }] });
+    let of_kind = |kind: &str, path: &str| json!({ "toolCallId": "c", "kind": kind, "locations": [{ "path": path }], "rawInput": { "path": path } });
+    for (agent, call, expected) in [
+        ("x", of_kind("read", "/project/src/lib.rs"), "allow"),
+        ("x", of_kind("search", "/project"), "allow"),
+        ("x", of_kind("read", "/etc/passwd"), "ask"),
+        ("x", of_kind("read", "/project/.env"), "deny"),
+        ("x", of_kind("read", "/project/keys/a.pem"), "deny"),
+        ("claude-code", diff("/project/src/lib.rs", json!("a")), "allow"),
+        ("claude-code", diff("/project/tests/new.rs", Value::Null), "allow"),
+        ("codex", diff("/project/src/lib.rs", json!("a")), "ask"),
+        ("claude-code", diff("/project/build.rs", json!("a")), "ask"),
+        ("claude-code", of_kind("delete", "/project/src/lib.rs"), "ask"),
+        ("claude-code", diff("/project/src/../.git/hooks/x", Value::Null), "deny"),
+        ("claude-code", diff("/home/me/.bashrc", json!("a")), "deny"),
+    ] {
+        let mut observer = Observer::new("/project");
+        observer.set_agent(agent);
+        let options = json!([{ "optionId": "y", "name": "Yes", "kind": "allow_once" }]);
+        let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
+        let request =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
+        let question = observer.read(&request.to_string(), None, Default::default()).remove(0);
+        let decision = recipes.judge(&question.subject, &host()).offered(&question.options);
+        assert_eq!(decision.verdict.as_str(), expected, "{agent}: {call} ({})", decision.reason);
+    }
 }
 
 #[test]

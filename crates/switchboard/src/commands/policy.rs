@@ -10,7 +10,7 @@ mod suggest;
 mod test;
 
 pub(crate) use draft::Draft;
-pub(crate) use explain::{in_few_words, in_words};
+pub(crate) use explain::in_few_words;
 pub(crate) use history::Answered;
 pub(crate) use judge::HubJudge;
 pub(crate) use preview::Preview;

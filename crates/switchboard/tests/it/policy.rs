@@ -347,8 +347,97 @@ fn suggested_rules_spare_questions_and_allow_nothing_that_was_rejected() {
     assert_eq!((run.code, &*run.stderr), (0, ""));
     // `cargo test` would have let through what was rejected.
     assert!(!run.stdout.contains("\"cargo\""), "{}", run.stdout);
-    assert!(run.stdout.contains("command = [\"cat\"]\npath = [\"$root/**\"]"), "{}", run.stdout);
-    assert!(run.stdout.contains("#   cat .env"), "{}", run.stdout);
-    place.write("suggested.toml", &run.stdout, 0o644);
-    assert_eq!(switchboard(&["policy", "check", text(&place.path("suggested.toml"))], b"").code, 0);
+    // And what is hidden is asked about, whatever was allowed.
+    assert!(!run.stdout.contains("\"cat\""), "{}", run.stdout);
+    assert!(run.stdout.contains("spared 0 of 2 questions"), "{}", run.stdout);
+}
+
+#[test]
+fn what_is_suggested_is_safe() {
+    let place = Place::new();
+    let mut lines: Vec<String> = recording(&place.root()).lines().take(4).map(str::to_owned).collect();
+    let grave = [
+        "rm -rf build",
+        "git push origin main",
+        "curl https://x",
+        "npm install x",
+        "npm run deploy",
+        "npx x",
+        "python3 x.py",
+        "sudo ls",
+        "bash x.sh",
+        "docker run x",
+        "frob --force",
+        "git checkout x",
+        "cargo install x",
+        "cat /etc/hosts",
+        "cat .env",
+        "./x",
+        "go run x.go",
+        "tar xf x",
+    ];
+    let harmless = ["git status --short", "cargo test -p a", "npm test", "cat src/a", "frob --all", "ls -la"];
+    for (id, command) in (100..).zip(harmless.iter().chain(&grave).chain(&harmless).chain(&grave)) {
+        let mut message = run_request(command);
+        message["id"] = id.into();
+        message["params"]["toolCall"]["toolCallId"] = format!("c{id}").into();
+        let answer = json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": { "outcome": "selected", "optionId": "y" } } });
+        lines.push(json!({ "dir": "agent->client", "msg": message }).to_string());
+        lines.push(json!({ "dir": "client->agent", "msg": answer }).to_string());
+    }
+    fs::write(place.path("recording.jsonl"), lines.join("\n")).unwrap();
+    let run = switchboard(&["policy", "suggest", text(&place.path("recording.jsonl"))], b"");
+    assert_eq!((run.code, &*run.stderr), (0, ""));
+    place.write("policy.toml", &run.stdout, 0o644);
+    assert_eq!(
+        switchboard(&["policy", "check", text(&place.path("policy.toml"))], b"").code,
+        0,
+        "{}",
+        run.stdout
+    );
+    let decisions = |commands: &[&str]| -> Vec<String> {
+        let requests: Vec<Value> = commands.iter().map(|command| run_request(command)).collect();
+        let rows = place.explain(&requests).json_lines();
+        rows.iter().map(|row| row["decision"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(decisions(&harmless), vec!["allow"; harmless.len()], "{}", run.stdout);
+    assert_eq!(decisions(&grave), vec!["ask"; grave.len()], "{}", run.stdout);
+    let others =
+        ["cat src/.env", "git log", "cargo build", "npm publish", "frob", "cat ~/.ssh/id_rsa", "ls && rm x"];
+    assert_eq!(decisions(&others), vec!["ask"; others.len()], "{}", run.stdout);
+}
+
+#[test]
+fn what_cannot_be_read_and_seems_to_ask_is_asked() {
+    let place = Place::new();
+    let request = run_request("cargo test").to_string();
+    let (start, rest) = request.split_at(request.len() / 2);
+    let input = [
+        // A byte order mark is no part of the message.
+        format!("\u{feff}{request}\r\n").into_bytes(),
+        [request.replace("cargo", "c").into_bytes(), b"\n".to_vec()].concat(),
+        [start.as_bytes(), b"\xff", rest.as_bytes(), b"\n"].concat(),
+        format!("{start}\n[{request},\n").into_bytes(),
+    ];
+    let (policy, root) = (place.path("policy.toml"), place.root());
+    let run = switchboard(
+        &["policy", "explain", "--policy", text(&policy), "--root", text(&root)],
+        &input.concat(),
+    );
+    let decisions: Vec<Value> = run.json_lines().iter().map(|row| row["decision"].clone()).collect();
+    assert_eq!(decisions, ["allow", "ask", "ask", "ask", "ask"], "{}{}", run.stdout, run.stderr);
+}
+
+#[test]
+fn a_link_to_what_everybody_can_replace_is_refused() {
+    let place = Place::new();
+    // A link into a folder that everybody can write to is no better than a file there.
+    let open = place.path("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    place.write("open/rules.toml", "default = \"ask\"\n", 0o644);
+    symlink(open.join("rules.toml"), place.path("link.toml")).unwrap();
+    let run = switchboard(&["policy", "check", text(&place.path("link.toml"))], b"");
+    assert_eq!(run.code, 1, "{}", run.stdout);
+    assert!(run.stderr.contains("everybody can replace it"), "{}", run.stderr);
 }

@@ -263,6 +263,11 @@ fn parameter(parser: &mut Parser<'_, '_>) -> Parsed<()> {
                     parser.script.doubt(Doubt::Substitution);
                     parser.lexer.at += 1;
                 }
+                '<' | '>' if parser.lexer.rest()[1..].starts_with('(') => {
+                    // It runs a command there too, unless it is quoted.
+                    parser.script.doubt(Doubt::Substitution);
+                    parser.lexer.at += 1;
+                }
                 '\'' => {
                     // Between double quotes it means something else.
                     parser.script.doubt(Doubt::Substitution);

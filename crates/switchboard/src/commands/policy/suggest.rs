@@ -39,6 +39,8 @@ pub(crate) struct Arguments {
 
 /// What goes before all others, so that none of them lets too much through.
 const GUARD: &str = "[[rule]]\ndecision = \"ask\"\npath = [\"$root/**/.*/**\"]\n\n";
+/// Programs that show what is in any file that they are given.
+const SHOWING: [&str; 8] = ["cat", "cmp", "cut", "diff", "grep", "head", "tail", "wc"];
 /// How many rules are suggested.
 const MAX_RULES: usize = 50;
 /// How many candidates are tried.
@@ -135,10 +137,15 @@ fn candidates_for(subject: &Subject) -> Vec<String> {
     let mut rules = Vec::new();
     for words in subject.commands() {
         let Some(count) = telling_words(&words).filter(|count| is_safe(&words[..*count])) else { continue };
+        let reads_files = words.first().is_some_and(|first| SHOWING.contains(first));
         let words: Vec<String> = words.iter().take(count).map(|word| toml_string(word)).collect();
         let rule_for = |more: &str| rule(&format!("command = [{}]{more}", words.join(", ")));
         // With its files where they are in the project: where both fit, the narrower one is taken.
-        rules.extend([rule_for(""), rule_for("\npath = [\"$root/**\"]")]);
+        rules.push(rule_for("\npath = [\"$root/**\"]"));
+        // What shows files shows all of them.
+        if !reads_files {
+            rules.push(rule_for(""));
+        }
     }
     let is_reading = matches!(subject.kind(), Some(v2::ToolKind::Read | v2::ToolKind::Search));
     let is_editing = matches!(subject.kind(), Some(v2::ToolKind::Edit));
