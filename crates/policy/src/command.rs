@@ -216,9 +216,15 @@ impl Unfolding {
         }
     }
 
-    /// A builtin that reads the subscript of a variable once more, and runs the substitutions in it, quoted or not.
+    /// A builtin that reads the name of a variable or arithmetic, and with it runs the substitutions in a subscript, quoted
+    /// or not, also where they come of a variable.
     fn evaluate(&mut self, words: &[Word]) {
-        if words.iter().any(|word| word.text.contains("$(") || word.text.contains('`')) {
+        const OPERATORS: [&str; 7] = ["-v", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
+        let name = words.first().map_or("", |word| &word.text);
+        let reads_all = !matches!(name, "test" | "[" | "[[");
+        let reads = reads_all || words.iter().any(|word| OPERATORS.contains(&&*word.text));
+        let is_known = |word: &Word| word.is_plain() && !word.text.contains("$(") && !word.text.contains('`');
+        if reads && !words.iter().skip(1).all(is_known) {
             self.doubt(Doubt::Evaluates);
         }
     }

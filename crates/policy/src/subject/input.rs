@@ -7,6 +7,20 @@ use crate::command::Reading;
 const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
 const PATHS: [&str; 8] =
     ["path", "file_path", "filePath", "filepath", "source", "destination", "old_path", "new_path"];
+/// Keys under which some agents have files, and others something else.
+const PERHAPS_PATHS: [&str; 11] = [
+    "absolute_path",
+    "absolutePath",
+    "file",
+    "fileName",
+    "filename",
+    "files",
+    "notebook_path",
+    "notebookPath",
+    "paths",
+    "target_file",
+    "targetFile",
+];
 const DIRECTORIES: [&str; 7] =
     ["cwd", "workdir", "working_directory", "workingDirectory", "working_dir", "directory", "dir_path"];
 const ADDRESSES: [&str; 3] = ["url", "uri", "host"];
@@ -62,9 +76,7 @@ impl Input {
                 "changes" => input.take_changes(&value),
                 _ => {}
             }
-            if PATHS.contains(&&*key) {
-                input.take_paths(&value);
-            }
+            input.take_paths(&key, &value);
         }
         input
     }
@@ -118,21 +130,25 @@ impl Input {
         }
     }
 
-    fn take_paths(&mut self, value: &Raw<'_>) {
+    /// Takes the files under a key, where it is one for them.
+    fn take_paths(&mut self, key: &str, value: &Raw<'_>) {
+        let is_certain = PATHS.contains(&key);
+        if !is_certain && !PERHAPS_PATHS.contains(&key) {
+            return;
+        }
         if let Some(text) = value.as_text() {
             self.paths.push(text.into_owned());
         } else if let Some(paths) = strings(value) {
             self.paths.extend(paths);
         } else {
-            self.is_odd |= value.as_str().trim() != "null";
+            self.is_odd |= is_certain && value.as_str().trim() != "null";
         }
     }
 
     fn take_arguments(&mut self, arguments: &Raw<'_>) {
         for (key, value) in arguments.entries() {
-            if PATHS.contains(&&*key) {
-                self.take_paths(&value);
-            } else if COMMANDS.contains(&&*key) {
+            self.take_paths(&key, &value);
+            if COMMANDS.contains(&&*key) {
                 let words = strings(&value).map(|words| words.join(" "));
                 self.hidden_commands.extend(value.as_text().map(Text::into_owned).or(words));
             } else if ADDRESSES.contains(&&*key) {

@@ -254,6 +254,21 @@ fn files_and_what_happens_to_them_are_found() {
         (v1(json!({ "kind": "read", "locations": [{ "path": "/project/a" }] })), "allow", "allow"),
         (v1(json!({ "kind": "read", "rawInput": { "path": "/project/a" } })), "allow", "allow"),
         (v1(json!({ "kind": "read", "rawInput": { "path": "/etc/a" } })), "ask", "ask"),
+        (v1(json!({ "kind": "read", "rawInput": { "absolute_path": "/project/a" } })), "allow", "allow"),
+        (
+            v1(json!({ "kind": "read", "rawInput": { "path": "/project/a", "paths": ["/etc/a"] } })),
+            "ask",
+            "ask",
+        ),
+        (v1(json!({ "kind": "read", "rawInput": { "path": "/project/a", "file": "/etc/a" } })), "ask", "ask"),
+        (v1(json!({ "kind": "read", "rawInput": { "path": "/project/a", "file": 5 } })), "allow", "allow"),
+        (
+            v1(
+                json!({ "kind": "read", "rawInput": { "path": "/project/a", "arguments": { "files": ["/etc/a"] } } }),
+            ),
+            "ask",
+            "ask",
+        ),
         (v1(json!({ "kind": "read", "title": "Read all of it" })), "ask", "ask"),
         (
             v1(

@@ -127,7 +127,8 @@ fn word(parser: &mut Parser<'_, '_>) -> Parsed<Word> {
             '\\' => {
                 parser.lexer.at += 1;
                 word.is_quoted = true;
-                word.text.push(parser.lexer.take().unwrap_or('\\'));
+                // What one at the end protects depends on the shell.
+                word.text.push(parser.lexer.take().ok_or(Fault)?);
             }
             '\'' => {
                 let (quoted, _) = rest[1..].split_once('\'').ok_or(Fault)?;
@@ -262,6 +263,17 @@ fn parameter(parser: &mut Parser<'_, '_>) -> Parsed<()> {
                 '@' | '!' | '[' => {
                     parser.script.doubt(Doubt::Substitution);
                     parser.lexer.at += 1;
+                }
+                // It sets the variable, or what follows is arithmetic, which runs what is in a variable.
+                '=' => {
+                    parser.script.doubt(Doubt::Substitution);
+                    parser.lexer.at += 1;
+                }
+                ':' => {
+                    parser.lexer.at += 1;
+                    if !parser.lexer.letter().is_some_and(|next| "-+?".contains(next)) {
+                        parser.script.doubt(Doubt::Arithmetic);
+                    }
                 }
                 '<' | '>' if parser.lexer.rest()[1..].starts_with('(') => {
                     // It runs a command there too, unless it is quoted.
