@@ -71,10 +71,11 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
     let mut line = subject.sight.map(|sight| sight.look(|it| line(it, session))).unwrap_or_default();
     if let ([only], Some(room)) = (&mut *line, subject.room())
         && *only.name == *only.id
-        && let Some(session) = desk.session(&room.id)
     {
+        let hosted = desk.session(&room.id).and_then(|session| session.title);
         let said = || snapshot.and_then(family::first_words);
-        only.name = session.title.or_else(said).unwrap_or_else(|| lists::NAMELESS.to_owned());
+        let name = hosted.or_else(said).or_else(|| room.about.title.clone());
+        only.name = name.unwrap_or_else(|| lists::NAMELESS.to_owned());
     }
     let mut panels = vec![
         ("agent", agent(subject).into_string()),
