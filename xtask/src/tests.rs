@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::{cargo, root};
 
-/// Tests in a browser have this in their name. Each is several programs at once, and on a machine whose time goes
+/// Tests in a browser are the integration tests with this in their name. Each is several programs at once, and on a machine whose time goes
 /// elsewhere something may take longer than a test has patience for.
 const IN_BROWSER: &str = "web::";
 
@@ -15,7 +15,9 @@ const MOST_TRIED_AGAIN: usize = 5;
 /// Runs the tests of all crates. Where a few of those in a browser fail, they are tried once more, one at a time: a
 /// fault fails again, and what was only slow is told at the end.
 pub(crate) fn run() -> Result<(), String> {
-    cargo(["test", "--workspace", "--locked", "--", "--skip", IN_BROWSER])?;
+    cargo(["test", "--workspace", "--locked", "--lib", "--bins", "--examples"])?;
+    cargo(["test", "--workspace", "--locked", "--test", "*", "--", "--skip", IN_BROWSER])?;
+    cargo(["test", "--workspace", "--locked", "--doc"])?;
     let failed = in_browser()?;
     if failed.is_empty() {
         return Ok(());
