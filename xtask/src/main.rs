@@ -10,10 +10,8 @@ mod tests;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
-
-use switchboard_protocol::{WireFormat, json_schema};
 
 const HELP: &str = "\
 cargo xtask test          install what the tests need, then run formatting, lints, tests, docs and fuzzing
@@ -69,15 +67,26 @@ fn test() -> Result<(), String> {
     Ok(())
 }
 
+/// The program prints them.
 fn write_schemas() -> Result<(), String> {
-    for (file, format) in [
-        ("v1.json", WireFormat::V1),
-        ("v2-spec.json", WireFormat::Spec),
-        ("v2-newest.json", WireFormat::Newest),
-        ("v2.json", WireFormat::Any),
+    for (file, arguments) in [
+        ("v1.json", ["--protocol", "v1"]),
+        ("v2-spec.json", ["--dialect", "spec"]),
+        ("v2-newest.json", ["--dialect", "newest"]),
+        ("v2.json", ["--dialect", "any"]),
     ] {
         let path = root().join("schema").join(file);
-        std::fs::write(&path, format!("{:#}\n", json_schema(format)))
+        let printed = Command::new("cargo")
+            .current_dir(root())
+            .args(["run", "--quiet", "--locked", "--package", "switchboard", "--", "schema"])
+            .args(arguments)
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| format!("cannot start cargo: {error}"))?;
+        if !printed.status.success() {
+            return Err(format!("switchboard schema {} failed ({})", arguments.join(" "), printed.status));
+        }
+        std::fs::write(&path, printed.stdout)
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     Ok(())
