@@ -42,7 +42,6 @@ impl Visitor {
 
     /// Lets the pages of an origin read and write the clipboard without asking. There is one for all visitors: nobody else
     /// is let in before the returned value is dropped.
-    #[must_use]
     pub fn allow_clipboard(&self, origin: &str) -> MutexGuard<'static, ()> {
         static CLIPBOARD: Mutex<()> = Mutex::new(());
         let alone = CLIPBOARD.lock().unwrap_or_else(PoisonError::into_inner);

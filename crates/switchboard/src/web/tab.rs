@@ -431,7 +431,10 @@ impl Tab {
         match (changes, file) {
             (None, file) => file.map(|file| json!(file.into_string())),
             (Some(changes), Ok(file)) => Ok(json!(changes.into_string() + &file.into_string())),
-            (Some(changes), Err(_)) => Ok(json!(changes.into_string())),
+            (Some(changes), Err(_)) => {
+                let heading = maud::html! { h2 id="dialog-title" { (render::visible_line(&path)) } };
+                Ok(json!(heading.into_string() + &changes.into_string()))
+            }
         }
     }
 
