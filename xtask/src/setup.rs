@@ -9,6 +9,8 @@ use crate::{root, run};
 const PROGRAMS: [(&[&str], &str); 4] = [
     (&["git"], "git"),
     (&["c++"], "g++"),
+    // Debian has it where only root looks.
+    (&["nats-server", "/usr/sbin/nats-server"], "nats-server"),
     (&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"], "chromium"),
     (&["firefox-esr", "firefox"], "firefox-esr"),
 ];

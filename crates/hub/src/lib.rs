@@ -17,6 +17,9 @@ mod told;
 pub use crate::core::{
     Counts, FolderRefusal, Folders, Identity, NO_HANDSHAKE, QueuedPrompt, SessionState, SessionSummary,
 };
+pub use crate::log::SharedLog;
+#[cfg(feature = "jetstream")]
+pub use crate::log::jetstream::{JetStream, JetStreamOptions, LogError};
 pub use access::{WrongTokens, bearer, is_same};
 pub use judge::{Judge, Judgement};
 
@@ -33,7 +36,7 @@ use switchboard_transport::{Grace, Program};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::core::{Core, CoreOptions};
-use crate::log::Log;
+use crate::log::LocalLog;
 use crate::metrics::Metrics;
 use crate::service::{Event, Service};
 
@@ -46,6 +49,8 @@ const FLOW: usize = 256 * 1024;
 pub struct HubOptions {
     /// Where the logs, the tokens and what is shared are.
     pub store: Store,
+    /// Where the logs are, if not in the store alone. The store then has a copy.
+    pub log: Option<SharedLog>,
     /// The agents by their names; the first is the usual one.
     pub agents: Vec<(String, Program)>,
     /// Says where a folder really is, if sessions may work there.
@@ -85,6 +90,7 @@ impl Hub {
     pub fn start(options: HubOptions) -> Result<Self, StoreError> {
         let HubOptions {
             store,
+            log,
             agents,
             folders,
             idle,
@@ -117,7 +123,7 @@ impl Hub {
         let (changes, changed) = watch::channel(0);
         let service = Service {
             core,
-            log: Log::new(store.clone()),
+            log: log.map_or_else(|| Box::new(LocalLog::new(store.clone())) as _, |SharedLog(log)| log),
             store,
             agents,
             hosts: HashMap::new(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use switchboard_protocol::rpc::RequestId;
-use switchboard_store::{Recorder, Role, Store, Time, Token};
+use switchboard_store::{Role, Store, Time, Token};
 use switchboard_transport::server::ServerConnection;
 use switchboard_transport::{Grace, Program};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -14,10 +14,10 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::connection::{self, ForConnection};
 use crate::core::{
-    ConnectionId, Core, Counts, HostId, Identity, Kept, Known, Memory, Output, SessionId, SessionSummary,
+    ConnectionId, Core, Counts, HostId, Identity, Kept, Memory, Output, SessionId, SessionSummary,
 };
 use crate::host::{self, ForAgent, Said};
-use crate::log::{self, Log};
+use crate::log::{self, Beginning, Begun, SessionLog, blocking};
 use crate::metrics::Metrics;
 
 /// How many events are looked at before what comes of them is done.
@@ -69,7 +69,7 @@ pub(crate) enum Event {
     },
     Created {
         ticket: u64,
-        begun: Box<Result<(Recorder, Known), String>>,
+        begun: Box<Result<Begun, String>>,
     },
     Loaded {
         session: SessionId,
@@ -112,7 +112,7 @@ pub(crate) struct Seat {
 
 pub(crate) struct Service {
     pub(crate) core: Core,
-    pub(crate) log: Log,
+    pub(crate) log: Box<dyn SessionLog>,
     pub(crate) store: Store,
     pub(crate) agents: Vec<(String, Program)>,
     pub(crate) hosts: HashMap<HostId, mpsc::UnboundedSender<ForAgent>>,
@@ -141,7 +141,7 @@ impl Service {
     pub(crate) async fn run(mut self, mut events: mpsc::Receiver<Event>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        self.perform();
+        self.perform().await;
         loop {
             let event = tokio::select! {
                 event = events.recv() => event,
@@ -149,7 +149,7 @@ impl Service {
                     self.look_at_clock();
                     self.look_at_access();
                     self.core.tick();
-                    self.perform();
+                    self.perform().await;
                     continue;
                 }
             };
@@ -162,10 +162,10 @@ impl Service {
                     let _ = self.hurry.set(grace);
                     return self.end(&reason, done, events).await;
                 }
-                self.take(event);
+                self.take(event).await;
                 // What many clients are to get at once must not wait together.
                 if self.core.outputs() >= BURST {
-                    self.perform();
+                    self.perform().await;
                 }
                 next = events.try_recv().ok();
             }
@@ -174,19 +174,20 @@ impl Service {
                 return self.end(&reason, done, events).await;
             }
             if let Some(event) = next {
-                self.take(event);
+                self.take(event).await;
             }
-            self.perform();
+            self.perform().await;
         }
     }
 
     fn look_at_clock(&mut self) {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.core.at(now, Time::now().0);
+        self.core.log_has(self.log.problem());
     }
 
     /// Tells the core what happened.
-    fn take(&mut self, event: Event) {
+    async fn take(&mut self, event: Event) {
         match event {
             Event::Connected { connection, who, agent, is_named, stream } => {
                 // What counts is bounded by its flow, answers and questions by how many may be open; and the connection's
@@ -205,12 +206,12 @@ impl Service {
             Event::Room { connection, session, gone } => self.core.has_room(connection, &session, gone),
             Event::Continue { connection, session, cursor } => {
                 // What was decided before belongs to the time before.
-                self.perform();
+                self.perform().await;
                 let decision = self.core.continue_at(connection, &session, &cursor);
                 self.pass(connection, ForConnection::Decided(decision));
             }
             Event::Reconnected { connection } => {
-                self.perform();
+                self.perform().await;
                 self.core.reconnected(connection);
                 self.pass(connection, ForConnection::Paused);
             }
@@ -239,10 +240,7 @@ impl Service {
                 self.core.host_ended(host, &reason, &last_lines);
             }
             Event::Created { ticket, begun } => {
-                let known = begun.map(|(recorder, known)| {
-                    self.log.begun(recorder);
-                    known
-                });
+                let known = begun.map(|begun| self.log.begun(begun));
                 self.core.created(ticket, known);
             }
             Event::Loaded { session, memory } => self.core.loaded(&session, *memory),
@@ -256,7 +254,7 @@ impl Service {
             }
             Event::JudgeAgain { answer } => {
                 let answered = self.core.judge_again();
-                self.perform();
+                self.perform().await;
                 let _ = answer.send(answered);
             }
             Event::Look { who, answer } => {
@@ -288,7 +286,7 @@ impl Service {
     }
 
     /// Does what the core says: records are safe before anything else is done.
-    fn perform(&mut self) {
+    async fn perform(&mut self) {
         loop {
             let mut rest = Vec::new();
             let mut failed: Vec<(SessionId, String)> = Vec::new();
@@ -308,7 +306,7 @@ impl Service {
             }
             if has_records {
                 let begun = Instant::now();
-                failed.extend(self.log.commit());
+                failed.extend(self.log.commit().await);
                 self.metrics.appended(begun.elapsed());
             }
             if rest.is_empty() && failed.is_empty() {
@@ -345,29 +343,29 @@ impl Service {
                 self.pass(connection, ForConnection::Close { code, reason });
             }
             Output::Create { ticket, agent, owner, folder } => {
-                let store = self.store.clone();
-                self.aside(move || Event::Created {
-                    ticket,
-                    begun: Box::new(log::begin(&store, &agent, &owner, &folder)),
-                });
+                let begun = self.log.begin(Beginning { agent, owner, folder });
+                self.aside(async move { Event::Created { ticket, begun: Box::new(begun.await) } });
             }
-            Output::Remove { session } => self.log.remove(&session),
+            Output::Remove { session } => drop(tokio::spawn(self.log.remove(&session))),
             Output::Load { session } => {
                 let store = self.store.clone();
-                let is_ours = self.log.is_ours(&session);
-                self.aside(move || {
-                    let memory = match !is_ours && store.is_recording(&session).unwrap_or_default() {
-                        true => Err(log::elsewhere(&session)),
-                        false => log::load(&store, &session),
+                let prepared = self.log.prepare(&session);
+                self.aside(async move {
+                    let memory = match prepared.await {
+                        Ok(()) => {
+                            let session = Arc::clone(&session);
+                            blocking(move || log::load(&store, &session)).await
+                        }
+                        Err(reason) => Err(reason),
                     };
-                    let memory = Box::new(memory);
-                    Event::Loaded { session, memory }
+                    Event::Loaded { session, memory: Box::new(memory) }
                 });
             }
             Output::Read { connection, session, from, end } => {
                 let store = self.store.clone();
-                self.aside(move || {
-                    let part = log::read(&store, &session, from, end);
+                self.aside(async move {
+                    let at = Arc::clone(&session);
+                    let part = blocking(move || log::read(&store, &at, from, end)).await;
                     Event::Read { connection, session, from, part }
                 });
             }
@@ -402,13 +400,12 @@ impl Service {
     }
 
     /// Does something that takes time, beside everything else.
-    fn aside(&self, work: impl FnOnce() -> Event + Send + 'static) {
+    fn aside(&self, work: impl Future<Output = Event> + Send + 'static) {
         let events = self.events.clone();
         tokio::spawn(async move {
-            if let Ok(event) = tokio::task::spawn_blocking(work).await {
-                // The hub is gone only when everything is.
-                let _ = events.send(event).await;
-            }
+            let event = work.await;
+            // The hub is gone only when everything is.
+            let _ = events.send(event).await;
         });
     }
 
@@ -447,7 +444,7 @@ impl Service {
     /// Ends everything: agents are told, logs are closed.
     async fn end(mut self, reason: &str, done: oneshot::Sender<()>, mut events: mpsc::Receiver<Event>) {
         self.core.end(reason);
-        self.perform();
+        self.perform().await;
         self.ending_hosts += std::mem::take(&mut self.hosts).len();
         let ended = async {
             while self.ending_hosts > 0 {
@@ -459,8 +456,7 @@ impl Service {
             }
         };
         let _ = tokio::time::timeout(END, ended).await;
-        let log = self.log;
-        let _ = tokio::task::spawn_blocking(move || log.close()).await;
+        self.log.close().await;
         let _ = done.send(());
     }
 }

@@ -8,7 +8,6 @@
 //! - [`State`] is what the messages amount to at some sequence number, folded by the session engine.
 //! - [`Search`] finds [`Hit`]s; [`Redaction`] takes secrets out of what leaves the store.
 //! - [`Token`] and [`Role`] say who may use the sessions of a hub, and [`Hosted`] which sessions these are.
-//! - [`Journal`] is the little that recording needs, for other places to keep sessions in.
 //!
 //! ```
 //! use switchboard_store::{About, Channel, Record, Search, Store};
@@ -37,7 +36,6 @@ mod exchange;
 mod hosted;
 mod hub_note;
 mod indexing;
-mod journal;
 mod live;
 mod lock;
 mod observe;
@@ -66,7 +64,6 @@ pub use error::{Result, StoreError};
 pub use exchange::{LineError, began, parse_line, to_first_line, to_line};
 pub use hosted::Hosted;
 pub use hub_note::apply_hub_note;
-pub use journal::{Append, Journal};
 pub use private::Exposed;
 pub use read::{Records, Tail};
 pub use record::{About, Channel, Filter, Item, MAX_MESSAGE, Record, Summary, Time};

@@ -48,8 +48,8 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// What stands on the disk.
-    pub(crate) fn code(self) -> u8 {
+    /// What stands for it on the disk.
+    pub fn code(self) -> u8 {
         match self {
             Channel::ToAgent => 0,
             Channel::ToClient => 1,
@@ -64,7 +64,7 @@ impl Channel {
     }
 
     /// The channel of a code; `None` for what no program writes.
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
+    pub fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             0 => Channel::ToAgent,
             1 => Channel::ToClient,

@@ -292,12 +292,22 @@ impl Store {
 
     /// Begins a session that began at another time, as for imports.
     pub fn begin_at(&self, about: &About, began: Time) -> Result<Recorder> {
+        self.begin_as(&new_id(began), about, began)
+    }
+
+    /// Begins a session that has its id from elsewhere. It must be one that a store can have given.
+    pub fn begin_as(&self, id: &str, about: &About, began: Time) -> Result<Recorder> {
+        // It becomes the name of a file.
+        let is_id = (1..=64).contains(&id.len())
+            && id.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit() || byte.is_ascii_lowercase());
+        if !is_id {
+            return Err(StoreError::UnknownSession { session: id.to_owned() });
+        }
         if self.shared.thread.is_none() {
             return Err(StoreError::ReadOnly { path: self.shared.path.clone() });
         }
-        let id = new_id(began);
-        let lock = SessionLock::take(&self.shared.path, &id)?;
-        let recorder = Recorder::new(Arc::clone(&self.shared), lock, &id, about, began, (0, 0));
+        let lock = SessionLock::take(&self.shared.path, id)?;
+        let recorder = Recorder::new(Arc::clone(&self.shared), lock, id, about, began, (0, 0));
         let (reply, answer) = sync_channel(1);
         let begin = Command::Begin {
             id: id.into(),

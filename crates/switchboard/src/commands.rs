@@ -10,6 +10,7 @@ mod demo_agent;
 mod diff;
 mod fold;
 mod hub;
+mod log_place;
 mod open;
 pub(crate) mod policy;
 #[cfg(test)]

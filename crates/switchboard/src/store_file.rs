@@ -68,7 +68,29 @@ pub(crate) fn prune(
     store: &Store,
     limits: &Limits,
     is_dry: bool,
+    tell: impl FnMut(&str),
+) -> Result<(), CommandError> {
+    prune_by(store, limits, tell, |id| if is_dry { Ok(()) } else { store.delete(id).map_err(store_error) })
+}
+
+/// Deletes what is beyond the limits of the configuration, in one way or another, with room for what is to come. Gives how
+/// many sessions these were.
+pub(crate) fn prune_for_more(
+    store: &Store,
+    delete: impl FnMut(&str) -> Result<(), CommandError>,
+) -> Result<usize, CommandError> {
+    let limits = limits();
+    let room = Limits { max_bytes: limits.max_bytes.map(|limit| limit / 10 * 9), ..limits };
+    let mut deleted = 0;
+    prune_by(store, &room, |_| deleted += 1, delete)?;
+    Ok(deleted)
+}
+
+fn prune_by(
+    store: &Store,
+    limits: &Limits,
     mut tell: impl FnMut(&str),
+    mut delete: impl FnMut(&str) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     if *limits == Limits::default() {
         return Ok(());
@@ -87,9 +109,7 @@ pub(crate) fn prune(
         if store.is_recording(&session.id).map_err(store_error)? {
             eprintln!("session {} is being written, and is kept", session.id);
         } else {
-            if !is_dry {
-                store.delete(&session.id).map_err(store_error)?;
-            }
+            delete(&session.id)?;
             tell(&session.id);
         }
     }
@@ -98,12 +118,8 @@ pub(crate) fn prune(
 
 /// Opens the store for recording: what is beyond the limits of the configuration is deleted first.
 pub(crate) fn open_to_record(place: PathBuf) -> Result<Store, CommandError> {
-    let limits = limits();
-    let store = open_within(place, &limits)?;
-    // Room for what is to come.
-    let room = Limits { max_bytes: limits.max_bytes.map(|limit| limit / 10 * 9), ..limits };
-    let mut deleted = 0;
-    prune(&store, &room, false, |_| deleted += 1)?;
+    let store = open(place)?;
+    let deleted = prune_for_more(&store, |id| store.delete(id).map_err(store_error))?;
     if deleted > 0 {
         eprintln!("switchboard: {deleted} old sessions were deleted, as the configuration says");
     }

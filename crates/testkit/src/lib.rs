@@ -4,6 +4,7 @@
 //! - [`stream`] makes the messages of a long session, the same ones each time.
 //! - [`recordings`] reads recorded traffic of real agents, where a folder of it is at hand.
 //! - [`FaultProxy`] is a bad network between a client and a server.
+//! - [`NatsServer`] is a real NATS server for a test.
 //! - [`Contest`] times contenders side by side and prints their ratios.
 //! - [`run_on_mount`] runs a test on a small disk, or one that cannot be written.
 //! - [`assert_every_file_is_a_module`] guards against test files that nobody compiles.
@@ -18,6 +19,7 @@ mod contest;
 mod fault_proxy;
 mod modules;
 mod mounts;
+mod nats;
 mod recordings;
 mod stream;
 
@@ -25,5 +27,6 @@ pub use contest::{Contest, thread_time};
 pub use fault_proxy::{FAULTS, FaultProxy};
 pub use modules::assert_every_file_is_a_module;
 pub use mounts::{Mount, run_on_mount};
+pub use nats::NatsServer;
 pub use recordings::{Recorded, Recording, recordings};
 pub use stream::{TagPlace, stream};

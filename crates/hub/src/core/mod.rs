@@ -185,6 +185,8 @@ pub(crate) struct Core {
     output: VecDeque<Output>,
     /// See [`Core::states`].
     states: u64,
+    /// Why nothing can be written at the moment.
+    log_problem: Option<String>,
 }
 
 /// What goes on in a session.
@@ -284,6 +286,7 @@ impl Core {
             ending: false,
             output: VecDeque::new(),
             states: 0,
+            log_problem: None,
         }
     }
 
@@ -405,6 +408,32 @@ impl Core {
             let reason = format!("the log of {id} cannot be written: {reason}");
             self.output.push_back(Output::Close { connection, code: 1011, reason });
             self.disconnected(connection);
+        }
+    }
+
+    /// Whether the logs can be written; else why not. Until they can, what needs that is refused.
+    pub(crate) fn log_has(&mut self, problem: Option<String>) {
+        if self.log_problem == problem {
+            return;
+        }
+        match &problem {
+            Some(problem) => self.tell(problem.clone()),
+            None => self.tell("the log can be written again"),
+        }
+        self.log_problem = problem;
+        if self.log_problem.is_some() {
+            return;
+        }
+        // Those that nobody is at work on may have got ahead of what was read of them, or were cut off.
+        let resting = self.sessions.values_mut().filter(|session| session.host.is_none());
+        let mut read_anew = Vec::new();
+        for session in resting.filter(|session| session.memory.is_some()) {
+            session.memory = None;
+            session.window_start = session.next;
+            read_anew.push(Arc::clone(session.id()));
+        }
+        for id in read_anew {
+            self.load(&id);
         }
     }
 

@@ -11,7 +11,7 @@ use switchboard_store::Channel;
 use super::hosting::Purpose;
 use super::lines::{self, Outcome, Rewrite};
 use super::session::{Prompt, Session};
-use super::{ConnectionId, Core, HostId, Known, Memory, Output, SessionId};
+use super::{ConnectionId, Core, FolderRefusal, HostId, Known, Memory, Output, SessionId};
 
 /// A session whose log is being begun.
 pub(super) struct Creating {
@@ -317,6 +317,14 @@ impl Core {
             self.not_awake(id, &error);
             return false;
         };
+        // It may have been begun by a hub that has other folders.
+        if let Err(FolderRefusal { reason, roots }) = (self.options.folders)(&session.known.folder) {
+            let folder = session.known.folder.clone();
+            let message = format!("the session cannot go on here: {folder}: {reason}");
+            let data = json!({"folder": folder, "roots": roots});
+            self.not_awake(id, &Outcome::error(codes::INVALID_PARAMS, message, Some(data)));
+            return false;
+        }
         session.is_waking = true;
         self.states += 1;
         let host = self.host_of(agent).unwrap_or_else(|| self.start_host(agent));

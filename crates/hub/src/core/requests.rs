@@ -177,6 +177,10 @@ impl Core {
 
     fn request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, .. } = request;
+        if let Some(problem) = self.log_problem.as_ref().filter(|_| is_written_down(method)) {
+            let message = format!("{problem}; it goes on by itself when the log is back");
+            return Err((codes::INTERNAL_ERROR, message, Some(json!({"log": problem}))));
+        }
         match method {
             "initialize" => self.initialize(request),
             "session/resume" if lines::is_about_memory(params) => self.adopt(request),
@@ -316,8 +320,8 @@ impl Core {
                     session.next = length;
                     session.window_start = session.next;
                 }
-                // What was at work when the hub ended is not any more.
-                if session.host.is_none() {
+                // What was at work when the hub ended is not any more; which waits until it can be written down.
+                if session.host.is_none() && self.log_problem.is_none() {
                     self.interrupted(&id, "the hub was ended while the agent was at work", None);
                     self.output.push_back(Output::Rest { session: Arc::clone(&id) });
                 }
@@ -337,6 +341,19 @@ impl Core {
             }
         }
     }
+}
+
+/// Whether what a client asks for comes into the log.
+fn is_written_down(method: &str) -> bool {
+    !matches!(
+        method,
+        "initialize"
+            | "session/list"
+            | "session/resume"
+            | "session/attach"
+            | "session/detach"
+            | "stream/resume"
+    )
 }
 
 /// What a client is told instead of a result: code, words, data.

@@ -1,5 +1,7 @@
 //! `switchboard hub`: what concerns a hub that runs.
 
+#[cfg(feature = "jetstream")]
+mod rebuild;
 mod share;
 mod status;
 
@@ -23,6 +25,8 @@ enum HubCommand {
     Share(share::Arguments),
     Unshare(share::UnshareArguments),
     Status(status::Arguments),
+    #[cfg(feature = "jetstream")]
+    Rebuild(rebuild::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
@@ -30,5 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         HubCommand::Share(arguments) => share::share(arguments),
         HubCommand::Unshare(arguments) => share::unshare(arguments),
         HubCommand::Status(arguments) => status::run(arguments),
+        #[cfg(feature = "jetstream")]
+        HubCommand::Rebuild(arguments) => rebuild::run(arguments),
     }
 }

@@ -148,6 +148,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
     let rules = Rules::of_file(arguments.permissions.permissions.as_deref());
     let hub = Hub::start(HubOptions {
         store: store.clone(),
+        log: None,
         agents,
         folders: Box::new(|folder| usable_folder(Path::new(folder))),
         // It is there as long as this is.

@@ -23,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::gate::Gate;
 pub(crate) use self::gate::LAUNCH;
 use self::logging::{LogFormat, Logger};
+use super::log_place::{CREDENTIALS, LogArguments, LogPlace};
 use super::policy::HubJudge;
 use crate::configuration::hub::HubSettings;
 use crate::configuration::roots::Refused;
@@ -58,6 +59,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 #[command(after_help = "Examples:\n  \
     switchboard serve --token-file ~/.switchboard-token claude codex\n  \
     switchboard connect ws://127.0.0.1:4173/acp --token-file ~/.switchboard-token\n  \
+    switchboard serve --log nats://127.0.0.1:4222 claude\n  \
     switchboard serve --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem -- my-agent --acp")]
 pub(crate) struct Arguments {
     /// Names of configured agents (see `switchboard agents`), or `demo`; all that are configured where none is named
@@ -75,6 +77,9 @@ pub(crate) struct Arguments {
     /// The store's file, instead of the usual one
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
+
+    #[command(flatten)]
+    log: LogArguments,
 
     /// Write the token of this launch, which may do everything, to this file
     #[arg(long, value_name = "FILE")]
@@ -115,10 +120,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         _ => None,
     };
     take_open_files();
-    let store = store_file::open_to_record(store_file::place(arguments.store.as_ref())?)?;
+    let log = arguments.log.place()?;
+    let store = log.open_store(store_file::place(arguments.store.as_ref())?)?;
     let logger = Logger::new(arguments.log_format);
     let settings = HubSettings::read(&folder)?;
-    let serving = Serving { folder, address, tls, store, agents, logger, settings };
+    let serving = Serving { folder, address, tls, store, log, agents, logger, settings };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, serving))
 }
 
@@ -135,6 +141,7 @@ struct Serving {
     address: SocketAddr,
     tls: Option<Tls>,
     store: switchboard_store::Store,
+    log: LogPlace,
     agents: Vec<(String, Program)>,
     logger: Logger,
     settings: HubSettings,
@@ -179,7 +186,8 @@ fn agents(arguments: &Arguments, folder: &Path) -> Result<Vec<(String, Program)>
 
 /// Agents get nothing of what lets somebody into a hub. One at an address has been given what it is to have.
 fn without_secrets(program: Program, is_remote: bool) -> Program {
-    if is_remote { program } else { program.env_remove(TOKEN).env_remove(HEADERS) }
+    let secrets = [TOKEN, HEADERS, CREDENTIALS];
+    if is_remote { program } else { secrets.into_iter().fold(program, Program::env_remove) }
 }
 
 /// Where to listen, if that is safe.
@@ -203,7 +211,8 @@ fn address(arguments: &Arguments) -> Result<SocketAddr, CommandError> {
 }
 
 async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, CommandError> {
-    let Serving { folder, address, tls, store, agents, logger, settings } = serving;
+    let Serving { folder, address, tls, store, log, agents, logger, settings } = serving;
+    let log = log.open(&store, |progress| logger.say(progress)).await?;
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
     let listener = TcpListener::bind(address).await.map_err(|error| {
         CommandError::failed(format!("cannot listen on {address}: {error}"))
@@ -239,6 +248,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let rules = Rules::of_file(arguments.permissions.permissions.as_deref());
     let hub = Hub::start(HubOptions {
         store: store.clone(),
+        log,
         agents,
         folders: Box::new(move |folder| {
             roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })

@@ -114,6 +114,7 @@ pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
     let who = super::myself();
     let hub = Hub::start(HubOptions {
         store: store.clone(),
+        log: None,
         agents: vec![("agent".to_owned(), Program::new("true"))],
         folders: Box::new(|folder| Ok(folder.to_owned())),
         idle: Duration::MAX,

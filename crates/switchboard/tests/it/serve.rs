@@ -2,6 +2,8 @@
 
 mod full_disk;
 pub(crate) mod hub;
+#[cfg(feature = "jetstream")]
+mod nats;
 mod taken_up;
 
 use std::os::unix::fs::PermissionsExt;

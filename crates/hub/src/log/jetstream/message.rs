@@ -1,0 +1,229 @@
+//! Records as messages of a stream. A message has one record or more, one behind the other, each as a line with its channel,
+//! its time and how many bytes follow, the bytes, and a line's end. A record that is larger than what a server takes is cut
+//! into several messages.
+
+use std::fmt::Write as _;
+
+use async_nats::HeaderMap;
+use bytes::Bytes;
+use switchboard_store::{Channel, MAX_MESSAGE, Record, Time};
+
+/// The number of the first record of a message.
+const FIRST: &str = "Switchboard-First";
+/// How many records end with a message.
+const COUNT: &str = "Switchboard-Count";
+/// Which part of a record that was cut it is, counted from 1.
+const PART: &str = "Switchboard-Part";
+/// Into how many parts it was cut.
+const PARTS: &str = "Switchboard-Parts";
+/// How much longer than its bytes a record may be in its message.
+const FRAME: usize = 64;
+
+/// A message to be published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Outgoing {
+    pub(super) first: u64,
+    pub(super) count: u64,
+    part: u64,
+    parts: u64,
+    pub(super) payload: Bytes,
+}
+
+impl Outgoing {
+    pub(super) fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(FIRST, self.first.to_string());
+        headers.insert(COUNT, self.count.to_string());
+        if self.parts > 1 {
+            headers.insert(PART, self.part.to_string());
+            headers.insert(PARTS, self.parts.to_string());
+        }
+        headers
+    }
+
+    /// A name that no other message of the session has, except the same sent again.
+    pub(super) fn name(&self, session: &str, writer: &str) -> String {
+        format!("{session}.{}.{}.{writer}", self.first, self.part)
+    }
+}
+
+fn frame(record: &Record, text: &mut Vec<u8>) {
+    let mut head = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(head, "{} {} {}", record.channel.code(), record.time.0, record.bytes.len());
+    text.extend_from_slice(head.as_bytes());
+    text.extend_from_slice(&record.bytes);
+    text.push(b'\n');
+}
+
+/// Puts records, the first of which has the number `first`, into messages of at most `limit` bytes.
+pub(super) fn messages(first: u64, records: &[Record], limit: usize) -> Vec<Outgoing> {
+    let limit = limit.max(1);
+    let mut messages: Vec<Outgoing> = Vec::new();
+    let mut payload = Vec::new();
+    // The number of the first record that is in the payload.
+    let mut begin = first;
+    let whole = |first: u64, end: u64, payload: Vec<u8>| Outgoing {
+        first,
+        count: end - first,
+        part: 1,
+        parts: 1,
+        payload: payload.into(),
+    };
+    for (sequence, record) in (first..).zip(records) {
+        let before = payload.len();
+        frame(record, &mut payload);
+        if payload.len() <= limit {
+            continue;
+        }
+        let own = payload.split_off(before);
+        if before > 0 {
+            messages.push(whole(begin, sequence, std::mem::take(&mut payload)));
+        }
+        if own.len() <= limit {
+            (payload, begin) = (own, sequence);
+            continue;
+        }
+        let parts: Vec<&[u8]> = own.chunks(limit).collect();
+        let of = parts.len() as u64;
+        messages.extend((1..).zip(parts).map(|(part, bytes)| Outgoing {
+            first: sequence,
+            count: u64::from(part == of),
+            part,
+            parts: of,
+            payload: Bytes::copy_from_slice(bytes),
+        }));
+        begin = sequence + 1;
+    }
+    if !payload.is_empty() {
+        messages.push(whole(begin, first + records.len() as u64, payload));
+    }
+    messages
+}
+
+/// The number of the first record behind a message.
+pub(super) fn end(headers: &HeaderMap) -> Option<u64> {
+    number(headers, FIRST)?.checked_add(number(headers, COUNT)?)
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.as_str().parse().ok()
+}
+
+/// Puts the messages of one session together again.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    /// The parts that are there of a record that was cut, how many these are, and its number.
+    begun: Vec<u8>,
+    parts: u64,
+    sequence: u64,
+}
+
+impl Assembler {
+    /// The records that are complete with a message, with their numbers; `None` for what no hub has written.
+    pub(super) fn take(&mut self, headers: &HeaderMap, payload: &[u8]) -> Option<Vec<Record>> {
+        let (first, count) = (number(headers, FIRST)?, number(headers, COUNT)?);
+        let Some(parts) = number(headers, PARTS) else {
+            // Whoever began a record before, and did not get to its end, has not written it.
+            self.begun.clear();
+            return records(first, count, payload);
+        };
+        let part = number(headers, PART)?;
+        if part == 1 {
+            (self.begun, self.parts, self.sequence) = (Vec::new(), 0, first);
+        }
+        let follows = part == self.parts + 1 && first == self.sequence && part <= parts;
+        if !follows || self.begun.len() + payload.len() > MAX_MESSAGE + FRAME {
+            return None;
+        }
+        self.begun.extend_from_slice(payload);
+        self.parts = part;
+        if part < parts {
+            return Some(Vec::new());
+        }
+        records(first, count, &std::mem::take(&mut self.begun))
+    }
+}
+
+fn records(first: u64, count: u64, mut rest: &[u8]) -> Option<Vec<Record>> {
+    let mut records = Vec::new();
+    while !rest.is_empty() {
+        let line = rest.iter().take(FRAME).position(|byte| *byte == b'\n')?;
+        let (head, behind) = rest.split_at_checked(line)?;
+        let mut words = std::str::from_utf8(head).ok()?.split(' ');
+        let channel = Channel::from_code(words.next()?.parse().ok()?)?;
+        let time = Time(words.next()?.parse().ok()?);
+        let length: usize = words.next()?.parse().ok()?;
+        let bytes = behind.get(1..length.checked_add(1)?)?;
+        rest = behind.get(length + 1..)?.strip_prefix(b"\n")?;
+        let mut record = Record::new(channel, bytes).at(time).with_protocol(2);
+        record.sequence = first.checked_add(records.len() as u64)?;
+        records.push(record);
+    }
+    (records.len() as u64 == count).then_some(records)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(text: &str, sequence: u64) -> Record {
+        let mut record = Record::new(Channel::ToClient, text).at(Time(-5)).with_protocol(2);
+        record.sequence = sequence;
+        record
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_cut_is_put_together_again(
+            texts in prop::collection::vec("[a\n ]{0,90}", 0..20), first in 0..3_u64, limit in 1..200_usize,
+        ) {
+            let records: Vec<Record> =
+                (first..).zip(&texts).map(|(sequence, text)| record(text, sequence)).collect();
+            let messages = messages(first, &records, limit);
+            let mut assembler = Assembler::default();
+            let mut next = first;
+            let mut found = Vec::new();
+            for message in &messages {
+                prop_assert!(message.payload.len() <= limit);
+                found.extend(assembler.take(&message.headers(), &message.payload).unwrap());
+                next = end(&message.headers()).unwrap();
+                prop_assert_eq!(next, first + found.len() as u64);
+            }
+            prop_assert_eq!(next, first + records.len() as u64);
+            prop_assert_eq!(found, records);
+        }
+
+        #[test]
+        fn anything_else_is_no_record(payload in prop::collection::vec(any::<u8>(), 0..100), cut in 0..100_usize) {
+            let mut headers = HeaderMap::new();
+            let mut assembler = Assembler::default();
+            prop_assert_eq!(assembler.take(&headers, &payload), None);
+            headers.insert(FIRST, u64::MAX.to_string());
+            headers.insert(COUNT, "1");
+            prop_assert_eq!(end(&headers), None);
+            let _ = assembler.take(&headers, &payload);
+            let message = messages(7, &[record("text", 7)], 100).remove(0);
+            let part = message.payload.get(..cut.min(message.payload.len() - 1)).unwrap();
+            prop_assert_eq!(assembler.take(&message.headers(), part), None);
+        }
+    }
+
+    #[test]
+    fn a_record_that_was_not_written_to_its_end_is_none() {
+        let cut = messages(3, &[record(&"x".repeat(50), 3)], 20);
+        let (last, begun) = cut.split_last().unwrap();
+        let mut assembler = Assembler::default();
+        for message in begun {
+            assert_eq!(assembler.take(&message.headers(), &message.payload), Some(vec![]));
+            assert_eq!(end(&message.headers()), Some(3));
+        }
+        // Another writer does not know of it.
+        let other = messages(3, &[record("y", 3)], 100).remove(0);
+        assert_eq!(assembler.take(&other.headers(), &other.payload), Some(vec![record("y", 3)]));
+        assert_eq!(assembler.take(&last.headers(), &last.payload), None);
+    }
+}

@@ -1,0 +1,509 @@
+//! The NATS servers that keep the logs: how they are reached, and that they are what is needed.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_nats::connection::State;
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::context::{ContextBuilder, CreateStreamErrorKind, PublishErrorKind};
+use async_nats::jetstream::message::{PublishMessage, StreamMessage};
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, StorageType, Stream,
+};
+use async_nats::jetstream::{Context, Message, kv};
+use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
+use futures_util::StreamExt;
+
+use super::message::Outgoing;
+
+/// The stream with the records of all sessions.
+pub(super) const STREAM: &str = "SWITCHBOARD";
+/// Before the id of a session: the subject of its records.
+const SUBJECT: &str = "switchboard.log.";
+/// The bucket that says which sessions there are, and whose.
+const SESSIONS: &str = "switchboard-sessions";
+/// The oldest version that is known to work.
+const OLDEST: (u64, u64) = (2, 9);
+/// How many servers keep each record, where there are several.
+const REPLICAS: usize = 3;
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(5);
+/// How long it is tried to make a message safe. Servers that elect a new leader need some of it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is tried, after a failure, whether the servers take something again.
+const PROBE: Duration = Duration::from_secs(1);
+/// The key that is written for that.
+const PROBED: &str = "_probe";
+/// How long a connection may be away before what needs it is refused.
+const AWAY: Duration = Duration::from_secs(2);
+/// What headers may take of the largest message.
+const HEADERS: usize = 1024;
+
+/// Where NATS servers are, and how to get in.
+#[derive(Clone, Default)]
+pub struct JetStreamOptions {
+    /// `nats://HOST:PORT` or `tls://HOST:PORT`, several with commas between them.
+    pub servers: String,
+    /// The text of a NATS credentials file, `USER:PASSWORD`, or a token.
+    pub credentials: Option<String>,
+    /// A file with the certificates of who signed the servers', where the system does not know them.
+    pub root_certificates: Option<PathBuf>,
+}
+
+impl fmt::Debug for JetStreamOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Nobody prints a secret by mistake.
+        formatter.debug_struct("JetStreamOptions").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+/// Why the servers cannot keep the logs, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogError {
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl LogError {
+    pub(super) fn new(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        LogError { problem: problem.into(), hint: hint.into() }
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.problem)
+    }
+}
+
+impl std::error::Error for LogError {}
+
+/// Why a message is not in the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NotWritten {
+    /// Somebody else has written to the session.
+    Overtaken,
+    /// It may be there, or not.
+    Unknown(String),
+}
+
+/// A connection to the servers.
+pub(super) struct Server {
+    servers: String,
+    context: Context,
+    pub(super) stream: Stream,
+    pub(super) sessions: kv::Store,
+    /// What was wrong when something was last tried.
+    trouble: Mutex<Option<String>>,
+    /// Since when there is no connection.
+    away: Mutex<Option<Instant>>,
+}
+
+pub(super) fn subject(session: &str) -> String {
+    format!("{SUBJECT}{session}")
+}
+
+/// The session of a subject.
+pub(super) fn session_of(subject: &str) -> Option<&str> {
+    subject.strip_prefix(SUBJECT)
+}
+
+impl Server {
+    pub(super) async fn connect(options: &JetStreamOptions) -> Result<Self, LogError> {
+        let servers = addresses(&options.servers)?;
+        let named = || options.servers.clone();
+        let connect = with_credentials(ConnectOptions::new(), options.credentials.as_deref())?
+            .name("switchboard")
+            .connection_timeout(REQUEST)
+            .request_timeout(Some(REQUEST));
+        let connect = match &options.root_certificates {
+            Some(file) => connect.add_root_certificates(file.clone()),
+            None => connect,
+        };
+        let client = connect.connect(servers).await.map_err(|error| match error.kind() {
+            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => LogError::new(
+                format!("the NATS server at {} refuses the credentials", named()),
+                "give others with --log-credentials FILE or in SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token",
+            ),
+            ConnectErrorKind::Tls => LogError::new(
+                format!("no secure connection to the NATS server at {}: {error}", named()),
+                "name who signed its certificate with --log-ca FILE",
+            ),
+            _ => LogError::new(
+                format!("no NATS server answers at {}: {error}", named()),
+                "start one with `nats-server --jetstream`, or give another address with --log nats://HOST:PORT",
+            ),
+        })?;
+        let info = client.server_info();
+        check_version(&info.version)?;
+        let context = ContextBuilder::new().timeout(REQUEST).build(client);
+        let replicas = if info.cluster.is_some() { REPLICAS } else { 1 };
+        let stream = stream(&context, replicas).await?;
+        let sessions = bucket(&context, SESSIONS, Duration::ZERO, replicas).await?;
+        Ok(Server {
+            servers: named(),
+            context,
+            stream,
+            sessions,
+            trouble: Mutex::default(),
+            away: Mutex::default(),
+        })
+    }
+
+    /// A name that nobody else has.
+    pub(super) fn unique_name(&self) -> String {
+        let inbox = self.context.client().new_inbox();
+        inbox.rsplit_once('.').map_or_else(|| inbox.clone(), |(_, name)| name.to_owned())
+    }
+
+    /// The largest payload that the server takes.
+    pub(super) fn limit(&self) -> usize {
+        self.context.client().max_payload().saturating_sub(HEADERS).max(HEADERS)
+    }
+
+    /// Since when there is no connection.
+    fn away(&self) -> Option<Instant> {
+        let mut away = locked(&self.away);
+        if self.context.client().connection_state() == State::Connected {
+            *away = None;
+        } else {
+            away.get_or_insert_with(Instant::now);
+        }
+        *away
+    }
+
+    /// Why nothing can be written at the moment.
+    pub(super) fn problem(&self) -> Option<String> {
+        if self.away().is_some_and(|since| since.elapsed() >= AWAY) {
+            return Some(format!("the log at {} cannot be reached", self.servers));
+        }
+        locked(&self.trouble).clone()
+    }
+
+    /// Finds out when the servers take something again, for as long as somebody uses this.
+    pub(super) fn watch(self: &Arc<Self>) {
+        let server = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(PROBE).await;
+                let Some(server) = server.upgrade() else { return };
+                let is_well = locked(&server.trouble).is_none();
+                if !is_well && server.sessions.put(PROBED, Vec::new().into()).await.is_ok() {
+                    *locked(&server.trouble) = None;
+                }
+            }
+        });
+    }
+
+    /// Something did not succeed: nothing is begun until the servers take something again. Gives it in words.
+    pub(super) fn fault(&self, reason: &str) -> String {
+        let reason = format!("the log at {} does not take it: {reason}", self.servers);
+        *locked(&self.trouble) = Some(reason.clone());
+        reason
+    }
+
+    /// Publishes a message, which is to be the one behind that of this number in the stream. Gives its own number.
+    pub(super) async fn publish(
+        &self,
+        session: &str,
+        message: &Outgoing,
+        writer: &str,
+        last: u64,
+    ) -> Result<u64, NotWritten> {
+        let name = message.name(session, writer);
+        // Once for each time that the servers are away, however much there is to write.
+        let begun = self.away().unwrap_or_else(Instant::now);
+        loop {
+            let publish = PublishMessage::build()
+                .payload(message.payload.clone())
+                .headers(message.headers())
+                .message_id(&name)
+                .expected_last_subject_sequence(last);
+            let published = async { self.context.send_publish(subject(session), publish).await?.await };
+            let error = match published.await {
+                Ok(ack) => {
+                    *locked(&self.trouble) = None;
+                    return Ok(ack.sequence);
+                }
+                Err(error) => error,
+            };
+            match error.kind() {
+                // Perhaps by the same message, of which no answer came.
+                PublishErrorKind::WrongLastSequence | PublishErrorKind::WrongLastMessageId => {
+                    match self.last(session).await {
+                        Ok(Some(found)) if is_named(&found, &name) => return Ok(found.sequence),
+                        Ok(_) => return Err(NotWritten::Overtaken),
+                        Err(_) if begun.elapsed() < PATIENCE => {}
+                        Err(reason) => return Err(NotWritten::Unknown(self.fault(&reason))),
+                    }
+                }
+                PublishErrorKind::TimedOut
+                | PublishErrorKind::BrokenPipe
+                | PublishErrorKind::StreamNotFound
+                    if begun.elapsed() < PATIENCE => {}
+                _ => return Err(NotWritten::Unknown(self.fault(&in_words(&error)))),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The last message of a session.
+    pub(super) async fn last(&self, session: &str) -> Result<Option<StreamMessage>, String> {
+        match self.stream.get_last_raw_message_by_subject(&subject(session)).await {
+            Ok(message) => Ok(Some(message)),
+            Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(None),
+            Err(error) => Err(in_words(&error)),
+        }
+    }
+
+    /// Removes the records of a session, and what says that there is one.
+    pub(super) async fn remove(&self, session: &str) -> Result<(), String> {
+        // First what takes room, since without any nothing can be said about the session.
+        self.stream.purge().filter(subject(session)).await.map_err(|error| in_words(&error))?;
+        self.sessions.delete(session).await.map_err(|error| in_words(&error))
+    }
+
+    /// The records of a session, or of all, from a number in the stream on.
+    pub(super) async fn read(
+        &self,
+        session: Option<&str>,
+        from: u64,
+        take: impl FnMut(Message, u64) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let filter = subject(session.unwrap_or("*"));
+        let policy = DeliverPolicy::ByStartSequence { start_sequence: from.max(1) };
+        drain(&self.stream, filter, policy, take).await
+    }
+
+    /// The sessions that there are.
+    pub(super) async fn descriptions(&self, mut take: impl FnMut(&str, &[u8])) -> Result<(), String> {
+        let prefix = format!("$KV.{SESSIONS}.");
+        drain(&self.sessions.stream, format!("{prefix}>"), DeliverPolicy::LastPerSubject, |message, _| {
+            let is_gone =
+                message.headers.as_ref().is_some_and(|headers| headers.get("KV-Operation").is_some());
+            if let Some(id) = message.subject.strip_prefix(&prefix).filter(|_| !is_gone) {
+                take(id, &message.payload);
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Reads what a stream has at this moment, each message with how many follow.
+async fn drain(
+    stream: &Stream,
+    filter: String,
+    policy: DeliverPolicy,
+    mut take: impl FnMut(Message, u64) -> Result<(), String>,
+) -> Result<(), String> {
+    let config = OrderedConfig { filter_subject: filter, deliver_policy: policy, ..OrderedConfig::default() };
+    let consumer = stream.create_consumer(config).await.map_err(|error| in_words(&error))?;
+    if consumer.cached_info().num_pending == 0 {
+        return Ok(());
+    }
+    let mut messages = consumer.messages().await.map_err(|error| in_words(&error))?;
+    loop {
+        let next = tokio::time::timeout(PATIENCE, messages.next()).await;
+        let message = next.map_err(|_| "the server says nothing more".to_owned())?;
+        let message =
+            message.ok_or("the server has ended what it told")?.map_err(|error| in_words(&error))?;
+        let pending = message.info().map_err(|error| error.to_string())?.pending;
+        take(message, pending)?;
+        if pending == 0 {
+            return Ok(());
+        }
+    }
+}
+
+pub(super) fn is_named(message: &StreamMessage, name: &str) -> bool {
+    message.headers.get(async_nats::header::NATS_MESSAGE_ID).is_some_and(|found| found.as_str() == name)
+}
+
+/// What an error says, with what it is made of.
+pub(super) fn in_words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !words.contains(&more) {
+            words = format!("{words}: {more}");
+        }
+        source = error.source();
+    }
+    words
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn addresses(text: &str) -> Result<Vec<ServerAddr>, LogError> {
+    let hint = "such as nats://127.0.0.1:4222, or tls://one:4222,tls://two:4222,tls://three:4222";
+    let parsed = text.split(',').map(|address| {
+        let address = address.trim();
+        let bad =
+            |reason: &str| LogError::new(format!("{address} is no address of a NATS server: {reason}"), hint);
+        if !["nats://", "tls://"].iter().any(|scheme| address.starts_with(scheme)) {
+            return Err(bad("it does not begin with nats:// or tls://"));
+        }
+        let parsed: ServerAddr = address.parse().map_err(|error: std::io::Error| bad(&error.to_string()))?;
+        if parsed.host().is_empty() {
+            return Err(bad("it names no host"));
+        }
+        if parsed.has_user_pass() {
+            // Others can read the command line.
+            let hint = "give them with --log-credentials FILE or in SWITCHBOARD_LOG_CREDENTIALS";
+            return Err(LogError::new("the address of a NATS server has credentials in it", hint));
+        }
+        Ok(parsed)
+    });
+    parsed.collect()
+}
+
+fn with_credentials(options: ConnectOptions, credentials: Option<&str>) -> Result<ConnectOptions, LogError> {
+    let Some(text) = credentials.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(options) };
+    if text.contains("BEGIN NATS USER JWT") {
+        return options.credentials(text).map_err(|error| {
+            LogError::new(
+                format!("the NATS credentials cannot be read: {error}"),
+                "a credentials file is made by `nsc generate creds`",
+            )
+        });
+    }
+    Ok(match text.split_once(':') {
+        Some((user, password)) => options.user_and_password(user.to_owned(), password.to_owned()),
+        None => options.token(text.to_owned()),
+    })
+}
+
+fn check_version(version: &str) -> Result<(), LogError> {
+    let mut numbers = version.trim_start_matches('v').split(['.', '-']).map(|part| part.parse::<u64>().ok());
+    let found = (numbers.next().flatten(), numbers.next().flatten());
+    match found {
+        (Some(major), Some(minor)) if (major, minor) >= OLDEST => Ok(()),
+        _ => Err(LogError::new(
+            format!("the NATS server has version {version}, which is too old"),
+            format!("version {}.{} or newer is needed", OLDEST.0, OLDEST.1),
+        )),
+    }
+}
+
+const NOT_ENABLED: &str = "JetStream is not enabled at the NATS server";
+const ENABLE: &str =
+    "start it with `nats-server --jetstream`, or set `jetstream {}` in its configuration and for the account";
+
+const NO_ANSWER: &str = "JetStream at the NATS server does not answer";
+const MAJORITY: &str =
+    "most servers of a cluster must run and reach each other at their `cluster { listen }`";
+
+/// The stream for the records, which is made where it is not there.
+async fn stream(context: &Context, replicas: usize) -> Result<Stream, LogError> {
+    let wanted = Config {
+        name: STREAM.to_owned(),
+        description: Some("The sessions of switchboard hubs".to_owned()),
+        subjects: vec![subject("*")],
+        retention: RetentionPolicy::Limits,
+        discard: DiscardPolicy::New,
+        storage: StorageType::File,
+        num_replicas: replicas,
+        ..Config::default()
+    };
+    let mut stream =
+        context.get_or_create_stream(wanted.clone()).await.map_err(|error| match error.kind() {
+            CreateStreamErrorKind::JetStreamUnavailable => LogError::new(NOT_ENABLED, ENABLE),
+            CreateStreamErrorKind::TimedOut => LogError::new(NO_ANSWER, MAJORITY),
+            _ => not_made(&format!("the stream {STREAM}"), &in_words(&error), replicas),
+        })?;
+    let found = &stream.info().await.map_err(|error| not_made(STREAM, &in_words(&error), replicas))?.config;
+    let differs = [
+        ("subjects", format!("{:?}", wanted.subjects), format!("{:?}", found.subjects)),
+        ("retention", format!("{:?}", wanted.retention), format!("{:?}", found.retention)),
+        ("discard", format!("{:?}", wanted.discard), format!("{:?}", found.discard)),
+        ("storage", format!("{:?}", wanted.storage), format!("{:?}", found.storage)),
+        ("max_age", "0ns".to_owned(), format!("{:?}", found.max_age)),
+        ("max_msgs", "-1".to_owned(), found.max_messages.to_string()),
+        ("max_msgs_per_subject", "-1".to_owned(), found.max_messages_per_subject.to_string()),
+        ("max_msg_size", "-1".to_owned(), found.max_message_size.to_string()),
+        ("no_ack", "false".to_owned(), found.no_ack.to_string()),
+        ("sealed", "false".to_owned(), found.sealed.to_string()),
+        ("deny_purge", "false".to_owned(), found.deny_purge.to_string()),
+    ];
+    match differs.into_iter().find(|(_, wanted, found)| wanted != found) {
+        None => Ok(stream),
+        Some((setting, wanted, found)) => Err(LogError::new(
+            format!("the stream {STREAM} has the setting {setting} {found} instead of {wanted}"),
+            format!("change it with `nats stream edit {STREAM}`; records could be lost with it"),
+        )),
+    }
+}
+
+/// A bucket, which is made where it is not there. Not as the client would: that asks servers of version 2.9 something that it
+/// does not understand the answer of, and reads from servers that may be behind.
+async fn bucket(
+    context: &Context,
+    name: &str,
+    max_age: Duration,
+    replicas: usize,
+) -> Result<kv::Store, LogError> {
+    let wanted = Config {
+        name: format!("KV_{name}"),
+        subjects: vec![format!("$KV.{name}.>")],
+        max_messages_per_subject: 1,
+        max_age,
+        discard: DiscardPolicy::New,
+        storage: StorageType::File,
+        num_replicas: replicas,
+        allow_rollup: true,
+        deny_delete: true,
+        ..Config::default()
+    };
+    let failed = |reason: &str| not_made(&format!("the bucket {name}"), reason, replicas);
+    context.get_or_create_stream(wanted).await.map_err(|error| failed(&in_words(&error)))?;
+    context.get_key_value(name).await.map_err(|error| failed(&in_words(&error)))
+}
+
+fn not_made(what: &str, reason: &str, replicas: usize) -> LogError {
+    let problem = format!("{what} cannot be made at the NATS server: {reason}");
+    let hint = if reason.contains("not enabled") {
+        ENABLE.to_owned()
+    } else if replicas > 1 {
+        format!("a cluster needs {replicas} servers with JetStream, and room in `jetstream {{ store_dir }}`")
+    } else {
+        "see that the account may use JetStream and that there is room in `jetstream { store_dir }`"
+            .to_owned()
+    };
+    LogError::new(problem, hint)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_those_of_nats_servers() {
+        assert_eq!(addresses("nats://127.0.0.1:4222").unwrap().len(), 1);
+        assert_eq!(addresses("tls://one:1, nats://[::1]:2,nats://three").unwrap().len(), 3);
+        for wrong in ["", "127.0.0.1:4222", "http://127.0.0.1:4222", "nats://a:1,", "nats://", "nats://a:x"] {
+            assert!(addresses(wrong).unwrap_err().problem.contains("no address"), "{wrong}");
+        }
+        let refused = addresses("nats://me:secret@127.0.0.1:4222").unwrap_err();
+        assert!(!refused.problem.contains("secret") && refused.hint.contains("--log-credentials"));
+    }
+
+    #[test]
+    fn old_versions_are_refused() {
+        for good in ["2.9.10", "2.10.0", "v2.12.1-beta", "3.0.0"] {
+            assert!(check_version(good).is_ok(), "{good}");
+        }
+        for old in ["2.8.4", "1.4.1", "", "new"] {
+            assert!(check_version(old).unwrap_err().hint.contains("2.9"), "{old}");
+        }
+    }
+}

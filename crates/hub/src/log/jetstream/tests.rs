@@ -1,0 +1,306 @@
+//! Against a real server.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use switchboard_store::{Channel, Store};
+use switchboard_testkit::NatsServer;
+use tempfile::TempDir;
+
+use super::{JetStream, JetStreamOptions, LogError};
+use crate::core::SessionId;
+use crate::log::suite::{self, Place};
+use crate::log::{Beginning, Later, SessionLog, SharedLog, known, load};
+
+/// A server, and hubs whose stores are new each time: what they know they know from the server.
+struct Servers {
+    server: NatsServer,
+    /// Everything that goes with this: of the server, and of stores.
+    folders: Mutex<Vec<TempDir>>,
+}
+
+impl Servers {
+    fn start(arguments: &[&str]) -> Option<Self> {
+        let folder = TempDir::new().unwrap();
+        let server = NatsServer::start_with(folder.path(), arguments)?;
+        Some(Servers { server, folders: Mutex::new(vec![folder]) })
+    }
+
+    async fn connect(&self) -> Result<JetStream, LogError> {
+        self.connect_with(None).await
+    }
+
+    async fn connect_with(&self, credentials: Option<&str>) -> Result<JetStream, LogError> {
+        let credentials = credentials.map(str::to_owned);
+        let options =
+            JetStreamOptions { servers: self.server.address(), credentials, ..JetStreamOptions::default() };
+        JetStream::connect(&options).await
+    }
+
+    /// A hub that has this store.
+    async fn open_with(&self, store: &Store) -> Box<dyn SessionLog> {
+        let servers = self.connect().await.unwrap();
+        servers.catch_up(store, |_, _| {}).await.unwrap();
+        let SharedLog(log) = servers.open(store.clone());
+        log
+    }
+}
+
+/// A store in a folder that goes with it.
+fn new_store() -> (Store, TempDir) {
+    let folder = TempDir::new().unwrap();
+    (Store::open(folder.path().join("sessions.sqlite3")).unwrap(), folder)
+}
+
+impl Place for Servers {
+    fn open(&self) -> Later<'_, (Box<dyn SessionLog>, Store)> {
+        Box::pin(async move {
+            let (store, folder) = new_store();
+            self.folders.lock().unwrap().push(folder);
+            (self.open_with(&store).await, store)
+        })
+    }
+}
+
+async fn begin(log: &mut Box<dyn SessionLog>) -> SessionId {
+    let beginning =
+        Beginning { agent: "robot".to_owned(), owner: "me".to_owned(), folder: "/tmp".to_owned() };
+    let begun = log.begin(beginning).await.unwrap();
+    log.begun(begun).id
+}
+
+async fn append(log: &mut Box<dyn SessionLog>, id: &SessionId, sequence: u64, text: &str) {
+    log.append(id, sequence, Channel::ToClient, text).unwrap();
+    assert_eq!(log.commit().await, []);
+}
+
+#[tokio::test]
+async fn a_stream_is_a_log() {
+    if Servers::start(&["--jetstream"]).is_some() {
+        suite::all(|| Box::pin(async { Servers::start(&["--jetstream"]).unwrap() })).await;
+    }
+}
+
+#[tokio::test]
+async fn a_copy_is_continued_and_made_anew() {
+    let Some(servers) = Servers::start(&["--jetstream"]) else { return };
+    let (mine, _mine) = new_store();
+    let (other, _other) = new_store();
+    let mut log = servers.open_with(&mine).await;
+    let (first, second) = (begin(&mut log).await, begin(&mut log).await);
+    append(&mut log, &first, 0, "0").await;
+    // Another hub copies what there is, and only the rest when it starts again.
+    servers.open_with(&other).await.close().await;
+    append(&mut log, &first, 1, "1").await;
+    append(&mut log, &second, 0, "0").await;
+    log.remove(&second).await;
+    let third = begin(&mut log).await;
+    append(&mut log, &third, 0, "0").await;
+    let mut read = 0;
+    let again = servers.connect().await.unwrap();
+    again.catch_up(&other, |done, _| read = done).await.unwrap();
+    assert_eq!(read, 2, "the first message was read before, and one is gone");
+    let ids = |store: &Store| {
+        let mut ids: Vec<_> =
+            known(store).unwrap().into_iter().map(|known| (known.id, known.length)).collect();
+        ids.sort();
+        ids
+    };
+    let mut expected = vec![(Arc::clone(&first), 2), (Arc::clone(&third), 1)];
+    expected.sort();
+    assert_eq!(ids(&other), expected);
+    log.close().await;
+    // Damage to the copy is no damage to the log.
+    mine.delete(&first).unwrap();
+    again.rebuild(&mine, |_, _| {}).await.unwrap();
+    assert_eq!(ids(&mine), expected);
+    assert_eq!(load(&mine, &first).unwrap().1, 2);
+}
+
+#[tokio::test]
+async fn a_store_that_is_no_copy_is_left_alone() {
+    let Some(servers) = Servers::start(&["--jetstream"]) else { return };
+    let (store, _folder) = new_store();
+    let mut log: Box<dyn SessionLog> = Box::new(crate::log::LocalLog::new(store.clone()));
+    let id = begin(&mut log).await;
+    append(&mut log, &id, 0, "mine").await;
+    log.close().await;
+    let connected = servers.connect().await.unwrap();
+    let refused = connected.catch_up(&store, |_, _| {}).await.unwrap_err();
+    assert!(refused.problem.contains("sessions of a hub of its own"), "{refused}");
+    let refused = connected.rebuild(&store, |_, _| {}).await.unwrap_err();
+    assert!(refused.problem.contains("would be lost"), "{refused}");
+    assert_eq!(load(&store, &id).unwrap().1, 1);
+
+    // Nor one that is a copy of another stream.
+    let other = Servers::start(&["--jetstream"]).unwrap();
+    let (copy, _copy) = new_store();
+    servers.open_with(&copy).await.close().await;
+    let refused = other.connect().await.unwrap().catch_up(&copy, |_, _| {}).await.unwrap_err();
+    assert!(refused.problem.contains("copy of another stream"), "{refused}");
+}
+
+#[tokio::test]
+async fn servers_that_cannot_keep_logs_are_refused_in_words() {
+    let Some(plain) = Servers::start(&[]) else { return };
+    let refused = plain.connect().await.unwrap_err();
+    assert!(refused.problem.contains("JetStream is not enabled"), "{refused}");
+    assert!(refused.hint.contains("--jetstream"), "{refused}");
+
+    let closed = Servers::start(&["--jetstream", "--user", "me", "--pass", "secret"]).unwrap();
+    for credentials in [None, Some("me:wrong"), Some("token")] {
+        let refused = closed.connect_with(credentials).await.unwrap_err();
+        assert!(refused.problem.contains("refuses the credentials"), "{refused}");
+        assert!(refused.hint.contains("SWITCHBOARD_LOG_CREDENTIALS"), "{refused}");
+    }
+    assert!(closed.connect_with(Some("me:secret\n")).await.is_ok());
+
+    let address = closed.server.address();
+    drop(closed);
+    let options = JetStreamOptions { servers: address.clone(), ..JetStreamOptions::default() };
+    let refused = JetStream::connect(&options).await.unwrap_err();
+    assert!(
+        refused.problem.contains("no NATS server answers") && refused.problem.contains(&address),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_stream_with_other_settings_is_refused() {
+    let Some(servers) = Servers::start(&["--jetstream"]) else { return };
+    let client = async_nats::connect(servers.server.address()).await.unwrap();
+    let context = async_nats::jetstream::new(client);
+    let stream = async_nats::jetstream::stream::Config {
+        name: super::server::STREAM.to_owned(),
+        subjects: vec!["switchboard.log.*".to_owned()],
+        discard: async_nats::jetstream::stream::DiscardPolicy::New,
+        max_messages_per_subject: 5,
+        ..Default::default()
+    };
+    context.create_stream(stream).await.unwrap();
+    let refused = servers.connect().await.unwrap_err();
+    assert!(refused.problem.contains("max_msgs_per_subject 5 instead of -1"), "{refused}");
+}
+
+/// How long servers may take for something, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until the log can be written.
+async fn until_well(log: &Box<dyn SessionLog>) {
+    let well = async {
+        while log.problem().is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, well).await.unwrap();
+}
+
+/// Writes the records of a session up to a number, each with its number, whatever happens to the servers. A hub does the
+/// same: what fails is found out about before it goes on.
+async fn write_up_to(log: &mut Box<dyn SessionLog>, store: &Store, id: &SessionId, end: u64) {
+    let begun = Instant::now();
+    let mut next = load(store, id).unwrap().1;
+    while next < end {
+        assert!(begun.elapsed() < PATIENCE, "record {next} cannot be written: {:?}", log.problem());
+        let written = log.append(id, next, Channel::ToClient, &next.to_string());
+        if written.is_err() || !log.commit().await.is_empty() {
+            until_well(log).await;
+            // It may be there all the same.
+            let _ = log.prepare(id).await;
+            next = load(store, id).unwrap().1;
+            continue;
+        }
+        next += 1;
+    }
+}
+
+fn numbers(store: &Store, id: &SessionId) -> Vec<String> {
+    let (_, end) = load(store, id).unwrap();
+    let (part, _) = crate::log::read(store, id, 0, end).unwrap();
+    part.iter().map(|kept| kept.text.to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_has_everything_and_takes_more() {
+    let Some(mut servers) = Servers::start(&["--jetstream"]) else { return };
+    let (store, _folder) = new_store();
+    let mut log = servers.open_with(&store).await;
+    let id = begin(&mut log).await;
+    for end in [2, 4, 6] {
+        write_up_to(&mut log, &store, &id, end).await;
+        servers.server.restart();
+    }
+    write_up_to(&mut log, &store, &id, 8).await;
+    log.close().await;
+    let (new, _new) = new_store();
+    servers.open_with(&new).await.close().await;
+    assert_eq!(numbers(&new, &id), ["0", "1", "2", "3", "4", "5", "6", "7"]);
+}
+
+#[tokio::test]
+async fn a_server_without_room_is_told_of_and_goes_on_with_more() {
+    let folder = TempDir::new().unwrap();
+    let configuration = folder.path().join("small.conf");
+    std::fs::write(&configuration, "jetstream { max_file: 4MB }").unwrap();
+    let Some(servers) = Servers::start(&["--config", configuration.to_str().unwrap()]) else { return };
+    let (store, _folder) = new_store();
+    let mut log = servers.open_with(&store).await;
+    let (kept, removed) = (begin(&mut log).await, begin(&mut log).await);
+    append(&mut log, &kept, 0, "0").await;
+    let large = "x".repeat(512 * 1024);
+    let mut sequence = 0;
+    let failed = loop {
+        assert!(sequence < 20, "the server has room for everything");
+        log.append(&removed, sequence, Channel::ToClient, &large).unwrap();
+        let failed = log.commit().await;
+        if !failed.is_empty() {
+            break failed;
+        }
+        sequence += 1;
+    };
+    assert!(
+        failed[0].1.contains(&format!("the log at {} does not take it", servers.server.address())),
+        "{failed:?}"
+    );
+    assert!(log.problem().is_some());
+    log.remove(&removed).await;
+    until_well(&log).await;
+    log.prepare(&kept).await.unwrap();
+    append(&mut log, &kept, 1, &large).await;
+    log.close().await;
+}
+
+#[tokio::test]
+async fn one_server_of_three_may_be_gone() {
+    let folder = TempDir::new().unwrap();
+    let Some(mut three) = NatsServer::start_three(folder.path()) else { return };
+    let servers = three.each_ref().map(NatsServer::address).join(",");
+    let options = JetStreamOptions { servers, ..JetStreamOptions::default() };
+    // They elect a leader first.
+    let begun = Instant::now();
+    let connected = loop {
+        match JetStream::connect(&options).await {
+            Ok(connected) => break connected,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}: {}", error.hint),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(connected.server.stream.cached_info().config.num_replicas, 3);
+    let (store, _folder) = new_store();
+    connected.catch_up(&store, |_, _| {}).await.unwrap();
+    let SharedLog(mut log) = connected.open(store.clone());
+    let id = begin(&mut log).await;
+    for (gone, end) in [(0, 20), (1, 40), (2, 60)] {
+        write_up_to(&mut log, &store, &id, end - 10).await;
+        // A leader may have to be elected, for which a hub does not wait for ever, but again.
+        three[gone].kill();
+        write_up_to(&mut log, &store, &id, end).await;
+        three[gone].restart();
+    }
+    log.close().await;
+    // A hub that knows nothing finds each record once.
+    let (new, _new) = new_store();
+    let again = JetStream::connect(&options).await.unwrap();
+    again.catch_up(&new, |_, _| {}).await.unwrap();
+    assert_eq!(numbers(&new, &id), (0..60).map(|number| number.to_string()).collect::<Vec<_>>());
+}

@@ -1,0 +1,190 @@
+//! The logs of the sessions in the store, and nowhere else.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use switchboard_store::{About, Channel, Record, Recorder, Store, StoreError, Time};
+
+use super::{Beginning, Begun, Later, SessionLog, blocking, save};
+use crate::core::{Known, SessionId};
+
+/// Writes the logs into the store.
+pub(crate) struct LocalLog {
+    store: Store,
+    recorders: HashMap<SessionId, Recorder>,
+    /// Those that have something that is not safe yet.
+    unwritten: BTreeSet<SessionId>,
+    /// Recorders that are being closed, which may take a moment.
+    closing: HashMap<SessionId, JoinHandle<()>>,
+}
+
+impl LocalLog {
+    pub(crate) fn new(store: Store) -> Self {
+        LocalLog { store, recorders: HashMap::new(), unwritten: BTreeSet::new(), closing: HashMap::new() }
+    }
+
+    /// Writes everything, and closes all logs so far that anybody can go on with them.
+    #[cfg(feature = "jetstream")]
+    pub(super) fn complete(&mut self) -> Result<(), String> {
+        if let Some((_, reason)) = self.write().pop() {
+            return Err(reason);
+        }
+        for (_, recorder) in self.recorders.drain() {
+            recorder.complete().map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "jetstream")]
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// A recorder that has failed stays so. What comes later gets another one, which may find room.
+    fn give_up(&mut self, session: &SessionId) {
+        self.unwritten.remove(session);
+        self.recorders.remove(session);
+    }
+
+    fn recorder(&mut self, session: &SessionId) -> Result<&mut Recorder, StoreError> {
+        if let Some(closing) = self.closing.remove(session) {
+            // It has nothing to say that was not said.
+            let _ = closing.join();
+        }
+        match self.recorders.entry(Arc::clone(session)) {
+            std::collections::hash_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
+            std::collections::hash_map::Entry::Vacant(entry) => Ok(entry.insert(self.store.resume(session)?)),
+        }
+    }
+
+    /// Takes a record, which is to be the one of this number.
+    pub(super) fn put(&mut self, session: &SessionId, sequence: u64, record: Record) -> Result<(), String> {
+        let recorder = self.recorder(session).map_err(|error| error.to_string())?;
+        let length = recorder.length();
+        let put = if length == sequence {
+            recorder.put(record).map_err(|error| error.to_string())
+        } else {
+            Err(format!("record {sequence} does not follow: the log has {length}"))
+        };
+        match &put {
+            Ok(()) => drop(self.unwritten.insert(Arc::clone(session))),
+            Err(_) => self.give_up(session),
+        }
+        put
+    }
+
+    /// Makes everything safe. Gives the sessions whose log cannot be written, and why.
+    pub(super) fn write(&mut self) -> Vec<(SessionId, String)> {
+        let mut failed = Vec::new();
+        for session in std::mem::take(&mut self.unwritten) {
+            if let Some(Err(error)) = self.recorders.get_mut(&session).map(Recorder::write) {
+                self.give_up(&session);
+                failed.push((session, error.to_string()));
+            }
+        }
+        failed
+    }
+
+    /// Whether it is this hub that writes the log of a session, or has just done so.
+    fn is_ours(&self, session: &SessionId) -> bool {
+        self.recorders.contains_key(session) || self.closing.contains_key(session)
+    }
+}
+
+impl SessionLog for LocalLog {
+    fn begin(&self, beginning: Beginning) -> Later<'static, Result<Begun, String>> {
+        let store = self.store.clone();
+        Box::pin(blocking(move || begin(&store, beginning)))
+    }
+
+    fn begun(&mut self, Begun { known, recorder }: Begun) -> Known {
+        self.recorders.insert(Arc::clone(&known.id), recorder);
+        known
+    }
+
+    fn append(
+        &mut self,
+        session: &SessionId,
+        sequence: u64,
+        channel: Channel,
+        text: &str,
+    ) -> Result<(), String> {
+        self.put(session, sequence, Record::new(channel, text).with_protocol(2))
+    }
+
+    fn commit(&mut self) -> Later<'_, Vec<(SessionId, String)>> {
+        Box::pin(std::future::ready(self.write()))
+    }
+
+    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<(), String>> {
+        let (store, session, is_ours) = (self.store.clone(), Arc::clone(session), self.is_ours(session));
+        Box::pin(blocking(move || match !is_ours && store.is_recording(&session).unwrap_or_default() {
+            true => Err(format!(
+                "{session} is open in another program that uses this store; use it there, or end it there first"
+            )),
+            false => Ok(()),
+        }))
+    }
+
+    fn rest(&mut self, session: &SessionId) {
+        self.closing.retain(|_, closing| !closing.is_finished());
+        if let Some(recorder) = self.recorders.remove(session) {
+            self.unwritten.remove(session);
+            let closing = std::thread::spawn(move || drop(recorder.close()));
+            self.closing.insert(Arc::clone(session), closing);
+        }
+    }
+
+    fn remove(&mut self, session: &SessionId) -> Later<'static, ()> {
+        self.rest(session);
+        let closing = self.closing.remove(session);
+        let (store, session) = (self.store.clone(), Arc::clone(session));
+        let removed = blocking(move || {
+            if let Some(closing) = closing {
+                let _ = closing.join();
+            }
+            store.delete(&session).map_err(|error| error.to_string())
+        });
+        // What cannot be deleted now is in the list of sessions, where the user can.
+        Box::pin(async move { drop(removed.await) })
+    }
+
+    fn close(self: Box<Self>) -> Later<'static, ()> {
+        let LocalLog { store: _, recorders, unwritten: _, closing } = *self;
+        let more = recorders.into_values().map(|recorder| std::thread::spawn(move || drop(recorder.close())));
+        let closing: Vec<_> = more.collect::<Vec<_>>().into_iter().chain(closing.into_values()).collect();
+        Box::pin(async move {
+            let _ = tokio::task::spawn_blocking(|| {
+                for closing in closing {
+                    let _ = closing.join();
+                }
+            })
+            .await;
+        })
+    }
+}
+
+/// Begins the log of a session.
+fn begin(store: &Store, beginning: Beginning) -> Result<Begun, String> {
+    let Beginning { agent, owner, folder } = beginning;
+    let about = About {
+        agent: Some(agent.clone()),
+        client: Some(owner.clone()),
+        project: Some(folder.clone()),
+        title: None,
+    };
+    let recorder = store.begin(&about).map_err(|error| error.to_string())?;
+    let known = Known {
+        id: recorder.id().into(),
+        agent,
+        agent_session: String::new(),
+        owner,
+        folder,
+        title: None,
+        changed: Time::now().0,
+        length: 0,
+    };
+    save(store, &known, "").map_err(|error| error.to_string())?;
+    Ok(Begun { known, recorder })
+}

@@ -1,0 +1,174 @@
+//! The logs of the sessions: the truth from which clients are told. [`SessionLog`] writes them, wherever they are kept.
+//! Whoever keeps them, this hub's store has a copy at hand, from which everything is read: by [`read`], [`load`], and what
+//! searches and folds sessions.
+
+#[cfg(feature = "jetstream")]
+pub(crate) mod jetstream;
+mod local;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod suite;
+
+use std::collections::HashMap;
+use std::pin::Pin;
+
+use switchboard_store::{Channel, Filter, Hosted, Item, Recorder, Store, StoreError};
+
+use crate::core::{Kept, Known, Memory, SessionId};
+pub(crate) use local::LocalLog;
+
+/// How many bytes are read for a client at once.
+const PORTION: usize = 128 * 1024;
+/// How many records are read for a client at once.
+const RECORDS: usize = 1024;
+
+/// Something that takes its time.
+pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Logs that are kept elsewhere than in the hub's own store.
+pub struct SharedLog(pub(crate) Box<dyn SessionLog>);
+
+impl std::fmt::Debug for SharedLog {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("SharedLog").finish_non_exhaustive()
+    }
+}
+
+/// Whose a new session is.
+#[derive(Debug, Clone)]
+pub(crate) struct Beginning {
+    pub(crate) agent: String,
+    pub(crate) owner: String,
+    pub(crate) folder: String,
+}
+
+/// A log that has just been begun; [`SessionLog::begun`] takes it.
+pub(crate) struct Begun {
+    pub(crate) known: Known,
+    recorder: Recorder,
+}
+
+/// Writes the logs of sessions, and sees to it that the store has what is in them.
+///
+/// Whoever implements it promises: a record is safe, and in the store, when [`commit`](SessionLog::commit) does not name its
+/// session; the numbers of a session's records have no gaps; of two who write one session, one is refused.
+pub(crate) trait SessionLog: Send {
+    /// Begins the log of a session.
+    fn begin(&self, beginning: Beginning) -> Later<'static, Result<Begun, String>>;
+
+    /// Takes a log that was begun, to write it.
+    fn begun(&mut self, begun: Begun) -> Known;
+
+    /// Takes a record, which is to be the one of this number; it is safe after [`commit`](SessionLog::commit).
+    fn append(
+        &mut self,
+        session: &SessionId,
+        sequence: u64,
+        channel: Channel,
+        text: &str,
+    ) -> Result<(), String>;
+
+    /// Makes everything safe. Gives the sessions whose log cannot be written, and why.
+    fn commit(&mut self) -> Later<'_, Vec<(SessionId, String)>>;
+
+    /// Prepares a session that this hub is about to use: what is in its log is in the store afterwards, as far as that
+    /// can be reached. It is an error if somebody else is at work on it.
+    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<(), String>>;
+
+    /// Nothing will be written for now.
+    fn rest(&mut self, session: &SessionId);
+
+    /// Removes a log.
+    fn remove(&mut self, session: &SessionId) -> Later<'static, ()>;
+
+    /// Why nothing can be written at the moment.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
+    /// Closes all logs.
+    fn close(self: Box<Self>) -> Later<'static, ()>;
+}
+
+/// Does something that waits for the disk.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err("the hub has ended".to_owned()))
+}
+
+/// Writes down whose a session is.
+pub(crate) fn save(store: &Store, known: &Known, agent_session: &str) -> Result<(), StoreError> {
+    let Known { id, agent, agent_session: _, owner, folder, title: _, changed: _, length: _ } = known;
+    store.host(&Hosted {
+        id: id.to_string(),
+        agent: agent.clone(),
+        agent_session: agent_session.to_owned(),
+        owner: owner.clone(),
+        folder: folder.clone(),
+        closed: false,
+    })
+}
+
+/// The sessions of earlier times.
+pub(crate) fn known(store: &Store) -> Result<Vec<Known>, StoreError> {
+    let hosted: HashMap<String, Hosted> =
+        store.all_hosted()?.into_iter().map(|hosted| (hosted.id.clone(), hosted)).collect();
+    let summaries = store.sessions(&Filter::default())?;
+    let known = summaries.into_iter().filter_map(|summary| {
+        let hosted = hosted.get(&summary.id)?;
+        Some(Known {
+            id: summary.id.into(),
+            agent: hosted.agent.clone(),
+            agent_session: hosted.agent_session.clone(),
+            owner: hosted.owner.clone(),
+            folder: hosted.folder.clone(),
+            title: summary.about.title,
+            changed: summary.changed.0,
+            length: summary.length,
+        })
+    });
+    Ok(known.collect())
+}
+
+/// What the log of a session amounts to, and how long it is.
+pub(crate) fn load(store: &Store, session: &str) -> Result<(Memory, u64), String> {
+    let mut memory = Memory::default();
+    let mut length = 0;
+    for item in store.read(session, 0).map_err(|error| error.to_string())? {
+        match item.map_err(|error| error.to_string())? {
+            Item::Record(record) => {
+                length = record.sequence + 1;
+                if let Ok(text) = std::str::from_utf8(&record.bytes) {
+                    let _ = memory.see(record.sequence, record.channel, text);
+                }
+            }
+            Item::Gap { to, .. } => length = to,
+        }
+    }
+    Ok((memory, length))
+}
+
+/// A part of a log up to its end, and the place behind it.
+pub(crate) fn read(store: &Store, session: &str, from: u64, end: u64) -> Result<(Vec<Kept>, u64), String> {
+    let mut part = Vec::new();
+    let (mut to, mut bytes) = (from, 0);
+    for item in store.read_part(session, from..end).map_err(|error| error.to_string())? {
+        match item.map_err(|error| error.to_string())? {
+            Item::Record(record) => {
+                to = record.sequence + 1;
+                bytes += record.bytes.len();
+                if record.channel == Channel::ToClient
+                    && let Ok(text) = String::from_utf8(record.bytes)
+                {
+                    part.push(Kept { sequence: record.sequence, channel: record.channel, text: text.into() });
+                }
+            }
+            Item::Gap { to: end, .. } => to = end,
+        }
+        if bytes >= PORTION || part.len() >= RECORDS {
+            break;
+        }
+    }
+    Ok((part, to))
+}

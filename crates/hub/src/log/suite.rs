@@ -1,0 +1,184 @@
+//! What every log has to do, wherever it is kept.
+
+use std::sync::Arc;
+
+use switchboard_store::{Channel, Store};
+use tempfile::TempDir;
+
+use super::{Beginning, Later, LocalLog, SessionLog, known, load, read};
+use crate::core::{Known, SessionId};
+
+/// Where logs are kept.
+pub(super) trait Place {
+    /// A hub that begins: its log, and its store. Another hub may be at work at the same place.
+    fn open(&self) -> Later<'_, (Box<dyn SessionLog>, Store)>;
+}
+
+/// The store of one machine.
+struct OneMachine(TempDir);
+
+impl Place for OneMachine {
+    fn open(&self) -> Later<'_, (Box<dyn SessionLog>, Store)> {
+        let store = Store::open(self.0.path().join("sessions.sqlite3")).unwrap();
+        Box::pin(std::future::ready((Box::new(LocalLog::new(store.clone())) as Box<dyn SessionLog>, store)))
+    }
+}
+
+#[tokio::test]
+async fn the_store_of_one_machine_is_a_log() {
+    all(|| Box::pin(async { OneMachine(TempDir::new().unwrap()) })).await;
+}
+
+/// Everything that a log has to do, each at a place of its own.
+pub(super) async fn all<P: Place>(place: impl Fn() -> Later<'static, P>) {
+    records_are_read_from_any_place_in_their_order(&place().await).await;
+    a_record_that_does_not_follow_is_refused(&place().await).await;
+    of_two_writers_one_is_refused(&place().await).await;
+    records_may_be_large(&place().await).await;
+    a_log_goes_on_after_a_restart(&place().await).await;
+    a_removed_log_is_gone(&place().await).await;
+}
+
+async fn begin(log: &mut Box<dyn SessionLog>) -> Known {
+    let beginning =
+        Beginning { agent: "robot".to_owned(), owner: "me".to_owned(), folder: "/tmp".to_owned() };
+    let begun = log.begin(beginning).await.unwrap();
+    log.begun(begun)
+}
+
+async fn append(log: &mut Box<dyn SessionLog>, id: &SessionId, from: u64, texts: &[&str]) {
+    for (sequence, text) in (from..).zip(texts) {
+        log.append(id, sequence, Channel::ToClient, text).unwrap();
+    }
+    assert_eq!(log.commit().await, []);
+}
+
+/// All records from a place on, as clients get them, portion by portion.
+fn texts(store: &Store, id: &str, from: u64) -> Vec<(u64, String)> {
+    let (_, end) = load(store, id).unwrap();
+    let mut texts = Vec::new();
+    let mut place = from;
+    while place < end {
+        let (part, to) = read(store, id, place, end).unwrap();
+        texts.extend(part.into_iter().map(|kept| (kept.sequence, kept.text.to_string())));
+        assert!(to > place, "reading stands still at {place} of {end}");
+        place = to;
+    }
+    texts
+}
+
+async fn records_are_read_from_any_place_in_their_order(place: &impl Place) {
+    let (mut log, store) = place.open().await;
+    let (one, other) = (begin(&mut log).await.id, begin(&mut log).await.id);
+    let written: Vec<String> = (0..50).map(|number| format!(r#"{{"number":{number}}}"#)).collect();
+    for (sequence, text) in (0..).zip(&written) {
+        log.append(&one, sequence, Channel::ToClient, text).unwrap();
+        log.append(&other, sequence, Channel::Hub, text).unwrap();
+        if sequence % 7 == 0 {
+            assert_eq!(log.commit().await, []);
+        }
+    }
+    assert_eq!(log.commit().await, []);
+    let numbered: Vec<(u64, String)> = (0..).zip(written).collect();
+    for from in [0, 1, 8, 49, 50] {
+        let expected = numbered.get(from..).unwrap();
+        assert_eq!(texts(&store, &one, from as u64), expected, "from {from}");
+    }
+    // What only the hub knows is counted, and told to nobody.
+    assert_eq!((texts(&store, &other, 0), load(&store, &other).unwrap().1), (vec![], 50));
+    log.close().await;
+    let (mut log, store) = place.open().await;
+    log.prepare(&one).await.unwrap();
+    assert_eq!(texts(&store, &one, 0), numbered);
+    log.close().await;
+}
+
+async fn a_record_that_does_not_follow_is_refused(place: &impl Place) {
+    let (mut log, store) = place.open().await;
+    let id = begin(&mut log).await.id;
+    append(&mut log, &id, 0, &["0", "1"]).await;
+    for wrong in [0, 1, 3] {
+        log.prepare(&id).await.unwrap();
+        let refused = log.append(&id, wrong, Channel::ToClient, "wrong");
+        assert!(refused.is_err_and(|reason| reason.contains("does not follow")), "{wrong}");
+        assert_eq!(log.commit().await, []);
+    }
+    log.prepare(&id).await.unwrap();
+    append(&mut log, &id, 2, &["2"]).await;
+    assert_eq!(texts(&store, &id, 1), [(1, "1".to_owned()), (2, "2".to_owned())]);
+    log.close().await;
+}
+
+async fn of_two_writers_one_is_refused(place: &impl Place) {
+    let (mut first, store) = place.open().await;
+    let id = begin(&mut first).await.id;
+    append(&mut first, &id, 0, &["0"]).await;
+    let (mut second, _other) = place.open().await;
+    // It may be told so at any step.
+    let refused = match second.prepare(&id).await {
+        Err(_) => true,
+        Ok(()) => {
+            append(&mut first, &id, 1, &["1"]).await;
+            second.append(&id, 1, Channel::ToClient, "another 1").is_err() || second.commit().await.len() == 1
+        }
+    };
+    assert!(refused);
+    let (_, length) = load(&store, &id).unwrap();
+    append(&mut first, &id, length, &["last"]).await;
+    assert!(texts(&store, &id, 0).iter().all(|(_, text)| text != "another 1"));
+    second.close().await;
+    first.close().await;
+}
+
+async fn records_may_be_large(place: &impl Place) {
+    let (mut log, store) = place.open().await;
+    let id = begin(&mut log).await.id;
+    // Larger than what servers take at once, with something at its ends that would show a wrong cut.
+    let large = |letter: &str| format!("<{}>", letter.repeat(3 * 1024 * 1024 + 1));
+    let written =
+        ["small".to_owned(), large("ä"), "between".to_owned(), large("b"), large("c"), String::new()];
+    let borrowed: Vec<&str> = written.iter().map(String::as_str).collect();
+    append(&mut log, &id, 0, &borrowed).await;
+    append(&mut log, &id, 6, &["behind"]).await;
+    let numbered: Vec<(u64, String)> = (0..).zip(written.into_iter().chain(["behind".to_owned()])).collect();
+    assert!(texts(&store, &id, 0) == numbered);
+    log.close().await;
+    let (mut log, store) = place.open().await;
+    log.prepare(&id).await.unwrap();
+    assert!(texts(&store, &id, 0) == numbered);
+    log.close().await;
+}
+
+async fn a_log_goes_on_after_a_restart(place: &impl Place) {
+    let (mut log, _) = place.open().await;
+    let id = begin(&mut log).await.id;
+    append(&mut log, &id, 0, &["0"]).await;
+    log.close().await;
+    let (mut log, store) = place.open().await;
+    let sessions = known(&store).unwrap();
+    let found = sessions.iter().find(|known| known.id == id).unwrap();
+    assert_eq!((&*found.agent, &*found.owner, &*found.folder, found.length), ("robot", "me", "/tmp", 1));
+    log.prepare(&id).await.unwrap();
+    append(&mut log, &id, 1, &["1"]).await;
+    log.rest(&id);
+    // It need not be prepared again by the one that had it.
+    append(&mut log, &id, 2, &["2"]).await;
+    let all: Vec<(u64, String)> = (0..3).map(|number| (number, number.to_string())).collect();
+    assert_eq!(texts(&store, &id, 0), all);
+    log.close().await;
+}
+
+async fn a_removed_log_is_gone(place: &impl Place) {
+    let (mut log, store) = place.open().await;
+    let (kept, removed) = (begin(&mut log).await.id, begin(&mut log).await.id);
+    for id in [&kept, &removed] {
+        append(&mut log, id, 0, &["0"]).await;
+    }
+    log.remove(&removed).await;
+    let ids = |store: &Store| known(store).unwrap().into_iter().map(|known| known.id).collect::<Vec<_>>();
+    assert_eq!(ids(&store), [Arc::clone(&kept)]);
+    log.close().await;
+    let (log, store) = place.open().await;
+    assert_eq!(ids(&store), [kept]);
+    log.close().await;
+}

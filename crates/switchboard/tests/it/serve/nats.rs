@@ -1,0 +1,177 @@
+//! A hub whose log is kept by a NATS server.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use switchboard_testkit::NatsServer;
+
+use super::hub::{Client, Hub};
+use super::{block_on, cursors, text};
+use crate::agent_program::Place;
+
+/// How long servers may take to be missed, or found again, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A place to work, with a folder for a NATS server in its home.
+fn place_with_server(arguments: &[&str]) -> Option<(Place, NatsServer)> {
+    let place = Place::new();
+    let folder = place.home().join("nats");
+    std::fs::create_dir_all(&folder).unwrap();
+    let server = NatsServer::start_with(&folder, arguments)?;
+    Some((place, server))
+}
+
+/// Takes everything away that a hub has on this machine.
+fn lose_store(place: &Place) {
+    for entry in std::fs::read_dir(place.home()).unwrap().flatten() {
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().starts_with("hub.sqlite3") {
+            if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.unwrap();
+        }
+    }
+}
+
+/// The places in the log of everything that a session has, for a client that comes anew.
+async fn replayed(client: &mut Client, session: &str, place: &Place) -> (Vec<u64>, String) {
+    let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
+    let resumed = client.ask("session/resume", resume).await;
+    assert!(resumed.get("error").is_none(), "{resumed}");
+    let seen: Vec<Value> = client.seen.drain(..).collect();
+    let mut places = cursors(&seen);
+    // The last is the state, once more.
+    places.pop();
+    (places, text(&seen))
+}
+
+#[test]
+fn sessions_outlive_the_machine_of_their_hub() {
+    let Some((place, server)) = place_with_server(&["--jetstream", "--user", "me", "--pass", "secret"])
+    else {
+        return;
+    };
+    let credentials = place.home().join("credentials");
+    std::fs::write(&credentials, "me:secret\n").unwrap();
+    let address = server.address();
+    let arguments = ["--log", &address, "--log-credentials", credentials.to_str().unwrap(), "demo"];
+    let hub = Hub::start(&place, &arguments);
+    let (session, told, said) = block_on(async {
+        let mut client = hub.client(2).await;
+        let session = client.new_session(&place).await;
+        client.prompt(&session, "hello").await;
+        let updates = client.until_idle().await;
+        (session, cursors(&updates), text(&updates))
+    });
+    hub.kill();
+    lose_store(&place);
+
+    let hub = Hub::start(&place, &arguments);
+    block_on(async {
+        let mut client = hub.client(2).await;
+        let (places, text) = replayed(&mut client, &session, &place).await;
+        assert_eq!((places, text), (told, said));
+        // It goes on where it was.
+        client.prompt(&session, "hello").await;
+        assert!(!super::text(&client.until_idle().await).is_empty());
+    });
+    assert_eq!(hub.end(), Some(0));
+
+    // The copy can be made anew, and is searched like any store.
+    let store = place.home().join("hub.sqlite3");
+    let store = store.to_str().unwrap();
+    let rebuilt = place.run(&[
+        "hub",
+        "rebuild",
+        "--store",
+        store,
+        "--log",
+        &address,
+        "--log-credentials",
+        arguments[3],
+    ]);
+    assert_eq!(rebuilt.code, 0, "{}", rebuilt.stderr);
+    assert!(rebuilt.stderr.contains("1 sessions were made anew"), "{}", rebuilt.stderr);
+    let list = place.run(&["sessions", "list", "--store", store]);
+    assert!(list.stdout.contains(&session), "{}", list.stdout);
+}
+
+#[test]
+fn without_its_servers_a_hub_shows_what_it_has_and_goes_on_when_they_are_back() {
+    let Some((place, mut server)) = place_with_server(&["--jetstream"]) else { return };
+    let hub = Hub::start(&place, &["--log", &server.address(), "demo"]);
+    block_on(async {
+        let mut client = hub.client(2).await;
+        let session = client.new_session(&place).await;
+        client.prompt(&session, "hello").await;
+        client.until_idle().await;
+
+        server.kill();
+        // What is begun in the moment before anybody knows ends with the connection.
+        let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
+        let begun = Instant::now();
+        let refusal = loop {
+            assert!(begun.elapsed() < PATIENCE);
+            let mut impatient = hub.client(2).await;
+            let id = impatient.begin("session/new", json!({"cwd": place.work(), "mcpServers": []})).await;
+            let answer = impatient.answer(id).await;
+            if answer["error"]["data"]["log"].is_string() {
+                break impatient.ask("session/prompt", prompt.clone()).await;
+            }
+        };
+        let reason = refusal["error"]["message"].as_str().unwrap_or_default();
+        assert!(
+            reason.contains("the log at nats://127.0.0.1:") && reason.contains("cannot be reached"),
+            "{refusal}"
+        );
+        let mut reader = hub.client(2).await;
+        let list = reader.ask("session/list", json!({})).await;
+        assert_eq!(list["result"]["sessions"][0]["sessionId"], *session, "{list}");
+        let (places, said) = replayed(&mut reader, &session, &place).await;
+        assert!(!places.is_empty() && !said.is_empty());
+
+        server.restart();
+        let begun = Instant::now();
+        loop {
+            assert!(begun.elapsed() < PATIENCE);
+            let answer = reader.ask("session/prompt", prompt.clone()).await;
+            if answer.get("error").is_none() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(!text(&reader.until_idle().await).is_empty());
+        let mut late = hub.client(2).await;
+        let (places, _) = replayed(&mut late, &session, &place).await;
+        assert!(places.is_sorted_by(|one, other| one < other), "{places:?}");
+    });
+    assert_eq!(hub.end(), Some(0));
+}
+
+#[test]
+fn what_is_wrong_with_the_servers_is_said_with_the_setting() {
+    let place = Place::new();
+    let store = place.home().join("hub.sqlite3");
+    let serve = |log: &str, more: &[&str]| {
+        let mut arguments =
+            vec!["serve", "--listen", "127.0.0.1:0", "--store", store.to_str().unwrap(), "--log", log];
+        arguments.extend(more);
+        arguments.push("demo");
+        place.run(&arguments)
+    };
+    for (log, problem) in [
+        ("http://127.0.0.1:4222", "is no address of a NATS server"),
+        ("nats://me:secret@127.0.0.1:1", "credentials in it"),
+        ("nats://127.0.0.1:1", "no NATS server answers at nats://127.0.0.1:1"),
+    ] {
+        let refused = serve(log, &[]);
+        assert_eq!(refused.code, 1, "{log}: {}", refused.stderr);
+        assert!(refused.stderr.contains(problem), "{log}: {}", refused.stderr);
+        assert!(!refused.stderr.contains("secret"), "{log}: {}", refused.stderr);
+    }
+    let missing = serve("nats://127.0.0.1:1", &["--log-credentials", "/nowhere/file"]);
+    assert!(missing.stderr.contains("cannot read /nowhere/file"), "{}", missing.stderr);
+    let Some((_place, plain)) = place_with_server(&[]) else { return };
+    let refused = serve(&plain.address(), &[]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("JetStream is not enabled"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--jetstream"), "{}", refused.stderr);
+}

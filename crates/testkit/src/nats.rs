@@ -1,0 +1,142 @@
+//! A real NATS server for a test.
+
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to begin.
+const BEGIN: Duration = Duration::from_secs(60);
+
+/// A `nats-server` on this machine alone, in a folder of the test's. It ends with this.
+#[derive(Debug)]
+pub struct NatsServer {
+    child: Child,
+    folder: PathBuf,
+    arguments: Vec<String>,
+    port: u16,
+}
+
+impl NatsServer {
+    /// Starts a server that keeps streams in a folder, at any port that is free. `None`, and said, where there is no
+    /// `nats-server`; but not where the tests are those of everybody, which must have it.
+    pub fn start(folder: &Path) -> Option<Self> {
+        NatsServer::start_with(folder, &["--jetstream"])
+    }
+
+    /// Starts a server with these arguments.
+    pub fn start_with(folder: &Path, arguments: &[&str]) -> Option<Self> {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let child = match spawn(folder, &arguments, -1) {
+            Ok(child) => child,
+            Err(error) if error.kind() == ErrorKind::NotFound && std::env::var_os("CI").is_none() => {
+                println!("skipped: there is no nats-server; `cargo xtask setup` installs it");
+                return None;
+            }
+            Err(error) => panic!("nats-server does not start: {error}"),
+        };
+        let mut server = NatsServer { child, folder: folder.to_owned(), arguments, port: 0 };
+        server.port = server.wait_for_port();
+        Some(server)
+    }
+
+    /// Starts three servers that keep everything three times. Each has a folder of its own in this one.
+    pub fn start_three(folder: &Path) -> Option<[Self; 3]> {
+        // They must find each other again after a restart, so nobody else may choose these.
+        let routes = free_ports().map(|port| format!("nats://127.0.0.1:{port}"));
+        let all = routes.join(",");
+        let start = |name: &str, route: &str| {
+            let folder = folder.join(name);
+            std::fs::create_dir_all(&folder).expect("a folder of the test can be made");
+            let cluster = ["--cluster_name", "three", "--cluster", route, "--routes", &all];
+            NatsServer::start_with(&folder, &[&["--jetstream", "--server_name", name], &cluster[..]].concat())
+        };
+        let [one, two, three] = &routes;
+        Some([start("one", one)?, start("two", two)?, start("three", three)?])
+    }
+
+    fn ports_file(&self) -> PathBuf {
+        self.folder.join(format!("nats-server_{}.ports", self.child.id()))
+    }
+
+    /// Its address, for `--log`.
+    pub fn address(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it at once, as by a power cut.
+    pub fn kill(&mut self) {
+        // One that has ended is ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again, at the same port, after [`kill`](NatsServer::kill).
+    pub fn restart(&mut self) {
+        self.kill();
+        let child = spawn(&self.folder, &self.arguments, i32::from(self.port));
+        self.child = child.unwrap_or_else(|error| panic!("nats-server does not start: {error}"));
+        self.wait_for_port();
+    }
+
+    /// The port, once it is one.
+    fn wait_for_port(&mut self) -> u16 {
+        let file = self.ports_file();
+        let begun = Instant::now();
+        loop {
+            if let Some(port) = std::fs::read_to_string(&file).ok().as_deref().and_then(port) {
+                return port;
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let said = std::fs::read_to_string(self.folder.join("nats.log")).unwrap_or_default();
+                panic!("nats-server has ended with {status}: {said}");
+            }
+            assert!(begun.elapsed() < BEGIN, "nats-server does not say where it listens");
+            // Nothing tells when the file is there.
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(folder: &Path, arguments: &[String], port: i32) -> std::io::Result<Child> {
+    let run = |program: &str| {
+        Command::new(program)
+            .args(["--addr", "127.0.0.1", "--port", &port.to_string()])
+            .arg("--ports_file_dir")
+            .arg(folder)
+            .arg("--log")
+            .arg(folder.join("nats.log"))
+            .arg("--store_dir")
+            .arg(folder.join("streams"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+    };
+    // Debian has it where only root looks.
+    run("nats-server").or_else(|error| match error.kind() {
+        ErrorKind::NotFound => run("/usr/sbin/nats-server"),
+        _ => Err(error),
+    })
+}
+
+/// The port for clients in the file in which a server writes its ports.
+fn port(text: &str) -> Option<u16> {
+    let ports: serde_json::Value = serde_json::from_str(text).ok()?;
+    ports.get("nats")?.get(0)?.as_str()?.rsplit_once(':')?.1.parse().ok()
+}
+
+/// Ports that nobody has at the moment.
+fn free_ports() -> [u16; 3] {
+    // All at once, or they may be the same.
+    let listeners = [0; 3].map(|port| TcpListener::bind(("127.0.0.1", port)).expect("a port is free"));
+    listeners.map(|listener| listener.local_addr().expect("a listener has an address").port())
+}
