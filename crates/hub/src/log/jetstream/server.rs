@@ -273,11 +273,28 @@ impl Server {
         &self,
         session: Option<&str>,
         from: u64,
-        take: impl FnMut(Message, u64) -> Result<(), String>,
+        mut take: impl FnMut(Message, u64) -> Result<(), String>,
     ) -> Result<(), String> {
         let filter = subject(session.unwrap_or("*"));
-        let policy = DeliverPolicy::ByStartSequence { start_sequence: from.max(1) };
-        drain(&self.stream, filter, policy, take).await
+        let mut next = from.max(1);
+        let begun = Instant::now();
+        loop {
+            let policy = DeliverPolicy::ByStartSequence { start_sequence: next };
+            let read = drain(&self.stream, filter.clone(), policy, |message, pending| {
+                next = message.info().map_err(|error| error.to_string())?.stream_sequence + 1;
+                take(message, pending)
+            });
+            read.await?;
+            // Whoever told that may be behind the others; the leader is not.
+            let more = self.stream.raw_message_builder().sequence(next).next_by_subject(&*filter);
+            match more.send().await {
+                Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => {
+                    return Ok(());
+                }
+                Err(error) if begun.elapsed() >= PATIENCE => return Err(in_words(&error)),
+                _ => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
     }
 
     /// The sessions that there are.
