@@ -67,7 +67,8 @@ pub(crate) fn run(seconds: u32) -> Result<(), String> {
             Command::new("cargo")
                 .current_dir(&folder)
                 .env("RUSTC_BOOTSTRAP", "1")
-                .args(["fuzz", "run", target, "--"])
+                // Nothing of ours is unsafe; without the address sanitizer it builds and runs in half the time.
+                .args(["fuzz", "run", "--sanitizer", "none", target, "--"])
                 .args([&format!("-max_total_time={seconds}"), "-verbosity=0", "-print_final_stats=1"]),
         )?;
     }
