@@ -6,7 +6,7 @@ mod mutate;
 mod record;
 mod recordings;
 mod setup;
-mod tests;
+mod testing;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ fn test() -> Result<(), String> {
     setup::install()?;
     cargo(["fmt", "--all", "--check"])?;
     cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"])?;
-    tests::run()?;
+    testing::run()?;
     run(Command::new("cargo")
         .args(["doc", "--workspace", "--no-deps", "--locked"])
         .env("RUSTDOCFLAGS", "--deny warnings"))?;
