@@ -1,37 +1,39 @@
-//! Running the tests; those in a browser once more where they fail.
+//! Running the tests; those that fail once more, alone.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use crate::{cargo, root};
 
-/// Tests in a browser are the integration tests with this in their name. Each is several programs at once, and on a machine whose time goes
-/// elsewhere something may take longer than a test has patience for.
-const IN_BROWSER: &str = "web::";
-
 /// More failures than this are no matter of patience.
 const MOST_TRIED_AGAIN: usize = 5;
 
-/// Runs the tests of all crates. Where a few of those in a browser fail, they are tried once more, one at a time: a
-/// fault fails again, and what was only slow is told at the end.
+/// Runs the tests of all crates. Many of them are several programs at once (agents, servers, browsers), and on a machine
+/// whose time goes elsewhere something may take longer than a test has patience for. So where a few fail, they are tried
+/// once more, one at a time: a fault fails again, and what was only slow is told at the end.
 pub(crate) fn run() -> Result<(), String> {
-    cargo(["test", "--workspace", "--locked", "--lib", "--bins", "--examples"])?;
-    cargo(["test", "--workspace", "--locked", "--test", "*", "--", "--skip", IN_BROWSER])?;
-    cargo(["test", "--workspace", "--locked", "--doc"])?;
-    let failed = in_browser()?;
-    if failed.is_empty() {
-        return Ok(());
+    let mut slow = Vec::new();
+    for targets in [&["--lib", "--bins", "--examples"][..], &["--test", "*"]] {
+        let failed = failures(targets)?;
+        if !failed.is_empty() {
+            println!("\nonce more, one at a time:\n    {}", failed.join("\n    "));
+            let again = ["test", "--workspace", "--locked"].iter().chain(targets);
+            let alone = ["--", "--exact", "--test-threads", "1"];
+            cargo(again.chain(&alone).copied().chain(failed.iter().map(String::as_str)))?;
+            slow.extend(failed);
+        }
     }
-    println!("\nonce more, one at a time:\n    {}", failed.join("\n    "));
-    let again = ["test", "--workspace", "--locked", "--test", "it", "--", "--exact", "--test-threads", "1"];
-    cargo(again.into_iter().chain(failed.iter().map(String::as_str)))?;
-    println!("\npassed at the second try only:\n    {}", failed.join("\n    "));
+    cargo(["test", "--workspace", "--locked", "--doc"])?;
+    if !slow.is_empty() {
+        println!("\npassed at the second try only:\n    {}", slow.join("\n    "));
+    }
     Ok(())
 }
 
-/// The tests in a browser that failed; an error where there are too many, or something else went wrong.
-fn in_browser() -> Result<Vec<String>, String> {
-    let arguments = ["test", "--workspace", "--locked", "--test", "it", "--no-fail-fast", "--", IN_BROWSER];
+/// Runs the tests of some targets. Those that failed, if they are few; an error where they are not, or something else went
+/// wrong.
+fn failures(targets: &[&str]) -> Result<Vec<String>, String> {
+    let arguments = [&["test", "--workspace", "--locked", "--no-fail-fast"], targets].concat();
     let line = format!("cargo {}", arguments.join(" "));
     println!("\n==> {line}");
     let mut child = Command::new("cargo")
@@ -40,39 +42,47 @@ fn in_browser() -> Result<Vec<String>, String> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| format!("cannot start {line}: {error}"))?;
-    let mut failures = Failures::default();
+    let mut report = Report::default();
     for output in BufReader::new(child.stdout.take().ok_or("no output")?).split(b'\n') {
         let output = output.map_err(|error| format!("cannot read the output of {line}: {error}"))?;
         let _ = std::io::stdout().write_all(&[&output, &b"\n"[..]].concat());
-        failures.read(&String::from_utf8_lossy(&output));
+        report.read(&String::from_utf8_lossy(&output));
     }
     let status = child.wait().map_err(|error| format!("cannot wait for {line}: {error}"))?;
-    let few = 1..=MOST_TRIED_AGAIN;
+    let is_few = (1..=MOST_TRIED_AGAIN).contains(&report.failed.len());
     if status.success() {
         Ok(Vec::new())
-    } else if few.contains(&failures.confirmed.len()) {
-        Ok(failures.confirmed)
+    } else if is_few && report.unfinished == 0 {
+        Ok(report.failed)
     } else {
         Err(format!("failed ({status}): {line}"))
     }
 }
 
-/// The names that test programs list as failed before their result.
+/// What test programs print, as far as it matters here.
 #[derive(Default)]
-struct Failures {
+struct Report {
+    /// How many began and have not told their result: they died.
+    unfinished: usize,
     listed: Option<Vec<String>>,
-    confirmed: Vec<String>,
+    failed: Vec<String>,
 }
 
-impl Failures {
+impl Report {
     fn read(&mut self, line: &str) {
         let name = line.strip_prefix("    ").filter(|name| !name.is_empty() && !name.contains(' '));
+        if line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test")) {
+            self.unfinished += 1;
+        }
+        if line.starts_with("test result: ") {
+            self.unfinished = self.unfinished.saturating_sub(1);
+        }
         match (&mut self.listed, name) {
             _ if line == "failures:" => self.listed = Some(Vec::new()),
             (Some(listed), Some(name)) => listed.push(name.to_owned()),
             (Some(_), None) if line.is_empty() => {}
             (Some(listed), None) if line.starts_with("test result: FAILED") => {
-                self.confirmed.append(listed);
+                self.failed.append(listed);
                 self.listed = None;
             }
             _ => self.listed = None,
@@ -82,11 +92,12 @@ impl Failures {
 
 #[cfg(test)]
 mod tests {
-    use super::Failures;
+    use super::Report;
 
     #[test]
     fn only_the_last_list_before_the_result_names_failures() {
         let output = "\
+running 3 tests
 test web::a ... ok
 test web::b ... FAILED
 
@@ -102,10 +113,13 @@ failures:
     web::c
 
 test result: FAILED. 1 passed; 2 failed; 0 ignored
+
+running 1 test
 failures:
     not::confirmed";
-        let mut failures = Failures::default();
-        output.lines().for_each(|line| failures.read(line));
-        assert_eq!(failures.confirmed, ["web::b", "web::c"]);
+        let mut report = Report::default();
+        output.lines().for_each(|line| report.read(line));
+        assert_eq!(report.failed, ["web::b", "web::c"]);
+        assert_eq!(report.unfinished, 1, "the second died");
     }
 }
