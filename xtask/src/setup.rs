@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::{root, run};
 
 /// A program that must be there, by any of its names, and the Debian package that has it.
-const PROGRAMS: [(&[&str], &str); 4] = [
+const PROGRAMS: &[(&[&str], &str)] = &[
     (&["git"], "git"),
     (&["c++"], "g++"),
     // Debian has it where only root looks.
