@@ -210,7 +210,7 @@ impl Unfolding {
             }
             _ if is_shell(name) => self.shell(words, cwd, is_fed, depth, tries),
             _ if Program::named(name) == Some(Program::Wrapper) => {
-                self.wrapper(name, words, cwd, is_fed, depth, tries)
+                self.wrapper(name, words, cwd, is_fed, depth, tries);
             }
             _ => {}
         }

@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn patterns_match_whole_paths() {
-        let anchors = Anchors { roots: vec![names("/w/[a]*b")], homes: vec![names("/home/me")] };
+        let anchors = Anchors { roots: vec![exactly("/w/[a]*b")], homes: vec![exactly("/home/me")] };
         for (pattern, path, expected) in [
             ("$root/**", "/w/[a]*b", true),
             ("$root/**", "/w/[a]*b/x/y", true),

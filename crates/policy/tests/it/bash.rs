@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// The rules under which nothing but `ok` may run.
-pub const RULES: &str = "[[rule]]\ndecision = \"allow\"\ncommand = [\"ok\"]\n";
+pub(crate) const RULES: &str = "[[rule]]\ndecision = \"allow\"\ncommand = [\"ok\"]\n";
 
 /// What is put between the words of harmless commands.
-pub const PIECES: [&str; 82] = [
+pub(crate) const PIECES: [&str; 82] = [
     "ok",
     "-x",
     "a",
@@ -93,14 +93,14 @@ pub const PIECES: [&str; 82] = [
 ];
 
 /// A line that begins harmlessly and goes on as these numbers say.
-pub fn line(places: impl IntoIterator<Item = usize>) -> String {
+pub(crate) fn line(places: impl IntoIterator<Item = usize>) -> String {
     let pieces = places.into_iter().map(|place| PIECES[place % PIECES.len()]);
     std::iter::once("ok ").chain(pieces).collect()
 }
 
 /// A shell that runs one line after the other, each in a copy of itself, and tells what it runs. It has no programs, and as
 /// a restricted one it writes no files.
-pub struct Shell {
+pub(crate) struct Shell {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -114,7 +114,7 @@ impl Drop for Shell {
 }
 
 impl Shell {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         const SCRIPT: &str = r#"
             exec 2>&1
             PATH= PS4=+
@@ -138,7 +138,7 @@ impl Shell {
     }
 
     /// What is wrong with a line that was allowed: it is none, or something else is run than was allowed.
-    pub fn objection(&mut self, line: &str) -> Option<String> {
+    pub(crate) fn objection(&mut self, line: &str) -> Option<String> {
         // Programs that run what they are given: this shell has none.
         const WRAPPERS: [&str; 7] = ["env", "timeout", "nohup", "nice", "command", "builtin", "sh"];
         if line.contains('\0') {

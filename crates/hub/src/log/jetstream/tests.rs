@@ -186,7 +186,7 @@ async fn a_stream_with_other_settings_is_refused() {
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until the log can be written.
-async fn until_well(log: &Box<dyn SessionLog>) {
+async fn until_well(log: &dyn SessionLog) {
     let well = async {
         while log.problem().is_some() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -204,7 +204,7 @@ async fn write_up_to(log: &mut Box<dyn SessionLog>, store: &Store, id: &SessionI
         assert!(begun.elapsed() < PATIENCE, "record {next} cannot be written: {:?}", log.problem());
         let written = log.append(id, next, Channel::ToClient, &next.to_string());
         if written.is_err() || !log.commit().await.is_empty() {
-            until_well(log).await;
+            until_well(&**log).await;
             // It may be there all the same.
             let _ = log.prepare(id).await;
             next = load(store, id).unwrap().1;
@@ -266,7 +266,7 @@ async fn a_server_without_room_is_told_of_and_goes_on_with_more() {
     log.remove(&removed).await;
     // Servers of this version find out only then that there is room again.
     servers.server.restart();
-    until_well(&log).await;
+    until_well(&*log).await;
     log.prepare(&kept).await.unwrap();
     append(&mut log, &kept, 1, &large).await;
     log.close().await;

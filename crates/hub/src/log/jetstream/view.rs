@@ -66,10 +66,13 @@ fn identity(server: &Server) -> String {
     server.stream.cached_info().created.to_string()
 }
 
+// These take what `map_err` hands over.
+#[allow(clippy::needless_pass_by_value)]
 fn unreadable(reason: String) -> LogError {
     LogError::new(format!("the stream cannot be read: {reason}"), "see what the NATS server says about it")
 }
 
+#[allow(clippy::needless_pass_by_value)]
 fn of_store(reason: impl ToString) -> LogError {
     LogError::new(reason.to_string(), "`switchboard hub rebuild` makes the store's copy of the sessions anew")
 }
