@@ -239,8 +239,30 @@ pub(crate) fn in_words(subject: &Subject) -> String {
     }
 }
 
-/// The same in very few, for a line beside others.
+/// The same in very few, for a line beside others. What is cut off is told.
 pub(crate) fn in_few_words(subject: &Subject) -> String {
+    shortened(&in_words(subject))
+}
+
+fn shortened(words: &str) -> String {
     const MAX: usize = 300;
-    in_words(subject).chars().take(MAX).collect()
+    match words.char_indices().nth(MAX) {
+        None => words.to_owned(),
+        Some((end, _)) => {
+            format!("{}… ({} more characters)", &words[..end], words[end..].chars().count())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn what_is_cut_off_is_told() {
+        assert_eq!(shortened("ls"), "ls");
+        let exact = "é".repeat(300);
+        assert_eq!(shortened(&exact), exact);
+        assert_eq!(shortened(&format!("{exact} && rm -rf ~")), format!("{exact}… (12 more characters)"));
+    }
 }
