@@ -176,6 +176,10 @@ impl Parser<'_, '_> {
         while matches!(self.peek()?, Token::Operator("|" | "|&")) {
             self.advance()?;
             self.skip_newlines()?;
+            // On a line of its own it is a word of the language here, which no shell takes; elsewhere a program.
+            if self.is_reserved("time")? {
+                return Err(Fault);
+            }
             self.cwd = before.clone();
             let first = self.script.parts.len();
             self.command()?;

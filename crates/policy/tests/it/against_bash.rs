@@ -23,6 +23,16 @@ fn what_is_allowed_runs_nothing_else() {
     });
 }
 
+/// What was found once is not allowed again.
+#[test]
+fn what_no_shell_takes_is_not_allowed() {
+    let (policy, mut shell) = (policy(RULES), Shell::new());
+    for line in ["ok |&\ntime ok", "ok |\n\ntime ok", "ok ${\\}", "ok \\"] {
+        assert!(shell.objection(line).is_some() || line.ends_with('\\'), "{line:?} is a command line");
+        assert_ne!(judge_line(&policy, line).verdict, Verdict::Allow, "{line:?}");
+    }
+}
+
 #[test]
 fn the_shell_objects() {
     let mut shell = Shell::new();
