@@ -64,7 +64,7 @@ impl Browser {
     /// Where there is no Chromium, or it does not start.
     #[must_use]
     pub fn start() -> Browser {
-        let program = find().unwrap_or_else(|| {
+        let program = find("CHROMIUM", &NAMES).unwrap_or_else(|| {
             panic!(
                 "no Chromium found: install it (on Debian: apt-get install chromium), or name it in CHROMIUM; \
                  looked for {} in PATH",
@@ -122,12 +122,13 @@ impl Drop for Browser {
     }
 }
 
-fn find() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("CHROMIUM") {
+/// A program: the one that an environment variable names, or the first of some names that is in the path.
+pub(crate) fn find(variable: &str, names: &[&str]) -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os(variable) {
         return Some(named.into());
     }
     let path = std::env::var_os("PATH")?;
     let mut places =
-        NAMES.iter().flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)));
+        names.iter().flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)));
     places.find(|place| place.is_file())
 }

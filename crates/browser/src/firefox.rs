@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
+use crate::chromium::find;
 use crate::connection::lock;
 use crate::input::{MOST_AIMS, point};
 use crate::page::{LIMIT, quoted, value_of, waiting};
@@ -76,7 +77,7 @@ impl Firefox {
     /// Where there is no Firefox, or it does not start.
     #[must_use]
     pub fn start() -> Firefox {
-        let program = find().unwrap_or_else(|| {
+        let program = find("FIREFOX", &NAMES).unwrap_or_else(|| {
             panic!(
                 "no Firefox found: install it (on Debian: apt-get install firefox-esr), or name it in FIREFOX; \
                  looked for {} in PATH",
@@ -220,16 +221,6 @@ fn connect(shell: &mut Child, profile: &Path) -> Result<WebSocket<TcpStream>, St
     let (socket, _) = tungstenite::client(format!("ws://127.0.0.1:{port}/session"), stream)
         .map_err(|error| error.to_string())?;
     Ok(socket)
-}
-
-fn find() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("FIREFOX") {
-        return Some(named.into());
-    }
-    let path = std::env::var_os("PATH")?;
-    let mut places =
-        NAMES.iter().flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)));
-    places.find(|place| place.is_file())
 }
 
 impl FirefoxPage<'_> {
