@@ -4,9 +4,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use switchboard_acp::WireFormat;
+use switchboard_acp::rpc::Message;
 use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Handled, Moment, Output, Policy, Side, Version};
-use switchboard_protocol::WireFormat;
-use switchboard_protocol::rpc::Message;
 
 /// What may come out for each byte that goes in: history may be asked for again and again.
 const PROPORTION: usize = 2000;

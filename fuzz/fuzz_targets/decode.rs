@@ -4,8 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use switchboard_protocol::check::{Checker, Rules};
-use switchboard_protocol::{WireFormat, WireType, wire_type, wire_types};
+use switchboard_acp::check::{Checker, Rules};
+use switchboard_acp::{WireFormat, WireType, wire_type, wire_types};
 
 const REVISIONS: [(&str, WireFormat); 4] = [
     ("v1", WireFormat::V1),

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_session::Session;
 
 fuzz_target!(|data: &[u8]| {

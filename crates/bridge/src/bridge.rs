@@ -1,10 +1,10 @@
 //! The bridge: finds out which versions the sides speak, then translates or lets pass.
 
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::rpc::{
     BATCH_LIMIT, BatchFault, Message, RequestId, Response, RpcError, batch_entries, codes,
 };
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_acp::{Raw, Wire, WireFormat};
 
 use crate::context::{Context, Output};
 use crate::host::{Host, NoHost};

@@ -1,8 +1,8 @@
 //! Requests that the bridge has made of one side, each with what is to become of its answer.
 
-use switchboard_protocol::rpc::{Request, RequestId};
-use switchboard_protocol::v2::EmptyObject;
-use switchboard_protocol::{Correlator, Wire};
+use switchboard_acp::rpc::{Request, RequestId};
+use switchboard_acp::v2::EmptyObject;
+use switchboard_acp::{Correlator, Wire};
 
 use crate::Side;
 use crate::context::Context;

@@ -1,11 +1,11 @@
 //! What every machine works with: what is known of the peers, and where lines for them and losses go.
 
-use switchboard_diff::FileAtHand;
-use switchboard_protocol::rpc::{
+use switchboard_acp::rpc::{
     CancelRequestNotification, Expected, Message, Notification, Params, Request, RequestId, Response,
     RpcError, codes, encode_answer, encode_call,
 };
-use switchboard_protocol::{DecodeError, Diagnostic, Extra, Meta, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_acp::{DecodeError, Diagnostic, Extra, Meta, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_diff::FileAtHand;
 
 use crate::calls::Calls;
 use crate::convert::{Conversion, Losses, permission};

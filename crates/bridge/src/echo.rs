@@ -1,6 +1,6 @@
 //! A prompt that the agent says again, which the client does not have to be told.
 
-use switchboard_protocol::v2::ContentBlock;
+use switchboard_acp::v2::ContentBlock;
 
 /// The text of a prompt, and how much of it has been said again.
 #[derive(Debug)]

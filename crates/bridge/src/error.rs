@@ -1,7 +1,7 @@
 //! Why a translation is not possible.
 
-use switchboard_protocol::DecodeError;
-use switchboard_protocol::rpc::{RpcError, codes};
+use switchboard_acp::DecodeError;
+use switchboard_acp::rpc::{RpcError, codes};
 
 /// Why something cannot be translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! Files and commands, which the bridge itself never touches.
 
+use switchboard_acp::rpc::codes;
 use switchboard_diff::FileAtHand;
-use switchboard_protocol::rpc::codes;
 
 /// A command to run for a version 1 agent.
 #[derive(Debug, Clone, PartialEq, Eq)]

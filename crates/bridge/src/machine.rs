@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use switchboard_protocol::rpc::{Message, Notification, Request, Response, RpcError};
+use switchboard_acp::rpc::{Message, Notification, Request, Response, RpcError};
 
 use crate::context::Context;
 use crate::options::Limits;

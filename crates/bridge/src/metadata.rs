@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use switchboard_protocol::{Field, Meta, Text, Wire, v2};
+use switchboard_acp::{Field, Meta, Text, Wire, v2};
 
 use crate::options::Dialect;
 
@@ -79,7 +79,7 @@ impl Metadata {
 }
 
 fn merge(old: Option<&Meta<'_>>, new: &Meta<'_>) -> Meta<'static> {
-    let is_null = |value: &switchboard_protocol::Raw<'_>| value.as_str() == "null";
+    let is_null = |value: &switchboard_acp::Raw<'_>| value.as_str() == "null";
     let kept = old.into_iter().flat_map(Meta::entries).filter(|(key, _)| new.get(key).is_none());
     Meta::from_entries(kept.chain(new.entries().filter(|(_, value)| !is_null(value))))
 }

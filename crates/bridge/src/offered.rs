@@ -1,6 +1,6 @@
 //! What an agent offers to do with sessions that not every agent does.
 
-use switchboard_protocol::{v1, v2};
+use switchboard_acp::{v1, v2};
 
 use crate::Error;
 

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use memchr::memmem::Finder;
-use switchboard_protocol::rpc::{
+use switchboard_acp::rpc::{
     BATCH_LIMIT, Message, Request, RequestId, Response, RpcError, batch_entries, is_batch,
 };
-use switchboard_protocol::{Correlator, Raw, WireFormat};
+use switchboard_acp::{Correlator, Raw, WireFormat};
 
 use crate::context::{Context, session_of};
 use crate::loss::Severity;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use switchboard_protocol::Text;
+use switchboard_acp::Text;
 
 /// The ids that were made in one session, of messages or of tool calls.
 #[derive(Debug, Default)]

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use memchr::memmem::Finder;
-use switchboard_protocol::rpc::{Message, Response, RpcError, is_batch};
-use switchboard_protocol::{Meta, Text, Wire, WireFormat, v2};
+use switchboard_acp::rpc::{Message, Response, RpcError, is_batch};
+use switchboard_acp::{Meta, Text, Wire, WireFormat, v2};
 
 use crate::bridge::Handled;
 use crate::context::{Context, session_of};

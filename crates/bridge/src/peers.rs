@@ -1,8 +1,8 @@
 //! What is known of the two peers.
 
-use switchboard_protocol::detect::{DialectTracker, Weight};
-use switchboard_protocol::rpc::{Message, Request};
-use switchboard_protocol::{Raw, WireFormat};
+use switchboard_acp::detect::{DialectTracker, Weight};
+use switchboard_acp::rpc::{Message, Request};
+use switchboard_acp::{Raw, WireFormat};
 
 use crate::{BridgeOptions, Dialect, Side};
 

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{BATCH_LIMIT, Message, RequestId, batch_entries};
-use switchboard_protocol::{Correlator, DecodeError, Wire, WireFormat};
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::rpc::{BATCH_LIMIT, Message, RequestId, batch_entries};
+use switchboard_acp::{Correlator, DecodeError, Wire, WireFormat};
 
 use crate::bridge::Handled;
 use crate::context::{Output, session_of};

@@ -1,6 +1,6 @@
 //! Who speaks, and how.
 
-use switchboard_protocol::{v1, v2};
+use switchboard_acp::{v1, v2};
 
 /// Who a message is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::{AddAssign, Deref};
 
-use switchboard_protocol::rpc::Request;
-use switchboard_protocol::{AbsolutePath, Wire, WireFormat, v2};
+use switchboard_acp::rpc::Request;
+use switchboard_acp::{AbsolutePath, Wire, WireFormat, v2};
 
 use crate::map::HashMap;
 

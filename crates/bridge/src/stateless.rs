@@ -1,8 +1,8 @@
 //! Translation of one thing at a time, without memory: what cannot be said fails, by element and reason.
 
+use switchboard_acp::rpc::{Message, Notification, Response};
+use switchboard_acp::{Correlator, Field, Raw, Text, Wire, WireFormat, v1, v2};
 use switchboard_diff::FileAtHand;
-use switchboard_protocol::rpc::{Message, Notification, Response};
-use switchboard_protocol::{Correlator, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
 use crate::convert::initialize::{self, Served};
 use crate::convert::message::{Message as Whole, Rest, chunk_to_v1, chunk_to_v2, message_to_v1};
@@ -39,13 +39,13 @@ fn strictly<T>(
 ///
 /// ```
 /// use switchboard_bridge::{Error, update_to_v1};
-/// use switchboard_protocol::{Wire, WireFormat, v2};
+/// use switchboard_acp::{Wire, WireFormat, v2};
 ///
 /// let text = r#"{"sessionUpdate":"agent_message","messageId":"m","content":null}"#;
 /// let update = v2::SessionUpdate::decode(text, WireFormat::Spec)?;
 /// let error = update_to_v1(update).unwrap_err();
 /// assert_eq!(error.to_string(), "agent_message.content: version 1 cannot take back what was said");
-/// # Ok::<(), switchboard_protocol::DecodeError>(())
+/// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 pub fn update_to_v1(update: v2::SessionUpdate<'_>) -> Result<Converted<Vec<v1::SessionUpdate<'_>>>, Error> {
     use v1::SessionUpdate as V1;
@@ -152,7 +152,7 @@ fn plan_to_v1<'a>(update: v2::PlanUpdate<'a>, cx: &mut Conversion<'_>) -> Result
 ///
 /// ```
 /// use switchboard_bridge::update_to_v2;
-/// use switchboard_protocol::{Wire, WireFormat, v1};
+/// use switchboard_acp::{Wire, WireFormat, v1};
 ///
 /// let text = r#"{"sessionUpdate":"tool_call","toolCallId":"c","title":"Read","kind":"read"}"#;
 /// let update = update_to_v2(v1::SessionUpdate::decode(text, WireFormat::V1)?).unwrap().value;
@@ -160,7 +160,7 @@ fn plan_to_v1<'a>(update: v2::PlanUpdate<'a>, cx: &mut Conversion<'_>) -> Result
 ///     update.encode(WireFormat::Spec),
 ///     r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"Read","kind":"read"}"#,
 /// );
-/// # Ok::<(), switchboard_protocol::DecodeError>(())
+/// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 pub fn update_to_v2(update: v1::SessionUpdate<'_>) -> Result<Converted<v2::SessionUpdate<'_>>, Error> {
     use v1::SessionUpdate as V1;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use switchboard_protocol::{Field, Text, Wire, v2};
+use switchboard_acp::{Field, Text, Wire, v2};
 
 use crate::plain::OutputText;
 

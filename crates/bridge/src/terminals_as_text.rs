@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use switchboard_protocol::{Field, v2};
+use switchboard_acp::{Field, v2};
 
 use crate::Side;
 use crate::context::Context;

@@ -3,7 +3,7 @@
 mod answers;
 
 use serde_json::Value;
-use switchboard_protocol::{Side, Version};
+use switchboard_acp::{Side, Version};
 
 use crate::connection::{Open, Opening, Work};
 use crate::evaluator::{Evaluator, Told, request_id};

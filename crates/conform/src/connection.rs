@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Correlator, Side, Version};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Correlator, Side, Version};
 
 use crate::evaluator::Told;
 use crate::rules::RuleId;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
+use switchboard_acp::v2;
 use switchboard_diff::{Disagreement, check};
-use switchboard_protocol::v2;
 
 use crate::connection::{ConfigOption, MOST_REMEMBERED, ToolCall};
 use crate::evaluator::{Evaluator, decoded};

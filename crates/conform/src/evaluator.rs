@@ -1,10 +1,10 @@
 //! Feeds the messages of a conversation to all checks.
 
 use serde_json::Value;
-use switchboard_protocol::check::{Checker, Rules};
-use switchboard_protocol::detect::{DialectTracker, Weight};
-use switchboard_protocol::rpc::{Message, RequestId};
-use switchboard_protocol::{Raw, Side, Version, Wire, WireFormat};
+use switchboard_acp::check::{Checker, Rules};
+use switchboard_acp::detect::{DialectTracker, Weight};
+use switchboard_acp::rpc::{Message, RequestId};
+use switchboard_acp::{Raw, Side, Version, Wire, WireFormat};
 
 use crate::connection::{Connection, MOST_OPEN, Open};
 use crate::report::{Findings, Report};
@@ -18,7 +18,7 @@ const UNREADABLE: [i64; 2] = [-32700, -32600];
 ///
 /// ```
 /// use switchboard_conform::{Evaluator, Status, Verdict};
-/// use switchboard_protocol::Side;
+/// use switchboard_acp::Side;
 ///
 /// let mut evaluator = Evaluator::new(None);
 /// evaluator.message(1, Side::Client, r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#);
@@ -176,7 +176,7 @@ impl Evaluator {
         let has_newest = self.dialect.wire_format() == WireFormat::Newest
             && self.dialect.evidence().is_some_and(|evidence| evidence.row().weight >= Weight::Presence);
         let is_spec = !has_newest
-            && (self.dialect.evidence() == Some(switchboard_protocol::detect::Evidence::PatchDiff)
+            && (self.dialect.evidence() == Some(switchboard_acp::detect::Evidence::PatchDiff)
                 || (self.spec_signs.prompt_without_id && self.spec_signs.commands_without_type));
         self.findings.is_spec_dialect = is_spec;
         if !is_spec {

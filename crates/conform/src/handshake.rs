@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::{Raw, Side, Version};
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::{Raw, Side, Version};
 
 use crate::connection::Open;
 use crate::evaluator::{Evaluator, Told};

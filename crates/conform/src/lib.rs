@@ -4,7 +4,7 @@
 //! - [`Evaluator`] is fed the messages of a conversation, live or recorded, and finds the violations.
 //! - [`Findings`] is what it found; [`Report`] says what that amounts to.
 //!
-//! Schemas are judged by `switchboard_protocol::check`, diffs by `switchboard_diff`; here is what they mean as rules, and all
+//! Schemas are judged by `switchboard_acp::check`, diffs by `switchboard_diff`; here is what they mean as rules, and all
 //! that concerns more than one message.
 
 mod baseline;

@@ -1,6 +1,6 @@
 //! Recordings, line by line.
 
-use switchboard_protocol::{LineForm, Recorded, RecordedLine, Side};
+use switchboard_acp::{LineForm, Recorded, RecordedLine, Side};
 
 use crate::evaluator::Evaluator;
 use crate::report::Findings;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use switchboard_protocol::{Side, Version};
+use switchboard_acp::{Side, Version};
 
 use crate::rule::{Party, Rule, Strength, Versions};
 use crate::rules::RuleId;

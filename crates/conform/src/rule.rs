@@ -1,6 +1,6 @@
 //! What a rule is.
 
-use switchboard_protocol::{Side, Version};
+use switchboard_acp::{Side, Version};
 
 /// How much a rule weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

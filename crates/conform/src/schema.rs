@@ -1,8 +1,8 @@
 //! Which rule a fault belongs to that the protocol's own types found.
 
 use serde_json::Value;
-use switchboard_protocol::check::Finding;
-use switchboard_protocol::{Side, Version};
+use switchboard_acp::check::Finding;
+use switchboard_acp::{Side, Version};
 
 use crate::rules::RuleId;
 

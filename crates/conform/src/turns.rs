@@ -1,7 +1,7 @@
 //! Turns: prompts, what comes of them, and how they end.
 
 use serde_json::Value;
-use switchboard_protocol::{Side, Version};
+use switchboard_acp::{Side, Version};
 
 use crate::connection::{MOST_OPEN, MOST_REMEMBERED, Open, Session, Work};
 use crate::evaluator::{Evaluator, Told};

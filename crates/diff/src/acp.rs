@@ -4,7 +4,7 @@
 //! a diff on keeps the wire value beside it.
 
 use serde_json::Value;
-use switchboard_protocol::{AbsolutePath, Extra, Meta, Raw, Text, UnknownVariant, v2};
+use switchboard_acp::{AbsolutePath, Extra, Meta, Raw, Text, UnknownVariant, v2};
 
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat, PatchText};
 

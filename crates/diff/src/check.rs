@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
-use switchboard_protocol::AbsolutePath;
+use switchboard_acp::AbsolutePath;
 
 use crate::location::Location;
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use switchboard_protocol::AbsolutePath;
+use switchboard_acp::AbsolutePath;
 
 use crate::model::Diff;
 use crate::patch::FilePatch;

@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::rpc::{Message, RequestId, codes};
+use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{Message, RequestId, codes};
-use switchboard_protocol::{Raw, Wire, WireFormat};
 use switchboard_transport::SharedText;
 use switchboard_transport::server::{
     Flow, Gate, Incoming, Outgoing, OutgoingLine, Refusal, ResumeReply, ResumeRequest, ServerConnection,
@@ -474,7 +474,7 @@ impl Client {
 }
 
 /// A client of version 1 finds what the transport can do in `_meta` of the agent's capabilities.
-fn with_transport(outcome: &Result<Raw<'_>, switchboard_protocol::rpc::RpcError<'_>>) -> Option<String> {
+fn with_transport(outcome: &Result<Raw<'_>, switchboard_acp::rpc::RpcError<'_>>) -> Option<String> {
     let result = outcome.as_ref().ok()?;
     let capabilities = result.get("agentCapabilities").filter(Raw::is_object)?;
     let meta = capabilities.get("_meta").map(Raw::into_owned).filter(Raw::is_object);

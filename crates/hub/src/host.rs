@@ -4,9 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use switchboard_acp::rpc::{Message, RequestId, messages};
+use switchboard_acp::{Wire, WireFormat};
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
-use switchboard_protocol::rpc::{Message, RequestId, messages};
-use switchboard_protocol::{Wire, WireFormat};
 use switchboard_transport::{
     DEFAULT_MESSAGE_LIMIT, Frame, Grace, LineReader, Outbox, OutboxOptions, Program, Spawned,
     StandardErrorLine, Substitute,

@@ -1,6 +1,6 @@
 //! Rules that answer what an agent asks, before anybody is asked.
 
-use switchboard_protocol::Side;
+use switchboard_acp::Side;
 
 /// What was decided over a question.
 #[derive(Debug, Clone, PartialEq)]

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use switchboard_protocol::rpc::RequestId;
+use switchboard_acp::rpc::RequestId;
 use switchboard_store::{Store, StoreError};
 use switchboard_transport::server::ServerConnection;
 use switchboard_transport::{Grace, Program};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use switchboard_protocol::rpc::RequestId;
+use switchboard_acp::rpc::RequestId;
 use switchboard_store::{Role, Store, Time, Token};
 use switchboard_transport::server::ServerConnection;
 use switchboard_transport::{Grace, Program};

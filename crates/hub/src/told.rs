@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use switchboard_protocol::WireFormat;
-use switchboard_protocol::rpc::{Message, RequestId};
+use switchboard_acp::WireFormat;
+use switchboard_acp::rpc::{Message, RequestId};
 use switchboard_transport::SharedText;
 
 /// How many bytes are kept.
@@ -87,7 +87,7 @@ fn withdrawn(text: &str) -> Option<RequestId<'static>> {
 mod tests {
     use std::sync::Arc;
 
-    use switchboard_protocol::rpc::RequestId;
+    use switchboard_acp::rpc::RequestId;
 
     use super::{BYTES, Told};
 

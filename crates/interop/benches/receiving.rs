@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v2::{ConnectionTo, schema};
 use agent_client_protocol::{AcpAgent, AcpAgentConfig, Agent, on_receive_notification};
+use switchboard_acp::v2;
 use switchboard_peer::{Client, ClientOptions, Event};
-use switchboard_protocol::v2;
 use switchboard_transport::Program;
 use tokio::sync::Notify;
 
@@ -40,13 +40,17 @@ async fn ours(program: &str, count: u64) -> Duration {
     let program = Program::new(program).args(["demo-agent"]);
     let (child, client) = Client::start(&program, ClientOptions::new("bench", "1")).await.expect("it starts");
     let Client { agent, mut feed } = client;
-    let request = v2::NewSessionRequest::new(switchboard_protocol::AbsolutePath::parse("/").expect("an absolute path"));
-    let session = feed.until(agent.new_session(&request), drop).await.expect("answer").expect("session").session_id;
+    let request =
+        v2::NewSessionRequest::new(switchboard_acp::AbsolutePath::parse("/").expect("an absolute path"));
+    let session =
+        feed.until(agent.new_session(&request), drop).await.expect("answer").expect("session").session_id;
     let begun = Instant::now();
     let prompt = vec![v2::ContentBlock::text(format!("flood {count}"))];
     let mut turn = feed.until(agent.prompt(&session, prompt), drop).await.expect("answer").expect("turn");
     let mut seen = 0;
-    feed.until(turn.ended(), |event| seen += u64::from(matches!(event, Event::Update(_)))).await.expect("end");
+    feed.until(turn.ended(), |event| seen += u64::from(matches!(event, Event::Update(_))))
+        .await
+        .expect("end");
     let time = begun.elapsed();
     assert!(seen >= count, "{seen}");
     drop(feed);
@@ -105,7 +109,10 @@ async fn theirs(program: &str, count: u64) -> Result<Duration, agent_client_prot
         )
         .connect_with(agent, async move |connection| {
             let info = schema::Implementation::new("bench", "1");
-            connection.send_request(schema::InitializeRequest::new(ProtocolVersion::V2, info)).block_task().await?;
+            connection
+                .send_request(schema::InitializeRequest::new(ProtocolVersion::V2, info))
+                .block_task()
+                .await?;
             let session = connection.build_session_cwd()?.start_session().block_task().await?.session;
             let begun = Instant::now();
             session.send_prompt(&format!("flood {count}")).block_task().await?;

@@ -24,8 +24,8 @@ pub use turn::Turn;
 
 use std::future::Future;
 
-use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::v2;
+use switchboard_acp::rpc::{RpcError, codes};
+use switchboard_acp::v2;
 use switchboard_transport::ConnectionOptions;
 
 /// What an author of an agent writes; [`serve`] does the rest.

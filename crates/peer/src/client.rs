@@ -20,7 +20,7 @@ pub use unstable::Steered;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_protocol::v2;
+use switchboard_acp::v2;
 use switchboard_transport::{Child, Connection, ConnectionOptions, Program};
 
 use crate::{Error, translation};

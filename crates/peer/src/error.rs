@@ -1,8 +1,8 @@
 //! What can go wrong in either role. What the peer answers with an error is data instead: see
 //! [`Reply`](crate::Reply).
 
-use switchboard_protocol::DecodeError;
-use switchboard_protocol::rpc::{RequestId, RpcError};
+use switchboard_acp::DecodeError;
+use switchboard_acp::rpc::{RequestId, RpcError};
 use switchboard_session::SessionError;
 
 /// Why something could not be done.

@@ -15,7 +15,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use switchboard_peer::{Agent, Client, ClientOptions, Event, Introduction, Turn, agent_connection_options, serve};
-//! use switchboard_protocol::{AbsolutePath, rpc::RpcError, v2};
+//! use switchboard_acp::{AbsolutePath, rpc::RpcError, v2};
 //! use switchboard_transport::Connection;
 //!
 //! struct Echo;

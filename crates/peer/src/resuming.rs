@@ -9,10 +9,10 @@ mod questions;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 
-use switchboard_protocol::rpc::{
+use switchboard_acp::rpc::{
     BATCH_LIMIT, Message, Notification, Request, RequestId, RpcError, batch_entries, codes, is_batch,
 };
-use switchboard_protocol::{Raw, Side, Text, Wire, WireFormat};
+use switchboard_acp::{Raw, Side, Text, Wire, WireFormat};
 
 use self::pending::{About, Opens, Pending};
 use self::places::Places;
@@ -39,7 +39,7 @@ const ROOM: usize = 8 * 1024 * 1024;
 ///
 /// ```
 /// use switchboard_peer::{Connected, ResumableClient, ResumableOutput};
-/// use switchboard_protocol::Side;
+/// use switchboard_acp::Side;
 ///
 /// let mut client = ResumableClient::new(|| "4b1d".to_owned());
 /// client.handle(Side::Client, r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":2}}"#);

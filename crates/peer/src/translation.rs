@@ -4,9 +4,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use switchboard_acp::rpc::{Message, Request, RequestId, Response, codes, is_batch};
+use switchboard_acp::{Wire, WireFormat};
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
-use switchboard_protocol::rpc::{Message, Request, RequestId, Response, codes, is_batch};
-use switchboard_protocol::{Wire, WireFormat};
 use switchboard_transport::{
     Anomaly, Closure, Connection, ConnectionOptions, Event, Inbox, Received, SharedText, Substitute,
 };

@@ -6,8 +6,8 @@ mod official;
 use official::{OfficialEnvelope, OfficialSession};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use switchboard_acp::{Recorded, RecordedLine};
 use switchboard_policy::{NoFiles, Observer, Policy, Relevance, Verdict};
-use switchboard_protocol::{Recorded, RecordedLine};
 use switchboard_testkit::{Contest, TagPlace, stream};
 
 const COUNT: usize = 1_000_000;

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use switchboard_protocol::v2::ToolKind;
+use switchboard_acp::v2::ToolKind;
 
 use crate::command::{Argument, Match, Reading, Run, allows, arguments, forbids};
 use crate::glob::wildcard;

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use switchboard_bridge::update_to_v2;
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::rpc::{
     BATCH_LIMIT, Expected, Message, Notification, Request, RequestId, Response, batch_entries, is_batch,
 };
-use switchboard_protocol::{Correlator, Diagnostic, Extra, Raw, Text, Version, Wire, WireFormat, v1, v2};
+use switchboard_acp::{Correlator, Diagnostic, Extra, Raw, Text, Version, Wire, WireFormat, v1, v2};
+use switchboard_bridge::update_to_v2;
 use switchboard_session::{
     AgentQuestion, Conversation, ConversationError, Decoded, Moment, SessionError, Side,
 };

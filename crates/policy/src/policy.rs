@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use switchboard_protocol::v2::{PermissionOption, PermissionOptionKind as Kind};
+use switchboard_acp::v2::{PermissionOption, PermissionOptionKind as Kind};
 
 use crate::error::PolicyError;
 use crate::host::Host;
@@ -224,7 +224,7 @@ impl Policy {
 
     /// Allows calls that only read or search, whatever they read, and asks about the rest.
     pub fn approve_reads() -> Policy {
-        use switchboard_protocol::v2::ToolKind::{Read, Search};
+        use switchboard_acp::v2::ToolKind::{Read, Search};
         let rule = |path| Rule::for_kinds("approve-reads", Verdict::Allow, &[Read, Search], path);
         Policy::named("approve-reads", Verdict::Ask, vec![rule(Some("**")), rule(None)])
     }

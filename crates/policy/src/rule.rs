@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use switchboard_protocol::v2::ToolKind;
+use switchboard_acp::v2::ToolKind;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

@@ -5,7 +5,7 @@ mod json;
 
 use std::fmt;
 
-use switchboard_protocol::v2;
+use switchboard_acp::v2;
 use switchboard_session::{Item, Permission, Snapshot, ToolCall};
 
 use crate::command::{Reading, Run};

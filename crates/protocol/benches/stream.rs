@@ -6,8 +6,8 @@ use agent_client_protocol_schema::v2 as official;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use switchboard_protocol::rpc::{Expected, encode_notification};
-use switchboard_protocol::{WireFormat, v2};
+use switchboard_acp::rpc::{Expected, encode_notification};
+use switchboard_acp::{WireFormat, v2};
 use switchboard_testkit::{Contest, TagPlace, recordings, stream};
 
 /// The floor: what any reader of the envelope must do, with the update left unread.

@@ -1,7 +1,7 @@
 //! Judges whole conversations: each message by its method, each answer by the request it belongs to.
 //!
 //! ```
-//! use switchboard_protocol::check::{Checker, Rules};
+//! use switchboard_acp::check::{Checker, Rules};
 //!
 //! let mut checker = Checker::new(Rules::default());
 //! let verdict = checker.check(br#"{"jsonrpc":"2.0","id":1,"method":"session/close","params":{}}"#);

@@ -13,7 +13,7 @@ use crate::{Side, Wire};
 /// [`open_or_evict`](Correlator::open_or_evict) gives the oldest back instead.
 ///
 /// ```
-/// use switchboard_protocol::{Correlator, Side};
+/// use switchboard_acp::{Correlator, Side};
 ///
 /// let mut open = Correlator::new(100);
 /// open.open(Side::Client, &1.into(), "session/new").unwrap();

@@ -8,8 +8,8 @@
 //! - [`EVIDENCE`] is the whole list of what shows a dialect.
 //!
 //! ```
-//! use switchboard_protocol::detect::{DialectTracker, Evidence, Handshake};
-//! use switchboard_protocol::{Raw, Version, WireFormat};
+//! use switchboard_acp::detect::{DialectTracker, Evidence, Handshake};
+//! use switchboard_acp::{Raw, Version, WireFormat};
 //!
 //! // The number was repeated; the keys are those of version 1.
 //! let answer = Raw::parse(r#"{"protocolVersion":2,"agentCapabilities":{"loadSession":true}}"#)?;
@@ -19,7 +19,7 @@
 //! assert_eq!(agent.wire_format(), WireFormat::Any);
 //! agent.see_prompt_answer(&Raw::parse(r#"{"messageId":"u-1"}"#)?);
 //! assert_eq!((agent.wire_format(), agent.evidence()), (WireFormat::Newest, Some(Evidence::PromptAnswerWithId)));
-//! # Ok::<(), switchboard_protocol::DecodeError>(())
+//! # Ok::<(), switchboard_acp::DecodeError>(())
 //! ```
 
 use std::fmt;

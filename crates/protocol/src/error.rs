@@ -84,7 +84,7 @@ impl Diagnostic {
     /// The same thing seen from a value around the one that was read, in which that stands under a pointer.
     ///
     /// ```
-    /// use switchboard_protocol::{Wire, WireFormat, v2};
+    /// use switchboard_acp::{Wire, WireFormat, v2};
     ///
     /// let error = v2::ToolCallUpdate::decode(r#"{"toolCallId":7}"#, WireFormat::Any).unwrap_err();
     /// assert_eq!(error.under("/params/update").diagnostic().pointer, "/params/update/toolCallId");

@@ -5,7 +5,7 @@
 /// values: `[]` empties a list just as `null` does, and yet the two stay apart on the wire.
 ///
 /// ```
-/// use switchboard_protocol::Field;
+/// use switchboard_acp::Field;
 ///
 /// let mut title = Some("Reading".to_owned());
 /// Field::Keep.apply_to(&mut title);

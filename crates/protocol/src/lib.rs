@@ -12,7 +12,7 @@
 //! - [`check`] judges whole conversations, [`json_schema`] describes the types.
 //!
 //! ```
-//! use switchboard_protocol::{Field, WireFormat, Wire, v2};
+//! use switchboard_acp::{Field, WireFormat, Wire, v2};
 //!
 //! let text = r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-7","title":null,"status":"_queued","by":"me"}"#;
 //! let v2::SessionUpdate::ToolCallUpdate(update) = v2::SessionUpdate::decode(text, WireFormat::Spec)? else {
@@ -25,7 +25,7 @@
 //!
 //! let error = v2::SessionUpdate::decode(r#"{"sessionUpdate":"tool_call_update"}"#, WireFormat::Spec).unwrap_err();
 //! assert_eq!(error.to_string(), r#"expected the key "toolCallId", found an object without it"#);
-//! # Ok::<(), switchboard_protocol::DecodeError>(())
+//! # Ok::<(), switchboard_acp::DecodeError>(())
 //! ```
 
 mod correlator;

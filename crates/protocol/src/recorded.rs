@@ -15,7 +15,7 @@ use crate::{Raw, Side, Text, Wire, WireFormat};
 /// Read are also bare messages, of which nobody knows who sent them, and trace files of the official conductor.
 ///
 /// ```
-/// use switchboard_protocol::{Recorded, RecordedLine, Side};
+/// use switchboard_acp::{Recorded, RecordedLine, Side};
 ///
 /// let text = r#"{"t":1.250,"dir":"client->agent","msg":{"jsonrpc":"2.0","id":1,"method":"session/list"}}"#;
 /// let line = RecordedLine::parse(text)?;
@@ -23,7 +23,7 @@ use crate::{Raw, Side, Text, Wire, WireFormat};
 /// let Recorded::Message { from, text: message, .. } = &line.recorded else { unreachable!() };
 /// assert_eq!((*from, &message[..17]), (Some(Side::Client), r#"{"jsonrpc":"2.0","#));
 /// assert_eq!(line.to_string(), text);
-/// # Ok::<(), switchboard_protocol::DecodeError>(())
+/// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedLine<'a> {

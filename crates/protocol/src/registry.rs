@@ -162,7 +162,7 @@ pub fn wire_types(revision: WireFormat) -> impl Iterator<Item = &'static WireTyp
 /// The type of a name.
 ///
 /// ```
-/// use switchboard_protocol::{WireFormat, wire_type};
+/// use switchboard_acp::{WireFormat, wire_type};
 ///
 /// let location = wire_type("ToolCallLocation", WireFormat::Newest).unwrap();
 /// assert!(location.rewrite(r#"{"path":"/w/main.py","line":1}"#, WireFormat::Newest).is_ok());

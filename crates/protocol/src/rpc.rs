@@ -1,15 +1,15 @@
 //! The JSON-RPC 2.0 envelope. Parameters and results stay unread until somebody asks for them.
 //!
 //! ```
-//! use switchboard_protocol::rpc::{Message, RequestId};
-//! use switchboard_protocol::{WireFormat, Wire, v2};
+//! use switchboard_acp::rpc::{Message, RequestId};
+//! use switchboard_acp::{WireFormat, Wire, v2};
 //!
 //! let line = r#"{"jsonrpc":"2.0","id":5,"method":"session/close","params":{"sessionId":"s-1"}}"#;
 //! let Message::Request(request) = Message::decode(line, WireFormat::Any)? else { unreachable!() };
 //! assert_eq!(request.id, RequestId::Number(5));
 //! let close = v2::CloseSessionRequest::decode(request.params_text(), WireFormat::Any)?;
 //! assert_eq!(close.session_id, "s-1");
-//! # Ok::<(), switchboard_protocol::DecodeError>(())
+//! # Ok::<(), switchboard_acp::DecodeError>(())
 //! ```
 
 mod batch;
@@ -70,14 +70,14 @@ impl RequestId<'_> {
     /// Whether the protocol allows it.
     ///
     /// ```
-    /// use switchboard_protocol::rpc::RequestId;
-    /// use switchboard_protocol::{Wire, WireFormat};
+    /// use switchboard_acp::rpc::RequestId;
+    /// use switchboard_acp::{Wire, WireFormat};
     ///
     /// let id = RequestId::decode("1.50", WireFormat::Any)?;
     /// assert!(!id.is_regular());
     /// assert_eq!(id.encode(WireFormat::Any), "1.50");
     /// assert!(RequestId::decode("1.50", WireFormat::Newest).is_err());
-    /// # Ok::<(), switchboard_protocol::DecodeError>(())
+    /// # Ok::<(), switchboard_acp::DecodeError>(())
     /// ```
     pub fn is_regular(&self) -> bool {
         !matches!(self, RequestId::Irregular(_))
@@ -573,14 +573,14 @@ impl<'a, P: Params<'a>> Expected<'a, P> {
     /// Reads a message strictly.
     ///
     /// ```
-    /// use switchboard_protocol::rpc::Expected;
-    /// use switchboard_protocol::{WireFormat, v2};
+    /// use switchboard_acp::rpc::Expected;
+    /// use switchboard_acp::{WireFormat, v2};
     ///
     /// let line = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":
     ///     {"sessionUpdate":"agent_thought_chunk","messageId":"t","content":{"type":"text","text":"maybe"}}}}"#;
     /// let message = Expected::<v2::UpdateSessionNotification<'_>>::decode(line, WireFormat::Any)?;
     /// assert!(matches!(message, Expected::Params(notification) if notification.session_id == "s"));
-    /// # Ok::<(), switchboard_protocol::DecodeError>(())
+    /// # Ok::<(), switchboard_acp::DecodeError>(())
     /// ```
     pub fn decode(text: &'a str, revision: WireFormat) -> Result<Self, DecodeError> {
         Self::decode_with(&mut Reader::new(text, revision))

@@ -154,7 +154,7 @@ text_type! {
     /// [`AbsolutePath::parse`], which refuses it.
     ///
     /// ```
-    /// use switchboard_protocol::AbsolutePath;
+    /// use switchboard_acp::AbsolutePath;
     ///
     /// assert!(AbsolutePath::parse("/w/a.txt").is_ok());
     /// assert!(AbsolutePath::parse(r"C:\w\a.txt").is_ok());

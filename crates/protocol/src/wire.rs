@@ -15,12 +15,12 @@ use crate::{Text, WireFormat};
 /// A value of the protocol: reads itself from JSON text, borrowing from it, and writes itself.
 ///
 /// ```
-/// use switchboard_protocol::{WireFormat, Wire, v2};
+/// use switchboard_acp::{WireFormat, Wire, v2};
 ///
 /// let text = r#"{"sessionUpdate":"tool_call_update","toolCallId":"c-7","status":null}"#;
 /// let update = v2::SessionUpdate::decode(text, WireFormat::Spec)?;
 /// assert_eq!(update.encode(WireFormat::Spec), text);
-/// # Ok::<(), switchboard_protocol::DecodeError>(())
+/// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 pub trait Wire<'a>: Sized {
     /// The same type, free of the text it was read from.

@@ -6,8 +6,8 @@ mod official;
 use std::time::Duration;
 
 use official::{OfficialEnvelope, OfficialSession};
-use switchboard_protocol::rpc::Expected;
-use switchboard_protocol::{WireFormat, v2};
+use switchboard_acp::rpc::Expected;
+use switchboard_acp::{WireFormat, v2};
 use switchboard_session::Session;
 use switchboard_testkit::{Contest, TagPlace, stream, thread_time};
 

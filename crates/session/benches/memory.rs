@@ -1,8 +1,8 @@
 //! What a session takes in memory. Counting slows allocation down, so this is apart from the timing.
 
 use peak_alloc::PeakAlloc;
-use switchboard_protocol::rpc::Expected;
-use switchboard_protocol::{WireFormat, v2};
+use switchboard_acp::rpc::Expected;
+use switchboard_acp::{WireFormat, v2};
 use switchboard_session::Session;
 use switchboard_testkit::{TagPlace, stream};
 

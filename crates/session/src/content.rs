@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use switchboard_protocol::{Extra, Meta, Wire, v2};
+use switchboard_acp::{Extra, Meta, Wire, v2};
 
 use crate::segment::{Odd, Segment};
 use crate::shared_vec::SharedVec;
@@ -94,7 +94,7 @@ impl Block for v2::ToolCallContent<'static> {
 /// takes constant time however long the content is and whether or not a snapshot shares it.
 ///
 /// ```
-/// use switchboard_protocol::{WireFormat, Wire, v2};
+/// use switchboard_acp::{WireFormat, Wire, v2};
 /// use switchboard_session::Session;
 ///
 /// let mut session = Session::new(WireFormat::Any);

@@ -10,11 +10,9 @@ pub use questions::AgentQuestion;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use switchboard_protocol::detect::DialectTracker;
-use switchboard_protocol::rpc::{
-    BATCH_LIMIT, BatchFault, Expected, Message, RequestId, batch_entries, is_batch,
-};
-use switchboard_protocol::{Correlator, DecodeError, Diagnostic, Moment, Side, Text, Wire, WireFormat, v2};
+use switchboard_acp::detect::DialectTracker;
+use switchboard_acp::rpc::{BATCH_LIMIT, BatchFault, Expected, Message, RequestId, batch_entries, is_batch};
+use switchboard_acp::{Correlator, DecodeError, Diagnostic, Moment, Side, Text, Wire, WireFormat, v2};
 
 use crate::change::Changes;
 use crate::entry::EntryKind;
@@ -39,7 +37,7 @@ const MAX_OPEN: usize = 10_000;
 /// A copy shares what the two have in common, and is cheap.
 ///
 /// ```
-/// use switchboard_protocol::{Moment, Side, WireFormat};
+/// use switchboard_acp::{Moment, Side, WireFormat};
 /// use switchboard_session::Conversation;
 ///
 /// let mut conversation = Conversation::new(WireFormat::Any);

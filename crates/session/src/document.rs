@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Extra, Meta, Text, Wire, WireFormat, v2};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Extra, Meta, Text, Wire, WireFormat, v2};
 
 use crate::Moment;
 use crate::content::{Attached, Block, Content, Item};

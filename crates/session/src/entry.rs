@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::{Base64, Extra, Field, Meta, Raw, v2};
+use switchboard_acp::{Base64, Extra, Field, Meta, Raw, v2};
 
 use crate::bytes::Bytes;
 use crate::change::{EntryField, FieldChanges};

@@ -1,5 +1,5 @@
-use switchboard_protocol::DecodeError;
-use switchboard_protocol::rpc::RequestId;
+use switchboard_acp::DecodeError;
+use switchboard_acp::rpc::RequestId;
 
 use crate::form::FormFault;
 

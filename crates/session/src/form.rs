@@ -5,8 +5,8 @@ use std::fmt;
 
 use regex::RegexBuilder;
 use serde_json::{Value, json};
-use switchboard_protocol::v2::{self, ElicitationPropertySchema as Schema};
-use switchboard_protocol::{Map, Number, Text};
+use switchboard_acp::v2::{self, ElicitationPropertySchema as Schema};
+use switchboard_acp::{Map, Number, Text};
 
 /// How large the program of an agent's regular expression may get.
 const PATTERN_LIMIT: usize = 1 << 20;
@@ -21,7 +21,7 @@ const MOST_SHOWN: usize = 60;
 ///
 /// ```
 /// use serde_json::json;
-/// use switchboard_protocol::{Wire, WireFormat, v2};
+/// use switchboard_acp::{Wire, WireFormat, v2};
 /// use switchboard_session::Form;
 ///
 /// let schema = r#"{"type":"object","properties":{"age":{"type":"integer","minimum":1}},"required":["age"]}"#;
@@ -30,7 +30,7 @@ const MOST_SHOWN: usize = 60;
 /// let faults = form.check([("age", json!(0)), ("name", json!("Ann"))]);
 /// assert_eq!(faults[0].to_string(), "age: at least 1");
 /// assert_eq!(faults[1].to_string(), "name: the form has no such field");
-/// # Ok::<(), switchboard_protocol::DecodeError>(())
+/// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Form {
@@ -75,7 +75,7 @@ impl fmt::Display for FormFault {
 impl Form {
     /// The fields that a schema describes.
     pub fn new(schema: &v2::ElicitationSchema<'_>) -> Self {
-        use switchboard_protocol::Wire as _;
+        use switchboard_acp::Wire as _;
         let required: HashSet<&str> = schema.required_names.iter().flatten().map(|name| &**name).collect();
         let mut patterns = 0;
         let fields = schema.properties.iter().flat_map(Map::iter).map(|(name, schema)| {

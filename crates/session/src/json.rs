@@ -1,6 +1,6 @@
 //! A session as one JSON object, for programs and people that look at it.
 
-use switchboard_protocol::{Extra, Meta, Text, UnknownVariant, Wire, WireFormat, v2};
+use switchboard_acp::{Extra, Meta, Text, UnknownVariant, Wire, WireFormat, v2};
 
 use crate::Moment;
 use crate::content::{Attached, Block, Content};
@@ -118,7 +118,7 @@ impl Snapshot {
     /// `commandsUpdate`, `configOptionsUpdate`) are left out.
     ///
     /// ```
-    /// use switchboard_protocol::{WireFormat, v2};
+    /// use switchboard_acp::{WireFormat, v2};
     /// use switchboard_session::Session;
     ///
     /// let mut session = Session::new(WireFormat::Spec);

@@ -10,7 +10,7 @@
 //! - [`Conversation`] folds all messages of a connection: sessions, prompts ([`Turn`]), questions and who answered.
 //!
 //! ```
-//! use switchboard_protocol::{WireFormat, Wire, v2};
+//! use switchboard_acp::{WireFormat, Wire, v2};
 //! use switchboard_session::{EntryKind, Session};
 //!
 //! let mut session = Session::new(WireFormat::Any);
@@ -24,7 +24,7 @@
 //! let message = session.message(EntryKind::AgentMessage, "m-1").unwrap();
 //! assert_eq!(message.content().text(), "Looking...");
 //! assert_eq!(session.entries().map(|entry| entry.id()).collect::<Vec<_>>(), ["m-1", "c-1"]);
-//! # Ok::<(), switchboard_protocol::DecodeError>(())
+//! # Ok::<(), switchboard_acp::DecodeError>(())
 //! ```
 
 mod bytes;
@@ -70,6 +70,6 @@ pub use request::{Decider, Elicitation, Permission, Settlement};
 pub use session::{Session, TERMINAL_OUTPUT_LIMIT};
 pub use snapshot::{Activity, Plan, Snapshot, Usage};
 pub use subagent::{SessionMessage, Subagent};
-pub use switchboard_protocol::{Moment, Side};
+pub use switchboard_acp::{Moment, Side};
 pub use turn::{Turn, TurnEnd, TurnOutcome};
 pub use update::entry_of_update;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::{Extra, Field, Meta, Raw, Text, Wire};
+use switchboard_acp::{Extra, Field, Meta, Raw, Text, Wire};
 
 use crate::change::{ContentChange, FieldChange};
 use crate::content::{Block, Content};

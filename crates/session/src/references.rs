@@ -1,10 +1,8 @@
 //! Which other sessions an update names.
 
 use memchr::memmem;
-use switchboard_protocol::v2::unstable::{
-    BackgroundSubagent, SessionMessage, SessionReference, SubagentUpdate,
-};
-use switchboard_protocol::{Field, Text, Wire, WireFormat, v2};
+use switchboard_acp::v2::unstable::{BackgroundSubagent, SessionMessage, SessionReference, SubagentUpdate};
+use switchboard_acp::{Field, Text, Wire, WireFormat, v2};
 
 /// A session that another has started, as an update of the other tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,14 +19,14 @@ pub struct StartedSession<'u> {
 /// The sessions that an update says its session has started.
 ///
 /// ```
-/// use switchboard_protocol::{Wire, WireFormat, v2};
+/// use switchboard_acp::{Wire, WireFormat, v2};
 /// use switchboard_session::sessions_started_by;
 ///
 /// let text = r#"{"sessionUpdate":"tool_call_content_chunk","toolCallId":"c-1","content":{"type":"session","sessionId":"s-2"}}"#;
 /// let update = v2::SessionUpdate::decode(text, WireFormat::Any)?;
 /// let [started] = &sessions_started_by(&update)[..] else { panic!() };
 /// assert_eq!((started.session, started.tool_call.as_deref(), &*started.pointer), ("s-2", Some("c-1"), "/content"));
-/// # Ok::<(), switchboard_protocol::DecodeError>(())
+/// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 pub fn sessions_started_by<'u>(update: &'u v2::SessionUpdate<'_>) -> Vec<StartedSession<'u>> {
     use v2::SessionUpdate as Update;
@@ -88,14 +86,14 @@ pub fn may_name_sessions(text: &str) -> bool {
 /// Keys that the protocol does not define stay as they are.
 ///
 /// ```
-/// use switchboard_protocol::{Wire, WireFormat, v2};
+/// use switchboard_acp::{Wire, WireFormat, v2};
 /// use switchboard_session::rename_sessions;
 ///
 /// let text = r#"{"sessionUpdate":"subagent_update","sessionId":"s-2","title":"Tests","x":1}"#;
 /// let mut update = v2::SessionUpdate::decode(text, WireFormat::Any)?;
 /// assert!(rename_sessions(&mut update, &mut |id| Some(format!("hub-{id}"))));
 /// assert_eq!(update.encode(WireFormat::Any), text.replace("s-2", "hub-s-2"));
-/// # Ok::<(), switchboard_protocol::DecodeError>(())
+/// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 // All kinds and all fields are named, so that one that comes to the protocol cannot be forgotten here.
 pub fn rename_sessions(

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Extra, Meta, Moment, Side, Wire, v2};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Extra, Meta, Moment, Side, Wire, v2};
 
 /// Who settled a question.
 ///

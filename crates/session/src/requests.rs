@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Wire, v2};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Wire, v2};
 
 use crate::Moment;
 use crate::change::{Change, Changes, ContentChange, EntryField, RequestEvent};
@@ -17,7 +17,7 @@ impl Session {
     /// would change it; the words of the prompt change nothing.
     ///
     /// ```
-    /// use switchboard_protocol::{WireFormat, v2};
+    /// use switchboard_acp::{WireFormat, v2};
     /// use switchboard_session::{Moment, Session, SessionError};
     ///
     /// let mut session = Session::new(WireFormat::Any);

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use switchboard_protocol::{Field, Text, UnknownVariant, Wire, WireFormat, v2};
+use switchboard_acp::{Field, Text, UnknownVariant, Wire, WireFormat, v2};
 
 use crate::change::{Change, Changes, ContentChange, EntryChange, EntryField, FieldChange};
 use crate::content::Attached;
@@ -111,7 +111,7 @@ impl Session {
     /// Applies an update and tells what it changed.
     ///
     /// ```
-    /// use switchboard_protocol::{WireFormat, v2};
+    /// use switchboard_acp::{WireFormat, v2};
     /// use switchboard_session::{Change, EntryField, FieldChange, Session};
     ///
     /// let mut session = Session::new(WireFormat::Any);
@@ -319,7 +319,7 @@ impl Session {
                     }
                 }
                 let fields = &mut change.fields;
-                let cwd = update.cwd.clone().map(switchboard_protocol::AbsolutePath::into_text);
+                let cwd = update.cwd.clone().map(switchboard_acp::AbsolutePath::into_text);
                 fields.note(EntryField::Command, patch_text(&mut terminal.command, &update.command));
                 fields.note(EntryField::Cwd, patch_text(&mut terminal.cwd, &cwd));
                 fields.note(

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Extra, Meta, UnknownVariant, Wire, WireFormat, v2};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Extra, Meta, UnknownVariant, Wire, WireFormat, v2};
 
 use crate::content::Attached;
 use crate::entry::{Compaction, Entry, EntryKind, Message, Terminal, ToolCall};

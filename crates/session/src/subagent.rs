@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::v2;
-use switchboard_protocol::v2::unstable::{SessionMessageChunk, SubagentSessionCapabilities, SubagentUpdate};
-use switchboard_protocol::{AbsolutePath, Field, Wire};
+use switchboard_acp::v2;
+use switchboard_acp::v2::unstable::{SessionMessageChunk, SubagentSessionCapabilities, SubagentUpdate};
+use switchboard_acp::{AbsolutePath, Field, Wire};
 
 use crate::change::{Changes, ContentChange, EntryField, FieldChange};
 use crate::content::Content;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::{RequestId, RpcError};
-use switchboard_protocol::{Moment, Wire, v2};
+use switchboard_acp::rpc::{RequestId, RpcError};
+use switchboard_acp::{Moment, Wire, v2};
 
 /// How many prompts of a session are remembered; of more, the oldest that are over go.
 const MAX_TURNS: usize = 1000;

@@ -1,6 +1,6 @@
 //! An entry as the update that makes it.
 
-use switchboard_protocol::{AbsolutePath, Field, v2};
+use switchboard_acp::{AbsolutePath, Field, v2};
 
 use crate::content::{Block, Content};
 use crate::entry::{Entry, EntryKind};
@@ -95,7 +95,7 @@ impl Entry {
 /// The entry that an update is about: its kind and its id.
 ///
 /// ```
-/// use switchboard_protocol::v2;
+/// use switchboard_acp::v2;
 /// use switchboard_session::{EntryKind, entry_of_update};
 ///
 /// let update = v2::SessionUpdate::from(v2::ToolCallUpdate::new("c-1"));

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use switchboard_protocol::{DecodeError, LineForm, Raw, Recorded, RecordedLine};
+use switchboard_acp::{DecodeError, LineForm, Raw, Recorded, RecordedLine};
 
 use crate::record::{Channel, Record, Time};
 

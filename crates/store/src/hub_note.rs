@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Moment, Raw, Wire, WireFormat};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Moment, Raw, Wire, WireFormat};
 use switchboard_session::{Conversation, Decider};
 
 /// Tells a conversation what a hub noted ([`Channel::Hub`](crate::Channel::Hub)) about a question that is open: before

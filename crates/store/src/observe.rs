@@ -4,11 +4,9 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use memchr::memmem;
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{
-    BATCH_LIMIT, Message, Notification, Request, Response, batch_entries, is_batch,
-};
-use switchboard_protocol::{Correlator, Raw, Side, WireFormat};
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::rpc::{BATCH_LIMIT, Message, Notification, Request, Response, batch_entries, is_batch};
+use switchboard_acp::{Correlator, Raw, Side, WireFormat};
 use switchboard_session::{may_name_sessions, sessions_started_in};
 
 use crate::record::{About, Record};

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use switchboard_protocol::Side;
+use switchboard_acp::Side;
 
 /// The largest message that is kept: the same limit as on a connection, with room for noise.
 pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;

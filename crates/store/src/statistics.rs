@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use switchboard_protocol::Raw;
+use switchboard_acp::Raw;
 
 use crate::error::Result;
 use crate::record::{Filter, Item, Record};

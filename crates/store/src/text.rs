@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use switchboard_protocol::Raw;
-use switchboard_protocol::rpc::{BATCH_LIMIT, batch_entries, is_batch};
+use switchboard_acp::Raw;
+use switchboard_acp::rpc::{BATCH_LIMIT, batch_entries, is_batch};
 
 use crate::record::{Channel, Record};
 

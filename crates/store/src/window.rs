@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
-use switchboard_protocol::rpc::{Expected, is_batch};
-use switchboard_protocol::{Moment, Side, WireFormat};
+use switchboard_acp::rpc::{Expected, is_batch};
+use switchboard_acp::{Moment, Side, WireFormat};
 use switchboard_session::{Change, Conversation, Entry, Folded};
 
 use crate::block::{Input, compress, decompress, put};

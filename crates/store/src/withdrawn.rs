@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use switchboard_protocol::Raw;
-use switchboard_protocol::rpc::{BATCH_LIMIT, batch_entries, is_batch};
+use switchboard_acp::Raw;
+use switchboard_acp::rpc::{BATCH_LIMIT, batch_entries, is_batch};
 
 use crate::error::Result;
 use crate::record::{Item, Record};

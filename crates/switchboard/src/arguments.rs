@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
-use switchboard_protocol::WireFormat;
+use switchboard_acp::WireFormat;
 
 use crate::outcome::CommandError;
 

@@ -1,7 +1,7 @@
 //! What is odd about what an agent does.
 
+use switchboard_acp::Diagnostic;
 use switchboard_peer::Event;
-use switchboard_protocol::Diagnostic;
 
 /// What is odd about something that an agent did, whichever version it speaks.
 pub(crate) fn of_event(event: &Event) -> Option<String> {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use switchboard_acp::Side;
 use switchboard_peer::Observer;
-use switchboard_protocol::Side;
 use switchboard_store::{About, Channel, Record, Recorder, Store};
 use switchboard_transport::{Child, Exit, Oddities, Remote};
 

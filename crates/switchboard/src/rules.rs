@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_policy::{Answer, Decision, Mode, Policy, Subject, Verdict};
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::Decider;
 
 use crate::policy_file::{self, SystemFiles};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError, messages};
-use switchboard_protocol::{Correlator, Raw, Side, Wire, WireFormat};
+use switchboard_acp::rpc::{Message, Notification, Request, RequestId, Response, RpcError, messages};
+use switchboard_acp::{Correlator, Raw, Side, Wire, WireFormat};
 use switchboard_session::sessions_started_in;
 use switchboard_store::{Channel, Record, Time};
 

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use switchboard_protocol::rpc::Expected;
-use switchboard_protocol::{WireFormat, Wire, v2};
+use switchboard_acp::rpc::Expected;
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_transport::{Connection, ConnectionOptions, Json, Program, Received, SharedText};
 
 use crate::{Measured, NAP, agent_arguments, ourselves};

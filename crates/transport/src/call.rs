@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_protocol::rpc::{RequestId, RpcError};
+use switchboard_acp::rpc::{RequestId, RpcError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 

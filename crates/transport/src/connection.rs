@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use switchboard_protocol::rpc::{RequestId, codes};
-use switchboard_protocol::{Wire, WireFormat};
+use switchboard_acp::rpc::{RequestId, codes};
+use switchboard_acp::{Wire, WireFormat};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::time::Instant;
@@ -340,7 +340,7 @@ pub(crate) fn result_line(id: &RequestId<'_>, result: &str) -> String {
     line
 }
 
-pub(crate) fn error_line(id: &RequestId<'_>, error: &switchboard_protocol::rpc::RpcError<'_>) -> String {
+pub(crate) fn error_line(id: &RequestId<'_>, error: &switchboard_acp::rpc::RpcError<'_>) -> String {
     let mut line = String::from(r#"{"jsonrpc":"2.0","id":"#);
     id.encode_into(&mut line, WireFormat::Any);
     line.push_str(r#","error":"#);
@@ -356,10 +356,10 @@ pub(crate) fn cancel_line(id: &RequestId<'_>) -> String {
 
 pub(crate) const CANCEL_REQUEST: &str = "$/cancel_request";
 
-pub(crate) fn failure(code: i32, message: impl Into<String>) -> switchboard_protocol::rpc::RpcError<'static> {
-    switchboard_protocol::rpc::RpcError::new(code, message.into())
+pub(crate) fn failure(code: i32, message: impl Into<String>) -> switchboard_acp::rpc::RpcError<'static> {
+    switchboard_acp::rpc::RpcError::new(code, message.into())
 }
 
-pub(crate) fn method_not_found(method: &str) -> switchboard_protocol::rpc::RpcError<'static> {
+pub(crate) fn method_not_found(method: &str) -> switchboard_acp::rpc::RpcError<'static> {
     failure(codes::METHOD_NOT_FOUND, format!("the method {method} is not known here"))
 }

@@ -1,7 +1,7 @@
 //! Lines to messages that own their text, and what can be said of lines that are none.
 
-use switchboard_protocol::rpc::{Glimpse, Message, RequestId, RpcError};
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_acp::rpc::{Glimpse, Message, RequestId, RpcError};
+use switchboard_acp::{Raw, Wire, WireFormat};
 
 use crate::SharedText;
 

@@ -4,9 +4,9 @@ use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::{memchr, memchr_iter, memrchr};
-use switchboard_protocol::Raw;
+use switchboard_acp::Raw;
 
-use switchboard_protocol::rpc::{Glimpse, codes};
+use switchboard_acp::rpc::{Glimpse, codes};
 
 use crate::SharedText;
 use crate::connection::{error_line, failure};

@@ -6,10 +6,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_protocol::rpc::{
+use switchboard_acp::rpc::{
     BatchFault, CancelRequestNotification, RequestId, RpcError, batch_entries, codes, is_batch,
 };
-use switchboard_protocol::{Wire, WireFormat};
+use switchboard_acp::{Wire, WireFormat};
 use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
@@ -98,8 +98,8 @@ impl Inbox {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), switchboard_transport::Error> {
-    /// use switchboard_protocol::rpc::Expected;
-    /// use switchboard_protocol::{WireFormat, v2};
+    /// use switchboard_acp::rpc::Expected;
+    /// use switchboard_acp::{WireFormat, v2};
     /// use switchboard_transport::{Connection, ConnectionOptions, Json, Received, SharedText};
     ///
     /// let (mut client, agent) = Connection::pair(ConnectionOptions::default(), ConnectionOptions::default());
@@ -114,7 +114,7 @@ impl Inbox {
     /// };
     /// assert!(matches!(client.inbox.next_or(take).await, Some(Received::Taken(id)) if id == "s"));
     /// # fn v2_update(text: &str) -> v2::UpdateSessionNotification<'_> {
-    /// #     switchboard_protocol::Wire::decode(text, WireFormat::Any).unwrap()
+    /// #     switchboard_acp::Wire::decode(text, WireFormat::Any).unwrap()
     /// # }
     /// # Ok(())
     /// # }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use switchboard_protocol::rpc::{RequestId, RpcError, codes};
+use switchboard_acp::rpc::{RequestId, RpcError, codes};
 use tokio::sync::watch;
 
 use crate::connection::{Shared, error_line, failure, method_not_found, result_line};

@@ -19,7 +19,7 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), switchboard_transport::Error> {
-//! use switchboard_protocol::{WireFormat, v2};
+//! use switchboard_acp::{WireFormat, v2};
 //! use switchboard_transport::{Connection, ConnectionOptions, Event, Json};
 //!
 //! let (mut client, mut agent) = Connection::pair(ConnectionOptions::default(), ConnectionOptions::default());

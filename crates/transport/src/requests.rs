@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use switchboard_protocol::rpc::RequestId;
+use switchboard_acp::rpc::RequestId;
 
 /// The requests of one connection: those that this side made and those that it must answer. The two directions
 /// have separate ids, so both sides may count from the same number.

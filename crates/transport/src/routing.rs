@@ -1,7 +1,7 @@
 //! What must be known of a message to send it to its place.
 
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Raw, Wire, WireFormat};
 
 /// What the client and the server call the connection, and the session that a message is about.
 pub(crate) const CONNECTION_ID: &str = "acp-connection-id";

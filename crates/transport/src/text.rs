@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_acp::{Raw, Wire, WireFormat};
 
 /// UTF-8 text in a buffer that clones and parts share.
 ///
@@ -100,14 +100,14 @@ impl fmt::Display for SharedText {
 /// One JSON value as text on one line: parameters or a result to send.
 ///
 /// ```
-/// use switchboard_protocol::{Raw, WireFormat, v2};
+/// use switchboard_acp::{Raw, WireFormat, v2};
 /// use switchboard_transport::Json;
 ///
 /// let close = v2::CloseSessionRequest::new("s-1");
 /// assert_eq!(Json::of(&close, WireFormat::Spec).as_str(), r#"{"sessionId":"s-1"}"#);
 /// assert_eq!(Json::from(Raw::parse("[1,\n2]")?).as_str(), "[1, 2]");
 /// assert_eq!(Json::default().as_str(), "{}");
-/// # Ok::<(), switchboard_protocol::DecodeError>(())
+/// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Json<'a>(Cow<'a, str>);

@@ -1,6 +1,6 @@
 //! Configuration options, and the modes of version 1.
 
-use switchboard_protocol::{Extra, Text, Wire, v1, v2};
+use switchboard_acp::{Extra, Text, Wire, v1, v2};
 
 use crate::Error;
 use crate::convert::content::whole;

@@ -1,7 +1,7 @@
 //! Content blocks. Both versions share the type; version 1 knows no others, no icons, and two roles.
 
-use switchboard_protocol::v2::{Annotations, ContentBlock, ResourceLink, Role, TextContent};
-use switchboard_protocol::{Meta, Raw, Text, UnknownVariant, Wire, WireFormat, v2};
+use switchboard_acp::v2::{Annotations, ContentBlock, ResourceLink, Role, TextContent};
+use switchboard_acp::{Meta, Raw, Text, UnknownVariant, Wire, WireFormat, v2};
 
 use crate::Error;
 use crate::convert::{Conversion, meta};

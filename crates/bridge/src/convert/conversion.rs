@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use switchboard_protocol::{Extra, Meta};
+use switchboard_acp::{Extra, Meta};
 
 use crate::Error;
 use crate::loss::{Note, Severity, element_of};

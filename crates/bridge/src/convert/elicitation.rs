@@ -1,11 +1,11 @@
 //! Questions to the user. Both versions share the types; version 1 knows four formats of text, and values that are not
 //! objects.
 
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::v2::{
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::v2::{
     CreateElicitationRequest, CreateElicitationResponse, ElicitationPropertySchema, StringFormat,
 };
-use switchboard_protocol::{Map, Wire, WireFormat};
+use switchboard_acp::{Map, Wire, WireFormat};
 
 use crate::Error;
 use crate::convert::Conversion;
@@ -75,7 +75,7 @@ pub(crate) fn answer_to_v1<'a>(
         let mut converted = Vec::new();
         for (name, value) in content.iter() {
             let known =
-                switchboard_protocol::v1::ElicitationContentValue::decode(value.0.as_str(), WireFormat::V1);
+                switchboard_acp::v1::ElicitationContentValue::decode(value.0.as_str(), WireFormat::V1);
             if known.is_ok() {
                 converted.push((name.to_owned().into(), value.clone()));
             } else {

@@ -1,7 +1,7 @@
 //! The handshake: names, capabilities and ways to log in.
 
-use switchboard_protocol::v2::EmptyObject;
-use switchboard_protocol::{Map, Meta, Text, Wire, v1, v2};
+use switchboard_acp::v2::EmptyObject;
+use switchboard_acp::{Map, Meta, Text, Wire, v1, v2};
 
 use crate::Error;
 use crate::convert::Conversion;
@@ -82,7 +82,7 @@ fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::Clie
     let v2::ClientCapabilities { auth, elicitation, mut meta, mut extra } = offered;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["fs", "terminal", "session", "subagents", "plan"]);
     // Agents that run commands themselves then tell what they put out.
-    meta::add(&mut meta, "terminal_output", &switchboard_protocol::Raw::from(serde_json::Value::Bool(true)));
+    meta::add(&mut meta, "terminal_output", &switchboard_acp::Raw::from(serde_json::Value::Bool(true)));
     let mut fs = v1::FileSystemCapabilities::new();
     (fs.read_text_file, fs.write_text_file) = (Some(served.files), Some(served.files));
     let mut session = v1::ClientSessionCapabilities::new();

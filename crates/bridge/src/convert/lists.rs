@@ -1,7 +1,7 @@
 //! Plans and commands.
 
-use switchboard_protocol::v2::{PlanEntry, PlanEntryPriority, PlanEntryStatus};
-use switchboard_protocol::{Text, v1, v2};
+use switchboard_acp::v2::{PlanEntry, PlanEntryPriority, PlanEntryStatus};
+use switchboard_acp::{Text, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::{self, Origin};

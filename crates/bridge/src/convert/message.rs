@@ -1,6 +1,6 @@
 //! Messages of either side. Version 2 can say them whole; version 1 can only add to them.
 
-use switchboard_protocol::{Extra, Field, Meta, Text, v1, v2};
+use switchboard_acp::{Extra, Field, Meta, Text, v1, v2};
 
 use crate::Error;
 use crate::convert::{Conversion, content, meta};

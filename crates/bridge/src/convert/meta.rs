@@ -1,7 +1,7 @@
 //! Metadata of our own: what the other version has no place for travels under keys that begin with where it comes from.
 
-use switchboard_protocol::v2::EmptyObject;
-use switchboard_protocol::{Extra, Field, Meta, Raw, Text, Wire, WireFormat};
+use switchboard_acp::v2::EmptyObject;
+use switchboard_acp::{Extra, Field, Meta, Raw, Text, Wire, WireFormat};
 
 use crate::Error;
 use crate::convert::Conversion;

@@ -1,6 +1,6 @@
 //! Paths and line numbers that an agent should not send, made into what a client can use.
 
-use switchboard_protocol::{AbsolutePath, LineNumber, Meta, v1, v2};
+use switchboard_acp::{AbsolutePath, LineNumber, Meta, v1, v2};
 
 use crate::convert::{Conversion, meta};
 use crate::loss::Severity;

@@ -1,7 +1,7 @@
 //! Permission requests and the answers to them.
 
-use switchboard_protocol::v2::{PermissionOption, PermissionOptionKind};
-use switchboard_protocol::{Text, v1, v2};
+use switchboard_acp::v2::{PermissionOption, PermissionOptionKind};
+use switchboard_acp::{Text, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::{self, Origin};

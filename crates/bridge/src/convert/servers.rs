@@ -1,6 +1,6 @@
 //! MCP servers.
 
-use switchboard_protocol::{AbsolutePath, Text, v1, v2};
+use switchboard_acp::{AbsolutePath, Text, v1, v2};
 
 use crate::Error;
 use crate::convert::{Conversion, meta};

@@ -1,8 +1,8 @@
 //! Requests to open sessions, prompts, and the answers.
 
-use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::v2::unstable::SystemPrompt;
-use switchboard_protocol::{Meta, Text, Wire, WireFormat, v1, v2};
+use switchboard_acp::rpc::{RpcError, codes};
+use switchboard_acp::v2::unstable::SystemPrompt;
+use switchboard_acp::{Meta, Text, Wire, WireFormat, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::{self, Origin};

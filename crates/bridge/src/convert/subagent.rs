@@ -1,6 +1,6 @@
 //! Sub-agents, which both versions spell nearly alike.
 
-use switchboard_protocol::{Field, Text, v1, v2};
+use switchboard_acp::{Field, Text, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::{self, Origin};

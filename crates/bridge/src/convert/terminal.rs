@@ -1,6 +1,6 @@
 //! Terminals of an agent, for clients that have none: what they put out is shown as text.
 
-use switchboard_protocol::{Field, v2};
+use switchboard_acp::{Field, v2};
 
 use crate::Error;
 use crate::convert::Conversion;

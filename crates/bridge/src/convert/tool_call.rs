@@ -1,9 +1,9 @@
 //! Tool calls: kinds, statuses and items of content.
 
+use switchboard_acp::v2::{ToolCallStatus, ToolKind};
+use switchboard_acp::{Field, Meta, Text, v1, v2};
 use switchboard_diff as diff;
 use switchboard_diff::FileAtHand;
-use switchboard_protocol::v2::{ToolCallStatus, ToolKind};
-use switchboard_protocol::{Field, Meta, Text, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::Origin;

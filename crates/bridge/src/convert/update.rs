@@ -1,6 +1,6 @@
 //! Updates of a session that mean the same whatever was said before.
 
-use switchboard_protocol::{Field, v1, v2};
+use switchboard_acp::{Field, v1, v2};
 
 use crate::Error;
 use crate::convert::{Conversion, config, content, lists, meta, subagent};

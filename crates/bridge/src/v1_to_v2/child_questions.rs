@@ -1,7 +1,7 @@
 //! What sub-agents ask, for a client that does not know of them: in the session that it opened, under their names.
 
-use switchboard_protocol::rpc::{Request, RequestId, codes};
-use switchboard_protocol::{Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_acp::rpc::{Request, RequestId, codes};
+use switchboard_acp::{Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::family::Standing;
 use super::{V1ToV2, render};

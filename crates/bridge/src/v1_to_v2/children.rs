@@ -1,6 +1,6 @@
 //! What sub-agents say, for a client that does not know of them: shown in a tool call of the session that it opened.
 
-use switchboard_protocol::{Diagnostic, Extra, Field, Raw, Text, Wire, WireFormat, v2};
+use switchboard_acp::{Diagnostic, Extra, Field, Raw, Text, Wire, WireFormat, v2};
 use switchboard_session::sessions_started_by;
 
 use super::family::{Held, ShownBy, Standing, Unlinked};

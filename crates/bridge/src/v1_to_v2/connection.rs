@@ -1,7 +1,7 @@
 //! The handshake, cancelled requests, and questions that pass through.
 
-use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
-use switchboard_protocol::{Raw, Wire, WireFormat, v1, v2};
+use switchboard_acp::rpc::{Request, RequestId, Response, codes};
+use switchboard_acp::{Raw, Wire, WireFormat, v1, v2};
 
 use super::{ToAgent, ToClient, V1ToV2};
 use crate::context::session_of;

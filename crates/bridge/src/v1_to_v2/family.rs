@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use switchboard_protocol::v2::ToolCallStatus;
-use switchboard_protocol::{Diagnostic, Extra, Field, Raw, Wire, WireFormat, v2};
+use switchboard_acp::v2::ToolCallStatus;
+use switchboard_acp::{Diagnostic, Extra, Field, Raw, Wire, WireFormat, v2};
 use switchboard_session::{MAX_ANCESTORS, MAX_SUBAGENTS, Session as Fold};
 
 use crate::Moment;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use switchboard_protocol::rpc::Request;
+use switchboard_acp::rpc::Request;
 
 use super::{Active, Session, V1ToV2};
 use crate::Side;

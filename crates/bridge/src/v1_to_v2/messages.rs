@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
-use switchboard_protocol::{Field, Text, Wire, WireFormat, v1, v2};
+use switchboard_acp::{Field, Text, Wire, WireFormat, v1, v2};
 
 use super::Active;
 use crate::Policy;

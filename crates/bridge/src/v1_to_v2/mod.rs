@@ -16,8 +16,8 @@ mod turn;
 
 use std::collections::VecDeque;
 
-use switchboard_protocol::rpc::{Expected, Message, Notification, Request, Response};
-use switchboard_protocol::{Diagnostic, Extra, Meta, v1, v2};
+use switchboard_acp::rpc::{Expected, Message, Notification, Request, Response};
+use switchboard_acp::{Diagnostic, Extra, Meta, v1, v2};
 
 use self::family::{Family, Held, Standing};
 use self::messages::Messages;

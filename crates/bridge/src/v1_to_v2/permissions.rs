@@ -1,8 +1,8 @@
 //! Permission requests. Version 1 has no words of a prompt apart from the tool call's own: they are put into the
 //! call for as long as the question is open.
 
-use switchboard_protocol::rpc::{Request, RequestId, Response};
-use switchboard_protocol::{Extra, Raw, Text, WireFormat, v1, v2};
+use switchboard_acp::rpc::{Request, RequestId, Response};
+use switchboard_acp::{Extra, Raw, Text, WireFormat, v1, v2};
 
 use super::family::Standing;
 use super::tool_calls::Place;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use switchboard_protocol::{Raw, WireFormat, v1, v2};
+use switchboard_acp::{Raw, WireFormat, v1, v2};
 use switchboard_session::{Content, Entry, EntryKind, Snapshot, ToolCall};
 
 use super::family::{Child, Family, SHOWN};

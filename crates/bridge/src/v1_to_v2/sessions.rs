@@ -1,7 +1,7 @@
 //! Opening sessions, and their configuration.
 
-use switchboard_protocol::rpc::{Request, RequestId, Response};
-use switchboard_protocol::{Extra, Text, Wire, v1, v2};
+use switchboard_acp::rpc::{Request, RequestId, Response};
+use switchboard_acp::{Extra, Text, Wire, v1, v2};
 
 use super::{Active, ToAgent, V1ToV2};
 use crate::context::session_of;

@@ -1,7 +1,7 @@
 //! Terminals of the agent, which a version 1 client sees as text, or, where it says that it can, by way of metadata.
 
 use serde_json::{Value, json};
-use switchboard_protocol::{Raw, v1, v2};
+use switchboard_acp::{Raw, v1, v2};
 
 use super::Active;
 use super::tool_calls::Place;

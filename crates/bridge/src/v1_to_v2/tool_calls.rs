@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
-use switchboard_protocol::{Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_acp::{Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::family::Family;
 use super::{Active, render};

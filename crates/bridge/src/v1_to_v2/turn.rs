@@ -1,9 +1,9 @@
 //! The prompt turn. The client's request stays open until the agent is idle again.
 
-use switchboard_protocol::rpc::{
+use switchboard_acp::rpc::{
     CancelRequestNotification, Notification, Request, RequestId, Response, RpcError, codes,
 };
-use switchboard_protocol::{Extra, Meta, Wire, WireFormat, v1, v2};
+use switchboard_acp::{Extra, Meta, Wire, WireFormat, v1, v2};
 
 use super::{Active, ToAgent, ToClient, V1ToV2};
 use crate::convert::content::plain_text;

@@ -1,6 +1,6 @@
 //! Sub-agents. Version 1 tells of their states in the session that they belong to only, version 2 also in their own.
 
-use switchboard_protocol::{Field, Wire, v1, v2};
+use switchboard_acp::{Field, Wire, v1, v2};
 use switchboard_session::MAX_ANCESTORS;
 
 use super::{Session, V2ToV1};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use switchboard_protocol::rpc::Request;
+use switchboard_acp::rpc::Request;
 
 use super::messages::Begun;
 use super::{Journal, Session, V2ToV1};

@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use switchboard_protocol::{Extra, Field, Text, v1, v2};
+use switchboard_acp::{Extra, Field, Text, v1, v2};
 
 use super::{Active, Session};
 use crate::Side;

@@ -1,6 +1,6 @@
 //! Plans, commands, options, usage, notices, compactions, and what nobody knows.
 
-use switchboard_protocol::{Wire, v1, v2};
+use switchboard_acp::{Wire, v1, v2};
 
 use super::Active;
 use crate::convert::{config, update};

@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
-use switchboard_protocol::rpc::{Expected, Message, Notification, Request, RequestId, Response};
-use switchboard_protocol::{Diagnostic, Extra, v1, v2};
+use switchboard_acp::rpc::{Expected, Message, Notification, Request, RequestId, Response};
+use switchboard_acp::{Diagnostic, Extra, v1, v2};
 
 use self::messages::{Begun, Run};
 use self::served::Terminals;

@@ -1,7 +1,7 @@
 //! Permission requests, whose words of the prompt version 1 puts into the tool call.
 
-use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
-use switchboard_protocol::{Field, Text, v1, v2};
+use switchboard_acp::rpc::{Request, RequestId, Response, codes};
+use switchboard_acp::{Field, Text, v1, v2};
 
 use super::tool_calls::Place;
 use super::{ToClient, V2ToV1};

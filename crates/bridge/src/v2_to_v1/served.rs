@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use switchboard_protocol::rpc::{Request, RequestId, codes};
-use switchboard_protocol::{AbsolutePath, Base64, Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_acp::rpc::{Request, RequestId, codes};
+use switchboard_acp::{AbsolutePath, Base64, Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::{Session, V2ToV1};
 use crate::context::{Context, session_of};

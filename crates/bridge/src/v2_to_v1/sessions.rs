@@ -1,7 +1,7 @@
 //! Opening, finding and closing sessions, and their configuration.
 
-use switchboard_protocol::rpc::{Request, RequestId, Response, codes};
-use switchboard_protocol::{AbsolutePath, Extra, Wire, v1, v2};
+use switchboard_acp::rpc::{Request, RequestId, Response, codes};
+use switchboard_acp::{AbsolutePath, Extra, Wire, v1, v2};
 
 use super::messages::Begun;
 use super::{Active, Journal, Session, ToAgent, V2ToV1, missing};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
-use switchboard_protocol::{AbsolutePath, Base64, Field, Meta, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_acp::{AbsolutePath, Base64, Field, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::Active;
 use crate::Side;

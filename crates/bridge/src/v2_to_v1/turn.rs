@@ -1,9 +1,9 @@
 //! The prompt turn: one request of version 1 becomes acceptance, work and rest.
 
-use switchboard_protocol::rpc::{
+use switchboard_acp::rpc::{
     CancelRequestNotification, Notification, Request, RequestId, Response, RpcError, codes,
 };
-use switchboard_protocol::{Extra, Wire, WireFormat, v1, v2};
+use switchboard_acp::{Extra, Wire, WireFormat, v1, v2};
 
 use super::{Session, ToAgent, ToClient, V2ToV1};
 use crate::context::Context;
@@ -186,7 +186,7 @@ impl V2ToV1 {
         turn.accepted = true;
         let answer = v2::PromptResponse::new().message_id(turn.message_id.clone());
         let mut message = v2::MessageUpdate::new(turn.message_id.clone());
-        message.content = switchboard_protocol::Field::Set(turn.prompt.clone());
+        message.content = switchboard_acp::Field::Set(turn.prompt.clone());
         active.context.respond(Side::Client, &turn.id, &answer, &Extra::new());
         if active.keeps {
             active.session.begun.begins(Role::User, &message.message_id);

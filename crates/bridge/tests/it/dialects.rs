@@ -1,8 +1,8 @@
 //! The two dialects of version 2, and terminals for clients that have none.
 
 use serde_json::{Value, json};
+use switchboard_acp::{Base64, Wire, WireFormat};
 use switchboard_bridge::{BridgeOptions, Dialect, Policy, Side, Version};
-use switchboard_protocol::{Base64, Wire, WireFormat};
 
 use crate::support::Bench;
 use crate::turns::{answer_v2, hello_v2, prompt};

@@ -6,9 +6,9 @@ use crate::markers::lost_in;
 use crate::support::{amounts_to, is_reported};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use switchboard_acp::WireFormat;
+use switchboard_acp::check::{Checker, Rules};
 use switchboard_bridge::{Moment, RecordingBridge, Severity, Side, Version};
-use switchboard_protocol::WireFormat;
-use switchboard_protocol::check::{Checker, Rules};
 use switchboard_session::{Conversation, Moment as SessionMoment, Side as SessionSide};
 
 fn text() -> impl Strategy<Value = String> {

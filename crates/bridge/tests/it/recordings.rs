@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::support::{amounts_to, is_reported};
 use serde_json::{Value, json};
+use switchboard_acp::WireFormat;
+use switchboard_acp::check::{Checker, Rules};
 use switchboard_bridge::{Loss, Moment, RecordedLine, RecordingBridge, Severity, Side, Version};
-use switchboard_protocol::WireFormat;
-use switchboard_protocol::check::{Checker, Rules};
 use switchboard_session::{Conversation, Moment as SessionMoment, Side as SessionSide};
 use switchboard_testkit::{Recorded, Recording, recordings};
 

@@ -1,8 +1,8 @@
 //! Translation without memory: what it can say and what it refuses.
 
 use serde_json::{Value, json};
+use switchboard_acp::{Wire, WireFormat, v1, v2};
 use switchboard_bridge::{Side, Stateless, Version, update_to_v1, update_to_v2};
-use switchboard_protocol::{Wire, WireFormat, v1, v2};
 
 fn down(update: Value) -> Result<(Vec<Value>, Vec<String>), String> {
     let text = update.to_string();

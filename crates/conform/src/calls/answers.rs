@@ -1,7 +1,7 @@
 //! Answers, and what they mean for the session that they are about.
 
 use serde_json::Value;
-use switchboard_protocol::{Side, Version};
+use switchboard_acp::{Side, Version};
 
 use super::{INVALID_PARAMS, LOGIN_REQUIRED, METHOD_NOT_FOUND, advertised_at, is_foreign, opens, works};
 use crate::connection::{Open, Session, Work};

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::{Raw, Side, Version};
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::{Raw, Side, Version};
 
 use super::peer::{Answer, Launch, Peer, Trouble};
 use crate::report::{Findings, Report};

@@ -8,7 +8,7 @@ mod scenarios;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_protocol::{Recorded, RecordedLine, Side};
+use switchboard_acp::{Recorded, RecordedLine, Side};
 use switchboard_transport::{Frame, LineReader};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};

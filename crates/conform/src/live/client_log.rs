@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use switchboard_protocol::{Recorded, RecordedLine, Side};
+use switchboard_acp::{Recorded, RecordedLine, Side};
 
 use super::client::{
     ALL_ANSWERED, BEFORE, ClientScenario, NOT_ALL_ANSWERED, NOT_SURVIVED, REPLACED, SHOWN, SURVIVED,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_protocol::Side;
+use switchboard_acp::Side;
 use switchboard_transport::{Child, Frame, LineReader, NoiseKind, Program};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};

@@ -166,7 +166,7 @@ fn violations(
 
 #[cfg(test)]
 mod tests {
-    use switchboard_protocol::Side;
+    use switchboard_acp::Side;
 
     use super::html;
     use crate::Evaluator;

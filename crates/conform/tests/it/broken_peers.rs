@@ -9,10 +9,10 @@ mod sessions;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use switchboard_acp::Side;
 use switchboard_conform::{
     Evaluator, Findings, RULES, RecordingJudge, RuleId, Seen, Status, Strength, Verdict,
 };
-use switchboard_protocol::Side;
 
 use self::conversations::{V1, V2};
 /// A fault: another line in the place of one, a line more behind one, or one less.

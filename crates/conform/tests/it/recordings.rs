@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use switchboard_acp::Side;
 use switchboard_conform::{Evaluator, Verdict};
-use switchboard_protocol::Side;
 
 /// What is broken in recordings whose names begin so, and why that is no false alarm.
 const KNOWN: &[(&str, &str, &str)] = &[

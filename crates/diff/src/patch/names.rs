@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::fault::FaultKind;
 use super::quote::{read_name, read_quoted};
 use crate::model::Operation;
-use switchboard_protocol::AbsolutePath;
+use switchboard_acp::AbsolutePath;
 
 type Name<'a> = Cow<'a, [u8]>;
 

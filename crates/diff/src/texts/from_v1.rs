@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use switchboard_protocol::{Raw, v1, v2};
+use switchboard_acp::{Raw, v1, v2};
 
 use super::{Carried, FileAtHand, OPERATION_KEY};
 use crate::acp::PARTIAL_KEY;
@@ -26,7 +26,7 @@ const KIND_KEY: &str = "kind";
 ///
 /// ```
 /// use switchboard_diff::{Diff, FileAtHand, from_v1};
-/// use switchboard_protocol::{Wire, WireFormat, v1};
+/// use switchboard_acp::{Wire, WireFormat, v1};
 ///
 /// let text = r#"{"path":"/w/greet.py","oldText":"Hello","newText":"Good morning"}"#;
 /// let source = v1::Diff::decode(text, WireFormat::V1)?;
@@ -36,7 +36,7 @@ const KIND_KEY: &str = "kind";
 /// assert!(diff.patch.unwrap().text.ends_with(
 ///     "@@ -1,2 +1,2 @@\n import sys\n-print('Hello')\n+print('Good morning')\n"
 /// ));
-/// # Ok::<(), switchboard_protocol::DecodeError>(())
+/// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 pub fn from_v1(source: v1::Diff<'_>, file: &FileAtHand<'_>) -> v2::Diff<'static> {
     let v1::Diff { path, old_text, new_text, meta, mut extra } = source;

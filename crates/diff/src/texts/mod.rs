@@ -8,7 +8,7 @@ mod to_v1;
 
 use std::borrow::Cow;
 
-use switchboard_protocol::{Extra, Meta, Raw, Text};
+use switchboard_acp::{Extra, Meta, Raw, Text};
 
 pub use from_v1::from_v1;
 pub use to_v1::{InV1, to_v1};

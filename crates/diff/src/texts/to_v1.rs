@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use switchboard_protocol::{AbsolutePath, Meta, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_acp::{AbsolutePath, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::{CHANGES_KEY, Carried, FileAtHand, OPERATION_KEY, PATCH_KEY};
 use crate::apply::{Direction, apply_to_bytes};

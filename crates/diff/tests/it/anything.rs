@@ -3,11 +3,11 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use switchboard_acp::v2;
 use switchboard_diff::{
     Change, Diff, Direction, FileAtHand, FileType, PatchText, apply_to_bytes, check, parse_patch, stat,
     to_v1, write_patch,
 };
-use switchboard_protocol::v2;
 
 /// Lines of which patches are made, whole and broken.
 const LINES: [&str; 44] = [

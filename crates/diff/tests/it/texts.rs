@@ -1,10 +1,10 @@
 //! Between version 1's texts and structured diffs.
 
 use serde_json::{Value, json};
+use switchboard_acp::{Wire as _, WireFormat, v1, v2};
 use switchboard_diff::{
     Change, Diff, FileAtHand, FileType, InV1, Operation, PatchFormat, PatchText, check, from_v1, to_v1,
 };
-use switchboard_protocol::{Wire as _, WireFormat, v1, v2};
 
 fn pair(old: Option<&str>, new: &str) -> Value {
     match old {

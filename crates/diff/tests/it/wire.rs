@@ -1,11 +1,11 @@
 //! To the wire and back.
 
 use serde_json::{Value, json};
+use switchboard_acp::{Wire as _, WireFormat, v2};
 use switchboard_diff::{
     BuildOptions, Change, Diff, FileType, Operation, PatchFormat, PatchText, build_from_bytes, check,
     parse_patch, write_patch,
 };
-use switchboard_protocol::{Wire as _, WireFormat, v2};
 use switchboard_testkit::recordings;
 
 fn change(operation: &str, path: &str, old_path: Option<&str>) -> Change {

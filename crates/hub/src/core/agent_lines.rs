@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use switchboard_protocol::rpc::{Message, Request, RequestId, Response, codes};
-use switchboard_protocol::{Raw, Side, Wire, WireFormat};
+use switchboard_acp::rpc::{Message, Request, RequestId, Response, codes};
+use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::Channel;
 use switchboard_transport::SharedText;
 

@@ -1,6 +1,6 @@
 //! What the hub says of itself in the place of an agent.
 
-use switchboard_protocol::Raw;
+use switchboard_acp::Raw;
 
 use super::hosting::Description;
 use super::lines::merged;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::RequestId;
+use switchboard_acp::rpc::RequestId;
 
 use super::lines::Outcome;
 use super::{Identity, SessionId, ToClient};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::{Message, Notification, RequestId};
-use switchboard_protocol::{Raw, Wire, WireFormat, v2};
+use switchboard_acp::rpc::{Message, Notification, RequestId};
+use switchboard_acp::{Raw, Wire, WireFormat, v2};
 use switchboard_session::{may_name_sessions, rename_sessions};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;

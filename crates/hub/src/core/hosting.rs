@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use switchboard_protocol::rpc::{Message, RequestId, codes};
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_acp::rpc::{Message, RequestId, codes};
+use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_store::Channel;
 use switchboard_transport::Oddities;
 

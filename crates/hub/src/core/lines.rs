@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use switchboard_protocol::rpc::{Message, RequestId, RpcError};
-use switchboard_protocol::{Raw, Text, Wire, WireFormat};
+use switchboard_acp::rpc::{Message, RequestId, RpcError};
+use switchboard_acp::{Raw, Text, Wire, WireFormat};
 
 /// The key under which an update tells its place in the log.
 pub(crate) const CURSOR: &str = "acp/cursor";
@@ -335,7 +335,7 @@ pub(crate) fn place(session: &str, cursor: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use switchboard_protocol::Raw;
+    use switchboard_acp::Raw;
 
     use super::{Rewrite, call, cursor, place};
 
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_question_tells_the_agents_id_of_it_and_no_agent_can_tell_another() {
-        let id = switchboard_protocol::rpc::RequestId::Text("q".into());
+        let id = switchboard_acp::rpc::RequestId::Text("q".into());
         let rewrite = Rewrite { session: Some("h"), request: Some(&id), ..Rewrite::default() };
         let told =
             |params: &'static str| call(Some(&3.into()), "m", Some(&Raw::parse(params).unwrap()), rewrite);

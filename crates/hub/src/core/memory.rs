@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use switchboard_protocol::rpc::{Message, RequestId};
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_acp::rpc::{Message, RequestId};
+use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_session::sessions_started_in;
 use switchboard_store::Channel;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use switchboard_protocol::Raw;
-use switchboard_protocol::rpc::{RequestId, codes};
+use switchboard_acp::Raw;
+use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 
 use super::connection::{ATTACHMENTS, Connection};

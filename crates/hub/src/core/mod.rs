@@ -26,8 +26,8 @@ mod tests;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use switchboard_protocol::Raw;
-use switchboard_protocol::rpc::RequestId;
+use switchboard_acp::Raw;
+use switchboard_acp::rpc::RequestId;
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::json;
-use switchboard_protocol::rpc::{Message, RequestId, codes};
-use switchboard_protocol::{Raw, WireFormat};
+use switchboard_acp::rpc::{Message, RequestId, codes};
+use switchboard_acp::{Raw, WireFormat};
 use switchboard_store::Channel;
 
 use super::hosting::Purpose;

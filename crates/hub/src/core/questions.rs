@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use switchboard_protocol::rpc::{RequestId, Response, codes};
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_acp::rpc::{RequestId, Response, codes};
+use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::json;
-use switchboard_protocol::Raw;
-use switchboard_protocol::rpc::RequestId;
+use switchboard_acp::Raw;
+use switchboard_acp::rpc::RequestId;
 
 use super::memory::{Memory, Seen};
 use super::{

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use switchboard_protocol::rpc::codes;
+use switchboard_acp::rpc::codes;
 use switchboard_store::{Channel, Role};
 
 use super::{ConnectionId, Core, CoreOptions, HostId, Identity, Kept, Known, Memory, Output, SessionId};
@@ -778,7 +778,7 @@ impl World {
                 let waits = self.core.connections[connection]
                     .open
                     .keys()
-                    .any(|open| *open == switchboard_protocol::rpc::RequestId::Number(*id));
+                    .any(|open| *open == switchboard_acp::rpc::RequestId::Number(*id));
                 assert_eq!(
                     count,
                     usize::from(!waits),

@@ -22,7 +22,8 @@ async fn main() -> Result<()> {
 }
 
 async fn serve(server: AcpHttpServer) -> Result<()> {
-    let failed = |error: std::io::Error| agent_client_protocol::Error::internal_error().data(error.to_string());
+    let failed =
+        |error: std::io::Error| agent_client_protocol::Error::internal_error().data(error.to_string());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     println!("{}", listener.local_addr().map_err(failed)?);
     axum::serve(listener, server.into_router()).await.map_err(failed)

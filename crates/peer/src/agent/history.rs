@@ -1,6 +1,6 @@
 //! A session's past, as the updates that tell it once more.
 
-use switchboard_protocol::{Field, v2};
+use switchboard_acp::{Field, v2};
 use switchboard_session::Session;
 
 /// The updates that make up a session, in order. What was shown once, and what is told elsewhere, is left out.

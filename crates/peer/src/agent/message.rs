@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::{Field, Meta, v2};
+use switchboard_acp::{Field, Meta, v2};
 
 use super::sending::Line;
 use crate::Error;

@@ -1,6 +1,6 @@
 //! Questions for permission.
 
-use switchboard_protocol::{AbsolutePath, Wire, WireFormat, v2};
+use switchboard_acp::{AbsolutePath, Wire, WireFormat, v2};
 use switchboard_transport::{Answer, Deadline, Json};
 
 use super::tool_call::ToolCall;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
-use switchboard_protocol::rpc::encode_notification;
-use switchboard_protocol::v2::unstable::SubagentUpdate;
-use switchboard_protocol::{Field, WireFormat, v2};
+use switchboard_acp::rpc::encode_notification;
+use switchboard_acp::v2::unstable::SubagentUpdate;
+use switchboard_acp::{Field, WireFormat, v2};
 use switchboard_session::Session;
 use switchboard_transport::{Caller, SharedText};
 use tokio::sync::{Mutex, watch};

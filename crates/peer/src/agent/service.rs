@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-use switchboard_protocol::rpc::{Message, RpcError, codes};
-use switchboard_protocol::v2::unstable::SessionArchiveFilter;
-use switchboard_protocol::{AbsolutePath, Raw, Wire, WireFormat, v2};
+use switchboard_acp::rpc::{Message, RpcError, codes};
+use switchboard_acp::v2::unstable::SessionArchiveFilter;
+use switchboard_acp::{AbsolutePath, Raw, Wire, WireFormat, v2};
 use switchboard_transport::{
     Caller, Connection, Event, IncomingNotification, IncomingRequest, Json, Received, SharedText,
 };

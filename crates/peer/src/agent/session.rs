@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::{Field, NonEmptyText, v2};
+use switchboard_acp::{Field, NonEmptyText, v2};
 
 use super::history;
 use super::sending::SessionInner;
@@ -84,7 +84,7 @@ impl AgentSession {
 
     /// The updates that make up the history, as a replay tells them.
     pub async fn history(&self) -> Vec<v2::SessionUpdate<'static>> {
-        use switchboard_protocol::Wire;
+        use switchboard_acp::Wire;
         let voice = self.core.voice().await;
         history::updates(&voice.history).into_iter().map(Wire::into_owned).collect()
     }

@@ -3,8 +3,8 @@
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
-use switchboard_protocol::rpc::RpcError;
-use switchboard_protocol::{Field, v2};
+use switchboard_acp::rpc::RpcError;
+use switchboard_acp::{Field, v2};
 use v2::unstable::{SessionMessage, SessionReference, SubagentSessionCapabilities, SubagentUpdate};
 
 use super::sending::{Line, SessionInner};

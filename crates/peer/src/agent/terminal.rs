@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::{AbsolutePath, Base64, v2};
+use switchboard_acp::{AbsolutePath, Base64, v2};
 
 use super::sending::Line;
 use crate::Error;

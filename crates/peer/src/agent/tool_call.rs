@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use switchboard_protocol::{AbsolutePath, Field, Raw, v2};
+use switchboard_acp::{AbsolutePath, Field, Raw, v2};
 use tokio::sync::watch;
 
 use super::sending::Line;

@@ -1,6 +1,6 @@
 //! The work on one prompt.
 
-use switchboard_protocol::v2;
+use switchboard_acp::v2;
 
 use super::message::Message;
 use super::permission::{self, Ask};
@@ -92,8 +92,8 @@ impl Turn {
     /// use switchboard_peer::{
     ///     Agent, Client, ClientOptions, Introduction, Turn, agent_connection_options, serve,
     /// };
-    /// use switchboard_protocol::rpc::{RpcError, codes};
-    /// use switchboard_protocol::{AbsolutePath, v2};
+    /// use switchboard_acp::rpc::{RpcError, codes};
+    /// use switchboard_acp::{AbsolutePath, v2};
     /// use switchboard_transport::Connection;
     ///
     /// struct Delegating;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_acp::rpc::{RpcError, codes};
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_transport::{IncomingRequest, Json};
 use v2::unstable;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::{WireFormat, v2};
+use switchboard_acp::rpc::{RpcError, codes};
+use switchboard_acp::{WireFormat, v2};
 use switchboard_transport::{IncomingRequest, Json};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -90,7 +90,7 @@ async fn work<A: Agent>(
             v2::PromptResponse { message_id: Some(message_id.as_str().into()), ..v2::PromptResponse::new() };
         request.respond(Json::of(&response, WireFormat::Any)).await?;
         let message = v2::MessageUpdate {
-            content: switchboard_protocol::Field::Set(prompt.clone()),
+            content: switchboard_acp::Field::Set(prompt.clone()),
             ..v2::MessageUpdate::new(message_id.as_str())
         };
         core.say(&mut voice, v2::SessionUpdate::UserMessage(message)).await?;

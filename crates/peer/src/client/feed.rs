@@ -4,8 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::{Expected, Message, RequestId, RpcError, codes};
-use switchboard_protocol::{DecodeError, Diagnostic, Wire, WireFormat, v2};
+use switchboard_acp::rpc::{Expected, Message, RequestId, RpcError, codes};
+use switchboard_acp::{DecodeError, Diagnostic, Wire, WireFormat, v2};
 use switchboard_session::{
     AgentQuestion, Changes, Conversation, ConversationError, Decider, Decoded, Session, Side,
 };

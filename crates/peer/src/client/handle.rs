@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::{RequestId, RpcError};
-use switchboard_protocol::{DecodeError, Raw, Wire, WireFormat, v2};
+use switchboard_acp::rpc::{RequestId, RpcError};
+use switchboard_acp::{DecodeError, Raw, Wire, WireFormat, v2};
 use switchboard_transport::{Answer, Caller, Deadline, Json, PendingCall};
 
 use super::negotiation::AgentDescription;
@@ -86,7 +86,7 @@ impl AgentHandle {
     pub async fn close_session(&self, session: &str) -> Reply<()> {
         let reply = self.plain("session/close", &v2::CloseSessionRequest::new(session)).await?;
         Ok(match reply {
-            Err(error) if error.code == switchboard_protocol::rpc::codes::RESOURCE_NOT_FOUND => Ok(()),
+            Err(error) if error.code == switchboard_acp::rpc::codes::RESOURCE_NOT_FOUND => Ok(()),
             other => other,
         })
     }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::rpc::{Message, RpcError, codes};
+use switchboard_acp::{Raw, Wire, WireFormat, v1, v2};
 use switchboard_bridge::{Side, Stateless, Version};
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{Message, RpcError, codes};
-use switchboard_protocol::{Raw, Wire, WireFormat, v1, v2};
 use switchboard_transport::{Anomaly, Answer, Connection, Deadline, Event, Json, SharedText};
 use tokio::sync::mpsc;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Diagnostic, Meta, WireFormat, v2};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Diagnostic, Meta, WireFormat, v2};
 use switchboard_session::{Decider, SessionError};
 use switchboard_transport::Json;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use switchboard_protocol::rpc::{Message, RequestId};
-use switchboard_protocol::{Correlator, Raw, Side, WireFormat};
+use switchboard_acp::rpc::{Message, RequestId};
+use switchboard_acp::{Correlator, Raw, Side, WireFormat};
 use switchboard_session::{Changes, Conversation, Decider, Decoded, Moment, SessionError, Step, TurnOutcome};
 use switchboard_transport::{Caller, Closure, ClosureCause, IncomingRequest, Json, SharedText};
 use tokio::sync::{Notify, watch};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::{RequestId, RpcError};
-use switchboard_protocol::v2;
+use switchboard_acp::rpc::{RequestId, RpcError};
+use switchboard_acp::v2;
 use tokio::sync::watch;
 
 use super::state::Shared;

@@ -1,8 +1,8 @@
 //! What can be asked of agents that have the parts of the draft that may still change, and of those with extensions that
 //! several agents share. Ask only for what the agent told that it has; another one refuses.
 
-use switchboard_protocol::v2::{self, unstable};
-use switchboard_protocol::{Meta, Raw, Wire, WireFormat};
+use switchboard_acp::v2::{self, unstable};
+use switchboard_acp::{Meta, Raw, Wire, WireFormat};
 use switchboard_transport::Deadline;
 
 use super::handle::{AgentHandle, Reply, reader};

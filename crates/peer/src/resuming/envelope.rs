@@ -1,7 +1,7 @@
 //! Changes to what stands around a message: ids and metadata. Everything else stays as it came.
 
-use switchboard_protocol::rpc::{Message, Request, RequestId, Response};
-use switchboard_protocol::{Meta, Raw, Text, Wire, WireFormat};
+use switchboard_acp::rpc::{Message, Request, RequestId, Response};
+use switchboard_acp::{Meta, Raw, Text, Wire, WireFormat};
 
 const META: &str = "_meta";
 

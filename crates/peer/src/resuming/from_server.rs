@@ -1,7 +1,7 @@
 //! What the server says.
 
-use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Raw, Wire, WireFormat};
+use switchboard_acp::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
+use switchboard_acp::{Raw, Wire, WireFormat};
 
 use super::pending::Opens;
 use super::questions::Asked;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Correlator, Raw, Side};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Correlator, Raw, Side};
 
 /// How many requests may be without an answer.
 const REQUESTS: usize = 16 * 1024;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use switchboard_protocol::rpc::{Request, RequestId, Response};
-use switchboard_protocol::{Raw, Wire};
+use switchboard_acp::rpc::{Request, RequestId, Response};
+use switchboard_acp::{Raw, Wire};
 
 use super::envelope;
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use switchboard_acp::v2::{self, PermissionOptionKind as Kind, StopReason};
 use switchboard_peer::{Decision, Error, Event};
-use switchboard_protocol::v2::{self, PermissionOptionKind as Kind, StopReason};
 use switchboard_session::{Activity, EntryKind, Permission};
 
 use crate::support::{Test, bounded};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use switchboard_acp::rpc::codes;
+use switchboard_acp::v2::{self, StopReason};
 use switchboard_peer::{Client, Error, Event};
-use switchboard_protocol::rpc::codes;
-use switchboard_protocol::v2::{self, StopReason};
 use switchboard_session::{Activity, EntryKind, Session};
 use tokio::sync::Notify;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use switchboard_acp::v2::{self, StopReason};
+use switchboard_acp::{Wire as _, WireFormat};
 use switchboard_peer::{Client, ClientOptions, Error, Event};
-use switchboard_protocol::v2::{self, StopReason};
-use switchboard_protocol::{Wire as _, WireFormat};
 use switchboard_session::Activity;
 use switchboard_transport::{Connection, ConnectionOptions, Event as Incoming, SharedText};
 

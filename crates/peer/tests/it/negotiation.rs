@@ -18,7 +18,7 @@ async fn connect(answers: Vec<Result<&'static str, &'static str>>) -> Result<Cli
                     request.respond(Json::from(value)).await.unwrap();
                 }
                 Some(Err(message)) => {
-                    let error = switchboard_protocol::rpc::RpcError::new(-32602, message);
+                    let error = switchboard_acp::rpc::RpcError::new(-32602, message);
                     request.fail(&error).await.unwrap();
                 }
                 None => drop(request),

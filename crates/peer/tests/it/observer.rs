@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use switchboard_acp::v2;
 use switchboard_peer::{
     Client, ClientOptions, Observed, Observer, Turn, Versions, WireSide, agent_connection_options,
     serve_versions,
 };
-use switchboard_protocol::v2;
 use switchboard_transport::{Connection, Direction};
 
 use crate::support::{Scripted, Work, bounded, path};

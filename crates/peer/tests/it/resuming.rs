@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use switchboard_acp::Side;
 use switchboard_peer::{Connected, ResumableClient, ResumableOutput};
-use switchboard_protocol::Side;
 
 use model_hub::ModelHub;
 

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use switchboard_acp::rpc::{RpcError, codes};
+use switchboard_acp::v2::{self, StopReason};
 use switchboard_peer::{Agent, Client, Event, Introduction, Recalled, Subagent, Turn, Versions};
-use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::v2::{self, StopReason};
 use switchboard_session::{Conversation, EntryKind, Session};
 
 use crate::support::{Scripted, Test, Work, bounded, path};
@@ -276,7 +276,7 @@ impl Agent for Remembering {
             vec![v2::SessionUpdate::AgentMessageChunk(chunk)]
         };
         let told = v2::unstable::SubagentUpdate {
-            title: switchboard_protocol::Field::Set("Old".into()),
+            title: switchboard_acp::Field::Set("Old".into()),
             ..v2::unstable::SubagentUpdate::new("old.subagent-3")
         };
         (id == "old").then(|| Recalled {

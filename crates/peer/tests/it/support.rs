@@ -4,12 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use switchboard_acp::rpc::{RpcError, codes};
+use switchboard_acp::{AbsolutePath, v2};
 use switchboard_peer::{
     Agent, Client, ClientOptions, Error, Event, Introduction, PromptTurn, Turn, TurnEnd, Versions,
     agent_connection_options, serve_versions,
 };
-use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::{AbsolutePath, v2};
 use switchboard_session::Session;
 use switchboard_transport::Connection;
 

@@ -1,12 +1,12 @@
 //! What agents have that is still unstable: copies, titles, the archive, states, logins, steering.
 
+use switchboard_acp::rpc::{RpcError, codes};
+use switchboard_acp::v2::{self, StopReason, unstable};
+use switchboard_acp::{Raw, WireFormat};
 use switchboard_peer::{
     Agent, AgentSession, Client, ClientOptions, Event, Introduction, Steered, Turn, Versions,
     agent_connection_options, serve_versions,
 };
-use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::v2::{self, StopReason, unstable};
-use switchboard_protocol::{Raw, WireFormat};
 use switchboard_transport::{Connection, Event as Incoming, Json};
 
 use crate::support::{Test, bounded, path};

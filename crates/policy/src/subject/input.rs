@@ -1,6 +1,6 @@
 //! What a tool was given, whose keys each agent calls as it likes.
 
-use switchboard_protocol::{Raw, Text};
+use switchboard_acp::{Raw, Text};
 
 use crate::command::Reading;
 

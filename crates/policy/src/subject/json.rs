@@ -1,6 +1,6 @@
 //! A subject as JSON, and what is found in metadata.
 
-use switchboard_protocol::{Meta, Raw, Text, Wire, WireFormat};
+use switchboard_acp::{Meta, Raw, Text, Wire, WireFormat};
 
 use super::Subject;
 use crate::host::Host;

@@ -1,7 +1,7 @@
 //! Real agents: what they ask for is found, or it is said that it cannot be.
 
+use switchboard_acp::v2::ToolKind;
 use switchboard_policy::{Observer, Source};
-use switchboard_protocol::v2::ToolKind;
 use switchboard_session::Side;
 
 #[test]

@@ -1,8 +1,8 @@
 //! Requests as agents make them, of both versions, and as nobody should.
 
 use serde_json::{Value, json};
+use switchboard_acp::v2::{PermissionOption, PermissionOptionKind as Kind};
 use switchboard_policy::{Answer, NoFiles, Observer, Policy, Question};
-use switchboard_protocol::v2::{PermissionOption, PermissionOptionKind as Kind};
 
 use crate::support::{host, policy};
 

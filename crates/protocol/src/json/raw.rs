@@ -22,7 +22,7 @@ impl<'a> Raw<'a> {
     /// Takes a text that is one JSON value.
     ///
     /// ```
-    /// use switchboard_protocol::Raw;
+    /// use switchboard_acp::Raw;
     /// assert_eq!(Raw::parse("[1.0, 1e3]").unwrap().as_str(), "[1.0, 1e3]");
     /// assert!(Raw::parse("[1.0,").is_err());
     /// ```
@@ -43,7 +43,7 @@ impl<'a> Raw<'a> {
     /// The JSON of a value.
     ///
     /// ```
-    /// use switchboard_protocol::{Raw, WireFormat, v2};
+    /// use switchboard_acp::{Raw, WireFormat, v2};
     /// let option = v2::EnvVariable::new("A", "1");
     /// assert_eq!(Raw::of(&option, WireFormat::Any).as_str(), r#"{"name":"A","value":"1"}"#);
     /// ```
@@ -92,7 +92,7 @@ impl<'a> Raw<'a> {
     /// The same value, free of the text it was read from, for several owners: copies of it share one text.
     ///
     /// ```
-    /// use switchboard_protocol::Raw;
+    /// use switchboard_acp::Raw;
     /// let shared = Raw::parse("[1.0, 1e3]").unwrap().to_shared();
     /// assert_eq!(shared.as_str().as_ptr(), shared.clone().as_str().as_ptr());
     /// ```

@@ -40,7 +40,7 @@ pub fn is_batch(line: &str) -> bool {
 /// The texts of the entries of an array; no more is read when there are more than `limit`.
 ///
 /// ```
-/// use switchboard_protocol::rpc::{BatchFault, batch_entries};
+/// use switchboard_acp::rpc::{BatchFault, batch_entries};
 ///
 /// assert_eq!(batch_entries(r#"[{"a":1}, 2]"#, 10), Ok(vec![r#"{"a":1}"#, "2"]));
 /// assert_eq!(batch_entries("[1,2,3]", 2), Err(BatchFault::TooMany { limit: 2 }));
@@ -73,7 +73,7 @@ pub fn batch_entries(text: &str, limit: usize) -> Result<Vec<&str>, BatchFault> 
 /// it to complain.
 ///
 /// ```
-/// use switchboard_protocol::rpc::messages;
+/// use switchboard_acp::rpc::messages;
 ///
 /// assert_eq!(messages(r#"[{"a":1},{"b":2}]"#), [r#"{"a":1}"#, r#"{"b":2}"#]);
 /// assert_eq!(messages(r#"{"a":1}"#), [r#"{"a":1}"#]);

@@ -8,7 +8,7 @@ use crate::{Raw, Text, Wire, WireFormat};
 /// What the top-level keys tell of an object that cannot be read, or of which only the beginning is there.
 ///
 /// ```
-/// use switchboard_protocol::rpc::Glimpse;
+/// use switchboard_acp::rpc::Glimpse;
 ///
 /// let glimpse = Glimpse::of(r#"{"jsonrpc":"2.0","id":7,"result":{"text":"and here it was cut o"#);
 /// assert_eq!((glimpse.id, glimpse.has_outcome), (Some(7.into()), true));
@@ -37,7 +37,7 @@ impl Glimpse {
     /// Adds what the end of an object tells whose middle is not there.
     ///
     /// ```
-    /// use switchboard_protocol::rpc::Glimpse;
+    /// use switchboard_acp::rpc::Glimpse;
     ///
     /// let mut glimpse = Glimpse::of(r#"{"jsonrpc":"2.0","result":{"text":"and here it was cut"#);
     /// glimpse.add_ending(r#" off, to go on here"},"id":7}"#);
@@ -82,7 +82,7 @@ impl Glimpse {
 /// is well-formed is not known.
 ///
 /// ```
-/// use switchboard_protocol::rpc::Outline;
+/// use switchboard_acp::rpc::Outline;
 ///
 /// let outline = Outline::of(r#"{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"#);
 /// assert_eq!(outline, Some(Outline::Request { id: 7.into(), method: "session/prompt".into() }));

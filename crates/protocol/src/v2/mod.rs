@@ -2,7 +2,7 @@
 //! dialect and stays in `extra` or in an `Unknown` variant when that one is read.
 //!
 //! ```
-//! use switchboard_protocol::{Field, WireFormat, Wire, v2};
+//! use switchboard_acp::{Field, WireFormat, Wire, v2};
 //!
 //! let update = v2::ToolCallUpdate {
 //!     content: Field::Clear,
@@ -18,7 +18,7 @@
 //! Each request has a type of its own, so that one is never sent for another:
 //!
 //! ```compile_fail
-//! # use switchboard_protocol::v2;
+//! # use switchboard_acp::v2;
 //! let request: v2::DeleteSessionRequest<'_> = v2::CancelSessionNotification::new("s-1");
 //! ```
 

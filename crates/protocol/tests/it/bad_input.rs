@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use switchboard_protocol::check::{Checker, Rules};
-use switchboard_protocol::rpc::Message;
-use switchboard_protocol::{Field, Wire, WireFormat, v2, wire_type};
+use switchboard_acp::check::{Checker, Rules};
+use switchboard_acp::rpc::Message;
+use switchboard_acp::{Field, Wire, WireFormat, v2, wire_type};
 
 /// The error that a text gives when read strictly as a type of the newest dialect.
 fn error(type_name: &str, text: &str) -> String {
@@ -143,7 +143,7 @@ fn texts_that_are_not_json_are_refused() {
         assert!(v2::ToolCallUpdate::decode(&update, WireFormat::Any).is_err(), "{text}");
         let tolerant = v2::ToolCallUpdate::decode_tolerant(&update, WireFormat::Any);
         assert!(tolerant.is_err(), "what is not JSON is not tolerated: {text}");
-        assert!(switchboard_protocol::Raw::parse(text).is_err(), "{text}");
+        assert!(switchboard_acp::Raw::parse(text).is_err(), "{text}");
     }
 }
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use switchboard_protocol::check::{Checker, Rules};
-use switchboard_protocol::{Recorded, RecordedLine, Wire, WireFormat, WireType, v2, wire_type};
+use switchboard_acp::check::{Checker, Rules};
+use switchboard_acp::{Recorded, RecordedLine, Wire, WireFormat, WireType, v2, wire_type};
 
 use crate::vectors::fixtures;
 

@@ -1,8 +1,8 @@
 //! The JSON Schema: committed as generated, and of the same opinion as the official one.
 
 use serde_json::{Value, json};
-use switchboard_protocol::check::{Checker, Rules};
-use switchboard_protocol::{WireFormat, json_schema, wire_type, wire_types};
+use switchboard_acp::check::{Checker, Rules};
+use switchboard_acp::{WireFormat, json_schema, wire_type, wire_types};
 
 use crate::maker::Maker;
 use crate::vectors::{fixtures, vectors};

@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use switchboard_protocol::{WireFormat, json_schema, wire_type};
+use switchboard_acp::{WireFormat, json_schema, wire_type};
 
 use crate::maker::Maker;
 use crate::vectors::vectors;

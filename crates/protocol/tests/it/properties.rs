@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
-use switchboard_protocol::{WireFormat, json_schema, wire_types};
+use switchboard_acp::{WireFormat, json_schema, wire_types};
 
 use crate::maker::{Maker, ODD_VALUES};
 

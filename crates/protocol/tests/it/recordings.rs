@@ -1,7 +1,7 @@
 //! Recorded traffic of real agents and clients: all of it is valid, or the fault is the peer's own.
 
-use switchboard_protocol::WireFormat;
-use switchboard_protocol::check::{Checker, Rules};
+use switchboard_acp::WireFormat;
+use switchboard_acp::check::{Checker, Rules};
 use switchboard_testkit::recordings;
 
 /// A fault that a peer really commits: in which recordings, where, what, and why it is theirs.

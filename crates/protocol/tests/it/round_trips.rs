@@ -1,7 +1,7 @@
 //! What must come out as it went in: the three states of a field, unknown data, spellings.
 
 use serde_json::Value;
-use switchboard_protocol::{Field, Wire, WireFormat, v2, wire_type};
+use switchboard_acp::{Field, Wire, WireFormat, v2, wire_type};
 
 use crate::vectors::vectors;
 

@@ -6,7 +6,7 @@
 //! `unknown` where version 2 must read the value as one that it does not know.
 
 use serde_json::Value;
-use switchboard_protocol::{UnknownVariant, Wire, WireFormat, v2, wire_type};
+use switchboard_acp::{UnknownVariant, Wire, WireFormat, v2, wire_type};
 
 use crate::documentation::fold;
 use crate::vectors::fixtures;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
-use switchboard_protocol::{WireFormat, wire_type};
+use switchboard_acp::{WireFormat, wire_type};
 
 pub(crate) struct Vector {
     pub(crate) name: String,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use switchboard_protocol::{Diagnostic, Field, Text, Wire, v2};
+use switchboard_acp::{Diagnostic, Field, Text, Wire, v2};
 
 use super::Conversation;
 use crate::references::{StartedSession, sessions_started_by};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use switchboard_protocol::rpc::Notification;
-use switchboard_protocol::{Diagnostic, Raw, Text, Wire, v2};
+use switchboard_acp::rpc::Notification;
+use switchboard_acp::{Diagnostic, Raw, Text, Wire, v2};
 use v2::unstable::{AuthAccount, AuthState, AuthStatusResponse, AuthStatusUpdateNotification};
 
 use super::{Conversation, ConversationError};
@@ -16,7 +16,7 @@ impl Conversation {
     /// succeeded since it told that nobody is.
     ///
     /// ```
-    /// use switchboard_protocol::{Moment, Side, WireFormat, v2::unstable::AuthState};
+    /// use switchboard_acp::{Moment, Side, WireFormat, v2::unstable::AuthState};
     /// use switchboard_session::Conversation;
     ///
     /// let mut conversation = Conversation::new(WireFormat::Any);

@@ -1,9 +1,7 @@
 //! What calls and answers do.
 
-use switchboard_protocol::rpc::{
-    CancelRequestNotification, Notification, Request, RequestId, Response, RpcError,
-};
-use switchboard_protocol::{Field, Moment, Raw, Side, Wire, v2};
+use switchboard_acp::rpc::{CancelRequestNotification, Notification, Request, RequestId, Response, RpcError};
+use switchboard_acp::{Field, Moment, Raw, Side, Wire, v2};
 
 use super::{Call, Conversation, ConversationError, Folded, Step};
 use crate::change::Changes;

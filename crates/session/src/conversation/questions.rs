@@ -1,7 +1,7 @@
 //! Questions that are answered here, and calls that nobody waits for any more.
 
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{DecodeError, Diagnostic, Moment, Side, Text, Wire, v2};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{DecodeError, Diagnostic, Moment, Side, Text, Wire, v2};
 
 use super::{Call, Conversation, ConversationError, Folded, Owed, Step};
 use crate::change::Changes;
@@ -130,7 +130,7 @@ impl Conversation {
     /// comes from the client. Says whether there is such a question.
     ///
     /// ```
-    /// use switchboard_protocol::{Moment, Side, WireFormat};
+    /// use switchboard_acp::{Moment, Side, WireFormat};
     /// use switchboard_session::{Conversation, Decider, Settlement};
     ///
     /// let mut conversation = Conversation::new(WireFormat::Any);
@@ -155,7 +155,7 @@ impl Conversation {
     /// Somebody here chooses an option. One that was not offered is refused, and the permission stays open.
     ///
     /// ```
-    /// use switchboard_protocol::{Moment, Side, WireFormat};
+    /// use switchboard_acp::{Moment, Side, WireFormat};
     /// use switchboard_session::{Conversation, Decider};
     ///
     /// let mut conversation = Conversation::new(WireFormat::Any);

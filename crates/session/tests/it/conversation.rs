@@ -1,7 +1,7 @@
 //! The messages of a connection, of either side.
 
 use serde_json::{Value, json};
-use switchboard_protocol::WireFormat;
+use switchboard_acp::WireFormat;
 use switchboard_session::{
     Conversation, ConversationError, Decider, Folded, Moment, Permission, SessionError, Settlement, Side,
 };

@@ -1,7 +1,7 @@
 //! Answers to forms: what fits, what does not, and forms that mean harm.
 
 use serde_json::{Value, json};
-use switchboard_protocol::{Wire as _, WireFormat, v2};
+use switchboard_acp::{Wire as _, WireFormat, v2};
 use switchboard_session::{Form, check_elicitation};
 
 fn form(properties: &Value, required: &[&str]) -> Form {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_session::Session;
 
 /// A source of small choices.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use switchboard_protocol::WireFormat;
+use switchboard_acp::WireFormat;
 use switchboard_session::{Change, ContentChange, Session};
 
 use crate::generate::{apply, fold, json_of, updates};

@@ -1,8 +1,8 @@
 //! Permissions and elicitations.
 
 use serde_json::json;
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_session::{Change, Decider, Moment, RequestEvent, Session, SessionError, Settlement, Side};
 
 use crate::generate::{apply, fold};

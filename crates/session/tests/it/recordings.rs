@@ -1,6 +1,6 @@
 //! Recordings of agents, ours and others.
 
-use switchboard_protocol::WireFormat;
+use switchboard_acp::WireFormat;
 use switchboard_session::{Activity, Conversation, Moment, Session, Side};
 use switchboard_testkit::recordings;
 

@@ -1,7 +1,7 @@
 //! The protocol's rules once more, as naively as can be, on plain JSON.
 
 use serde_json::{Map, Value, json};
-use switchboard_protocol::{Base64, WireFormat};
+use switchboard_acp::{Base64, WireFormat};
 
 pub(crate) struct Reference {
     merges: bool,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use switchboard_protocol::WireFormat;
+use switchboard_acp::WireFormat;
 use switchboard_session::{Change, EntryKind, Origin, Session};
 
 use crate::generate::{apply, fold, json_of, updates};

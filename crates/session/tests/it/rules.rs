@@ -1,7 +1,7 @@
 //! Rules that are worth a test of their own.
 
 use serde_json::json;
-use switchboard_protocol::WireFormat;
+use switchboard_acp::WireFormat;
 use switchboard_session::{Activity, EntryKind, Session};
 
 use crate::generate::{apply, fold, json_of};

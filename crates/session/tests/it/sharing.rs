@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::sync_channel;
 
-use switchboard_protocol::{WireFormat, v2};
+use switchboard_acp::{WireFormat, v2};
 use switchboard_session::{EntryKind, Session, Snapshot};
 
 fn chunk(number: usize) -> v2::SessionUpdate<'static> {

@@ -1,8 +1,8 @@
 //! Sessions that agents open in the course of others: whose they are, what they are called, what they are doing.
 
 use serde_json::{Value, json};
-use switchboard_protocol::v2::unstable::AuthState;
-use switchboard_protocol::{Moment, Side, WireFormat};
+use switchboard_acp::v2::unstable::AuthState;
+use switchboard_acp::{Moment, Side, WireFormat};
 use switchboard_session::{Conversation, EntryKind, Folded};
 
 struct Talk(Conversation);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use switchboard_protocol::{Moment, Side, Wire, WireFormat, v2};
+use switchboard_acp::{Moment, Side, Wire, WireFormat, v2};
 use switchboard_session::{Conversation, ConversationError, Settlement};
 
 use crate::generate::{json_of, updates};

@@ -1,8 +1,8 @@
 //! Prompts and how they end, questions whose content changes, sessions of sessions.
 
 use serde_json::{Value, json};
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Moment, Side, WireFormat, v2};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Moment, Side, WireFormat, v2};
 use switchboard_session::{
     Change, Conversation, ConversationError, Decider, EntryKind, RequestEvent, Settlement, TurnOutcome,
 };

@@ -1,7 +1,7 @@
 //! The shared sequences: updates in order, and what they amount to.
 
 use serde_json::{Map, Value};
-use switchboard_protocol::{Base64, Wire, WireFormat, v2};
+use switchboard_acp::{Base64, Wire, WireFormat, v2};
 use switchboard_session::Session;
 
 use crate::generate::json_of;

@@ -104,7 +104,7 @@ fn everything_whose_append_returned_is_there_when_the_process_is_killed() {
             assert_eq!(record.bytes, line.as_bytes(), "kill {kill}");
         }
         // The state is that of the same prefix, folded without a store.
-        let mut conversation = Conversation::new(switchboard_protocol::WireFormat::Any);
+        let mut conversation = Conversation::new(switchboard_acp::WireFormat::Any);
         for (record, line) in found.iter().zip(lines.iter().cycle()) {
             conversation.read(line, Some(Side::Agent), Moment(record.time.0.unsigned_abs())).unwrap();
         }

@@ -52,7 +52,7 @@ fn left(store: &Store, id: &str) -> Vec<Record> {
 }
 
 fn folded(records: &[Record]) -> Vec<String> {
-    let mut conversation = Conversation::new(switchboard_protocol::WireFormat::Any);
+    let mut conversation = Conversation::new(switchboard_acp::WireFormat::Any);
     for record in records.iter().filter(|record| record.channel.is_message()) {
         let text = std::str::from_utf8(&record.bytes).unwrap();
         conversation.read(text, Some(Side::Agent), Moment(record.time.0.unsigned_abs())).unwrap();

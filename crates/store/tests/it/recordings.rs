@@ -46,7 +46,7 @@ fn recordings_come_back_smaller_and_whole() {
 }
 
 fn same_fold(store: &Store, id: &str, expected: &[Record]) {
-    let mut conversation = Conversation::new(switchboard_protocol::WireFormat::Any);
+    let mut conversation = Conversation::new(switchboard_acp::WireFormat::Any);
     for record in expected {
         let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
         let text = std::str::from_utf8(&record.bytes).unwrap();

@@ -1,6 +1,6 @@
 //! Finding what was said.
 
-use switchboard_protocol::{Wire, WireFormat};
+use switchboard_acp::{Wire, WireFormat};
 use switchboard_store::{About, Channel, Filter, Record, Search, StoreError, TextKind, Time};
 
 use crate::support::{chunk, records, scratch, update};

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream};
 use memchr::memmem;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use switchboard_acp::{AbsolutePath, v2};
 use switchboard_peer::{Client, ClientOptions, Event};
-use switchboard_protocol::{AbsolutePath, v2};
 use switchboard_transport::{Connection, Remote};
 
 use self::hub::Hub;

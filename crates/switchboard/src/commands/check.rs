@@ -4,8 +4,8 @@ use std::io::{BufWriter, Write};
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use switchboard_protocol::check::{Checker, Finding, Rules, Verdict};
-use switchboard_protocol::{WireFormat, WireType, wire_type, wire_types};
+use switchboard_acp::check::{Checker, Finding, Rules, Verdict};
+use switchboard_acp::{WireFormat, WireType, wire_type, wire_types};
 
 use crate::arguments::{InputArgument, RevisionArguments};
 use crate::lines::{Line, Lines, MAX_LINE};

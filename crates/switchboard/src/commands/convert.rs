@@ -3,10 +3,10 @@
 use std::io::{BufWriter, Write};
 
 use serde::Serialize;
+use switchboard_acp::{LineForm, Recorded, RecordedLine};
 use switchboard_bridge::{
     Error, Loss, Moment, Note, Policy, RecordingBridge, Severity, Side, Stateless, Version,
 };
-use switchboard_protocol::{LineForm, Recorded, RecordedLine};
 
 use crate::arguments::{InputArgument, Protocol};
 use crate::lines::Lines;

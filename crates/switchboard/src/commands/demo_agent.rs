@@ -13,12 +13,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use switchboard_acp::rpc::{RpcError, codes};
+use switchboard_acp::v2;
 use switchboard_peer::{
     Agent, AgentSession, Introduction, Recalled, SessionLists, Turn, Versions, agent_connection_options,
     serve_versions,
 };
-use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::v2;
 use switchboard_transport::{Caller, Connection};
 
 use crate::outcome::{CommandError, Outcome};

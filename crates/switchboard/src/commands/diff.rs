@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use switchboard_acp::{Wire as _, WireFormat, v2};
 use switchboard_diff::{
     Applied, ApplyOptions, BinaryForm, BuildOptions, Built, Detect, Diff, Direction, Error, FileStat,
     GitComparison, PatchOptions, Problem, Renames, apply, build_from_files, build_from_git, build_from_trees,
     check, stat,
 };
-use switchboard_protocol::{Wire as _, WireFormat, v2};
 
 use crate::arguments::Dialect;
 use crate::outcome::{CommandError, Outcome, write_error};
@@ -298,7 +298,7 @@ fn decode_strict(text: &str) -> Result<Diff, String> {
 }
 
 fn has_type(text: &str) -> bool {
-    switchboard_protocol::Raw::parse(text).is_ok_and(|raw| raw.get("type").is_some())
+    switchboard_acp::Raw::parse(text).is_ok_and(|raw| raw.get("type").is_some())
 }
 
 /// What is printed about an applied diff.

@@ -5,12 +5,10 @@ pub(crate) mod text;
 
 use std::io::{BufWriter, Write};
 
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::rpc::is_batch;
+use switchboard_acp::{DecodeError, Diagnostic, Raw, Recorded, RecordedLine, Version, Wire, WireFormat, v2};
 use switchboard_bridge::{Policy, RecordingBridge};
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::is_batch;
-use switchboard_protocol::{
-    DecodeError, Diagnostic, Raw, Recorded, RecordedLine, Version, Wire, WireFormat, v2,
-};
 use switchboard_session::{Conversation, ConversationError, Folded, Moment, Side, Step};
 use switchboard_store::apply_hub_note;
 

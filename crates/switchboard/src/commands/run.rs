@@ -16,8 +16,8 @@ use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use switchboard_acp::v2;
 use switchboard_policy::Policy;
-use switchboard_protocol::v2;
 use switchboard_store::About;
 use switchboard_transport::Program;
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use switchboard_protocol::json_schema;
+use switchboard_acp::json_schema;
 
 use crate::arguments::RevisionArguments;
 use crate::outcome::{CommandError, Outcome, write_error};

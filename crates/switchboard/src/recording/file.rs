@@ -221,7 +221,7 @@ mod tests {
         }
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let line = str::from_utf8(line).unwrap();
-            switchboard_protocol::RecordedLine::parse(line).unwrap();
+            switchboard_acp::RecordedLine::parse(line).unwrap();
         }
     }
 

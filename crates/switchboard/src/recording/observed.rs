@@ -1,9 +1,9 @@
 //! What a client of our own sees of its agent, as records.
 
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::rpc::Message;
+use switchboard_acp::{Side, Version, WireFormat};
 use switchboard_peer::{Observed, WireSide};
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::Message;
-use switchboard_protocol::{Side, Version, WireFormat};
 use switchboard_store::{Channel, Record};
 use switchboard_transport::Direction;
 

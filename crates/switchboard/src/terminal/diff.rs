@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use switchboard_protocol::v2;
+use switchboard_acp::v2;
 
 use super::style::{Role, Style};
 use super::text::{visible, visible_line};
@@ -47,7 +47,7 @@ pub(crate) fn render(diff: &v2::Diff<'_>, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switchboard_protocol::AbsolutePath;
+    use switchboard_acp::AbsolutePath;
 
     #[test]
     fn paths_and_lines_are_shown_and_harmless() {

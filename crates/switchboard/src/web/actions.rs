@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_session::{Entry, EntryKind};
 
 use super::desk::Desk;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use switchboard_acp::{Extra, Meta, Wire, WireFormat, v2};
 use switchboard_diff::PARTIAL_KEY;
-use switchboard_protocol::{Extra, Meta, Wire, WireFormat, v2};
 use switchboard_session::{EntryKind, Permission, Snapshot, ToolCall};
 
 use super::view::hash;
@@ -168,7 +168,7 @@ impl Asked {
             self.add("location", &location.encode(WireFormat::Any));
         }
         for (name, value) in [("input", call.raw_input()), ("output", call.raw_output())] {
-            self.add_some(name, value.map(switchboard_protocol::Raw::as_str));
+            self.add_some(name, value.map(switchboard_acp::Raw::as_str));
         }
         self.add_some("can", call.capabilities().map(|can| can.encode(WireFormat::Any)).as_deref());
         self.add_meta(entry.meta());

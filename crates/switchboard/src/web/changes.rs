@@ -5,11 +5,11 @@ use std::io::Read;
 use std::path::Path;
 
 use maud::{Markup, PreEscaped, html};
+use switchboard_acp::v2;
 use switchboard_diff::{
     BuildOptions, Change, Diff, Direction, Operation, PatchFormat, PatchText, apply_to_bytes,
     build_from_bytes, parse_patch, sections, write_patch,
 };
-use switchboard_protocol::v2;
 use switchboard_session::Snapshot;
 
 use super::render::{self, RenderCache};
@@ -155,7 +155,7 @@ fn over_all(path: &Path, steps: &[Step], folder: &Path) -> Result<v2::Diff<'stat
 
 #[cfg(test)]
 mod tests {
-    use switchboard_protocol::{Wire, WireFormat};
+    use switchboard_acp::{Wire, WireFormat};
     use switchboard_session::Session;
 
     use super::*;

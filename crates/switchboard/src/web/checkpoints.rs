@@ -46,7 +46,7 @@ impl Checkpoints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switchboard_protocol::WireFormat;
+    use switchboard_acp::WireFormat;
 
     #[test]
     fn there_are_few_of_them_however_long_the_recording_is_and_they_are_spread_over_it() {

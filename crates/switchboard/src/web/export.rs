@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use switchboard_protocol::v2;
+use switchboard_acp::v2;
 use switchboard_session::{Conversation, Entry, EntryKind, Item, Message, Snapshot, ToolCall};
 use switchboard_store::{Item as Stored, Redaction};
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use switchboard_protocol::{WireFormat, v2};
+use switchboard_acp::{WireFormat, v2};
 use switchboard_session::{Conversation, Entry, EntryKind, Session, Snapshot, Turn, TurnOutcome};
 
 use super::live_recording::LiveRecording;

@@ -84,7 +84,7 @@ fn plain(output: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use switchboard_protocol::{Base64, WireFormat, v2};
+    use switchboard_acp::{Base64, WireFormat, v2};
     use switchboard_session::Session;
 
     use super::*;

@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use maud::{Markup, html};
+use switchboard_acp::{Raw, v2};
 use switchboard_hub::{SessionState, SessionSummary};
-use switchboard_protocol::{Raw, v2};
 use switchboard_store::{Filter, Item, Role, Search, Summary};
 use tokio::time::timeout;
 

@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use switchboard_acp::rpc::{RequestId, RpcError, codes};
+use switchboard_acp::v2::unstable::{AuthState, ForkSessionRequest};
+use switchboard_acp::{AbsolutePath, Raw, Wire, WireFormat, v2};
 use switchboard_peer::{AgentHandle, ElicitationQuestion, PermissionQuestion, Sessions, Steered};
 use switchboard_policy::Scene;
-use switchboard_protocol::rpc::{RequestId, RpcError, codes};
-use switchboard_protocol::v2::unstable::{AuthState, ForkSessionRequest};
-use switchboard_protocol::{AbsolutePath, Raw, Wire, WireFormat, v2};
 use switchboard_session::{Conversation, Permission, Snapshot};
 use tokio::sync::oneshot;
 

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use switchboard_protocol::WireFormat;
-use switchboard_protocol::rpc::messages;
+use switchboard_acp::WireFormat;
+use switchboard_acp::rpc::messages;
 use switchboard_session::{Conversation, Moment, Session, Snapshot};
 use switchboard_store::{About, Channel, Item, Record, Store, StoreError, Summary, apply_hub_note};
 use tokio::sync::watch;

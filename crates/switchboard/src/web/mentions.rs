@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ignore::WalkBuilder;
 use serde_json::json;
-use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_acp::{Wire, WireFormat, v2};
 use url::Url;
 
 use super::files;

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use switchboard_acp::rpc::{Expected, Message, RequestId, messages};
+use switchboard_acp::{Correlator, Diagnostic, Raw, Wire, WireFormat, v2};
 use switchboard_bridge::{Policy, RecordingBridge, Version};
-use switchboard_protocol::rpc::{Expected, Message, RequestId, messages};
-use switchboard_protocol::{Correlator, Diagnostic, Raw, Wire, WireFormat, v2};
 use switchboard_session::{Conversation, ConversationError, Decoded, EntryKind, Folded, Moment, Side};
 use switchboard_store::{Channel, Record, apply_hub_note};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use maud::{Markup, html};
 use serde_json::json;
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_hub::{SessionState, SessionSummary};
-use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Activity, Conversation, Snapshot};
 use switchboard_store::Role;
 

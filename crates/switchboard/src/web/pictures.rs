@@ -1,7 +1,7 @@
 //! Pictures of a session, drawn here: what went on in each turn and when, and what it took.
 
 use maud::{Markup, html};
-use switchboard_protocol::Raw;
+use switchboard_acp::Raw;
 use switchboard_session::{Conversation, Entry, EntryKind, Moment, Session, Settlement, Snapshot, Turn};
 
 use super::family::{self, Sight};

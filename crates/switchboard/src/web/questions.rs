@@ -1,9 +1,9 @@
 //! What the agent and its sub-agents ask, and nobody has answered.
 
 use maud::{Markup, html};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_peer::ElicitationQuestion;
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Elicitation, EntryKind, Moment, Permission, Session, Snapshot};
 
 use super::asked::Asked;

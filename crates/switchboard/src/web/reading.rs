@@ -1,6 +1,6 @@
 //! What the records of a recording are.
 
-use switchboard_protocol::Diagnostic;
+use switchboard_acp::Diagnostic;
 
 /// What was malformed in a message, if anything was.
 pub(crate) fn in_words(left_out: &[Diagnostic]) -> Option<String> {

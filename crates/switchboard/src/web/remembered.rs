@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use switchboard_protocol::v2;
+use switchboard_acp::v2;
 use switchboard_store::Time;
 
 use super::asked::Asked;

@@ -41,7 +41,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
 use maud::Markup;
-use switchboard_protocol::v2;
+use switchboard_acp::v2;
 use switchboard_session::{Entry, EntryKind, Item, Snapshot, ToolCall};
 
 pub(crate) use cache::RenderCache;

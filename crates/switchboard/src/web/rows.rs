@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde::Serialize;
-use switchboard_protocol::v2::ToolCallStatus;
-use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_acp::v2::ToolCallStatus;
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_session::{
     Activity, Elicitation, Entry, EntryKind, Permission, Snapshot, Subagent, Terminal,
 };

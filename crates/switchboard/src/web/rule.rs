@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_policy::{Mode, Subject, Verdict};
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Wire, WireFormat, v2};
 use switchboard_session::{Permission, Snapshot};
 use switchboard_store::Role;
 use tokio::task::spawn_blocking;

@@ -61,8 +61,8 @@ fn shown(report: &Report) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use switchboard_acp::Side;
     use switchboard_conform::Evaluator;
-    use switchboard_protocol::Side;
 
     use super::{number, shown};
 

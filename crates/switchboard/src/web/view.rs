@@ -271,7 +271,7 @@ fn latest_root(room: &LiveRecording) -> String {
 mod tests {
     use super::*;
     use crate::web::app;
-    use switchboard_protocol::WireFormat;
+    use switchboard_acp::WireFormat;
     use switchboard_session::{Moment, Side};
     use switchboard_store::{Channel, Record, Store};
 

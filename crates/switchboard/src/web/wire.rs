@@ -6,7 +6,7 @@ use std::ops::Range;
 use maud::{Markup, html};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use switchboard_protocol::rpc::messages;
+use switchboard_acp::rpc::messages;
 use switchboard_session::{Change, ContentChange, FieldChange, Folded, Moment, RequestEvent, Side};
 use switchboard_store::Channel;
 

@@ -6,9 +6,9 @@ mod conversations;
 mod transcript;
 
 use serde_json::Value;
+use switchboard_acp::{RecordedLine, WireFormat};
 use switchboard_peer::{Client, ClientOptions, Sessions};
 use switchboard_policy::Policy;
-use switchboard_protocol::{RecordedLine, WireFormat};
 use switchboard_session::Conversation;
 use switchboard_store::{About, Store, Time, parse_line};
 use switchboard_testkit::recordings;

@@ -3,7 +3,7 @@
 use futures_util::{SinkExt, StreamExt};
 use http::header::{CONNECTION, HOST, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{HeaderValue, Request};
-use switchboard_protocol::rpc::Outline;
+use switchboard_acp::rpc::Outline;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use switchboard_protocol::rpc::{Outline, RequestId};
+use switchboard_acp::rpc::{Outline, RequestId};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 

@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
-use switchboard_protocol::Raw;
-use switchboard_protocol::rpc::RequestId;
+use switchboard_acp::Raw;
+use switchboard_acp::rpc::RequestId;
 use tokio::sync::{SemaphorePermit, oneshot};
 use tokio::time::timeout;
 
@@ -324,7 +324,7 @@ fn check_session(message: &Routing, header: Option<&str>) -> Result<(), Refusal>
 
 fn not_text(error: &std::string::FromUtf8Error) -> Refusal {
     use crate::connection::{error_line, failure};
-    let code = switchboard_protocol::rpc::codes::PARSE_ERROR;
+    let code = switchboard_acp::rpc::codes::PARSE_ERROR;
     let answer = error_line(&RequestId::Null, &failure(code, format!("the message is no UTF-8: {error}")));
     Refusal::new(StatusCode::BAD_REQUEST, answer)
 }

@@ -1,7 +1,7 @@
 //! Texts of clients to messages, and what is answered to those that are none.
 
-use switchboard_protocol::Raw;
-use switchboard_protocol::rpc::{RequestId, codes, is_batch};
+use switchboard_acp::Raw;
+use switchboard_acp::rpc::{RequestId, codes, is_batch};
 
 use crate::connection::{error_line, failure};
 use crate::routing::Routing;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use switchboard_protocol::rpc::{RpcError, codes};
+use switchboard_acp::rpc::{RpcError, codes};
 use switchboard_transport::{
     Answer, ClosureCause, Connection, ConnectionOptions, Deadline, Error, Event, Json, OutboxOptions,
 };
@@ -95,7 +95,7 @@ async fn an_error_of_the_peer_is_an_answer() {
 #[tokio::test]
 async fn what_is_sent_is_one_line_however_it_was_written() {
     let mut wire = Wire::new(defaults());
-    let raw = switchboard_protocol::Raw::parse("{\n  \"a\": \"\\n\"\r\n}").unwrap();
+    let raw = switchboard_acp::Raw::parse("{\n  \"a\": \"\\n\"\r\n}").unwrap();
     wire.caller.notify("a\"b\n", &raw).await.unwrap();
     let line = bounded(wire.read()).await;
     assert_eq!(line, r#"{"jsonrpc":"2.0","method":"a\"b\n","params":{   "a": "\n"  }}"#);

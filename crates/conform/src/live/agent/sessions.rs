@@ -1,7 +1,7 @@
 //! Sessions: those that are opened, listed, gone on with, closed and deleted, and what can be set in them.
 
 use serde_json::{Value, json};
-use switchboard_protocol::Version;
+use switchboard_acp::Version;
 
 use super::super::peer::{Answer, Peer, Trouble};
 use super::{QUIET, Run, text};

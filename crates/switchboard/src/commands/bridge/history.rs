@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use memchr::memmem;
 use serde_json::{Value, json};
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{Message, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Correlator, Raw, Side, Version, Wire, WireFormat};
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::rpc::{Message, Request, RequestId, Response, RpcError, codes};
+use switchboard_acp::{Correlator, Raw, Side, Version, Wire, WireFormat};
 use switchboard_store::{Channel, Filter, Item, Store, Summary};
 
 use crate::recording::Recording;

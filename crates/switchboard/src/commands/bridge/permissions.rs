@@ -5,10 +5,10 @@ use std::collections::HashSet;
 
 use memchr::memmem;
 use serde_json::{Value, json};
+use switchboard_acp::rpc::{BATCH_LIMIT, Message, Outline, Request, RequestId, batch_entries, is_batch};
+use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_bridge::{Moment, Side};
 use switchboard_policy::{Answer, Observer, Relevance};
-use switchboard_protocol::rpc::{BATCH_LIMIT, Message, Outline, Request, RequestId, batch_entries, is_batch};
-use switchboard_protocol::{Raw, Wire, WireFormat};
 
 use crate::commands::policy::in_few_words;
 use crate::rules::{Judged, Rules, result};

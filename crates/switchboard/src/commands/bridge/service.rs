@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use switchboard_acp::Correlator;
+use switchboard_acp::rpc::Outline;
 use switchboard_bridge::{Bridge, Handled, Loss, Moment, Output, Severity, Side};
-use switchboard_protocol::Correlator;
-use switchboard_protocol::rpc::Outline;
 use switchboard_store::Channel;
 use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Oddities, Spawned, Substitute, TooLong,

@@ -5,8 +5,8 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use switchboard_acp::Version;
 use switchboard_conform::live::{AgentOptions, judge_agent};
-use switchboard_protocol::Version;
 use switchboard_transport::{Program, Remote};
 
 use super::Judged;

@@ -4,11 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use switchboard_acp::detect::Handshake;
+use switchboard_acp::rpc::{Message, Outline};
+use switchboard_acp::{Correlator, WireFormat};
 use switchboard_bridge::{Bridge, BridgeOptions, Moment, Output, Side, Version};
 use switchboard_peer::{Connected, ResumableClient, ResumableOutput};
-use switchboard_protocol::detect::Handshake;
-use switchboard_protocol::rpc::{Message, Outline};
-use switchboard_protocol::{Correlator, WireFormat};
 use switchboard_transport::{Remote, RemoteError, RemoteStream, SharedText};
 use tokio::sync::Notify;
 

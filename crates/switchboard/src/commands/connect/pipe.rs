@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use switchboard_acp::Wire;
+use switchboard_acp::rpc::{Outline, RequestId};
 use switchboard_peer::{Connected, is_resumable};
-use switchboard_protocol::Wire;
-use switchboard_protocol::rpc::{Outline, RequestId};
 use switchboard_transport::{
     DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions, RemoteError, RemoteStream, SharedText,
 };

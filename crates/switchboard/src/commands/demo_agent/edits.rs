@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use switchboard_acp::{AbsolutePath, v2};
 use switchboard_diff::{BuildOptions, Built, Detect, Renames, build_from_trees};
 use switchboard_peer::Turn;
-use switchboard_protocol::{AbsolutePath, v2};
 
 use super::{END, Failure, Played};
 

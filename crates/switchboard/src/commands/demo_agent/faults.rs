@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use switchboard_acp::v2;
 use switchboard_peer::Turn;
-use switchboard_protocol::v2;
 use switchboard_transport::SharedText;
 use tokio::time::{interval, timeout};
 

@@ -1,8 +1,8 @@
 //! Scenarios about messages and about the session as a whole.
 
+use switchboard_acp::rpc::{RpcError, codes};
+use switchboard_acp::{Extra, Field, Meta, Raw, UnknownVariant, v2};
 use switchboard_peer::{AgentSession, Turn};
-use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::{Extra, Field, Meta, Raw, UnknownVariant, v2};
 
 use super::{Demo, END, Played};
 

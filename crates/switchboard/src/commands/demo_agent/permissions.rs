@@ -1,8 +1,8 @@
 //! Scenarios in which the user is asked.
 
+use switchboard_acp::{AbsolutePath, Extra, Field, Raw, UnknownVariant, Wire, WireFormat, v2};
 use switchboard_diff::{BuildOptions, build_from_bytes};
 use switchboard_peer::{Decision, Turn};
-use switchboard_protocol::{AbsolutePath, Extra, Field, Raw, UnknownVariant, Wire, WireFormat, v2};
 
 use super::edits::Folder;
 use super::{END, Failure, Played};

@@ -1,7 +1,7 @@
 //! The list of scenarios.
 
+use switchboard_acp::v2;
 use switchboard_peer::Turn;
-use switchboard_protocol::v2;
 
 use super::{Demo, END, Failure, Played, edits, faults, messages, permissions, subagents, work};
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_peer::{AgentSession, Recalled};
-use switchboard_protocol::{Wire, WireFormat, v2};
 
 /// A folder with a file a session.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! A scenario with sub-agents: two at once, each with a tool call and a question, one of them with one of its own.
 
+use switchboard_acp::v2;
 use switchboard_peer::{Decision, Error, Subagent, ToolCall, Turn};
-use switchboard_protocol::v2;
 
 use super::{Demo, END, Played};
 

@@ -1,7 +1,7 @@
 //! Scenarios about tool calls, terminals and plans.
 
+use switchboard_acp::{AbsolutePath, Field, v2};
 use switchboard_peer::Turn;
-use switchboard_protocol::{AbsolutePath, Field, v2};
 
 use super::{Demo, END, Played};
 

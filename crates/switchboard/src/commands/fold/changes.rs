@@ -1,8 +1,8 @@
 //! The change feed as JSON, an object for each update.
 
 use serde_json::{Value, json};
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Wire, WireFormat};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Wire, WireFormat};
 use switchboard_session::{
     Change, ContentChange, Conversation, EntryChange, FieldChange, RequestEvent, Session, Step,
 };

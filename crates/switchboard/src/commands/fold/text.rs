@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 
-use switchboard_protocol::{LineNumber, v2};
+use switchboard_acp::{LineNumber, v2};
 use switchboard_session::{
     Content, Conversation, Entry, EntryKind, Permission, Settlement, Snapshot, ToolCall,
 };

@@ -4,9 +4,9 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Wire, WireFormat};
 use switchboard_policy::{Observer, Question, Relevance};
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Wire, WireFormat};
 use switchboard_session::{Moment, Settlement};
 use switchboard_store::{Channel, Filter, Item, Record, Store, Summary, Time};
 

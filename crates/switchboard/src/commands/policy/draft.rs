@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use switchboard_acp::v2::ToolKind;
 use switchboard_policy::{Host, Operation, Policy, Program, Subject, Verdict};
-use switchboard_protocol::v2::ToolKind;
 
 use crate::terminal::text::is_hidden;
 

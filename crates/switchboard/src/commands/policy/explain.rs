@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use switchboard_acp::{Recorded, RecordedLine};
 use switchboard_policy::{Decision, Observer, Policy, Question, Subject, Verdict};
-use switchboard_protocol::{Recorded, RecordedLine};
 use switchboard_session::Moment;
 use switchboard_store::{Item, Store};
 

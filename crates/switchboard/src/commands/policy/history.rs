@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use switchboard_acp::{Recorded, RecordedLine, v2};
 use switchboard_policy::{Observer, Question, Relevance, Subject};
-use switchboard_protocol::{Recorded, RecordedLine, v2};
 use switchboard_session::{Decider, Moment, Settlement, Side};
 use switchboard_store::{Channel, Filter, Item, Record, Store, Summary, apply_hub_note};
 

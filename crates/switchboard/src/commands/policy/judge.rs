@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use switchboard_acp::{Side, Wire, WireFormat};
 use switchboard_hub::{Judge, Judgement};
 use switchboard_policy::{Answer, Observer, Question, Relevance};
-use switchboard_protocol::{Side, Wire, WireFormat};
 use switchboard_session::Moment;
 
 use super::in_few_words;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
+use switchboard_acp::v2;
 use switchboard_policy::{Policy, Subject, Verdict};
-use switchboard_protocol::v2;
 
 use super::draft::{is_safe, telling_words, toml_string};
 use super::explain::in_words;

@@ -6,11 +6,11 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_acp::rpc::{RpcError, codes};
+use switchboard_acp::v2::unstable::{AuthState, ForkSessionRequest};
+use switchboard_acp::v2::{self, StopReason};
+use switchboard_acp::{AbsolutePath, DecodeError};
 use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, TurnEnd};
-use switchboard_protocol::rpc::{RpcError, codes};
-use switchboard_protocol::v2::unstable::{AuthState, ForkSessionRequest};
-use switchboard_protocol::v2::{self, StopReason};
-use switchboard_protocol::{AbsolutePath, DecodeError};
 use switchboard_transport::{Child, Connection, Oddities, Program};
 use tokio::time::{Instant, timeout};
 

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use switchboard_acp::v2;
 use switchboard_policy::{Scene, Source, Subject};
-use switchboard_protocol::v2;
 use switchboard_session::{Session, ToolCall};
 
 use crate::commands::policy::in_few_words;

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use switchboard_protocol::v2::{self, ElicitationPropertySchema as Schema};
-use switchboard_protocol::{Map, Number, Raw, Text};
+use switchboard_acp::v2::{self, ElicitationPropertySchema as Schema};
+use switchboard_acp::{Map, Number, Raw, Text};
 use switchboard_session::{Choice, FormField};
 
 use crate::terminal::style::{Role, Style};
@@ -265,7 +265,7 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switchboard_protocol::{Wire, WireFormat};
+    use switchboard_acp::{Wire, WireFormat};
 
     fn form(properties: &Value, required: &[&str]) -> Form {
         let request = json!({"mode": "form", "sessionId": "s", "message": "Who?",

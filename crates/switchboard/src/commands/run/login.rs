@@ -1,7 +1,7 @@
 //! What to do where nobody is logged in with the agent.
 
+use switchboard_acp::v2;
 use switchboard_peer::AgentDescription;
-use switchboard_protocol::v2;
 
 use crate::outcome::CommandError;
 use crate::terminal::text::visible_line;

@@ -2,8 +2,8 @@
 
 use std::io;
 
+use switchboard_acp::v2::{self, PermissionOptionKind as Kind};
 use switchboard_peer::PermissionQuestion;
-use switchboard_protocol::v2::{self, PermissionOptionKind as Kind};
 use tokio::sync::mpsc;
 
 /// The option that allows, for once where that is offered.

@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{WireFormat, v2};
 use switchboard_peer::{ElicitationQuestion, PermissionQuestion};
 use switchboard_policy::{Answer, Scene, Subject, Verdict};
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{WireFormat, v2};
 use switchboard_session::{Decider, Session, Snapshot};
 use switchboard_store::Channel;
 use tokio::time::timeout;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use switchboard_protocol::v2;
+use switchboard_acp::v2;
 use switchboard_session::{Change, Conversation, EntryKind, Subagent};
 
 use super::conversation::Runner;

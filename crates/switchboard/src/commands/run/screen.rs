@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use switchboard_acp::v2;
 use switchboard_peer::{PermissionQuestion, Update};
-use switchboard_protocol::v2;
 use switchboard_session::{
     Activity, Change, Changes, Content, ContentChange, Conversation, EntryChange, EntryField, EntryKind,
     FieldChanges, Plan, Session, SessionMessage, ToolCall,
@@ -226,7 +226,7 @@ impl Screen {
             return Ok(());
         }
         // There need not be a session yet where it only was told of.
-        let none = Session::new(switchboard_protocol::WireFormat::Any);
+        let none = Session::new(switchboard_acp::WireFormat::Any);
         let session = all.session(Some(child)).unwrap_or(&none);
         let seen = Seen { all, id: child, session };
         self.finish_messages(seen)?;

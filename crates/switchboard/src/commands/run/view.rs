@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use switchboard_acp::{Wire, WireFormat};
 use switchboard_peer::{PermissionQuestion, Update};
-use switchboard_protocol::{Wire, WireFormat};
 use switchboard_session::{Changes, Conversation, EntryKind};
 
 use super::entry_text;

@@ -7,8 +7,8 @@ mod player;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use switchboard_acp::detect::Handshake;
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side};
-use switchboard_protocol::detect::Handshake;
 use switchboard_store::{Item, Record, Store, Time, began, parse_line};
 use switchboard_transport::{DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions};
 use tokio::io::{AsyncRead, AsyncWrite};

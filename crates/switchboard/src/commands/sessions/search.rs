@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 
 use serde_json::json;
-use switchboard_protocol::Raw;
+use switchboard_acp::Raw;
 use switchboard_session::Conversation;
 use switchboard_store::{Hit, Item, Search, Store, TextKind, Time};
 

@@ -1,7 +1,7 @@
 use std::io::{BufWriter, Write};
 use std::time::Duration;
 
-use switchboard_protocol::WireFormat;
+use switchboard_acp::WireFormat;
 use switchboard_session::{Conversation, Moment, Side};
 use switchboard_store::{Channel, Item, Record, Store, StoreError, Summary, apply_hub_note};
 

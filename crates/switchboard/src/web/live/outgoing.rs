@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use serde::Serialize;
 use serde_json::json;
+use switchboard_acp::{Meta, Raw, v2};
 use switchboard_hub::QueuedPrompt;
-use switchboard_protocol::{Meta, Raw, v2};
 use tokio::sync::oneshot;
 
 use super::{Failure, Live, locked};

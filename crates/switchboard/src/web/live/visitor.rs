@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use switchboard_acp::rpc::{RequestId, RpcError, codes};
+use switchboard_acp::{Meta, Raw, Wire, WireFormat, v2};
 use switchboard_hub::{Hub, Identity, NO_HANDSHAKE};
 use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, PermissionQuestion, Reply};
-use switchboard_protocol::rpc::{RequestId, RpcError, codes};
-use switchboard_protocol::{Meta, Raw, Wire, WireFormat, v2};
 use switchboard_session::Decider;
 use switchboard_transport::Connection;
 use switchboard_transport::server::{ServerConnection, ServerLimits};
@@ -297,6 +297,6 @@ pub(crate) fn about_memory() -> Option<Meta<'static>> {
     Meta::parse(format!("{{\"{REMEMBERED}\":true}}")).ok()
 }
 
-fn absolute_folder(folder: &str) -> Result<switchboard_protocol::AbsolutePath<'static>, Refused> {
+fn absolute_folder(folder: &str) -> Result<switchboard_acp::AbsolutePath<'static>, Refused> {
     absolute(folder.as_ref()).map_err(|words| Refused { words, wants_login: false, known: None })
 }

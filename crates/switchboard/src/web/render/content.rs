@@ -1,7 +1,7 @@
 //! Content that is more than plain text: pictures, sound, resources, and what nobody here knows.
 
 use maud::{Markup, html};
-use switchboard_protocol::{Base64, ByteSize, Wire, WireFormat, v2};
+use switchboard_acp::{Base64, ByteSize, Wire, WireFormat, v2};
 
 use super::markdown::is_safe_link;
 use super::text::{cut, prose, size, visible, visible_line};

@@ -3,11 +3,11 @@
 mod lines;
 
 use maud::{Markup, html};
+use switchboard_acp::v2;
 use switchboard_diff::{
     Body, Change, Checked, Diff, Disagreement, FilePatch, FileType, Mode, Note, Operation, ParsedPatch,
     PatchFormat, check, parse_patch, sections,
 };
-use switchboard_protocol::v2;
 
 use super::text::{cut, size, visible, visible_line};
 use super::{Part, RenderCache};

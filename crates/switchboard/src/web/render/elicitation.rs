@@ -1,7 +1,7 @@
 //! What the agent wants to know from the user.
 
 use maud::{Markup, html};
-use switchboard_protocol::{Map, Number, Wire, WireFormat, v2};
+use switchboard_acp::{Map, Number, Wire, WireFormat, v2};
 use switchboard_session::{Elicitation, Settlement};
 
 use super::markdown::is_safe_link;

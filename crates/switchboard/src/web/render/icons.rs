@@ -1,7 +1,7 @@
 //! Small drawings. They take the colour of the text, and words stand beside them for who does not see them.
 
 use maud::{Markup, html};
-use switchboard_protocol::v2;
+use switchboard_acp::v2;
 
 const READ: &str = "M4 1.5h5l3 3v10H4z M9 1.5v3h3";
 const EDIT: &str = "M2.5 13.5l1-3.5L11 2.5 13.5 5 6 12.5z";

@@ -1,6 +1,6 @@
 //! Which pictures a browser may be given.
 
-use switchboard_protocol::Base64;
+use switchboard_acp::Base64;
 
 /// Larger files are attachments.
 const LARGEST_FILE: usize = 8 << 20;

@@ -1,7 +1,7 @@
 //! Messages, thoughts and compactions.
 
 use maud::{Markup, Render, html};
-use switchboard_protocol::v2;
+use switchboard_acp::v2;
 use switchboard_session::{Compaction, Content, Entry, EntryKind, Message, Snapshot};
 
 use super::pages::{Pages, Run, last_pages, page_before};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use maud::{Markup, PreEscaped, html};
-use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_session::{Activity, Snapshot};
 
 use super::markdown::{self, is_safe_link};

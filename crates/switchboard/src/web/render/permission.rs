@@ -1,8 +1,8 @@
 //! What the agent asks to be allowed.
 
 use maud::{Markup, PreEscaped, html};
-use switchboard_protocol::rpc::RequestId;
-use switchboard_protocol::{Wire, WireFormat, v2};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_session::{Decider, Permission, Settlement, Snapshot};
 
 use super::text::{prose, survives, visible, visible_line};

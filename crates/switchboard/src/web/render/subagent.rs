@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use maud::{Markup, html};
-use switchboard_protocol::v2;
+use switchboard_acp::v2;
 use switchboard_session::{Item, SessionMessage, Snapshot, Subagent};
 
 use super::message::{Reading, content_parts, fold};

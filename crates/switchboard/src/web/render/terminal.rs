@@ -361,12 +361,12 @@ mod tests {
 
     #[test]
     fn long_output_begins_with_a_whole_line_that_stays_for_a_while() {
-        let mut session = switchboard_session::Session::new(switchboard_protocol::WireFormat::Any);
+        let mut session = switchboard_session::Session::new(switchboard_acp::WireFormat::Any);
         let mut starts = Vec::new();
         for number in 0..30_000 {
-            let data = switchboard_protocol::Base64::from_bytes(format!("line {number}\n").as_bytes());
-            let chunk = switchboard_protocol::v2::TerminalOutputChunk::new("t", data);
-            session.apply(&switchboard_protocol::v2::SessionUpdate::TerminalOutputChunk(chunk));
+            let data = switchboard_acp::Base64::from_bytes(format!("line {number}\n").as_bytes());
+            let chunk = switchboard_acp::v2::TerminalOutputChunk::new("t", data);
+            session.apply(&switchboard_acp::v2::SessionUpdate::TerminalOutputChunk(chunk));
             let Some(terminal) = session.terminal("t").filter(|_| number % 100 == 0) else { continue };
             let (skipped, output) = end_of(terminal.output());
             assert!(output.len() <= SHOWN_BYTES && output.starts_with(b"line "));

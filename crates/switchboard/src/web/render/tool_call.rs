@@ -1,7 +1,7 @@
 //! Tool calls as cards.
 
 use maud::{Markup, html};
-use switchboard_protocol::{LineNumber, Wire, WireFormat, v2};
+use switchboard_acp::{LineNumber, Wire, WireFormat, v2};
 use switchboard_session::{Snapshot, ToolCall};
 
 use super::message::earlier_part;

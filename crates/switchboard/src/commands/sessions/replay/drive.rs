@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_policy::Policy;
-use switchboard_protocol::{Wire, WireFormat, v2};
 
 use crate::commands::run::conversation::{self, Prompt, Task};
 use crate::commands::run::{Format, working_directory};

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_protocol::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
-use switchboard_protocol::{Correlator, Raw, Side, Wire, WireFormat};
+use switchboard_acp::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
+use switchboard_acp::{Correlator, Raw, Side, Wire, WireFormat};
 
 use crate::script::{Action, Outcome, Script, SessionScript, update_line, wants_history};
 

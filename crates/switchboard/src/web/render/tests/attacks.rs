@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use switchboard_protocol::Base64;
+use switchboard_acp::Base64;
 use switchboard_session::Session;
 
 use super::allowed::check;

@@ -228,7 +228,7 @@ fn a_terminal_is_a_screen_with_colours() {
     let output = "plain \u{1b}[1;31mred\u{1b}[0m\n\u{1b}[38;5;208;48;2;0;0;94mx\u{1b}[7my\u{1b}[0m <b>\n";
     let terminal = json!({
         "sessionUpdate": "terminal_update", "terminalId": "t", "command": "make\u{a0}all", "cwd": "/w",
-        "output": {"data": switchboard_protocol::Base64::from_bytes(output.as_bytes()).as_str()}, "exitStatus": {"exitCode": 2},
+        "output": {"data": switchboard_acp::Base64::from_bytes(output.as_bytes()).as_str()}, "exitStatus": {"exitCode": 2},
     });
     assert_snapshot!(shown(&[update(terminal)]), @r#"
     <section class="p term" data-part="screen" aria-label="Terminal">
@@ -270,7 +270,7 @@ fn a_permission_shows_the_exact_command_and_what_each_answer_means() {
     <button class="opt opt-reject" type="button" data-option="n">
     <span class="opt-name">No</span> <span class="opt-means">reject once</span></button></div>
     "#);
-    let id = switchboard_protocol::rpc::RequestId::Text("p".into());
+    let id = switchboard_acp::rpc::RequestId::Text("p".into());
     session.answer_permission(&id, "n", "user", Moment(5)).unwrap();
     assert_snapshot!(lines(&session), @r#"
     <div class="p asked" data-part="asked">

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::json;
-use switchboard_protocol::{WireFormat, v2};
+use switchboard_acp::{WireFormat, v2};
 use switchboard_session::{EntryKind, Session};
 
 use super::sample::{session, tool_call, update};

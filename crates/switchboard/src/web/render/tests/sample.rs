@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
-use switchboard_protocol::WireFormat;
+use switchboard_acp::WireFormat;
 use switchboard_session::{Conversation, Moment, Session, Side};
 
 use crate::web::render::{self, Part, Place, RenderCache};
@@ -112,7 +112,7 @@ new file mode 100755
 ";
 
 fn typical() -> Vec<Value> {
-    let base64 = |bytes: &[u8]| switchboard_protocol::Base64::from_bytes(bytes).as_str().to_owned();
+    let base64 = |bytes: &[u8]| switchboard_acp::Base64::from_bytes(bytes).as_str().to_owned();
     let output = "\u{1b}[1m$ cargo test\u{1b}[0m\r\n\u{1b}[32m   Compiling\u{1b}[0m switchboard v0.1.0\r\n\
         \u{1b}[33mwarning\u{1b}[0m: unused variable\r\ntest folds_everything ... \u{1b}[32mok\u{1b}[0m\r\n\
         test \u{1b}[4mbidi\u{1b}[0m ... \u{1b}[31;1mFAILED\u{1b}[0m\r\n\
@@ -246,7 +246,7 @@ pub(super) fn sample() -> Session {
         "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}, {"optionId": "n", "name": "No", "kind": "reject_once"}],
     })));
     let mut session = session(&messages);
-    let id = switchboard_protocol::rpc::RequestId::Text("p0".into());
+    let id = switchboard_acp::rpc::RequestId::Text("p0".into());
     session.answer_permission(&id, "y", "user", Moment(1)).unwrap();
     session
 }
