@@ -2,6 +2,7 @@
 
 use crate::program::Program;
 use crate::shell::{Cwd, Doubt, Part, Redirection, Script, Word, is_private};
+use crate::sketch::Sketch;
 
 /// How deep wrappers may be nested.
 const MAX_DEPTH: usize = 8;
@@ -488,7 +489,30 @@ impl Run {
 // ----- patterns
 
 /// Words that a command begins with, each with its alternatives.
-pub(crate) type Pattern = Vec<Vec<String>>;
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    words: Vec<Vec<String>>,
+    /// What each name that it may begin with needs.
+    needed: Vec<Sketch>,
+}
+
+impl Pattern {
+    pub(crate) fn new(words: Vec<Vec<String>>) -> Self {
+        let names = words.first().into_iter().flatten();
+        let needed = names.map(|name| Sketch::needed([name.as_str()])).collect();
+        Pattern { words, needed }
+    }
+
+    /// The names that it may begin with.
+    pub(crate) fn names(&self) -> &[String] {
+        self.words.first().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether one of the names in a sketch may be one that this begins with.
+    pub(crate) fn may_begin_with(&self, names: &Sketch) -> bool {
+        self.needed.iter().any(|needed| names.may_have(needed))
+    }
+}
 
 /// Whether a command is forbidden by a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -501,13 +525,13 @@ pub(crate) enum Match {
 
 /// Whether a command begins exactly as a pattern says.
 pub(crate) fn allows(pattern: &Pattern, words: &[Word]) -> bool {
-    words.len() >= pattern.len()
-        && pattern.iter().zip(words).all(|(any, word)| word.is_plain() && any.contains(&word.text))
+    words.len() >= pattern.words.len()
+        && pattern.words.iter().zip(words).all(|(any, word)| word.is_plain() && any.contains(&word.text))
 }
 
 /// Whether a command is one of those that a pattern means, whatever options stand between its words.
 pub(crate) fn forbids(pattern: &Pattern, words: &[Word]) -> Match {
-    let (Some(names), Some(command)) = (pattern.first(), words.first()) else { return Match::No };
+    let (Some(names), Some(command)) = (pattern.words.first(), words.first()) else { return Match::No };
     let is_named = names.iter().any(|name| *name == command.text || *name == base_name(&command.text));
     if !is_named {
         return Match::No;
@@ -517,7 +541,7 @@ pub(crate) fn forbids(pattern: &Pattern, words: &[Word]) -> Match {
     if let Some(start) = reached.get_mut(1) {
         *start = true;
     }
-    for any in &pattern[1..] {
+    for any in &pattern.words[1..] {
         let (flags, plain): (Vec<&String>, Vec<&String>) = any.iter().partition(|word| word.starts_with('-'));
         // A flag counts wherever it stands.
         match flags.iter().map(|flag| has_flag(flag, &words[1..])).max() {

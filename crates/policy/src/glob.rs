@@ -2,6 +2,7 @@
 
 use crate::host::Host;
 use crate::path::{components, resolve};
+use crate::sketch::Sketch;
 
 /// A pattern for absolute paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +12,7 @@ pub(crate) struct PathPattern {
     names: Vec<Name>,
     /// The same with links followed in the part that has no wildcards, where that is another path.
     resolved: Option<Vec<Name>>,
+    needed: Sketch,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +110,16 @@ impl PathPattern {
         let literal = names.iter().take_while(|name| matches!(name, Name::Plain(_))).count();
         let resolved =
             (anchor == Anchor::Top && literal > 0).then(|| follow(&names, literal, host)).flatten();
-        Ok(PathPattern { anchor, names, resolved })
+        let needed = match &resolved {
+            Some(resolved) => needed(&names).common(needed(resolved)),
+            None => needed(&names),
+        };
+        Ok(PathPattern { anchor, names, resolved, needed })
+    }
+
+    /// What the names in a path need to have for it to be one of these.
+    pub(crate) fn needed(&self) -> &Sketch {
+        &self.needed
     }
 
     /// Whether a path, by its names, is one of these.
@@ -146,6 +157,13 @@ impl PathPattern {
             }
         }
     }
+}
+
+fn needed(names: &[Name]) -> Sketch {
+    Sketch::needed(names.iter().filter_map(|name| match name {
+        Name::Any => None,
+        Name::Plain(text) | Name::Wild(text) => Some(text.as_str()),
+    }))
 }
 
 /// A folder as a pattern for itself.

@@ -15,6 +15,7 @@ use crate::glob::wildcard;
 use crate::host::{Host, NoFiles};
 use crate::policy::{Decision, Policy, Remember, Verdict};
 use crate::rule::Rule;
+use crate::sketch::Sketch;
 use crate::subject::{Operation, Scene, Subject, SubjectPath};
 use files::{Files, View};
 
@@ -92,6 +93,10 @@ struct Case<'s> {
     commands: RefCell<HashMap<*const Run, Rc<Command>>>,
     /// All commands that rules which forbid are tried on, in their order.
     tried: Vec<(&'s Run, Rc<Command>)>,
+    /// Of the names of all commands.
+    names: Sketch,
+    /// Of all files that rules which forbid are tried on.
+    named: Sketch,
 }
 
 /// A command with the files that it names, found once for all rules.
@@ -112,12 +117,42 @@ impl<'s> Case<'s> {
             .iter()
             .map(|path| (path, files.view(&path.path, false, true, cwd.as_deref())))
             .collect();
-        let mut case =
-            Case { subject, files, paths, doubt: None, commands: RefCell::default(), tried: Vec::new() };
+        let mut case = Case {
+            subject,
+            files,
+            paths,
+            doubt: None,
+            commands: RefCell::default(),
+            tried: Vec::new(),
+            names: Sketch::default(),
+            named: Sketch::default(),
+        };
         let guesses = subject.readings.iter().flat_map(|reading| &reading.guesses);
         case.tried = case.runs().chain(guesses).map(|run| (run, case.command(run))).collect();
+        case.sketch();
         case.doubt = case.find_doubt();
         case
+    }
+
+    fn sketch(&mut self) {
+        fn names(run: &Run, into: &mut Sketch) {
+            let tries = run.tries.iter().map(|(words, _)| words);
+            let firsts = tries.chain([&run.words]).filter_map(|words| words.first());
+            firsts.for_each(|word| into.add(&word.text));
+            run.inner.iter().for_each(|run| names(run, into));
+        }
+        self.tried.iter().for_each(|(run, _)| names(run, &mut self.names));
+        let files = self
+            .tried
+            .iter()
+            .flat_map(|(_, command)| command.files.iter().map(|(_, view)| view).chain(&command.tried));
+        let views = self.paths.iter().map(|(_, view)| view).chain(files);
+        views.for_each(|view| self.named.join(&view.sketch));
+    }
+
+    /// Whether a rule may be about one of the commands, as far as their names tell.
+    fn may_name(&self, rule: &Rule) -> bool {
+        rule.command.as_ref().is_none_or(|pattern| pattern.may_begin_with(&self.names))
     }
 
     /// Why nobody can know what would be done.
@@ -184,7 +219,9 @@ impl<'s> Case<'s> {
 
     /// Whether a rule is about anything in the request.
     fn forbidden(&self, rule: &Rule) -> Match {
-        if !self.concerns(rule) {
+        let may_name_file =
+            rule.paths.is_empty() || rule.paths.iter().any(|pattern| self.named.may_have(pattern.needed()));
+        if !self.may_name(rule) || !may_name_file || !self.concerns(rule) {
             return Match::No;
         }
         let runs = self.tried.iter().map(|(run, command)| self.forbidden_run(rule, run, command));
@@ -281,7 +318,7 @@ impl<'s> Case<'s> {
         let allowing: Vec<&Rule> = policy
             .rules
             .iter()
-            .filter(|rule| rule.decision == Verdict::Allow && self.may_allow(rule))
+            .filter(|rule| rule.decision == Verdict::Allow && self.may_name(rule) && self.may_allow(rule))
             .collect();
         let asking: Vec<&Rule> = policy.rules.iter().filter(|rule| rule.decision == Verdict::Ask).collect();
         let mut units: Vec<Unit<'_>> = self.runs().map(Unit::Run).collect();

@@ -36,6 +36,7 @@ mod program;
 mod relevance;
 mod rule;
 mod shell;
+mod sketch;
 mod subject;
 
 pub use error::PolicyError;

@@ -287,7 +287,7 @@ impl Reader<'_> {
             }
         }
         if is_allow && let Some(command) = &rule.command {
-            let names = command.first().map(Vec::as_slice).unwrap_or_default();
+            let names = command.names();
             if names.iter().all(|name| ["eval", "trap", "alias", "let", "hash", "enable"].contains(&&**name))
             {
                 return self.fault(
@@ -380,7 +380,7 @@ impl Reader<'_> {
         if list.is_empty() {
             return self.fault(value.span(), "the command has no words, so that the rule can never match");
         }
-        let mut pattern = Pattern::new();
+        let mut pattern = Vec::new();
         for (place, item) in list.iter().enumerate() {
             let words: Vec<(&str, Range<usize>)> = self.strings(item, "alternatives")?;
             for (word, span) in &words {
@@ -390,7 +390,7 @@ impl Reader<'_> {
             }
             pattern.push(words.into_iter().map(|(word, _)| word.to_owned()).collect());
         }
-        Ok(pattern)
+        Ok(Pattern::new(pattern))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::glob::{Anchors, Names, PathPattern, exactly, names};
 use crate::host::{Host, Node};
 use crate::path::{PathDoubt, decoded, is_uri, join, resolve, tidy};
 use crate::shell::{Cwd, Step};
+use crate::sketch::Sketch;
 use crate::subject::Subject;
 
 /// How many files are looked up; more are taken as they are written.
@@ -27,6 +28,8 @@ pub(super) struct View {
     /// The names in that.
     certain: Option<Names>,
     pub(super) doubt: Option<PathDoubt>,
+    /// Of all names in all forms.
+    pub(super) sketch: Sketch,
 }
 
 pub(super) struct Files<'s> {
@@ -156,6 +159,10 @@ impl<'s> Files<'s> {
         let certain = certain.filter(|_| is_known && !is_odd && may_look);
         view.resolved = certain.and_then(|path| resolve(&path, &Lasting(self.host)).ok());
         view.certain = view.resolved.as_deref().map(names);
+        match view.open.is_empty() {
+            true => view.forms.iter().chain(&view.certain).flatten().for_each(|name| view.sketch.add(name)),
+            false => view.sketch = Sketch::ANYTHING,
+        }
         view
     }
 
@@ -164,9 +171,10 @@ impl<'s> Files<'s> {
             |pattern: &PathPattern, form: &Names| pattern.matches(form, &self.anchors, self.ignores_case);
         let may_be =
             |pattern: &PathPattern, form: &Names| pattern.may_match(form, &self.anchors, self.ignores_case);
-        if patterns.iter().any(|pattern| view.forms.iter().any(|form| is_meant(pattern, form))) {
+        let patterns = || patterns.iter().filter(|pattern| view.sketch.may_have(pattern.needed()));
+        if patterns().any(|pattern| view.forms.iter().any(|form| is_meant(pattern, form))) {
             Match::Yes
-        } else if patterns.iter().any(|pattern| view.open.iter().any(|form| may_be(pattern, form))) {
+        } else if patterns().any(|pattern| view.open.iter().any(|form| may_be(pattern, form))) {
             Match::Maybe
         } else {
             Match::No
@@ -175,7 +183,8 @@ impl<'s> Files<'s> {
 
     pub(super) fn is_allowed(&self, patterns: &[PathPattern], view: &View) -> bool {
         let Some(path) = &view.certain else { return false };
-        patterns.iter().any(|pattern| pattern.matches(path, &self.anchors, self.ignores_case))
+        let mut patterns = patterns.iter().filter(|pattern| view.sketch.may_have(pattern.needed()));
+        patterns.any(|pattern| pattern.matches(path, &self.anchors, self.ignores_case))
     }
 
     /// Whether a directory is one of these, with its links followed.
