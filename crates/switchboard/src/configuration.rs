@@ -1,6 +1,8 @@
 //! Which agents the user has, by the files that we and the editors keep.
 
 mod commented_json;
+pub(crate) mod edited_file;
+pub(crate) mod edited_json;
 pub(crate) mod hub;
 pub(crate) mod roots;
 
@@ -8,8 +10,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use crate::agents;
 use crate::outcome::CommandError;
 use crate::remote_agent;
+use crate::terminal::text::visible_line;
 use serde_json::Value;
 use switchboard_transport::{Program, Remote};
 
@@ -56,6 +60,15 @@ impl Source {
 }
 
 impl ConfiguredAgent {
+    /// Its command and arguments, for people.
+    pub(crate) fn command_line(&self) -> String {
+        [&[&*self.command], &*self.arguments()].concat().join(" ")
+    }
+
+    fn arguments(&self) -> Vec<&str> {
+        self.args.iter().map(String::as_str).collect()
+    }
+
     /// How to start it.
     pub(crate) fn program(&self) -> Result<Program, CommandError> {
         let mut program = if Remote::is_address(&self.command) {
@@ -90,7 +103,7 @@ pub(crate) fn chosen_program(
             let path = if has_folder { std::path::absolute(program).ok() } else { None };
             Ok(Program::new(path.unwrap_or_else(|| program.into())).args(rest.iter().map(AsRef::as_ref)))
         }
-        (Some(name), []) => Configuration::read(folder).named_program(name),
+        (Some(name), []) => Configuration::read(folder).chosen_program(name),
         (Some(_), _) => Err(CommandError::usage("either an agent's name or a command line, not both")),
         (None, []) => Err(CommandError::usage("which agent?")
             .hint("name one that `switchboard agents` lists, or give a command line behind `--`")
@@ -114,7 +127,26 @@ impl Configuration {
         self.agents.iter().find(|agent| agent.name == name)
     }
 
-    /// The program of the agent of a name: a configured one, or the demo agent.
+    /// The program of the agent of a name that somebody chose. Where the name is also that of a known agent, it is said
+    /// which one runs.
+    pub(crate) fn chosen_program(&self, name: &str) -> Result<Program, CommandError> {
+        if let (Some(agent), Some(known)) = (self.find(name), agents::find(name))
+            && !known
+                .commands
+                .iter()
+                .any(|line| line.split_first() == Some((&&*agent.command, &agent.arguments())))
+        {
+            eprintln!(
+                "switchboard: \"{name}\" is `{}`, as {} says, and not the {} that is known by this name",
+                visible_line(&agent.command_line()),
+                agent.file.display(),
+                known.title
+            );
+        }
+        self.named_program(name)
+    }
+
+    /// The program of the agent of a name: a configured one, the demo agent, or a known one.
     pub(crate) fn named_program(&self, name: &str) -> Result<Program, CommandError> {
         if let Some(agent) = self.find(name) {
             return agent.program();
@@ -122,11 +154,15 @@ impl Configuration {
         if name == "demo" {
             return remote_agent::ourselves(["demo-agent"]);
         }
+        if let Some(program) = agents::program(name) {
+            return program;
+        }
         let mut error = CommandError::usage(format!("no agent is called \"{name}\""));
         error = match self.names()[..] {
             [] => error.hint("no agents are configured; a command line goes behind `--`"),
             ref names => error.hint(format!("configured are: {}", names.join(", "))),
         };
+        error = error.hint("`switchboard agents` lists those that are known, too");
         for problem in &self.problems {
             error = error.hint(problem);
         }
@@ -279,14 +315,16 @@ pub(crate) fn own_settings(key: &str) -> Option<Value> {
 
 /// The user's own configuration, if there is one, or why it cannot be read.
 fn own_configuration() -> Result<Option<Value>, String> {
-    match configuration_folder() {
-        Some(folder) => read_json(&folder.join("switchboard").join("config.json")),
-        None => Ok(None),
-    }
+    own_file().map_or(Ok(None), |file| read_json(&file))
+}
+
+/// The user's own configuration file.
+pub(crate) fn own_file() -> Option<PathBuf> {
+    Some(configuration_folder()?.join("switchboard").join("config.json"))
 }
 
 /// The JSON in a file; nothing where there is no file.
-fn read_json(file: &Path) -> Result<Option<Value>, String> {
+pub(crate) fn read_json(file: &Path) -> Result<Option<Value>, String> {
     let Ok(metadata) = file.metadata() else { return Ok(None) };
     if metadata.len() > MAX_FILE {
         return Err(format!("{} is too large", file.display()));
@@ -302,9 +340,7 @@ fn read_json(file: &Path) -> Result<Option<Value>, String> {
 pub(crate) fn files(project: &Path) -> Vec<(Source, PathBuf)> {
     let mut files = Vec::new();
     let folder = configuration_folder();
-    if let Some(folder) = &folder {
-        files.push((Source::Ours, folder.join("switchboard").join("config.json")));
-    }
+    files.extend(own_file().map(|file| (Source::Ours, file)));
     files.extend(project.ancestors().map(|folder| (Source::Project, folder.join(".switchboard.json"))));
     if let Some(folder) = &folder {
         files.push((Source::Zed, folder.join("zed").join("settings.json")));

@@ -1,6 +1,7 @@
 //! The `switchboard` program. It owns the terminal, the configuration and the exit codes; all logic
 //! that a library user would need lives in the crates below it.
 
+mod agents;
 mod arguments;
 mod commands;
 mod configuration;

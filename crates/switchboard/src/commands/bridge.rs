@@ -37,7 +37,7 @@ use crate::{standard_error, stdio};
 #[command(after_help = "Example, in the configuration of an editor:\n  \
     \"command\": \"switchboard\", \"args\": [\"bridge\", \"--\", \"my-agent\", \"--acp\"]")]
 pub(crate) struct Arguments {
-    /// Name of a configured agent (see `switchboard agents`), or `demo`
+    /// Name of a configured or known agent (see `switchboard agents`), or `demo`
     agent: Option<String>,
 
     /// The agent's command line

@@ -36,7 +36,7 @@ use crate::{ending, standard_error, stdio, store_file};
 /// Without an agent it is the built-in demo agent. Everything is recorded into the store, where `switchboard sessions` finds it too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Name of a configured agent (see `switchboard agents`)
+    /// Name of a configured or known agent (see `switchboard agents`)
     agent: Option<String>,
 
     /// Command line that starts the agent

@@ -36,7 +36,7 @@ use crate::units::parse_time;
 /// number.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Name of a configured agent (see `switchboard agents`), unless a command line is given; then the prompt
+    /// Name of a configured or known agent (see `switchboard agents`), unless a command line is given; then the prompt
     #[arg(value_name = "AGENT")]
     first: Option<String>,
 

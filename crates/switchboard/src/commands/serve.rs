@@ -178,7 +178,7 @@ fn agents(arguments: &Arguments, folder: &Path) -> Result<Vec<(String, Program)>
             continue;
         }
         let is_remote = configuration.find(&name).is_some_and(|agent| Remote::is_address(&agent.command));
-        let program = configuration.named_program(&name)?;
+        let program = configuration.chosen_program(&name)?;
         agents.push((name, without_secrets(program, is_remote)));
     }
     Ok(agents)

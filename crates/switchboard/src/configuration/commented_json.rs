@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The value of the text. Comments and superfluous commas become white space, so that places in errors are right.
-pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
+pub(crate) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
     serde_json::from_str(&without_comments(text))
 }
@@ -42,7 +42,7 @@ fn without_comments(text: &str) -> String {
 }
 
 /// The length of the string at the start, with its quotes; all of the text when it does not end.
-fn string_length(text: &str) -> usize {
+pub(super) fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (place, byte) in text.bytes().enumerate().skip(1) {
         match byte {

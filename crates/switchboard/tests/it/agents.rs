@@ -4,8 +4,11 @@ use serde_json::{Value, json};
 
 use crate::agent_program::Place;
 
+/// The configured ones.
 fn listed(place: &Place) -> Vec<Value> {
-    place.run(&["agents", "--json"]).json_lines()
+    let mut agents = place.run(&["agents", "--json"]).json_lines();
+    agents.retain(|agent| agent["state"] == "configured");
+    agents
 }
 
 #[test]
@@ -91,4 +94,66 @@ fn what_cannot_be_read_is_told() {
     assert!(run.stdout.starts_with("+ b  sh\n"), "{}", run.stdout);
     assert!(run.stderr.contains("the agent \"a\" has a command that is no text"), "{}", run.stderr);
     assert!(run.stderr.contains("acp.json is no JSON"), "{}", run.stderr);
+}
+
+#[test]
+fn an_agent_is_added_and_removed_and_the_rest_of_the_file_stays() {
+    let place = Place::new();
+    let file = place.home().join(".config/switchboard/config.json");
+    let read = || std::fs::read_to_string(&file).unwrap();
+    let add = |arguments: &[&str]| place.run(&[&["agents", "add"], arguments].concat());
+    let run = add(&["first", "--", "sh", "-c", "true"]);
+    assert_eq!((run.code, run.stdout.trim()), (0, file.to_str().unwrap()), "{}", run.stderr);
+    assert_eq!(
+        read(),
+        "{\n  \"agent_servers\": {\n    \"first\": {\n      \"command\": \"sh\",\n      \"args\": [\"-c\", \"true\"]\n    }\n  }\n}\n"
+    );
+    let commented = "// mine\n{\n\t\"store\": {\"keep\": \"90d\"}, // long\n\t\"agent_servers\": {\n\t\t\"old\": {\"command\": \"sh\",},\n\t},\n}\n";
+    place.write("home/.config/switchboard/config.json", commented);
+    assert_eq!(add(&["remote", "--", "https://example.org/acp"]).code, 0);
+    assert_eq!(add(&["new", "--env", "KEY=a=b", "--", "sh"]).code, 0);
+    let names: Vec<_> = listed(&place).iter().map(|agent| agent["name"].clone()).collect();
+    assert_eq!(names, ["new", "old", "remote"]);
+    assert!(read().starts_with(&commented[..commented.len() - "\t},\n}\n".len()]), "{}", read());
+    let again = add(&["new", "--", "true"]);
+    assert_eq!(again.code, 2);
+    assert!(again.stderr.contains("--replace"), "{}", again.stderr);
+    assert_eq!(add(&["new", "--replace", "--", "true"]).code, 0);
+    assert_eq!(listed(&place)[0]["command"], "true");
+    for name in ["remote", "new"] {
+        assert_eq!(place.run(&["agents", "remove", name]).code, 0);
+    }
+    assert_eq!(read(), commented);
+    let run = place.run(&["agents", "remove", "new"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("has no agent \"new\""), "{}", run.stderr);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_changed_with_care_is_left_alone() {
+    let place = Place::new();
+    let path = "home/.config/switchboard/config.json";
+    let file = place.home().join(".config/switchboard/config.json");
+    for (text, problem) in [
+        ("{", "is no JSON"),
+        ("[]", "no object"),
+        (r#"{"agent_servers": 7}"#, "\"agent_servers\" that is no object"),
+        (r#"{"agent_servers": {}, "agent_servers": {}}"#, "twice"),
+    ] {
+        place.write(path, text);
+        let run = place.run(&["agents", "add", "x", "--", "sh"]);
+        assert_eq!(run.code, 2, "{text}: {}", run.stderr);
+        assert!(run.stderr.contains(problem), "{text}: {}", run.stderr);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    }
+    std::fs::remove_file(&file).unwrap();
+    place.write("home/dotfiles.json", "{}");
+    std::os::unix::fs::symlink(place.home().join("dotfiles.json"), &file).unwrap();
+    let run = place.run(&["agents", "add", "x", "--", "sh"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("symbolic link"), "{}", run.stderr);
+    assert!(file.symlink_metadata().unwrap().is_symlink());
+    for name in ["demo", "", "no-such-agent"] {
+        assert_eq!(place.run(&["agents", "add", name]).code, 2, "{name}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::process::Command;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
@@ -10,12 +11,16 @@ use crate::agent_program::Place;
 /// Runs the program at a terminal where these lines are typed; gives its exit code and all that was shown.
 fn typed(arguments: &[&str], lines: &[&str]) -> (i32, String) {
     let place = Place::new();
+    typed_to(place.command(arguments), lines)
+}
+
+/// The same with any command.
+pub(crate) fn typed_to(mut command: Command, lines: &[&str]) -> (i32, String) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
     let path = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
     let open = || OpenOptions::new().read(true).write(true).open(&path).unwrap();
-    let mut command = place.command(arguments);
     command.env("NO_COLOR", "1").env("TERM", "dumb").stdin(open()).stdout(open()).stderr(open());
     let mut child = command.spawn().unwrap();
     // What it holds of the terminal must go, so that the end of the program is the end of the output.

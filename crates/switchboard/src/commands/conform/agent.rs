@@ -23,7 +23,7 @@ use crate::{remote_agent, standard_error, stdio, store_file};
     switchboard conform agent -- my-agent --acp\n  \
     switchboard conform agent --prompt \"Say hello.\" -- wss://example.com/acp")]
 pub(super) struct Arguments {
-    /// Name of a configured agent (see `switchboard agents`), `demo`, or an address
+    /// Name of a configured or known agent (see `switchboard agents`), `demo`, or an address
     agent: Option<String>,
 
     /// The agent's command line, or its address

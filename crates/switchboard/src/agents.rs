@@ -1,0 +1,277 @@
+//! Agents that are known without any configuration: those in the table of this program, and those of the registry that was
+//! read last. A known agent that is installed runs by its name; one that is not is never fetched without asking.
+
+mod asking;
+mod registry;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use switchboard_transport::Program;
+
+pub(crate) use registry::{MAX_REGISTRY, REGISTRY, Registry, RegistryAgent, sha256};
+
+use crate::outcome::CommandError;
+use crate::terminal::text::visible_line;
+
+/// What is known of an agent.
+#[derive(Debug)]
+pub(crate) struct KnownAgent {
+    pub(crate) name: &'static str,
+    /// Other names that it goes by.
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) title: &'static str,
+    /// The command lines by which an installed one speaks the protocol; the first that is there is taken.
+    pub(crate) commands: &'static [&'static [&'static str]],
+    /// Programs that it needs beside its own.
+    pub(crate) needs: &'static [&'static str],
+    /// How to run it without installing it.
+    pub(crate) package: Option<Package>,
+    /// How to install it, in words or as a command.
+    pub(crate) install: &'static str,
+    pub(crate) login: &'static str,
+    /// The versions of the protocol that it was seen to speak.
+    pub(crate) versions: &'static [u16],
+    /// The version of the agent that was seen.
+    pub(crate) seen: &'static str,
+    /// What else was seen.
+    pub(crate) notes: &'static [&'static str],
+}
+
+/// What runs a package from the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// npm.
+    Npx,
+    /// `PyPI`.
+    Uvx,
+}
+
+impl Runner {
+    pub(crate) fn program(self) -> &'static str {
+        match self {
+            Runner::Npx => "npx",
+            Runner::Uvx => "uvx",
+        }
+    }
+
+    /// The command line that runs a package.
+    pub(crate) fn command_line(self, package: &str, arguments: &[impl AsRef<str>]) -> Vec<String> {
+        let begin: &[&str] = match self {
+            // Whoever is asked is asked by us.
+            Runner::Npx => &["npx", "--yes", "--"],
+            Runner::Uvx => &["uvx"],
+        };
+        let words = begin.iter().copied().chain([package]).chain(arguments.iter().map(AsRef::as_ref));
+        words.map(str::to_owned).collect()
+    }
+}
+
+/// A package that can be run from the network.
+#[derive(Debug)]
+pub(crate) struct Package {
+    pub(crate) runner: Runner,
+    pub(crate) name: &'static str,
+    pub(crate) arguments: &'static [&'static str],
+}
+
+impl Package {
+    pub(crate) fn command_line(&self) -> Vec<String> {
+        self.runner.command_line(self.name, self.arguments)
+    }
+}
+
+/// An agent that is there.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    pub(crate) command: &'static [&'static str],
+    /// The file of the program.
+    pub(crate) path: PathBuf,
+}
+
+impl KnownAgent {
+    /// The command line that is there, if one is, with everything that it needs.
+    pub(crate) fn installed(&self) -> Option<Installed> {
+        let locate = |program: &str| Program::new(program).locate().ok();
+        if !self.needs.iter().all(|program| locate(program).is_some()) {
+            return None;
+        }
+        self.commands.iter().find_map(|command| {
+            let path = locate(command.first()?)?;
+            Some(Installed { command, path })
+        })
+    }
+}
+
+/// All known agents, by name.
+pub(crate) fn known() -> &'static [KnownAgent] {
+    table::KNOWN
+}
+
+/// The known agent that goes by a name.
+pub(crate) fn find(name: &str) -> Option<&'static KnownAgent> {
+    known().iter().find(|agent| agent.name == name || agent.aliases.contains(&name))
+}
+
+/// The program of a known agent: of the table, or of the registry. `None` where nobody knows the name.
+pub(crate) fn program(name: &str) -> Option<Result<Program, CommandError>> {
+    if let Some(agent) = find(name) {
+        return Some(program_of(agent));
+    }
+    let registry = Registry::cached().ok().flatten()?;
+    Some(program_of_registered(registry.find(name)?))
+}
+
+fn program_of(agent: &KnownAgent) -> Result<Program, CommandError> {
+    if let Some(Installed { command, .. }) = agent.installed()
+        && let [program, arguments @ ..] = command
+    {
+        return Ok(Program::new(*program).args(arguments.iter().copied()));
+    }
+    let programs: Vec<&str> =
+        agent.needs.iter().copied().chain(agent.commands.first().map(|command| command[0])).collect();
+    let missing = programs.into_iter().find(|program| Program::new(*program).locate().is_err());
+    let error = CommandError::usage(format!(
+        "{} is not installed: there is no program \"{}\" on the PATH",
+        agent.title,
+        missing.unwrap_or(agent.name)
+    ))
+    .hint(format!("to install it: {}", agent.install))
+    .hint(format!("to log in: {}", agent.login));
+    // A package brings its own program, and not what that needs beside it.
+    match &agent.package {
+        Some(package) if agent.needs.iter().all(|program| Program::new(*program).locate().is_ok()) => {
+            asking::from_network(agent.title, package.runner, &package.command_line(), error)
+        }
+        _ => Err(error),
+    }
+}
+
+fn program_of_registered(agent: &RegistryAgent) -> Result<Program, CommandError> {
+    let title = visible_line(&agent.title);
+    let error = CommandError::usage(format!("{title} is not configured; the registry has it"));
+    let error = match &agent.archive {
+        Some(archive) => {
+            let hash = match &archive.sha256 {
+                Some(hash) => format!(" (SHA-256 {hash})"),
+                None => " (without a checksum)".to_owned(),
+            };
+            let url = visible_line(&archive.url);
+            error.hint(format!(
+                "its program is in {url}{hash}: unpack it, then switchboard agents add {} -- {}",
+                agent.id,
+                visible_line(&archive.command_line.join(" "))
+            ))
+        }
+        None => error,
+    };
+    match &agent.package {
+        Some(package) => {
+            let program = asking::from_network(&title, package.runner, &package.command_line(), error)?;
+            Ok(package.env.iter().fold(program, |program, (name, value)| program.env(name, value)))
+        }
+        None => Err(error),
+    }
+}
+
+/// The version of an installed program, as far as that can be told without running it: by the `package.json` of an npm
+/// package.
+pub(crate) fn version_of(program: &Path) -> Option<String> {
+    let file = program.canonicalize().ok()?;
+    for folder in file.ancestors().skip(1).take(5) {
+        if let Some(version) = npm_version(&folder.join("package.json")) {
+            return Some(version);
+        }
+        if folder.file_name().is_some_and(|name| name == "node_modules") {
+            break;
+        }
+    }
+    None
+}
+
+/// No description of a package is larger.
+const MAX_PACKAGE: u64 = 256 * 1024;
+
+fn npm_version(file: &Path) -> Option<String> {
+    file.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= MAX_PACKAGE)?;
+    let package: serde_json::Value = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
+    Some(visible_line(package.get("version")?.as_str()?).chars().take(40).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_entry_is_whole_and_every_name_means_one_agent() {
+        let mut names = BTreeSet::new();
+        for agent in known() {
+            for name in agent.aliases.iter().chain([&agent.name]) {
+                assert!(names.insert(*name), "{name} stands twice");
+                assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{name}");
+            }
+            assert!(
+                !agent.title.is_empty() && !agent.install.is_empty() && !agent.login.is_empty(),
+                "{}",
+                agent.name
+            );
+            assert!(agent.commands.iter().all(|command| !command.is_empty()) && !agent.commands.is_empty());
+            assert_eq!(agent.versions.is_empty(), agent.seen.is_empty(), "{}: seen by whom?", agent.name);
+        }
+        assert!(known().is_sorted_by_key(|agent| agent.name));
+        assert!(known().len() >= 30);
+    }
+
+    #[test]
+    fn the_agents_of_acpx_are_all_known() {
+        for name in [
+            "pi",
+            "openclaw",
+            "codex",
+            "claude",
+            "gemini",
+            "cursor",
+            "copilot",
+            "antigravity",
+            "devin",
+            "droid",
+            "fast-agent",
+            "fx",
+            "grok-build",
+            "iflow",
+            "junie",
+            "kilocode",
+            "kimi",
+            "kiro",
+            "mcode",
+            "mux",
+            "opencode",
+            "pool",
+            "qoder",
+            "qwen",
+            "trae",
+            "zeroclaw",
+            "factory-droid",
+        ] {
+            assert!(find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_version_of_an_npm_package_is_read_from_its_description() {
+        let folder = tempfile::tempdir().unwrap();
+        let package = folder.path().join("lib/node_modules/@scope/agent");
+        std::fs::create_dir_all(package.join("dist")).unwrap();
+        std::fs::create_dir_all(folder.path().join("bin")).unwrap();
+        std::fs::write(package.join("dist/index.js"), "").unwrap();
+        let link = folder.path().join("bin/agent");
+        std::os::unix::fs::symlink("../lib/node_modules/@scope/agent/dist/index.js", &link).unwrap();
+        assert_eq!(version_of(&link), None);
+        std::fs::write(package.join("package.json"), r#"{"name": "agent", "version": "1.2.3"}"#).unwrap();
+        assert_eq!(version_of(&link).as_deref(), Some("1.2.3"));
+        std::fs::write(package.join("package.json"), r#"{"version": 7}"#).unwrap();
+        assert_eq!(version_of(&link), None);
+    }
+}

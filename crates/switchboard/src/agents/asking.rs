@@ -1,0 +1,50 @@
+//! Nothing is fetched from the network and run unless somebody at a terminal says so.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use switchboard_transport::Program;
+
+use super::Runner;
+use crate::outcome::CommandError;
+use crate::terminal::text::visible_line;
+
+/// A question, answered by somebody at a terminal: `None` where there is no terminal to ask on.
+fn confirmed(question: &str) -> Option<bool> {
+    let input = std::io::stdin();
+    if !input.is_terminal() || !std::io::stderr().is_terminal() {
+        return None;
+    }
+    eprint!("{question} [y/N] ");
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    // One that cannot be read is no.
+    let _ = input.lock().read_line(&mut answer);
+    Some(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+}
+
+/// A package that is run from the network, if somebody wants that. `otherwise` is the error with what else can be done.
+pub(super) fn from_network(
+    title: &str,
+    runner: Runner,
+    command_line: &[String],
+    otherwise: CommandError,
+) -> Result<Program, CommandError> {
+    let line = visible_line(&command_line.join(" "));
+    if Program::new(runner.program()).locate().is_err() {
+        let needed = match runner {
+            Runner::Npx => "npx, which comes with Node.js (https://nodejs.org)",
+            Runner::Uvx => "uvx, which comes with uv (https://docs.astral.sh/uv)",
+        };
+        return Err(otherwise.hint(format!("without installing it: {line}; that needs {needed}")));
+    }
+    let question = format!(
+        "{title} is not installed.\nRun it from the network this time, with all that it depends on?\n  {line}\nRun it?"
+    );
+    match (confirmed(&question), command_line) {
+        (Some(true), [program, arguments @ ..]) => Ok(Program::new(program).args(arguments)),
+        (None, _) => Err(otherwise.hint(format!(
+            "to run it from the network without installing it, give its command line: -- {line}"
+        ))),
+        _ => Err(otherwise),
+    }
+}

@@ -1,0 +1,384 @@
+//! The agents that are known without any configuration: facts as data, one entry an agent.
+//!
+//! Names and command lines are those that published clients use; what is said about versions and peculiarities was seen by
+//! running the agent, and stands only where it was.
+
+use super::{KnownAgent, Package, Runner};
+
+/// What is not said of an agent.
+const UNSAID: KnownAgent = KnownAgent {
+    name: "",
+    aliases: &[],
+    title: "",
+    commands: &[],
+    needs: &[],
+    package: None,
+    install: "",
+    login: "",
+    versions: &[],
+    seen: "",
+    notes: &[],
+};
+
+const fn npx(name: &'static str, arguments: &'static [&'static str]) -> Option<Package> {
+    Some(Package { runner: Runner::Npx, name, arguments })
+}
+
+const fn uvx(name: &'static str, arguments: &'static [&'static str]) -> Option<Package> {
+    Some(Package { runner: Runner::Uvx, name, arguments })
+}
+
+/// By name.
+pub(super) const KNOWN: &[KnownAgent] = &[
+    KnownAgent {
+        name: "antigravity",
+        title: "Google Antigravity",
+        commands: &[&["agy_acp_server.par", "--uid="]],
+        install: "install Antigravity from https://antigravity.google and put its ACP server on the PATH",
+        login: "sign in with a Google account in Antigravity itself",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "auggie",
+        aliases: &["augment"],
+        title: "Auggie CLI",
+        commands: &[&["auggie", "--acp"]],
+        package: npx("@augmentcode/auggie", &["--acp"]),
+        install: "npm install -g @augmentcode/auggie",
+        login: "auggie login",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "claude",
+        aliases: &["claude-code", "claude-acp", "claude-agent-acp", "claude-code-acp"],
+        title: "Claude Code",
+        commands: &[&["claude-agent-acp"], &["claude-code-acp"]],
+        package: npx("@agentclientprotocol/claude-agent-acp", &[]),
+        install: "npm install -g @agentclientprotocol/claude-agent-acp",
+        login: "run `claude` and /login, or set ANTHROPIC_API_KEY",
+        versions: &[1, 2],
+        seen: "0.99",
+        notes: &[
+            "version 2 in the newest dialect",
+            "the status of a tool call stays pending until it is completed",
+            "diffs of version 1 are fragments of the file",
+        ],
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "cline",
+        title: "Cline",
+        commands: &[&["cline", "--acp"]],
+        package: npx("cline", &["--acp"]),
+        install: "npm install -g cline",
+        login: "cline auth",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "codex",
+        aliases: &["codex-acp"],
+        title: "Codex",
+        commands: &[&["codex-acp"]],
+        package: npx("@agentclientprotocol/codex-acp", &[]),
+        install: "npm install -g @agentclientprotocol/codex-acp",
+        login: "codex login, or set OPENAI_API_KEY",
+        versions: &[1, 2],
+        seen: "2.6",
+        notes: &[
+            "version 2 in the newest dialect",
+            "a permission that is refused ends the turn as cancelled",
+            "does not exit when its input closes: it is ended",
+        ],
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "copilot",
+        aliases: &["github-copilot", "github-copilot-cli"],
+        title: "GitHub Copilot CLI",
+        commands: &[&["copilot", "--acp", "--stdio"]],
+        package: npx("@github/copilot", &["--acp", "--stdio"]),
+        install: "npm install -g @github/copilot",
+        login: "run `copilot` and /login, or set GH_TOKEN",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "cursor",
+        aliases: &["cursor-agent"],
+        title: "Cursor",
+        commands: &[&["cursor-agent", "acp"]],
+        install: "see https://cursor.com/cli",
+        login: "cursor-agent login",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "devin",
+        title: "Devin",
+        commands: &[&["devin", "acp"]],
+        install: "see https://devin.ai",
+        login: "sign in with the program itself",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "droid",
+        aliases: &["factory-droid", "factory"],
+        title: "Factory Droid",
+        commands: &[&["droid", "exec", "--output-format", "acp"]],
+        package: npx("@factory/cli", &["exec", "--output-format", "acp"]),
+        install: "npm install -g @factory/cli",
+        login: "run `droid` and sign in, or set FACTORY_API_KEY",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "elizacp",
+        title: "Eliza",
+        commands: &[&["elizacp", "acp"]],
+        install: "cargo install elizacp",
+        login: "needs none: it has no model",
+        versions: &[1],
+        seen: "12.0",
+        notes: &[
+            "answers any version with its own number, and speaks version 1",
+            "sends errors without an id",
+            "does not exit when its input closes: it is ended",
+        ],
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "fast-agent",
+        aliases: &["fast-agent-acp"],
+        title: "fast-agent",
+        commands: &[&["fast-agent-acp"]],
+        package: uvx("fast-agent-mcp", &["acp"]),
+        install: "uv tool install fast-agent-mcp",
+        login: "set the key of a provider, such as ANTHROPIC_API_KEY; `--model passthrough` needs none",
+        versions: &[1],
+        seen: "0.10",
+        notes: &[
+            "answers any version with its own number, and speaks version 1",
+            "needs a new Python (3.13)",
+        ],
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "fx",
+        title: "fx",
+        commands: &[&["fx", "acp"]],
+        install: "put the agent's program `fx` on the PATH; mind that a JSON viewer has that name, too",
+        login: "sign in with the program itself",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "gemini",
+        aliases: &["gemini-cli"],
+        title: "Gemini CLI",
+        commands: &[&["gemini", "--acp"]],
+        package: npx("@google/gemini-cli", &["--acp"]),
+        install: "npm install -g @google/gemini-cli",
+        login: "run `gemini` once and sign in, or set GEMINI_API_KEY",
+        versions: &[1],
+        seen: "0.61",
+        notes: &[
+            "older programs call the option --experimental-acp",
+            "asks permission for tool calls that it never announced",
+            "says that it can load sessions, and fails to",
+        ],
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "goose",
+        title: "goose",
+        commands: &[&["goose", "acp"]],
+        install: "see https://block.github.io/goose (the package @aaif/goose on npm brings the program, too)",
+        login: "goose configure",
+        versions: &[1],
+        seen: "1.34",
+        notes: &[
+            "answers any version with its own number, and speaks version 1",
+            "a cancelled turn ends as if it were finished",
+            "sends errors without an id",
+            "does not exit when its input closes: it is ended",
+        ],
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "grok-build",
+        aliases: &["grok"],
+        title: "Grok Build",
+        commands: &[&["grok", "agent", "stdio"]],
+        install: "see https://x.ai",
+        login: "run `grok` and sign in, or set XAI_API_KEY",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "hermes",
+        aliases: &["hermes-agent"],
+        title: "Hermes",
+        commands: &[&["hermes-acp"], &["hermes", "acp"]],
+        install: "uv tool install hermes-agent",
+        login: "hermes setup",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "iflow",
+        aliases: &["iflow-cli"],
+        title: "iFlow CLI",
+        commands: &[&["iflow", "--experimental-acp"]],
+        install: "see https://platform.iflow.cn",
+        login: "run `iflow` and sign in",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "junie",
+        title: "Junie",
+        commands: &[&["junie", "--acp=true"]],
+        package: npx("@jetbrains/junie", &["--acp=true"]),
+        install: "npm install -g @jetbrains/junie",
+        login: "run `junie` and sign in with a JetBrains account",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "kilocode",
+        aliases: &["kilo"],
+        title: "Kilo Code",
+        commands: &[&["kilo", "acp"], &["kilocode", "acp"]],
+        package: npx("@kilocode/cli", &["acp"]),
+        install: "npm install -g @kilocode/cli",
+        login: "kilo auth login",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "kimi",
+        aliases: &["kimi-code", "kimi-cli"],
+        title: "Kimi Code",
+        commands: &[&["kimi", "acp"]],
+        package: npx("@moonshot-ai/kimi-code", &["acp"]),
+        install: "npm install -g @moonshot-ai/kimi-code",
+        login: "run `kimi` and /login",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "kiro",
+        title: "Kiro",
+        commands: &[&["kiro-cli-chat", "acp"], &["kiro-cli", "acp"]],
+        install: "see https://kiro.dev/cli",
+        login: "kiro-cli login",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "mcode",
+        title: "MCode",
+        commands: &[&["mcode", "acp"]],
+        install: "put the agent's program `mcode` on the PATH",
+        login: "sign in with the program itself",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "mux",
+        title: "Mux",
+        commands: &[&["mux", "acp"]],
+        package: npx("mux@^0.28.0", &["acp"]),
+        install: "npm install -g mux@^0.28.0",
+        login: "set up a provider in Mux itself",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "nanocoder",
+        title: "Nanocoder",
+        commands: &[&["nanocoder", "--acp"]],
+        package: npx("@nanocollective/nanocoder", &["--acp"]),
+        install: "npm install -g @nanocollective/nanocoder",
+        login: "set up a provider in agents.config.json",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "openclaw",
+        title: "OpenClaw",
+        commands: &[&["openclaw", "acp"]],
+        package: npx("openclaw", &["acp"]),
+        install: "npm install -g openclaw",
+        login: "openclaw onboard",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "opencode",
+        title: "OpenCode",
+        commands: &[&["opencode", "acp"]],
+        package: npx("opencode-ai", &["acp"]),
+        install: "npm install -g opencode-ai",
+        login: "opencode auth login",
+        versions: &[1],
+        seen: "1.18",
+        notes: &["writes files through the client although the client said that it does not do that"],
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "pi",
+        aliases: &["pi-acp"],
+        title: "Pi",
+        commands: &[&["pi-acp"]],
+        needs: &["pi"],
+        package: npx("pi-acp", &[]),
+        install: "npm install -g @mariozechner/pi-coding-agent pi-acp",
+        login: "run `pi` and /login",
+        notes: &["needs the program `pi` beside its adapter `pi-acp`"],
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "pool",
+        aliases: &["poolside"],
+        title: "Poolside",
+        commands: &[&["pool", "acp"]],
+        install: "see https://poolside.ai",
+        login: "pool login",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "qoder",
+        aliases: &["qodercli"],
+        title: "Qoder CLI",
+        commands: &[&["qodercli", "--acp"]],
+        package: npx("@qoder-ai/qodercli", &["--acp"]),
+        install: "npm install -g @qoder-ai/qodercli",
+        login: "run `qodercli` and /login",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "qwen",
+        aliases: &["qwen-code"],
+        title: "Qwen Code",
+        commands: &[&["qwen", "--acp"]],
+        package: npx("@qwen-code/qwen-code", &["--acp"]),
+        install: "npm install -g @qwen-code/qwen-code",
+        login: "run `qwen` and /auth, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL",
+        versions: &[1],
+        seen: "0.24",
+        notes: &["calls methods of its own that no version has, without the _ that marks them"],
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "trae",
+        aliases: &["traecli"],
+        title: "Trae",
+        commands: &[&["traecli", "acp", "serve"]],
+        install: "see https://www.trae.ai",
+        login: "sign in with the program itself",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "vibe",
+        aliases: &["mistral-vibe"],
+        title: "Mistral Vibe",
+        commands: &[&["vibe-acp"]],
+        install: "uv tool install mistral-vibe",
+        login: "vibe --setup, or set MISTRAL_API_KEY",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "zeroclaw",
+        title: "ZeroClaw",
+        commands: &[&["zeroclaw", "acp"]],
+        install: "cargo install zeroclaw, or see the project's page",
+        login: "zeroclaw onboard",
+        ..UNSAID
+    },
+];

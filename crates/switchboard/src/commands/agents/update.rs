@@ -1,0 +1,88 @@
+//! `switchboard agents update`: reads the registry.
+
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use switchboard_transport::Remote;
+
+use crate::agents::{self, MAX_REGISTRY, REGISTRY, Registry};
+use crate::outcome::{CommandError, Outcome};
+use crate::stdio;
+use crate::terminal::text::visible_line;
+
+/// Read the public registry of agents, and keep it
+///
+/// Its agents are then known by their ids. Nothing is installed or run: that is asked for when an agent is used.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Where the registry is, instead of the public one
+    #[arg(value_name = "FILE|URL")]
+    from: Option<String>,
+
+    /// Take it only if it has this checksum
+    #[arg(long, value_name = "HEX", value_parser = parse_hash)]
+    sha256: Option<String>,
+}
+
+/// How long a server may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn parse_hash(text: &str) -> Result<String, String> {
+    let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hash { Ok(text.to_ascii_lowercase()) } else { Err("expected 64 hexadecimal digits".to_owned()) }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let from = arguments.from.as_deref().unwrap_or(REGISTRY);
+    let refused = |reason: String| {
+        CommandError::failed(format!("the registry {from} is not taken: {reason}"))
+            .hint("what was read before stays as it is")
+    };
+    let text = if Remote::is_address(from) { stdio::run_alone(fetch(from))? } else { read(Path::new(from))? };
+    let hash = agents::sha256(text.as_bytes());
+    if let Some(expected) = &arguments.sha256
+        && *expected != hash
+    {
+        return Err(refused(format!("its checksum is {hash}, and should be {expected}")));
+    }
+    let registry = Registry::parse(&text).map_err(refused)?;
+    for reason in &registry.refused {
+        eprintln!("switchboard: not taken: {}", visible_line(reason));
+    }
+    if registry.agents.is_empty() {
+        return Err(refused("there is no agent in it that makes sense".to_owned()));
+    }
+    let file = Registry::keep(&text, from).map_err(CommandError::failed)?;
+    let new = registry.agents.iter().filter(|agent| agents::find(&agent.id).is_none()).count();
+    println!(
+        "{} agents, {new} of them not in the table of this program; SHA-256 {hash}",
+        registry.agents.len()
+    );
+    eprintln!("kept in {}", file.display());
+    Ok(if registry.refused.is_empty() { Outcome::Fine } else { Outcome::Problems })
+}
+
+fn read(file: &Path) -> Result<String, CommandError> {
+    let failed =
+        |error: std::io::Error| CommandError::usage(format!("cannot read {}: {error}", file.display()));
+    let mut text = String::new();
+    let file = std::fs::File::open(file).map_err(failed)?;
+    file.take(MAX_REGISTRY + 1).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+async fn fetch(url: &str) -> Result<String, CommandError> {
+    let failed = |error: switchboard_transport::RemoteError| CommandError::failed(error.to_string());
+    let remote = Remote::new(url).map_err(|error| CommandError::usage(error.to_string()))?;
+    if let Some(host) = remote.exposes_secrets_to() {
+        return Err(CommandError::usage(format!(
+            "{host} would be asked over plain HTTP, where anybody may answer"
+        ))
+        .hint("take an address that begins with https://"));
+    }
+    match tokio::time::timeout(PATIENCE, remote.get()).await {
+        Ok(text) => text.map_err(failed),
+        Err(_) => Err(failed(remote.no_answer(PATIENCE))),
+    }
+}

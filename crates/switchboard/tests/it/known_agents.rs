@@ -1,0 +1,200 @@
+//! Agents that are known without any configuration.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::agent_program::Place;
+use crate::program::Run;
+use crate::terminal::typed_to;
+
+/// A home in which nothing is installed but what a test puts there.
+pub(crate) struct EmptyHome {
+    pub(crate) place: Place,
+}
+
+impl EmptyHome {
+    pub(crate) fn new() -> Self {
+        let home = EmptyHome { place: Place::new() };
+        std::fs::create_dir(home.programs()).unwrap();
+        for program in ["env", "sh", "cat"] {
+            let folders = std::env::var_os("PATH").unwrap();
+            let found = std::env::split_paths(&folders)
+                .map(|folder| folder.join(program))
+                .find(|path| path.is_file());
+            symlink(found.unwrap(), home.programs().join(program)).unwrap();
+        }
+        home
+    }
+
+    pub(crate) fn programs(&self) -> PathBuf {
+        self.place.home().join("programs")
+    }
+
+    /// Installs a program that is a script.
+    pub(crate) fn install(&self, name: &str, script: &str) {
+        self.place.write(format!("home/programs/{name}"), &format!("#!/bin/sh\n{script}\n"));
+        std::fs::set_permissions(self.programs().join(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    /// Installs the demo agent under another name.
+    pub(crate) fn install_demo(&self, name: &str) {
+        let us = env!("CARGO_BIN_EXE_switchboard");
+        self.install(name, &format!("echo \"$0 $@\" >> \"$HOME/started\"\nexec {us} demo-agent"));
+    }
+
+    /// The command lines of all stand-ins that were run.
+    pub(crate) fn started(&self) -> String {
+        std::fs::read_to_string(self.place.home().join("started")).unwrap_or_default()
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.place.command(arguments);
+        command.env("PATH", self.programs());
+        for name in ["XDG_CACHE_HOME", "XDG_STATE_HOME"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Run {
+        self.place.run_command(self.command(arguments))
+    }
+}
+
+fn states(home: &EmptyHome) -> Vec<(String, String)> {
+    let agents = home.run(&["agents", "--json"]).json_lines();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    agents.iter().map(|agent| (text(&agent["name"]), text(&agent["state"]))).collect()
+}
+
+#[test]
+fn a_known_agent_that_is_missing_is_told_how_to_get_and_then_runs() {
+    let home = EmptyHome::new();
+    for arguments in
+        [&["run", "codex", "hi"][..], &["bridge", "codex"], &["open", "codex"], &["serve", "codex"]]
+    {
+        let run = home.run(arguments);
+        assert_eq!(run.code, 2, "{arguments:?}: {}", run.stderr);
+        for words in [
+            "Codex is not installed: there is no program \"codex-acp\" on the PATH",
+            "to install it: npm install -g @agentclientprotocol/codex-acp",
+            "to log in: codex login",
+            "npx, which comes with Node.js",
+        ] {
+            assert!(run.stderr.contains(words), "{words} in {}", run.stderr);
+        }
+    }
+    home.install_demo("codex-acp");
+    let run = home.run(&["run", "codex", "hi"]);
+    assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
+    let run = home.run(&["run", "codex-acp", "hi"]);
+    assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "its other name: {}", run.stderr);
+    home.install_demo("gemini");
+    let run = home.run(&["run", "gemini", "hi"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(home.started().ends_with("programs/gemini --acp\n"), "{}", home.started());
+    let run = home.run(&["run", "no-such-agent", "hi"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("no agent is called \"no-such-agent\""), "{}", run.stderr);
+}
+
+#[test]
+fn nothing_is_run_from_the_network_unless_somebody_says_so() {
+    let home = EmptyHome::new();
+    home.install_demo("npx");
+    home.install_demo("uvx");
+    for (name, line) in [
+        ("claude", "-- npx --yes -- @agentclientprotocol/claude-agent-acp"),
+        ("fast-agent", "-- uvx fast-agent-mcp acp"),
+    ] {
+        let run = home.run(&["run", name, "hi"]);
+        assert_eq!(run.code, 2, "{}", run.stderr);
+        assert!(run.stderr.contains(line), "{}", run.stderr);
+    }
+    for answer in ["n\n", "\n", "no\n", "yess\n"] {
+        let (code, shown) = typed_to(home.command(&["run", "claude", "hi"]), &[answer]);
+        assert_eq!(code, 2, "{answer:?}: {shown}");
+        assert!(shown.contains("Run it? [y/N]"), "{shown}");
+        assert!(shown.contains("to install it: npm install"), "{shown}");
+    }
+    assert_eq!(home.started(), "");
+    let (code, shown) = typed_to(home.command(&["run", "claude", "hi", "--timeout", "50"]), &["y\n"]);
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("You said: hi"), "{shown}");
+    assert!(
+        home.started().ends_with("npx --yes -- @agentclientprotocol/claude-agent-acp\n"),
+        "{}",
+        home.started()
+    );
+    // A package brings its own program, and not what that needs beside it.
+    let run = home.run(&["run", "pi", "hi"]);
+    assert!(run.stderr.contains("no program \"pi\"") && !run.stderr.contains("npx"), "{}", run.stderr);
+}
+
+#[test]
+fn a_configured_name_wins_over_a_known_one_and_that_is_said() {
+    let home = EmptyHome::new();
+    home.install_demo("codex-acp");
+    home.install_demo("mine");
+    let configure = |command: &str| {
+        let file = format!("{{\"agent_servers\": {{\"codex\": {{\"command\": \"{command}\"}}}}}}");
+        home.place.write("home/.config/switchboard/config.json", &file);
+    };
+    configure("mine");
+    let run = home.run(&["run", "codex", "hi"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("\"codex\" is `mine`, as "), "{}", run.stderr);
+    assert!(run.stderr.contains("config.json says, and not the Codex that is known"), "{}", run.stderr);
+    assert!(home.started().ends_with("programs/mine \n"), "{}", home.started());
+    let run = home.run(&["agents"]);
+    assert!(
+        run.stdout.contains("codex        Codex: codex-acp (the name means the one in "),
+        "{}",
+        run.stdout
+    );
+    // The same program is nothing to speak of.
+    configure("codex-acp");
+    let run = home.run(&["run", "codex", "hi"]);
+    assert_eq!(run.code, 0);
+    assert!(!run.stderr.contains("is known"), "{}", run.stderr);
+}
+
+#[test]
+fn the_list_shows_what_is_configured_installed_and_known_with_versions() {
+    let home = EmptyHome::new();
+    let run = home.run(&["agents"]);
+    assert_eq!(run.code, 0);
+    assert!(run.stdout.starts_with("known, not installed:\n"), "{}", run.stdout);
+    assert!(run.stderr.contains("no agents are configured"), "{}", run.stderr);
+    assert!(states(&home).iter().all(|(_, state)| state == "known"));
+    // As npm installs it.
+    let package = "home/lib/node_modules/@agentclientprotocol/claude-agent-acp";
+    home.place.write(format!("{package}/package.json"), r#"{"version": "0.99.1"}"#);
+    home.install_demo("file");
+    let program = home.place.home().join("lib/node_modules/@agentclientprotocol/claude-agent-acp/index.js");
+    std::fs::rename(home.programs().join("file"), &program).unwrap();
+    symlink(&program, home.programs().join("claude-agent-acp")).unwrap();
+    home.place.write("work/.switchboard.json", r#"{"agent_servers": {"own": {"command": "sh"}}}"#);
+    let run = home.run(&["agents"]);
+    assert!(run.stdout.starts_with("+ own  sh\n"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains(
+            "\ninstalled, run by their names:\n  claude       Claude Code 0.99.1: claude-agent-acp\n"
+        ),
+        "{}",
+        run.stdout
+    );
+    let agents = home.run(&["agents", "--json"]).json_lines();
+    assert_eq!((&agents[0]["state"], &agents[0]["name"]), (&"configured".into(), &"own".into()));
+    let claude = agents.iter().find(|agent| agent["name"] == "claude").unwrap();
+    assert_eq!((claude["state"].as_str(), claude["version"].as_str()), (Some("installed"), Some("0.99.1")));
+    assert_eq!(claude["protocol"], serde_json::json!([1, 2]));
+    // It can be written into the configuration as it is.
+    assert_eq!(home.run(&["agents", "add", "claude"]).code, 0);
+    assert!(states(&home).contains(&("claude".to_owned(), "configured".to_owned())));
+    let run = home.run(&["agents", "add", "gemini"]);
+    assert!(run.code == 2 && run.stderr.contains("npm install -g @google/gemini-cli"), "{}", run.stderr);
+}
