@@ -92,7 +92,7 @@ impl Registry {
             match agent(entry) {
                 Ok(agent) if ids.insert(agent.id.clone()) => registry.agents.push(agent),
                 Ok(agent) => {
-                    registry.refused.push(format!("agents[{place}]: {:?} stands there twice", agent.id))
+                    registry.refused.push(format!("agents[{place}]: {:?} stands there twice", agent.id));
                 }
                 Err(reason) => registry.refused.push(format!("agents[{place}] ({id}): {reason}")),
             }
@@ -246,6 +246,8 @@ fn platform() -> String {
 mod tests {
     use super::*;
 
+    // Tests hand `json!` values to small functions; a reference there would only be noise.
+    #[allow(clippy::needless_pass_by_value)]
     fn entry(id: &str, distribution: Value) -> Value {
         json!({"id": id, "name": "An agent", "version": "1.2.3", "description": "d", "distribution": distribution})
     }

@@ -3,7 +3,7 @@
 #[cfg(feature = "jetstream")]
 mod rebuild;
 mod share;
-mod status;
+pub(super) mod status;
 
 use crate::outcome::{CommandError, Outcome};
 

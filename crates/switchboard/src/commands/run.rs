@@ -4,7 +4,7 @@ pub(crate) mod conversation;
 mod entry_text;
 mod form;
 mod halt;
-mod login;
+pub(super) mod login;
 mod pane;
 mod permissions;
 mod questions;

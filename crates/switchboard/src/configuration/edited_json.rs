@@ -52,7 +52,7 @@ impl EditedJson {
                     let inner = path[depth + 1..].iter().rev();
                     let value = inner.fold(value.clone(), |inner, key| serde_json::json!({ *key: inner }));
                     let text = layout.inserted(&self.text, node, Some(key), &value);
-                    return self.take(text);
+                    return self.take(&text);
                 }
             }
         }
@@ -68,7 +68,7 @@ impl EditedJson {
         unique(node, last, before)?;
         let Some(place) = node.place(last) else { return Ok(false) };
         let text = layout::without(&self.text, node, place);
-        self.take(text)?;
+        self.take(&text)?;
         Ok(true)
     }
 
@@ -86,12 +86,12 @@ impl EditedJson {
     fn splice(&mut self, span: std::ops::Range<usize>, with: &str) -> Result<(), String> {
         let mut text = self.text.clone();
         text.replace_range(span, with);
-        self.take(text)
+        self.take(&text)
     }
 
     /// The text after a change, which is read anew.
-    fn take(&mut self, text: String) -> Result<(), String> {
-        *self = EditedJson::parse(&text)
+    fn take(&mut self, text: &str) -> Result<(), String> {
+        *self = EditedJson::parse(text)
             .map_err(|error| format!("cannot be edited with care; it then {error}"))?;
         Ok(())
     }
@@ -118,6 +118,8 @@ mod tests {
 
     use super::*;
 
+    // Tests hand `json!` values to small functions; a reference there would only be noise.
+    #[allow(clippy::needless_pass_by_value)]
     fn set(text: &str, path: Path<'_>, value: Value) -> String {
         let mut edited = EditedJson::parse(text).unwrap();
         edited.set(path, &value).unwrap();
@@ -140,7 +142,7 @@ mod tests {
     #[test]
     fn a_key_is_added_as_its_neighbours_are() {
         let check = |text: &str, path: Path<'_>, expected: &str| {
-            assert_eq!(set(text, path, json!(1)), expected, "{text}")
+            assert_eq!(set(text, path, json!(1)), expected, "{text}");
         };
         check("{}", &["a"], "{\n  \"a\": 1\n}");
         check("{ }\n", &["a", "b"], "{\n  \"a\": {\n    \"b\": 1\n  }\n}\n");

@@ -38,6 +38,15 @@ impl HubSettings {
         Ok(settings)
     }
 
+    /// What is wrong with the settings. A file that cannot be read is complained of where agents are looked for.
+    pub(crate) fn problems(usual: &Path) -> Vec<String> {
+        let configuration = own_configuration().ok().flatten().unwrap_or_default();
+        match HubSettings::parse(&configuration, usual) {
+            Ok((settings, problems)) => problems.into_iter().chain(settings.roots.problems()).collect(),
+            Err(problem) => vec![format!("the setting roots {problem}")],
+        }
+    }
+
     fn parse(configuration: &Value, usual: &Path) -> Result<(Self, Vec<String>), String> {
         let roots = Roots::parse(configuration.get("roots"), usual)?;
         let mut settings = HubSettings { roots, idle: IDLE, connections: None };

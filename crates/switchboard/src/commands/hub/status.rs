@@ -62,7 +62,7 @@ async fn status(arguments: &Arguments) -> Result<Outcome, CommandError> {
 }
 
 /// Where the metrics are of the hub that an address means, also where it is one for clients.
-fn metrics_of(url: &str) -> String {
+pub(in crate::commands) fn metrics_of(url: &str) -> String {
     let url = url.trim();
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));

@@ -7,7 +7,7 @@ use crate::outcome::CommandError;
 use crate::terminal::text::visible_line;
 
 /// The ways to log in, in words.
-pub(super) fn ways(agent: &AgentDescription) -> impl Iterator<Item = String> {
+pub(in crate::commands) fn ways(agent: &AgentDescription) -> impl Iterator<Item = String> {
     agent.auth_methods.iter().map(|method| match method {
         v2::AuthMethod::Agent(method) => {
             let (id, name) = (visible_line(&method.method_id), visible_line(&method.name));

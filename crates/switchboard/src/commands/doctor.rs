@@ -1,0 +1,138 @@
+//! `switchboard doctor`: what is there, what answers, what is wrong, and what to do about it.
+
+mod agents;
+mod hub;
+mod places;
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::configuration::Configuration;
+use crate::outcome::{CommandError, Outcome, write_error};
+use crate::stdio;
+use crate::terminal::text::{visible, visible_line};
+use crate::units::{parse_size, parse_time};
+
+/// Look at everything that Switchboard works with, and say what is wrong
+///
+/// Looks at the configuration, the rules, the store and the room for it, the hub of this machine and its token, and at each
+/// agent that is configured or installed: whether it answers, in which version, and whether it wants a login. For that
+/// each is started, opens a session in an empty folder, and is ended; nothing is prompted. Nothing is changed. Exit
+/// codes: 0 nothing is wrong, 1 something is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+
+    /// Start no agents
+    #[arg(long)]
+    no_agents: bool,
+
+    /// How long each agent may take: seconds, or with a unit
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "20s")]
+    timeout: Duration,
+
+    /// Less room than this on the disk is a problem
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1GB")]
+    min_free: u64,
+
+    /// Where the hub is, instead of http://127.0.0.1:4173
+    #[arg(long, value_name = "URL")]
+    hub: Option<String>,
+}
+
+/// Something that was looked at.
+#[derive(Debug)]
+pub(super) struct Finding {
+    /// What it is about, such as `store` or `agent codex`.
+    about: String,
+    level: Level,
+    what: String,
+    /// What to do about it.
+    advice: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Fine,
+    /// Worth to know, and nothing that must be mended.
+    Note,
+    Problem,
+}
+
+impl Level {
+    fn as_str(self) -> &'static str {
+        match self {
+            Level::Fine => "fine",
+            Level::Note => "note",
+            Level::Problem => "problem",
+        }
+    }
+}
+
+impl Finding {
+    fn fine(about: impl Into<String>, what: impl Into<String>) -> Self {
+        Finding { about: about.into(), level: Level::Fine, what: what.into(), advice: Vec::new() }
+    }
+
+    fn note(about: impl Into<String>, what: impl Into<String>) -> Self {
+        Finding { level: Level::Note, ..Finding::fine(about, what) }
+    }
+
+    fn problem(about: impl Into<String>, what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Finding { level: Level::Problem, ..Finding::fine(about, what) }.advice(advice)
+    }
+
+    fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice.push(advice.into());
+        self
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let folder = std::env::current_dir()
+        .map_err(|error| CommandError::failed(format!("cannot find the working directory: {error}")))?;
+    let configuration = Configuration::read(&folder);
+    let mut report = Report { is_json: arguments.json, has_problems: false };
+    report.tell(places::look(&configuration, &folder, arguments.min_free))?;
+    stdio::run_alone(async {
+        report.tell(hub::look(arguments.hub.as_deref()).await)?;
+        if !arguments.no_agents {
+            report.tell(agents::look(&configuration, &folder, arguments.timeout).await)?;
+        }
+        Ok(())
+    })?;
+    Ok(if report.has_problems { Outcome::Problems } else { Outcome::Fine })
+}
+
+struct Report {
+    is_json: bool,
+    has_problems: bool,
+}
+
+impl Report {
+    fn tell(&mut self, findings: Vec<Finding>) -> Result<(), CommandError> {
+        let mut output = std::io::stdout().lock();
+        for finding in findings {
+            self.has_problems |= finding.level == Level::Problem;
+            let Finding { about, level, what, advice } = &finding;
+            let text = if self.is_json {
+                json!({"about": about, "level": level.as_str(), "what": what, "advice": advice}).to_string()
+            } else {
+                let advice = advice.iter().map(|advice| format!("\n           do: {}", visible_line(advice)));
+                format!(
+                    "{:<9}{}: {}{}",
+                    level.as_str(),
+                    visible_line(about),
+                    visible(what),
+                    advice.collect::<String>()
+                )
+            };
+            writeln!(output, "{text}").map_err(write_error)?;
+        }
+        output.flush().map_err(write_error)
+    }
+}

@@ -1,0 +1,157 @@
+//! Agents: each is started, asked, and ended.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_acp::rpc::codes;
+use switchboard_acp::{AbsolutePath, v2};
+use switchboard_peer::{AgentDescription, Client, ClientOptions};
+use switchboard_transport::{Child, Program};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::Finding;
+use crate::agents::{self, KnownAgent};
+use crate::commands::run::login;
+use crate::configuration::Configuration;
+use crate::terminal::text::visible_line;
+use crate::{handshake, store_file};
+
+/// How many run at once.
+const AT_ONCE: usize = 4;
+
+/// An agent that is looked at.
+struct Patient {
+    name: String,
+    program: Result<Program, String>,
+    known: Option<&'static KnownAgent>,
+}
+
+pub(super) async fn look(configuration: &Configuration, folder: &Path, patience: Duration) -> Vec<Finding> {
+    let configured =
+        configuration.agents.iter().filter(|agent| configuration.find(&agent.name) == Some(agent));
+    let mut patients: Vec<Patient> = configured
+        .map(|agent| Patient {
+            name: agent.name.clone(),
+            program: agent.program().map_err(|error| error.to_string()),
+            known: agents::find(&agent.name),
+        })
+        .collect();
+    let installed = agents::known().iter().filter(|agent| configuration.find(agent.name).is_none());
+    patients.extend(installed.filter_map(|agent| {
+        let found = agent.installed()?;
+        let program = Program::new(found.path).args(found.command.iter().skip(1).copied());
+        Some(Patient { name: agent.name.to_owned(), program: Ok(program), known: Some(agent) })
+    }));
+    if patients.is_empty() {
+        return vec![Finding::note(
+            "agents",
+            "none is configured or installed; `switchboard agents` tells how to get one",
+        )];
+    }
+    let (turns, mut tasks) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+    for (place, patient) in patients.into_iter().enumerate() {
+        let (turns, folder) = (Arc::clone(&turns), folder.to_owned());
+        tasks.spawn(async move {
+            let _turn = turns.acquire().await;
+            (place, examine(patient, &folder, patience).await)
+        });
+    }
+    let mut findings: Vec<(usize, Finding)> = tasks.join_all().await;
+    findings.sort_by_key(|(place, _)| *place);
+    findings.into_iter().map(|(_, finding)| finding).collect()
+}
+
+async fn examine(patient: Patient, folder: &Path, patience: Duration) -> Finding {
+    let Patient { name, program, known } = patient;
+    let about = format!("agent {}", visible_line(&name));
+    let install = known.map_or("mend its command in the configuration", |known| known.install);
+    let program = match program.and_then(|program| {
+        program.locate().map_err(|error| error.to_string())?;
+        Ok(program.working_directory(folder))
+    }) {
+        Ok(program) => program,
+        Err(problem) => return Finding::problem(about, problem, install),
+    };
+    let options =
+        ClientOptions { patience, ..ClientOptions::new("switchboard doctor", env!("CARGO_PKG_VERSION")) };
+    let (child, connection) = match program.connect(options.connection_options()) {
+        Ok(started) => started,
+        Err(error) => return Finding::problem(about, error.to_string(), install),
+    };
+    let finding = match Client::connect(connection, options).await {
+        Ok(client) => talk(about, client, &child, known, patience).await,
+        Err(error) => {
+            let problem = handshake::failure(&error, &child).await;
+            let advice = if handshake::is_too_late(&error) {
+                "is it an agent, and not its program for a terminal? Try its command by hand; --timeout gives it more time"
+            } else {
+                "try its command by hand; does it need an option to speak ACP?"
+            };
+            Finding::problem(about, problem, advice)
+        }
+    };
+    child.shut_down().await;
+    finding
+}
+
+async fn talk(
+    about: String,
+    client: Client,
+    child: &Child,
+    known: Option<&'static KnownAgent>,
+    patience: Duration,
+) -> Finding {
+    let Client { agent, mut feed } = client;
+    let answers = described(agent.description(), known);
+    let Ok(folder) = store_file::temporary_folder() else { return Finding::fine(about, answers) };
+    let Some(cwd) = folder.path().to_str().and_then(|path| AbsolutePath::parse(path).ok()) else {
+        return Finding::fine(about, answers);
+    };
+    let request = v2::NewSessionRequest::new(cwd);
+    let opened = tokio::time::timeout(patience, feed.until(agent.new_session(&request), drop)).await;
+    match opened {
+        Ok(Ok(Ok(_))) => Finding::fine(about, answers),
+        Ok(Ok(Err(error))) if error.code == codes::AUTHENTICATION_REQUIRED => {
+            let ways: Vec<String> = login::ways(agent.description()).collect();
+            let advice = known.map_or_else(
+                || "log in with the agent's own program".to_owned(),
+                |known| known.login.to_owned(),
+            );
+            let finding = Finding::problem(about, format!("{answers}; it wants a login"), advice);
+            ways.into_iter().fold(finding, Finding::advice)
+        }
+        Ok(Ok(Err(error))) => Finding::problem(
+            about,
+            format!("{answers}, but opens no session: {}", visible_line(&error.message)),
+            "try its command by hand; its own documentation may say what it needs",
+        ),
+        Ok(Err(_)) => {
+            let end = child.describe_end().await;
+            Finding::problem(about, format!("{answers}, and is gone: {end}"), "try its command by hand")
+        }
+        Err(_) => Finding::problem(
+            about,
+            format!("{answers}, but opened no session within {patience:?}"),
+            "try its command by hand; --timeout gives it more time",
+        ),
+    }
+}
+
+fn described(description: &AgentDescription, known: Option<&'static KnownAgent>) -> String {
+    let version = match &description.info {
+        // So it is called where it had no name in version 1.
+        Some(info) if info.version != "unknown" => {
+            format!("{} {}", visible_line(&info.name), visible_line(&info.version))
+        }
+        _ => "it does not tell its name".to_owned(),
+    };
+    let expected = known.map_or(&[][..], |known| known.versions);
+    let surprise = if expected.is_empty() || expected.contains(&description.version) {
+        ""
+    } else {
+        ", which it was not seen to speak before"
+    };
+    format!("answers in version {} of the protocol{surprise} ({version})", description.version)
+}

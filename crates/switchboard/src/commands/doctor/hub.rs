@@ -1,0 +1,67 @@
+//! The hub of this machine: whether one listens, and whether our token is good for it.
+
+use std::time::Duration;
+
+use switchboard_transport::{Remote, RemoteError};
+
+use super::Finding;
+use crate::commands::connect::with_token;
+use crate::commands::hub::status::metrics_of;
+use crate::commands::serve::PORT;
+use crate::remote_agent::TOKEN;
+
+/// How long the hub may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) async fn look(named: Option<&str>) -> Vec<Finding> {
+    const ABOUT: &str = "hub";
+    let url = named.map_or_else(|| format!("http://127.0.0.1:{PORT}/metrics"), metrics_of);
+    let has_token = std::env::var_os(TOKEN).is_some_and(|token| !token.is_empty());
+    let remote = Remote::new(&url).map_err(|error| error.to_string());
+    let remote = match remote.and_then(|remote| with_token(remote, None).map_err(|error| error.to_string())) {
+        Ok(remote) => remote,
+        Err(problem) => {
+            return vec![Finding::problem(
+                ABOUT,
+                problem,
+                format!("mend the address, or the token in {TOKEN}"),
+            )];
+        }
+    };
+    let answer = match tokio::time::timeout(PATIENCE, remote.get()).await {
+        Ok(answer) => answer,
+        Err(_) => Err(remote.no_answer(PATIENCE)),
+    };
+    let is_missing = |reason: &str| !reason.contains("no answer within");
+    vec![match answer {
+        Ok(text) if text.contains("switchboard_") => {
+            let token =
+                if has_token { format!("; the token in {TOKEN} is good for it") } else { String::new() };
+            Finding::fine(ABOUT, format!("one runs at {url}{token}"))
+        }
+        Err(RemoteError::Refused { wants_token: true, .. }) if has_token => Finding::problem(
+            ABOUT,
+            format!("the hub at {url} does not know the token in {TOKEN}"),
+            "switchboard tokens list shows which there are; switchboard tokens add makes one",
+        ),
+        Err(RemoteError::Refused { wants_token: true, .. }) => {
+            Finding::fine(ABOUT, format!("one runs at {url}; without a token in {TOKEN} it tells no more"))
+        }
+        Err(RemoteError::Unreachable { reason, .. }) if named.is_none() && is_missing(&reason) => {
+            let token = if has_token {
+                format!("; whether the token in {TOKEN} is good cannot be told")
+            } else {
+                String::new()
+            };
+            Finding::fine(ABOUT, format!("none runs on this machine{token}"))
+        }
+        Err(error @ RemoteError::Unreachable { .. }) => {
+            Finding::problem(ABOUT, error.to_string(), "start it (switchboard serve), or mend the address")
+        }
+        Ok(_) | Err(_) => Finding::problem(
+            ABOUT,
+            format!("something else than a hub listens at {url}"),
+            "end it, or take another port: switchboard serve --listen 127.0.0.1:PORT",
+        ),
+    }]
+}

@@ -1,0 +1,174 @@
+//! Configuration, rules, the store, the disk and the programs that agents come by.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use switchboard_store::{Filter, Store};
+use switchboard_transport::Program;
+
+use super::Finding;
+use crate::agents::Registry;
+use crate::configuration::hub::HubSettings;
+use crate::configuration::{self, Configuration};
+use crate::policy_file::{self, SystemFiles};
+use crate::{store_file, units};
+
+pub(super) fn look(configuration: &Configuration, folder: &Path, min_free: u64) -> Vec<Finding> {
+    let mut findings = programs();
+    findings.extend(settings(configuration, folder));
+    findings.extend(rules(folder));
+    match store_file::place(None) {
+        Ok(place) => {
+            findings.extend(store(&place));
+            findings.push(disk("store", &place, min_free));
+        }
+        Err(error) => {
+            findings.push(Finding::problem("store", error.to_string(), "set HOME or SWITCHBOARD_STORE"));
+        }
+    }
+    findings.push(disk("temporary files", &std::env::temp_dir(), min_free));
+    findings
+}
+
+fn programs() -> Vec<Finding> {
+    let version = env!("CARGO_PKG_VERSION");
+    let ourselves = match std::env::current_exe() {
+        Ok(path) => Finding::fine("switchboard", format!("version {version}, {}", path.display())),
+        Err(error) => Finding::problem(
+            "switchboard",
+            format!("version {version}; cannot find its own program: {error}"),
+            "start it by its path",
+        ),
+    };
+    let mut findings = vec![ourselves];
+    for (program, what) in [
+        ("npx", "agents on npm run by it; it comes with Node.js"),
+        ("uvx", "agents on PyPI run by it; it comes with uv"),
+        ("git", "`switchboard diff --git` needs it"),
+    ] {
+        findings.push(match Program::new(program).locate() {
+            Ok(path) => Finding::fine(program, path.display().to_string()),
+            Err(_) => Finding::note(program, format!("is not on the PATH: {what}")),
+        });
+    }
+    findings
+}
+
+fn settings(configuration: &Configuration, folder: &Path) -> Vec<Finding> {
+    const ABOUT: &str = "configuration";
+    const MEND: &str = "mend what is said about it, or remove it";
+    let mut findings: Vec<Finding> =
+        configuration.problems.iter().map(|problem| Finding::problem(ABOUT, problem, MEND)).collect();
+    if configuration::home().is_none() {
+        findings.push(Finding::problem(ABOUT, "HOME is not set to a folder", "set HOME"));
+    }
+    findings.extend(HubSettings::problems(folder).into_iter().map(|problem| {
+        Finding::problem(ABOUT, problem, "change it in config.json; docs/hub.md has the settings")
+    }));
+    if let Err(problem) = Registry::cached() {
+        findings.push(Finding::problem("registry", problem, "switchboard agents update"));
+    }
+    for agent in &configuration.agents {
+        if configuration.find(&agent.name) != Some(agent) {
+            let (name, file) = (&agent.name, agent.file.display());
+            findings.push(Finding::note(
+                ABOUT,
+                format!("the agent \"{name}\" of {file} is not used: another comes first"),
+            ));
+        }
+    }
+    if findings.is_empty() {
+        let count = configuration.agents.len();
+        findings.push(Finding::fine(ABOUT, format!("{count} agents are configured")));
+    }
+    findings
+}
+
+fn rules(folder: &Path) -> Option<Finding> {
+    let files = SystemFiles::new();
+    let rules = policy_file::of_user(&files).and_then(|user| policy_file::for_project(user, folder, &files));
+    let refused = rules.err()?;
+    Some(Finding::problem(
+        "rules",
+        refused.to_string(),
+        "switchboard policy check FILE says more; until then everything is asked",
+    ))
+}
+
+fn store(place: &Path) -> Vec<Finding> {
+    const ABOUT: &str = "store";
+    let mode = |path: &Path| path.metadata().map(|metadata| metadata.permissions().mode() & 0o777);
+    let Ok(permissions) = mode(place) else {
+        let parent = existing(place);
+        return vec![match rustix::fs::access(&parent, rustix::fs::Access::WRITE_OK) {
+            Ok(()) => {
+                Finding::fine(ABOUT, format!("nothing is recorded yet; it will be in {}", place.display()))
+            }
+            Err(error) => Finding::problem(
+                ABOUT,
+                format!("{} cannot be made: {}: {error}", place.display(), parent.display()),
+                "give yourself the right to write there, or name another store in SWITCHBOARD_STORE",
+            ),
+        }];
+    };
+    let mut findings = Vec::new();
+    if permissions & 0o077 != 0 {
+        let what = format!("others can read {} (its permissions are {permissions:03o})", place.display());
+        findings.push(Finding::problem(ABOUT, what, format!("chmod 600 {}", place.display())));
+    }
+    if let Err(error) = rustix::fs::access(place, rustix::fs::Access::WRITE_OK) {
+        let what = format!("{} cannot be written: {error}", place.display());
+        findings.push(Finding::problem(
+            ABOUT,
+            what,
+            "give yourself the right to write it, or name another store",
+        ));
+    }
+    let looked = Store::open_read_only(place)
+        .and_then(|store| Ok((store.sessions(&Filter::default())?.len(), store.sizes()?.file)));
+    findings.push(match looked {
+        Ok((sessions, bytes)) => {
+            let size = units::size(bytes);
+            Finding::fine(ABOUT, format!("{sessions} recorded sessions, {size}, in {}", place.display()))
+        }
+        Err(error) => Finding::problem(
+            ABOUT,
+            error.to_string(),
+            format!("move {} away; a new one is made, or name another in SWITCHBOARD_STORE", place.display()),
+        ),
+    });
+    findings
+}
+
+/// The part of a path that exists.
+fn existing(path: &Path) -> PathBuf {
+    path.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new("/")).to_owned()
+}
+
+fn disk(what: &str, place: &Path, min_free: u64) -> Finding {
+    let about = format!("disk ({what})");
+    let folder = if place.is_dir() { place.to_owned() } else { existing(place) };
+    let status = match rustix::fs::statvfs(&folder) {
+        Ok(status) => status,
+        Err(error) => {
+            return Finding::note(
+                about,
+                format!("cannot tell how much room {} has: {error}", folder.display()),
+            );
+        }
+    };
+    if status.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+        return Finding::problem(
+            about,
+            format!("{} cannot be written", folder.display()),
+            "mount it for writing",
+        );
+    }
+    let free = status.f_bavail.saturating_mul(status.f_frsize);
+    let words = format!("{} free for {}", units::size(free), folder.display());
+    if free < min_free {
+        let advice = "make room, or set --min-free to what is enough for you";
+        return Finding::problem(about, format!("only {words}"), advice);
+    }
+    Finding::fine(about, words)
+}

@@ -1,0 +1,152 @@
+//! `switchboard doctor`, with everything in order and with everything out of order.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use crate::known_agents::EmptyHome;
+
+/// An agent that answers the handshake and wants a login.
+const WANTS_LOGIN: &str = r#"
+while read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case "$line" in
+    *'"initialize"'*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"protocolVersion\":1,\"agentCapabilities\":{},\"authMethods\":[{\"id\":\"key\",\"name\":\"A key\"}]}}";;
+    *'"session/new"'*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32000,\"message\":\"Authentication required\"}}";;
+  esac
+done"#;
+
+fn doctor(home: &EmptyHome, hub: &str, more: &[&str]) -> (i32, Vec<Value>) {
+    let arguments =
+        [&["doctor", "--json", "--timeout", "20s", "--min-free", "1B", "--hub", hub], more].concat();
+    let run = home.run(&arguments);
+    assert!(run.stdout.ends_with('\n'), "{}", run.stderr);
+    (run.code, run.json_lines())
+}
+
+/// An address at which something answers every request with this.
+fn listener(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    format!("http://{address}")
+}
+
+const A_HUB: &str =
+    "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nConnection: close\r\n\r\nswitchboard_sessions 1\n\n";
+const NO_HUB: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+const NO_ENTRY: &str =
+    "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+fn find<'f>(findings: &'f [Value], about: &str, words: &str) -> Option<&'f Value> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    findings.iter().find(|finding| text(&finding["about"]) == about && text(&finding["what"]).contains(words))
+}
+
+#[test]
+fn a_set_up_in_order_is_fine() {
+    let home = EmptyHome::new();
+    home.install_demo("codex-acp");
+    assert_eq!(home.run(&["run", "codex", "hi", "--record"]).code, 0);
+    let (code, findings) = doctor(&home, &listener(A_HUB), &["--min-free", "1B"]);
+    assert_eq!(code, 0, "{findings:#?}");
+    for (about, words) in [
+        ("agent codex", "answers in version 2 of the protocol"),
+        ("store", "1 recorded sessions"),
+        ("hub", "one runs at"),
+        ("configuration", "0 agents are configured"),
+        ("disk (store)", "free for"),
+    ] {
+        assert_eq!(find(&findings, about, words).expect(about)["level"], "fine", "{findings:#?}");
+    }
+    assert_eq!(find(&findings, "npx", "not on the PATH").unwrap()["level"], "note");
+    let run = home.run(&["doctor", "--hub", &listener(NO_ENTRY), "--min-free", "1B"]);
+    assert_eq!(run.code, 0, "{}", run.stdout);
+    assert!(
+        run.stdout.contains("fine     agent codex: answers in version 2 of the protocol ("),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn each_of_fourteen_faults_is_named_with_what_to_do() {
+    let home = EmptyHome::new();
+    home.install("silent", "while read -r line; do :; done");
+    home.install("dies", "echo no key is set >&2; exit 3");
+    home.install("wants-login", WANTS_LOGIN);
+    home.place.write(
+        "home/.config/switchboard/config.json",
+        &json!({
+            "roots": ["/no/such/folder"],
+            "hub": {"idel": "1h"},
+            "agent_servers": {
+                "silent": {"command": "silent"},
+                "dies": {"command": "dies"},
+                "locked": {"command": "wants-login"},
+                "missing": {"command": "no-such-program"},
+                "odd": {"command": 7},
+            },
+        })
+        .to_string(),
+    );
+    home.place.write("home/.jetbrains/acp.json", "{");
+    home.place.write("home/.config/switchboard/switchboard-policy.toml", "this is no rule");
+    home.place.write("home/.cache/switchboard/registry.json", r#"{"document": "{}", "sha256": "12"}"#);
+    home.place.write("home/.local/share/switchboard/sessions.sqlite3", &"no database ".repeat(100));
+    let store = home.place.home().join(".local/share/switchboard/sessions.sqlite3");
+    std::fs::set_permissions(&store, PermissionsExt::from_mode(0o644)).unwrap();
+    let (code, findings) = doctor(&home, &listener(NO_HUB), &["--timeout", "2s", "--min-free", "9000000GB"]);
+    assert_eq!(code, 1, "{findings:#?}");
+    for (about, words) in [
+        ("configuration", "acp.json is no JSON"),
+        ("configuration", "the agent \"odd\" has a command that is no text"),
+        ("configuration", "hub.idel: there is no such setting"),
+        ("configuration", "the root /no/such/folder cannot be used"),
+        ("rules", "switchboard-policy.toml"),
+        ("registry", "was changed since it was read"),
+        ("store", "others can read"),
+        ("store", "sessions.sqlite3"),
+        ("disk (store)", "only "),
+        ("hub", "something else than a hub"),
+        ("agent silent", "did not answer the handshake within 2s"),
+        ("agent dies", "no key is set"),
+        (
+            "agent locked",
+            "answers in version 1 of the protocol (it does not tell its name); it wants a login",
+        ),
+        ("agent missing", "no-such-program"),
+    ] {
+        let finding =
+            find(&findings, about, words).unwrap_or_else(|| panic!("{about}: {words} in {findings:#?}"));
+        assert_eq!(finding["level"], "problem", "{finding}");
+        assert!(!finding["advice"].as_array().unwrap().is_empty(), "{finding}");
+    }
+    let locked = find(&findings, "agent locked", "login").unwrap();
+    assert!(locked["advice"].to_string().contains("A key (--login key)"), "{locked}");
+    // Nothing was changed.
+    assert_eq!(store.metadata().unwrap().permissions().mode() & 0o777, 0o644);
+}
+
+#[test]
+fn a_token_that_the_hub_does_not_know_is_told() {
+    let home = EmptyHome::new();
+    let refuses = listener(NO_ENTRY);
+    let mut command =
+        home.command(&["doctor", "--json", "--no-agents", "--hub", &refuses, "--min-free", "1B"]);
+    command.env("SWITCHBOARD_TOKEN", "wrong");
+    let run = home.place.run_command(command);
+    assert_eq!(run.code, 1);
+    assert!(find(&run.json_lines(), "hub", "does not know the token").is_some(), "{}", run.stdout);
+    let (code, findings) = doctor(&home, "http://127.0.0.1:9", &["--no-agents", "--min-free", "1B"]);
+    assert_eq!(code, 1, "one that was named must be there");
+    assert!(find(&findings, "hub", "cannot reach").is_some(), "{findings:#?}");
+}
