@@ -1,6 +1,7 @@
 //! Chores of the repository: `cargo xtask test` installs what the tests need and runs all of them.
 
 mod bench;
+mod dist;
 mod fuzz;
 mod mutate;
 mod record;
@@ -23,6 +24,8 @@ cargo xtask recordings    record the conversations of the demo agent in fixtures
 cargo xtask bench-record  compare `switchboard bridge` with and without recording
 cargo xtask mutate        forget a field of a conversion, and see a test fail, for a sample of all fields; --all: for
                           every one; PLACE: for those in files whose path contains it
+cargo xtask dist          make an archive of a release build with completions, manual pages and licences; --program FILE:
+                          of this program; --to DIR: there
 cargo xtask schema        write the JSON Schema files anew
 cargo xtask screenshots   take the pictures of the README anew";
 
@@ -40,6 +43,9 @@ fn main() -> ExitCode {
         ["bench-record"] => record::bench(),
         ["recordings"] => recordings::write(),
         ["tee", file, ref agent @ ..] => recordings::tee(file, agent),
+        ["dist"] => dist::dist(None, None),
+        ["dist", "--to", to] => dist::dist(None, Some(to)),
+        ["dist", "--program", program, "--to", to] => dist::dist(Some(program), Some(to)),
         ["schema"] => write_schemas(),
         ["screenshots"] => take_screenshots(),
         _ => Err(HELP.to_owned()),

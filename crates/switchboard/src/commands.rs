@@ -24,6 +24,7 @@ mod run;
 mod schema;
 pub(crate) mod serve;
 mod sessions;
+mod setup;
 mod tokens;
 
 use crate::outcome::{CommandError, Outcome};
@@ -49,6 +50,7 @@ pub(crate) enum Command {
     Schema(schema::Arguments),
     Serve(Box<serve::Arguments>),
     Sessions(sessions::Arguments),
+    Setup(setup::Arguments),
     Tokens(tokens::Arguments),
 }
 
@@ -73,6 +75,7 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Sessions(arguments) => sessions::run(&arguments),
+        Command::Setup(arguments) => setup::run(&arguments),
         Command::Tokens(arguments) => tokens::run(&arguments),
     }
 }

@@ -16,6 +16,7 @@ mod recording;
 mod remote_agent;
 mod rules;
 mod script;
+mod setup;
 mod standard_error;
 mod stdio;
 mod store_file;

@@ -61,6 +61,35 @@ impl EditedJson {
         self.splice(span, &rendered)
     }
 
+    /// Adds an item at the end of a list.
+    pub(crate) fn push(&mut self, path: Path<'_>, value: &Value) -> Result<(), String> {
+        let layout = Layout::of(&self.text, &self.root);
+        let list = self.list(path)?;
+        let text = layout.inserted(&self.text, list, None, value);
+        self.take(&text)
+    }
+
+    /// Puts texts before the items of a list.
+    pub(crate) fn prepend(&mut self, path: Path<'_>, items: &[String]) -> Result<(), String> {
+        let list = self.list(path)?;
+        let mut texts: Vec<String> =
+            items.iter().map(|item| Value::from(item.as_str()).to_string()).collect();
+        if !list.items.is_empty() {
+            texts.push(String::new());
+        }
+        let (place, text) = (list.span.start + 1, texts.join(", "));
+        self.splice(place..place, &text)
+    }
+
+    /// Takes the first items of a list out of it.
+    pub(crate) fn remove_first(&mut self, path: Path<'_>, count: usize) -> Result<(), String> {
+        for _ in 0..count {
+            let path: Vec<&str> = path.iter().copied().chain(["0"]).collect();
+            self.remove(&path)?;
+        }
+        Ok(())
+    }
+
     /// Takes a value out, with its key. Whether it was there.
     pub(crate) fn remove(&mut self, path: Path<'_>) -> Result<bool, String> {
         let Some((last, before)) = path.split_last() else { return Ok(false) };
@@ -70,6 +99,11 @@ impl EditedJson {
         let text = layout::without(&self.text, node, place);
         self.take(&text)?;
         Ok(true)
+    }
+
+    fn list(&self, path: Path<'_>) -> Result<&Node, String> {
+        let found = self.find(path)?.filter(|node| node.kind == Kind::Array);
+        found.ok_or_else(|| format!("has {} that is no list", shown(path)))
     }
 
     fn find(&self, path: Path<'_>) -> Result<Option<&Node>, String> {
@@ -172,6 +206,19 @@ mod tests {
     }
 
     #[test]
+    fn lists_are_changed_at_both_ends() {
+        let text = "{\"args\": [ // first\n \"--acp\" ]}";
+        let mut edited = EditedJson::parse(text).unwrap();
+        edited.prepend(&["args"], &["bridge".into(), "--".into(), "a\"b".into()]).unwrap();
+        assert_eq!(edited.get(&["args"]), Some(json!(["bridge", "--", "a\"b", "--acp"])));
+        edited.remove_first(&["args"], 3).unwrap();
+        assert_eq!(edited.get(&["args"]), Some(json!(["--acp"])));
+        assert!(edited.text().contains("// first"));
+        edited.push(&["args"], &json!({"a": 1})).unwrap();
+        assert_eq!(edited.get(&["args", "1", "a"]), Some(json!(1)));
+    }
+
+    #[test]
     fn what_cannot_be_edited_with_care_is_refused() {
         for text in ["", "{", "[,]", "{,}", "// only"] {
             assert!(EditedJson::parse(text).is_err(), "{text}");
@@ -180,6 +227,7 @@ mod tests {
         assert!(edited.set(&["a"], &json!(3)).unwrap_err().contains("twice"));
         assert!(edited.set(&["b", "x"], &json!(3)).unwrap_err().contains("no object"));
         assert!(edited.set(&["c", "x"], &json!(3)).unwrap_err().contains("no object"));
+        assert!(edited.push(&["c"], &json!(3)).unwrap_err().contains("no list"));
         assert!(!edited.remove(&["d"]).unwrap());
         let mut list = EditedJson::parse("[]").unwrap();
         assert!(list.set(&["x"], &json!(3)).is_err());

@@ -19,9 +19,7 @@ while read -r line; do
 done"#;
 
 fn doctor(home: &EmptyHome, hub: &str, more: &[&str]) -> (i32, Vec<Value>) {
-    let arguments =
-        [&["doctor", "--json", "--timeout", "20s", "--min-free", "1B", "--hub", hub], more].concat();
-    let run = home.run(&arguments);
+    let run = home.run(&[&["doctor", "--json", "--hub", hub], more].concat());
     assert!(run.stdout.ends_with('\n'), "{}", run.stderr);
     (run.code, run.json_lines())
 }

@@ -68,6 +68,7 @@ fn help_names_every_command() {
         "schema",
         "serve",
         "sessions",
+        "setup",
         "tokens",
     ] {
         assert!(run.stdout.contains(&format!("\n  {command}")), "{}", run.stdout);

@@ -1,0 +1,216 @@
+//! Editors: where they are, which agents they have, and how Switchboard comes between.
+
+mod entries;
+mod records;
+mod snippets;
+
+use std::path::PathBuf;
+
+use switchboard_transport::Program;
+
+pub(crate) use entries::{Entry, Kind, Shape, unwrap, wrap};
+pub(crate) use records::Record;
+pub(crate) use snippets::{Snippet, snippet};
+
+use crate::configuration::{configuration_folder, home, read_json};
+use crate::outcome::CommandError;
+
+/// An editor, or the part of one that talks to agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Editor {
+    Zed,
+    JetBrains,
+    Obsidian,
+    CodeCompanion,
+    Avante,
+    Agentic,
+    AgentShell,
+}
+
+impl Editor {
+    pub(crate) const ALL: [Editor; 7] = [
+        Editor::Zed,
+        Editor::JetBrains,
+        Editor::Obsidian,
+        Editor::CodeCompanion,
+        Editor::Avante,
+        Editor::Agentic,
+        Editor::AgentShell,
+    ];
+
+    /// What it is called on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Editor::Zed => "zed",
+            Editor::JetBrains => "jetbrains",
+            Editor::Obsidian => "obsidian",
+            Editor::CodeCompanion => "codecompanion",
+            Editor::Avante => "avante",
+            Editor::Agentic => "agentic",
+            Editor::AgentShell => "agent-shell",
+        }
+    }
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Editor::Zed => "Zed",
+            Editor::JetBrains => "JetBrains IDEs",
+            Editor::Obsidian => "Obsidian, Agent Client",
+            Editor::CodeCompanion => "Neovim, CodeCompanion",
+            Editor::Avante => "Neovim, Avante",
+            Editor::Agentic => "Neovim, agentic.nvim",
+            Editor::AgentShell => "Emacs, agent-shell",
+        }
+    }
+
+    /// The editors that a word means.
+    pub(crate) fn named(word: &str) -> Result<Vec<Editor>, CommandError> {
+        let meant: Vec<Editor> = match word {
+            "neovim" | "nvim" => vec![Editor::CodeCompanion, Editor::Avante, Editor::Agentic],
+            "emacs" => vec![Editor::AgentShell],
+            word => Editor::ALL.into_iter().filter(|editor| editor.name() == word).collect(),
+        };
+        if meant.is_empty() {
+            let names: Vec<&str> = Editor::ALL.iter().map(|editor| editor.name()).collect();
+            return Err(CommandError::usage(format!("no editor is known by the name \"{word}\""))
+                .hint(format!("known are: {}, neovim, emacs", names.join(", "))));
+        }
+        Ok(meant)
+    }
+
+    /// Where its agents are written down, and how; nothing for editors that are configured by code.
+    pub(crate) fn files(self) -> Vec<(PathBuf, Shape)> {
+        let files = match self {
+            Editor::Zed => {
+                configuration_folder().map(|folder| folder.join("zed/settings.json")).into_iter().collect()
+            }
+            Editor::JetBrains => home().map(|home| home.join(".jetbrains/acp.json")).into_iter().collect(),
+            Editor::Obsidian => {
+                vaults().into_iter().map(|vault| vault.join(PLUGIN).join("data.json")).collect()
+            }
+            Editor::CodeCompanion | Editor::Avante | Editor::Agentic | Editor::AgentShell => Vec::new(),
+        };
+        let shape = match self {
+            Editor::Zed => Shape::Servers { has_type: true },
+            Editor::Obsidian => Shape::Obsidian,
+            _ => Shape::Servers { has_type: false },
+        };
+        files.into_iter().map(|file| (file, shape)).collect()
+    }
+
+    /// Whether its agents are written down in a file that can be edited with care.
+    pub(crate) fn has_file(self) -> bool {
+        matches!(self, Editor::Zed | Editor::JetBrains | Editor::Obsidian)
+    }
+
+    /// By what it was found on this machine.
+    pub(crate) fn found(self) -> Option<PathBuf> {
+        let below_home = |paths: &[&str]| {
+            let home = home()?;
+            paths.iter().map(|path| home.join(path)).find(|path| path.exists())
+        };
+        let on_path =
+            |programs: &[&str]| programs.iter().find_map(|program| Program::new(*program).locate().ok());
+        match self {
+            Editor::Zed => configuration_folder()
+                .map(|folder| folder.join("zed"))
+                .filter(|folder| folder.is_dir())
+                .or_else(|| on_path(&["zed", "zeditor", "zedit"])),
+            Editor::JetBrains => below_home(&[
+                ".jetbrains",
+                ".config/JetBrains",
+                ".local/share/JetBrains",
+                "Library/Application Support/JetBrains",
+            ]),
+            Editor::Obsidian => {
+                vaults().into_iter().map(|vault| vault.join(PLUGIN)).find(|folder| folder.is_dir())
+            }
+            Editor::CodeCompanion => neovim_plugin("codecompanion.nvim"),
+            Editor::Avante => neovim_plugin("avante.nvim"),
+            Editor::Agentic => neovim_plugin("agentic.nvim"),
+            Editor::AgentShell => emacs_package("agent-shell"),
+        }
+    }
+}
+
+/// Where the plugin of Obsidian is in a vault.
+const PLUGIN: &str = ".obsidian/plugins/agent-client";
+
+/// No list of vaults or packages is looked through further.
+const MANY: usize = 1000;
+
+/// The vaults of Obsidian that have the plugin.
+fn vaults() -> Vec<PathBuf> {
+    let lists = [
+        configuration_folder().map(|folder| folder.join("obsidian/obsidian.json")),
+        home().map(|home| home.join("Library/Application Support/obsidian/obsidian.json")),
+    ];
+    let mut vaults = Vec::new();
+    for list in lists.into_iter().flatten() {
+        let Ok(Some(list)) = read_json(&list) else { continue };
+        let listed =
+            list.get("vaults").and_then(|vaults| vaults.as_object()).into_iter().flatten().take(MANY);
+        let paths = listed.filter_map(|(_, vault)| vault.get("path")?.as_str().map(PathBuf::from));
+        vaults.extend(paths.filter(|vault| vault.is_absolute() && vault.join(PLUGIN).is_dir()));
+    }
+    vaults.sort();
+    vaults.dedup();
+    vaults
+}
+
+/// A plugin of Neovim, wherever one of the usual managers has put it.
+fn neovim_plugin(name: &str) -> Option<PathBuf> {
+    let set = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let data = set.or_else(|| Some(home()?.join(".local/share")))?.join("nvim");
+    let known = [data.join("lazy").join(name), data.join("plugged").join(name)];
+    if let Some(found) = known.into_iter().find(|folder| folder.is_dir()) {
+        return Some(found);
+    }
+    // site/pack/PACKAGE/start or opt/NAME
+    let packages = std::fs::read_dir(data.join("site/pack")).ok()?.flatten().take(MANY);
+    let places =
+        packages.flat_map(|package| ["start", "opt"].map(|kind| package.path().join(kind).join(name)));
+    places.into_iter().find(|folder| folder.is_dir())
+}
+
+/// A package of Emacs.
+fn emacs_package(name: &str) -> Option<PathBuf> {
+    let mut folders = Vec::new();
+    if let Some(home) = home() {
+        folders.push(home.join(".emacs.d"));
+        folders.push(home.join(".config/emacs"));
+    }
+    folders.extend(configuration_folder().map(|folder| folder.join("emacs")));
+    for folder in folders {
+        for place in ["straight/repos", ".local/straight/repos", "elpaca/repos"] {
+            let package = folder.join(place).join(name);
+            if package.is_dir() {
+                return Some(package);
+            }
+        }
+        let is_it = |file: &str| {
+            file.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("-2"))
+        };
+        let installed = std::fs::read_dir(folder.join("elpa")).into_iter().flatten().flatten().take(MANY);
+        let found = installed
+            .map(|entry| entry.path())
+            .find(|path| path.is_dir() && path.file_name().and_then(|file| file.to_str()).is_some_and(is_it));
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+/// How editors start this program: by the place that the user knows it by, where that is the same program.
+pub(crate) fn our_program() -> Result<String, CommandError> {
+    let ourselves = std::env::current_exe()
+        .map_err(|error| CommandError::failed(format!("cannot find this program: {error}")))?;
+    let named = Program::new("switchboard").locate().ok();
+    let named = named.filter(|named| named.canonicalize().ok() == ourselves.canonicalize().ok());
+    let path = named.unwrap_or(ourselves);
+    path.into_os_string().into_string().map_err(|path| {
+        CommandError::failed(format!("the path of this program, {}, is no text", path.display()))
+            .hint("put it into another folder")
+    })
+}

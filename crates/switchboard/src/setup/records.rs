@@ -1,0 +1,75 @@
+//! What was changed in an editor's file, so that it can be taken back.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::agents::sha256;
+use crate::configuration::edited_file::EditedFile;
+use crate::configuration::{home, read_json};
+use crate::outcome::CommandError;
+
+/// A change of a file.
+#[derive(Debug)]
+pub(crate) struct Record {
+    /// The file as it was, byte for byte; `None` where there was none.
+    pub(crate) before: Option<String>,
+    /// The checksum of what was written.
+    after: String,
+    /// What was added, if it was not there before.
+    pub(crate) added: Option<String>,
+}
+
+/// The folder for what was changed.
+fn folder() -> Option<PathBuf> {
+    let set = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    Some(set.or_else(|| Some(home()?.join(".local/state")))?.join("switchboard/setup"))
+}
+
+/// The record of a change: one for each agent of each file.
+fn place(file: &Path, agent: &str) -> Result<PathBuf, CommandError> {
+    let folder =
+        folder().ok_or_else(|| CommandError::usage("there is no folder for a backup: HOME is not set"))?;
+    let name = sha256(format!("{}\0{agent}", file.display()).as_bytes());
+    Ok(folder.join(format!("{}.json", &name[..24])))
+}
+
+impl Record {
+    /// Keeps what is about to be changed. Gives where.
+    pub(crate) fn keep(
+        file: &EditedFile,
+        agent: &str,
+        after: &str,
+        added: Option<&str>,
+    ) -> Result<PathBuf, CommandError> {
+        let place = place(file.path(), agent)?;
+        let record = json!({
+            "file": file.path().display().to_string(),
+            "agent": agent,
+            "before": file.before(),
+            "after_sha256": sha256(after.as_bytes()),
+            "added": added,
+        });
+        EditedFile::read(&place)?.write(&format!("{record:#}\n"))?;
+        Ok(place)
+    }
+
+    pub(crate) fn of(file: &Path, agent: &str) -> Result<Option<Self>, CommandError> {
+        let place = place(file, agent)?;
+        let Some(record) = read_json(&place).map_err(CommandError::failed)? else { return Ok(None) };
+        let text = |key: &str| record.get(key).and_then(Value::as_str).map(str::to_owned);
+        let after = text("after_sha256")
+            .ok_or_else(|| CommandError::failed(format!("{} is no record of a change", place.display())))?;
+        Ok(Some(Record { before: text("before"), after, added: text("added") }))
+    }
+
+    /// Whether the file is still as it was written.
+    pub(crate) fn is_last_change(&self, now: &str) -> bool {
+        sha256(now.as_bytes()) == self.after
+    }
+
+    pub(crate) fn forget(file: &Path, agent: &str) {
+        // One that stays is of a file that is not so any more, and does no harm.
+        let _ = place(file, agent).map(std::fs::remove_file);
+    }
+}
