@@ -1,9 +1,12 @@
 //! Chores of the repository: `cargo xtask test` installs what the tests need and runs all of them.
 
 mod bench;
+mod dependencies;
 mod dist;
+mod examples;
 mod fuzz;
 mod mutate;
+mod package;
 mod record;
 mod recordings;
 mod setup;
@@ -16,6 +19,7 @@ use std::time::Instant;
 
 const HELP: &str = "\
 cargo xtask test          install what the tests need, then run formatting, lints, tests, docs and fuzzing
+cargo xtask test --quick  formatting, lints, dependencies and unit tests: what needs nothing installed
 cargo xtask fuzz SECONDS  run each fuzz target for so long
 cargo xtask bench-bridge  compare `switchboard bridge` with a pipe and the official conductor
 cargo xtask bench-hub     put load on `switchboard serve` and on server and client of the official SDK; names (flood, crowd,
@@ -26,6 +30,7 @@ cargo xtask mutate        forget a field of a conversion, and see a test fail, f
                           every one; PLACE: for those in files whose path contains it
 cargo xtask dist          make an archive of a release build with completions, manual pages and licences; --program FILE:
                           of this program; --to DIR: there
+cargo xtask package       package every crate, build the examples against the packages alone, and run them
 cargo xtask schema        write the JSON Schema files anew
 cargo xtask screenshots   take the pictures of the README anew";
 
@@ -34,6 +39,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
         ["test"] => test(),
+        ["test", "--quick"] => quick_test(),
         ["fuzz", seconds] => seconds.parse().map_err(|_| HELP.to_owned()).and_then(fuzz::run),
         ["bench-bridge"] => bench::bridge(),
         ["bench-hub", ref names @ ..] => bench::hub(names),
@@ -46,6 +52,7 @@ fn main() -> ExitCode {
         ["dist"] => dist::dist(None, None),
         ["dist", "--to", to] => dist::dist(None, Some(to)),
         ["dist", "--program", program, "--to", to] => dist::dist(Some(program), Some(to)),
+        ["package"] => package::package(),
         ["schema"] => write_schemas(),
         ["screenshots"] => take_screenshots(),
         _ => Err(HELP.to_owned()),
@@ -62,15 +69,28 @@ fn main() -> ExitCode {
 fn test() -> Result<(), String> {
     let begin = Instant::now();
     setup::install()?;
-    cargo(["fmt", "--all", "--check"])?;
-    cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"])?;
+    static_checks()?;
     testing::run()?;
     run(Command::new("cargo")
         .args(["doc", "--workspace", "--no-deps", "--locked"])
         .env("RUSTDOCFLAGS", "--deny warnings"))?;
+    package::package()?;
     fuzz::run(15)?;
     println!("\nall tests passed in {} s", begin.elapsed().as_secs());
     Ok(())
+}
+
+/// What is worth running after every change.
+fn quick_test() -> Result<(), String> {
+    static_checks()?;
+    cargo(["test", "--workspace", "--locked", "--lib", "--bins"])
+}
+
+fn static_checks() -> Result<(), String> {
+    cargo(["fmt", "--all", "--check"])?;
+    cargo(["fmt", "--all", "--check", "--manifest-path", "examples/Cargo.toml"])?;
+    dependencies::check()?;
+    cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"])
 }
 
 /// The program prints them.

@@ -149,6 +149,16 @@ impl Bridge {
         handled
     }
 
+    /// Takes one line from one side and gives all that is to be sent because of it, in order: [`handle`](Bridge::handle)
+    /// and [`drain`](Bridge::drain) in one, for whoever does not mind a copy of the lines that go on as they are.
+    pub fn pass(&mut self, from: Side, line: &str, now: Moment) -> impl Iterator<Item = Output> {
+        if self.handle(from, line, now) == Handled::Forward {
+            let line = line.trim_matches(['\r', '\n']).to_owned();
+            self.context_mut().send(from.other(), line);
+        }
+        self.drain()
+    }
+
     /// Whether a line can go to the other side as it is without being handled: [`handle`](Bridge::handle) would say
     /// [`Forward`](Handled::Forward) and have nothing to remember or to send. A quick look, which says no to many lines
     /// of which this is true as well; so it can be taken before anybody knows whether the line is text.

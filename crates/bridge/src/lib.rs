@@ -3,8 +3,8 @@
 //! several of the other, or a part of one; what cannot be carried over is reported, thing by thing, and never
 //! dropped without a word. Nothing here does I/O or looks at a clock.
 //!
-//! - [`Bridge`] stands between two peers: [`Bridge::handle`] takes a line of either, [`Bridge::drain`] gives
-//!   [`Output`]: lines for either side, and each [`Loss`]. [`BridgeOptions`] say what is known of the peers and
+//! - [`Bridge`] stands between two peers: [`Bridge::pass`] takes a line of either and gives [`Output`]: lines for either
+//!   side, and each [`Loss`]. [`Bridge::handle`] and [`Bridge::drain`] are its two halves. [`BridgeOptions`] say what is known of the peers and
 //!   what to do about losses ([`Policy`]); [`LossReport`] counts them.
 //! - [`Host`] is what surrounds a bridge: files and commands, for agents of version 1 that ask for them.
 //! - [`RecordingBridge`] translates a recorded conversation of both sides.
@@ -19,14 +19,14 @@
 //! let update = |update: &str| {
 //!     format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{update}}}}}"#)
 //! };
+//! let mut output = Vec::new();
 //! for line in [
 //!     update(r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"Hel"}}"#),
 //!     update(r#"{"sessionUpdate":"agent_message","messageId":"m","content":[{"type":"text","text":"Hello"}]}"#),
 //!     update(r#"{"sessionUpdate":"_weather","rain":true}"#),
 //! ] {
-//!     let _ = bridge.handle(Side::Agent, &line, Moment(0));
+//!     output.extend(bridge.pass(Side::Agent, &line, Moment(0)));
 //! }
-//! let output: Vec<Output> = bridge.drain().collect();
 //! // The second message repeats what was said and goes on: only the rest is sent.
 //! assert!(matches!(&output[1], Output::Line { to: Side::Client, line } if line.contains(r#""text":"lo""#)));
 //! // Version 1 has no updates of somebody's own.
@@ -72,3 +72,13 @@ pub use recording::{RecordedLine, RecordingBridge};
 pub use stateless::{Converted, Stateless, update_to_v1, update_to_v2};
 pub use switchboard_acp::{Moment, Side, Version};
 pub use switchboard_diff::FileAtHand;
+
+/// The example of the package's front page runs with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// So do those of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/bridge.md")]
+struct Guide;

@@ -28,3 +28,8 @@ pub use recording::RecordingJudge;
 pub use report::{Failure, Findings, JudgedRule, Report, Status, Verdict};
 pub use rule::{Party, Rule, Seen, Strength, Versions};
 pub use rules::{RULES, RuleId};
+
+/// The example of the package's front page runs with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

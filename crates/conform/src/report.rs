@@ -271,7 +271,7 @@ impl Findings {
 
 fn shortened(mut reason: String) -> String {
     if reason.len() > LONGEST_REASON {
-        let end = reason.floor_char_boundary(LONGEST_REASON);
+        let end = (0..=LONGEST_REASON).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
         reason.truncate(end);
         reason.push('…');
     }

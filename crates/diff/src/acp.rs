@@ -48,6 +48,13 @@ impl From<&Diff> for v2::Diff<'static> {
     }
 }
 
+/// As an item of a tool call's content, which is where diffs stand on the wire.
+impl From<&Diff> for v2::ToolCallContent<'static> {
+    fn from(diff: &Diff) -> Self {
+        v2::ToolCallContent::diff(diff.into())
+    }
+}
+
 impl From<&v2::DiffChange<'_>> for Change {
     fn from(change: &v2::DiffChange<'_>) -> Self {
         let mime_type = match change {

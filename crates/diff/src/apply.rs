@@ -33,7 +33,7 @@ pub struct ApplyOptions {
     /// Which way.
     pub direction: Direction,
     /// The directory that absolute paths in the diff are below, when it is not the root that they are
-    /// applied to: they are then taken relative to it. [`Diff::root`] is such a directory.
+    /// applied to: they are then taken relative to it. Unless told, [`apply`] takes [`Diff::root`].
     pub base: Option<PathBuf>,
     /// Files larger than this are not read, and nothing larger is made from binary data. 512 MiB unless
     /// told.
@@ -108,8 +108,12 @@ impl Misfit {
 /// patch agree, that every path stays below the root and out of `.git`, that no directory on the way is a
 /// symbolic link, and that every hunk fits. Each file is then replaced in one step. If a step fails, those
 /// before it are undone.
+///
+/// Absolute paths may be below `root` itself, or below the directory that the diff was made in, if it says so
+/// ([`Diff::root`]) or the options do.
 pub fn apply(diff: &Diff, root: &Path, options: &ApplyOptions) -> Result<Applied, Error> {
-    let placement = Placement::new(root, options.base.as_deref())?;
+    let base = options.base.as_deref().or(diff.root.as_deref().map(Path::new));
+    let placement = Placement::new(root, base)?;
     let text = match &diff.patch {
         Some(patch) if patch.format != PatchFormat::GitPatch => {
             return Err(Error::UnknownFormat { format: patch.format.as_str().to_owned() });

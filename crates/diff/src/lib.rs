@@ -73,3 +73,8 @@ pub use texts::{CHANGES_KEY, FileAtHand, InV1, OPERATION_KEY, PATCH_KEY, from_v1
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/diffs.md")]
 mod guide {}
+
+/// The example of the package's front page runs with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -69,6 +69,25 @@ pub struct HubOptions {
     pub judge: Option<Box<dyn Judge>>,
 }
 
+impl HubOptions {
+    /// A hub with its logs in the store, which ends an agent after ten minutes without work and clients, gives it 30 seconds
+    /// to introduce itself, tells nobody anything and leaves all questions to clients.
+    pub fn new(store: Store, agents: Vec<(String, Program)>, folders: Folders) -> Self {
+        HubOptions {
+            store,
+            log: None,
+            agents,
+            folders,
+            idle: Duration::from_secs(600),
+            handshake_timeout: Duration::from_secs(30),
+            tell: Arc::new(|_| ()),
+            tells_standard_error: false,
+            local_names: Vec::new(),
+            judge: None,
+        }
+    }
+}
+
 /// A hub at work. Clones are the same hub.
 #[derive(Clone)]
 pub struct Hub {
@@ -223,3 +242,8 @@ impl Hub {
         }
     }
 }
+
+/// The example of the package's front page runs with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

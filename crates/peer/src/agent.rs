@@ -28,6 +28,8 @@ use switchboard_acp::rpc::{RpcError, codes};
 use switchboard_acp::v2;
 use switchboard_transport::ConnectionOptions;
 
+use crate::Error;
+
 /// What an author of an agent writes; [`serve`] does the rest.
 ///
 /// Sessions, their ids, their history and its replay, prompts that wait for their turn, cancelling and closing are
@@ -41,7 +43,7 @@ pub trait Agent: Send + Sync + 'static {
         &self,
         session: &AgentSession,
         request: &v2::NewSessionRequest<'_>,
-    ) -> impl Future<Output = Result<SessionLists, RpcError<'static>>> + Send {
+    ) -> impl Future<Output = Result<SessionLists, Error>> + Send {
         let _ = (session, request);
         async { Ok(SessionLists::default()) }
     }
@@ -59,8 +61,9 @@ pub trait Agent: Send + Sync + 'static {
     }
 
     /// Works on a prompt, which has become part of the conversation, until it is done or [`Turn::cancelled`]. An
-    /// error ends the turn with the stop reason `error`; after a cancel, the reason is `cancelled` in any case.
-    fn prompt(&self, turn: &Turn) -> impl Future<Output = Result<v2::StopReason, RpcError<'static>>> + Send;
+    /// error ends the turn with the stop reason `error`, and the user is told why ([`Error::failed`] makes one of
+    /// anything); after a cancel, the reason is `cancelled` in any case.
+    fn prompt(&self, turn: &Turn) -> impl Future<Output = Result<v2::StopReason, Error>> + Send;
 
     /// The work on a prompt is over, and the session idle: time to store it.
     fn turn_ended(&self, session: &AgentSession) -> impl Future<Output = ()> + Send {
@@ -73,15 +76,15 @@ pub trait Agent: Send + Sync + 'static {
         &self,
         session: &AgentSession,
         request: &v2::SetSessionConfigOptionRequest<'_>,
-    ) -> impl Future<Output = Result<Vec<v2::SessionConfigOption<'static>>, RpcError<'static>>> + Send {
+    ) -> impl Future<Output = Result<Vec<v2::SessionConfigOption<'static>>, Error>> + Send {
         let _ = (session, request);
-        async { Err(RpcError::new(codes::INVALID_PARAMS, "this agent has no options")) }
+        async { Err(RpcError::new(codes::INVALID_PARAMS, "this agent has no options").into()) }
     }
 
     /// The user logs in by one of the methods that the agent offered.
-    fn login(&self, method_id: &str) -> impl Future<Output = Result<(), RpcError<'static>>> + Send {
+    fn login(&self, method_id: &str) -> impl Future<Output = Result<(), Error>> + Send {
         let _ = method_id;
-        async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login")) }
+        async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login").into()) }
     }
 
     /// A copy of a session has been made, with its history, and goes on by itself: time to copy what the author keeps of
@@ -91,7 +94,7 @@ pub trait Agent: Send + Sync + 'static {
         &self,
         from: &str,
         copy: &AgentSession,
-    ) -> impl Future<Output = Result<(), RpcError<'static>>> + Send {
+    ) -> impl Future<Output = Result<(), Error>> + Send {
         let _ = (from, copy);
         async { Ok(()) }
     }
@@ -99,14 +102,13 @@ pub trait Agent: Send + Sync + 'static {
     /// Whether somebody is logged in. Asked only of an agent whose capabilities have `status` for logins. **Unstable.**
     fn auth_status(
         &self,
-    ) -> impl Future<Output = Result<v2::unstable::AuthStatusResponse<'static>, RpcError<'static>>> + Send
-    {
-        async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login")) }
+    ) -> impl Future<Output = Result<v2::unstable::AuthStatusResponse<'static>, Error>> + Send {
+        async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login").into()) }
     }
 
     /// The user logs out.
-    fn logout(&self) -> impl Future<Output = Result<(), RpcError<'static>>> + Send {
-        async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login")) }
+    fn logout(&self) -> impl Future<Output = Result<(), Error>> + Send {
+        async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login").into()) }
     }
 }
 

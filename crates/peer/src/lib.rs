@@ -9,14 +9,20 @@
 //!   [`Terminal`]s, questions by [`Turn::ask`], [`Subagent`]s. What concerns the [`AgentSession`] is said at any time.
 //! - [`ResumableClient`] keeps a client on a server whose connections break: nothing is lost, nothing comes twice.
 //! - [`Error`] says why something could not be done. An error that the peer answers is data: a [`Reply`] has it
-//!   inside.
+//!   inside, and `??` takes both out.
+//!
+//! This crate is the only one of its family that an author needs: [`acp`] has the types of the protocol ([`v2`] those of
+//! its second version), [`transport`] programs and connections, [`session`] what a client reads of its sessions, [`diff`]
+//! what an agent shows of its edits. With the feature `remote` a client reaches agents by WebSocket and HTTP
+//! (`transport::Remote`), with `serve` an agent can be reached that way (`transport::server`).
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use switchboard_peer::{Agent, Client, ClientOptions, Event, Introduction, Turn, agent_connection_options, serve};
-//! use switchboard_acp::{AbsolutePath, rpc::RpcError, v2};
-//! use switchboard_transport::Connection;
+//! use switchboard_peer::{
+//!     AbsolutePath, Agent, Client, ClientOptions, Connection, Error, Event, Introduction, Turn, agent_connection_options,
+//!     serve, v2,
+//! };
 //!
 //! struct Echo;
 //!
@@ -25,9 +31,8 @@
 //!         Introduction::new("echo", "1.0")
 //!     }
 //!
-//!     async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, RpcError<'static>> {
-//!         // A client that is gone is noticed elsewhere.
-//!         let _ = turn.say(&turn.text()).await;
+//!     async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, Error> {
+//!         turn.say(&turn.text()).await?;
 //!         Ok(v2::StopReason::EndTurn)
 //!     }
 //! }
@@ -36,9 +41,9 @@
 //! tokio::spawn(serve(Echo, far));
 //! let Client { agent, mut feed } = Client::connect(near, ClientOptions::new("example", "1.0")).await?;
 //! let request = v2::NewSessionRequest::new(AbsolutePath::parse("/w")?);
-//! let session = feed.until(agent.new_session(&request), drop).await?.unwrap().session_id;
+//! let session = feed.until(agent.new_session(&request), drop).await??.session_id;
 //!
-//! let mut turn = feed.until(agent.prompt(&session, vec![v2::ContentBlock::text("hello")]), drop).await?.unwrap();
+//! let mut turn = feed.until(agent.prompt(&session, vec![v2::ContentBlock::text("hello")]), drop).await??;
 //! let mut updates = 0;
 //! let end = feed.until(turn.ended(), |event| updates += usize::from(matches!(event, Event::Update(_)))).await?;
 //! assert_eq!(end.stop_reason, Some(v2::StopReason::EndTurn));
@@ -67,7 +72,20 @@ pub use client::{
 pub use error::Error;
 pub use resuming::{Connected, ResumableClient, ResumableOutput, is_resumable};
 
+pub use switchboard_acp::rpc::{RpcError, codes};
+pub use switchboard_acp::{AbsolutePath, Field, v2};
+pub use switchboard_transport::{Child, Connection, Program};
+pub use {
+    switchboard_acp as acp, switchboard_diff as diff, switchboard_session as session,
+    switchboard_transport as transport,
+};
+
 /// The examples of the guide are compiled and run with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/agents-and-clients.md")]
 struct Guide;
+
+/// The example of the package's front page runs with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

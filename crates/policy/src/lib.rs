@@ -46,3 +46,8 @@ pub use policy::{Answer, Decision, Mode, Policy, Verdict};
 pub use program::Program;
 pub use relevance::Relevance;
 pub use subject::{Operation, Scene, Source, Subject, SubjectPath};
+
+/// The example of the package's front page runs with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

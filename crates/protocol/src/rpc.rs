@@ -178,6 +178,8 @@ impl fmt::Display for RpcError<'_> {
     }
 }
 
+impl std::error::Error for RpcError<'_> {}
+
 object! {
     /// Takes back a request that the sender made.
     CancelRequestNotification {

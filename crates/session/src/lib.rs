@@ -73,3 +73,8 @@ pub use subagent::{SessionMessage, Subagent};
 pub use switchboard_acp::{Moment, Side};
 pub use turn::{Turn, TurnEnd, TurnOutcome};
 pub use update::entry_of_update;
+
+/// The example of the package's front page runs with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -265,6 +265,29 @@ impl Snapshot {
         self.entries.get(position).is_some_and(|entry| entry.head().is(kind, id))
     }
 
+    /// The entries that an earlier snapshot of the same session does not have, or has otherwise, with their positions.
+    ///
+    /// ```
+    /// use switchboard_acp::{Wire, WireFormat, v2};
+    /// use switchboard_session::Session;
+    ///
+    /// let mut session = Session::new(WireFormat::Any);
+    /// let mut say = |id: &str, text: &str| {
+    ///     let chunk = v2::ContentChunk::new(id.to_owned(), v2::ContentBlock::text(text.to_owned()));
+    ///     session.apply(&v2::SessionUpdate::AgentMessageChunk(chunk));
+    ///     session.snapshot()
+    /// };
+    /// say("m-1", "Looking");
+    /// let before = say("m-2", "It");
+    /// let now = say("m-2", " works");
+    /// let changed: Vec<_> = now.changed_since(&before).map(|(position, entry)| (position, entry.id())).collect();
+    /// assert_eq!(changed, [(1, "m-2")]);
+    /// ```
+    pub fn changed_since<'s>(&'s self, earlier: &'s Snapshot) -> impl Iterator<Item = (usize, &'s Entry)> {
+        let is_new = |entry: &Entry| earlier.find(entry.kind(), entry.id()) != Some(entry);
+        self.entries().enumerate().filter(move |(_, entry)| is_new(entry))
+    }
+
     // ----- what the agent asks
 
     /// All permissions that were asked for, in order.

@@ -75,3 +75,8 @@ pub use store::{Repair, Settings, Store};
 pub use text::{Text, TextKind, texts};
 pub use window::State;
 pub use withdrawn::Withdrawals;
+
+/// The example of the package's front page runs with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

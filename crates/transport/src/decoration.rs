@@ -52,7 +52,9 @@ pub(crate) fn plain(text: &str) -> String {
     while let Some(character) = rest.chars().next() {
         let length = match character {
             // An escape is cut at a place that a character begins at: all of its bytes are ASCII or text.
-            '\u{1B}' => rest.ceil_char_boundary(escape_length(rest.as_bytes())),
+            '\u{1B}' => (escape_length(rest.as_bytes())..rest.len())
+                .find(|end| rest.is_char_boundary(*end))
+                .unwrap_or(rest.len()),
             _ => character.len_utf8(),
         };
         if !character.is_control() || character == '\t' {

@@ -127,16 +127,24 @@ pub struct ProcessEnd {
     pub last_lines: Vec<String>,
 }
 
+impl fmt::Display for ClosureCause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClosureCause::EndOfStream => formatter.write_str("the peer closed its output"),
+            ClosureCause::ReadFailed(error) => write!(formatter, "reading from the peer failed: {error}"),
+            ClosureCause::WriteFailed(error) => write!(formatter, "writing to the peer failed: {error}"),
+            ClosureCause::NotReading(time) => write!(formatter, "the peer read nothing for {time:?}"),
+            ClosureCause::InputClosed => formatter.write_str("the peer closed its input"),
+            ClosureCause::ClosedHere => formatter.write_str("the connection was closed on this side"),
+        }
+    }
+}
+
+impl std::error::Error for ClosureCause {}
+
 impl fmt::Display for Closure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cause {
-            ClosureCause::EndOfStream => formatter.write_str("the peer closed its output")?,
-            ClosureCause::ReadFailed(error) => write!(formatter, "reading from the peer failed: {error}")?,
-            ClosureCause::WriteFailed(error) => write!(formatter, "writing to the peer failed: {error}")?,
-            ClosureCause::NotReading(time) => write!(formatter, "the peer read nothing for {time:?}")?,
-            ClosureCause::InputClosed => formatter.write_str("the peer closed its input")?,
-            ClosureCause::ClosedHere => formatter.write_str("the connection was closed on this side")?,
-        }
+        self.cause.fmt(formatter)?;
         match &self.process {
             Some(process) => write!(formatter, "; {process}"),
             None => Ok(()),

@@ -81,3 +81,8 @@ pub use remote::{Remote, RemoteError, RemoteStream};
 pub use requests::{IncomingRequests, Match, OutgoingRequests, Refusal, RequestTable};
 pub use tap::{Direction, Seen, Tap};
 pub use text::{Json, SharedText};
+
+/// The example of the package's front page runs with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

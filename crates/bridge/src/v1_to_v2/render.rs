@@ -59,7 +59,8 @@ impl<'f> Writer<'f> {
 
     /// Adds text as it is, as far as there is room.
     fn text(&mut self, text: &str) {
-        let fits = text.floor_char_boundary(self.room);
+        let most = self.room.min(text.len());
+        let fits = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         self.text.push_str(&text[..fits]);
         self.room -= fits;
         self.left_out += text.len() - fits;

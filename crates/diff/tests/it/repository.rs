@@ -158,7 +158,7 @@ fn the_patch_has_absolute_paths_and_says_what_the_changes_say() {
         ..BuildOptions::default()
     };
     let diff = repository.build(&comparison, &whole).diff;
-    let options = ApplyOptions { base: diff.root.as_ref().map(Into::into), ..ApplyOptions::default() };
+    let options = ApplyOptions::default();
     apply(&diff, &old, &options).unwrap();
     assert_eq!(read_tree(&old), read_tree(root));
     let by_git = repository.place.path().join("by-git");

@@ -167,11 +167,15 @@ impl<A: Agent> Service<A> {
             "auth/login" => {
                 let params = params!(LoginAuthRequest, request).map(Wire::into_owned);
                 self.answer(request, async move {
-                    agent.login(&params?.method_id).await.map(|()| Json::default())
+                    agent.login(&params?.method_id).await?;
+                    Ok(Json::default())
                 });
             }
             "auth/logout" => {
-                self.answer(request, async move { agent.logout().await.map(|()| Json::default()) });
+                self.answer(request, async move {
+                    agent.logout().await?;
+                    Ok(Json::default())
+                });
             }
             "session/new" => self.open(request),
             "session/resume" => self.resume(request),

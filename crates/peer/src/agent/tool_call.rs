@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use switchboard_acp::{AbsolutePath, Field, Raw, v2};
+use switchboard_acp::{Field, Raw, v2};
 use tokio::sync::watch;
 
 use super::sending::Line;
@@ -38,9 +38,21 @@ impl ToolCallStart {
         self
     }
 
-    /// The files that it works on.
-    pub fn locations(mut self, paths: impl IntoIterator<Item = AbsolutePath<'static>>) -> Self {
-        self.update.locations = Field::Set(paths.into_iter().map(v2::ToolCallLocation::new).collect());
+    /// The files that it works on: paths, or locations that have a line too.
+    ///
+    /// ```
+    /// # use switchboard_peer::{AbsolutePath, Error, Turn, v2};
+    /// # async fn announce(turn: &Turn) -> Result<(), Error> {
+    /// # let path = AbsolutePath::parse("/w/main.rs").map_err(Error::failed)?;
+    /// turn.tool_call("Read main.rs").locations([v2::ToolCallLocation::new(path).line(7)]).begin().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn locations<L: Into<v2::ToolCallLocation<'static>>>(
+        mut self,
+        locations: impl IntoIterator<Item = L>,
+    ) -> Self {
+        self.update.locations = Field::Set(locations.into_iter().map(Into::into).collect());
         self
     }
 
@@ -124,7 +136,7 @@ impl ToolCall {
 
     /// Appends a diff.
     pub async fn diff(&self, diff: &switchboard_diff::Diff) -> Result<(), Error> {
-        self.append(v2::ToolCallContent::Diff(Box::new(v2::Diff::from(diff)))).await
+        self.append(diff.into()).await
     }
 
     /// Runs a command in a terminal that is shown with this call.

@@ -90,11 +90,9 @@ impl Turn {
     ///
     /// ```
     /// use switchboard_peer::{
-    ///     Agent, Client, ClientOptions, Introduction, Turn, agent_connection_options, serve,
+    ///     AbsolutePath, Agent, Client, ClientOptions, Connection, Error, Introduction, Turn,
+    ///     agent_connection_options, serve, v2,
     /// };
-    /// use switchboard_acp::rpc::{RpcError, codes};
-    /// use switchboard_acp::{AbsolutePath, v2};
-    /// use switchboard_transport::Connection;
     ///
     /// struct Delegating;
     ///
@@ -103,14 +101,11 @@ impl Turn {
     ///         Introduction::new("delegating", "1.0")
     ///     }
     ///
-    ///     async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, RpcError<'static>> {
-    ///         let work = async {
-    ///             let helper = turn.subagent("Explorer").task("Find the tests.").start().await?;
-    ///             helper.say("They are in tests/.").await?;
-    ///             helper.finish(v2::StopReason::EndTurn).await
-    ///         };
-    ///         let failed = |error: switchboard_peer::Error| RpcError::new(codes::INTERNAL_ERROR, error.to_string());
-    ///         work.await.map(|()| v2::StopReason::EndTurn).map_err(failed)
+    ///     async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, Error> {
+    ///         let helper = turn.subagent("Explorer").task("Find the tests.").start().await?;
+    ///         helper.say("They are in tests/.").await?;
+    ///         helper.finish(v2::StopReason::EndTurn).await?;
+    ///         Ok(v2::StopReason::EndTurn)
     ///     }
     /// }
     ///
@@ -120,9 +115,9 @@ impl Turn {
     /// tokio::spawn(serve(Delegating, far));
     /// let Client { agent, mut feed } = Client::connect(near, ClientOptions::new("example", "1.0")).await?;
     /// let request = v2::NewSessionRequest::new(AbsolutePath::parse("/w")?);
-    /// let session = feed.until(agent.new_session(&request), drop).await?.expect("a session").session_id;
+    /// let session = feed.until(agent.new_session(&request), drop).await??.session_id;
     /// let prompt = agent.prompt(&session, vec![v2::ContentBlock::text("Go")]);
-    /// let mut turn = feed.until(prompt, drop).await?.expect("a turn");
+    /// let mut turn = feed.until(prompt, drop).await??;
     /// feed.until(turn.ended(), drop).await?;
     /// feed.sessions().conversation(|conversation| {
     ///     let (child, _) = conversation.children(&session).next().unwrap();

@@ -74,7 +74,7 @@ impl<A: Agent> Service<A> {
                     }))
                 });
             }
-            _ => self.answer(request, async move { agent.auth_status().await.map(|status| json(&status)) }),
+            _ => self.answer(request, async move { Ok(json(&agent.auth_status().await?)) }),
         }
     }
 

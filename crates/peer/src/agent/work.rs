@@ -118,7 +118,7 @@ async fn run<A: Agent>(agent: Arc<A>, turn: Turn) -> Result<v2::StopReason, RpcE
     tokio::select! {
         biased;
         joined = task.join_next() => match joined {
-            Some(Ok(outcome)) => outcome,
+            Some(Ok(outcome)) => outcome.map_err(RpcError::from),
             Some(Err(error)) if error.is_panic() => {
                 Err(RpcError::new(codes::INTERNAL_ERROR, "the agent's code panicked"))
             }

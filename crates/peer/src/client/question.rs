@@ -7,7 +7,7 @@ use switchboard_acp::{Diagnostic, Meta, WireFormat, v2};
 use switchboard_session::{Decider, SessionError};
 use switchboard_transport::Json;
 
-use super::state::{Shared, answer_dismissed, now};
+use super::state::{Question, Shared, answer_dismissed, now};
 use crate::Error;
 
 /// A permission that the agent asks for. It stays open until it is answered, the agent takes it back, or the
@@ -52,6 +52,14 @@ impl PermissionQuestion {
         self.choose_saying(option_id, by, None).await
     }
 
+    /// Chooses an option without waiting until the answer is written, as the handler of
+    /// [`Feed::until`](crate::Feed::until) must.
+    pub fn choose_at_once(&self, option_id: &str, by: impl Into<Decider>) -> Result<(), Error> {
+        let (question, response) = self.settle(option_id, by)?;
+        question.request.respond_at_once(Json::of(&response, WireFormat::Any));
+        Ok(())
+    }
+
     /// Chooses an option, and tells whoever is at the other end something beside it.
     pub async fn choose_saying(
         &self,
@@ -59,13 +67,22 @@ impl PermissionQuestion {
         by: impl Into<Decider>,
         meta: Option<Meta<'_>>,
     ) -> Result<(), Error> {
+        let (question, mut response) = self.settle(option_id, by)?;
+        response.meta = meta;
+        Ok(question.request.respond(Json::of(&response, WireFormat::Any)).await?)
+    }
+
+    /// Notes the choice, which must have been offered, and gives what is to be answered.
+    fn settle<'o>(
+        &self,
+        option_id: &'o str,
+        by: impl Into<Decider>,
+    ) -> Result<(Question, v2::RequestPermissionResponse<'o>), Error> {
         let question =
             self.shared.state().settle(&self.id, |all| all.choose(&self.id, option_id, by, now()))?;
         self.shared.wake.notify_one();
         let outcome = v2::RequestPermissionOutcome::Selected(v2::SelectedPermissionOutcome::new(option_id));
-        let mut response = v2::RequestPermissionResponse::new(outcome);
-        response.meta = meta;
-        Ok(question.request.respond(Json::of(&response, WireFormat::Any)).await?)
+        Ok((question, v2::RequestPermissionResponse::new(outcome)))
     }
 
     /// Answers without a choice, which is no approval.

@@ -290,10 +290,9 @@ impl Agent for Remembering {
         })
     }
 
-    async fn prompt(&self, turn: &Turn) -> Result<StopReason, RpcError<'static>> {
-        let failed = |error: switchboard_peer::Error| RpcError::new(codes::INTERNAL_ERROR, error.to_string());
-        let child = turn.subagent("New").start().await.map_err(failed)?;
-        child.finish(StopReason::EndTurn).await.map_err(failed)?;
+    async fn prompt(&self, turn: &Turn) -> Result<StopReason, switchboard_peer::Error> {
+        let child = turn.subagent("New").start().await?;
+        child.finish(StopReason::EndTurn).await?;
         Ok(StopReason::EndTurn)
     }
 }

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use switchboard_acp::rpc::{RpcError, codes};
 use switchboard_acp::{AbsolutePath, v2};
 use switchboard_peer::{
     Agent, Client, ClientOptions, Error, Event, Introduction, PromptTurn, Turn, TurnEnd, Versions,
@@ -31,8 +30,8 @@ where
         Introduction::new("scripted", "1.0")
     }
 
-    async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, RpcError<'static>> {
-        (self.0)(turn).await.map_err(|error| RpcError::new(codes::INTERNAL_ERROR, error.to_string()))
+    async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, Error> {
+        (self.0)(turn).await
     }
 }
 

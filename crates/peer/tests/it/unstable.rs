@@ -1,10 +1,10 @@
 //! What agents have that is still unstable: copies, titles, the archive, states, logins, steering.
 
-use switchboard_acp::rpc::{RpcError, codes};
+use switchboard_acp::rpc::codes;
 use switchboard_acp::v2::{self, StopReason, unstable};
 use switchboard_acp::{Raw, WireFormat};
 use switchboard_peer::{
-    Agent, AgentSession, Client, ClientOptions, Event, Introduction, Steered, Turn, Versions,
+    Agent, AgentSession, Client, ClientOptions, Error, Event, Introduction, Steered, Turn, Versions,
     agent_connection_options, serve_versions,
 };
 use switchboard_transport::{Connection, Event as Incoming, Json};
@@ -25,16 +25,16 @@ impl Agent for Full {
         introduction
     }
 
-    async fn fork_session(&self, from: &str, copy: &AgentSession) -> Result<(), RpcError<'static>> {
-        copy.title(&format!("Copy of {from}")).await.map_err(|error| RpcError::new(1, error.to_string()))
+    async fn fork_session(&self, from: &str, copy: &AgentSession) -> Result<(), Error> {
+        copy.title(&format!("Copy of {from}")).await
     }
 
-    async fn auth_status(&self) -> Result<unstable::AuthStatusResponse<'static>, RpcError<'static>> {
+    async fn auth_status(&self) -> Result<unstable::AuthStatusResponse<'static>, Error> {
         Ok(unstable::AuthStatusResponse::new(unstable::AuthState::NotRequired))
     }
 
-    async fn prompt(&self, turn: &Turn) -> Result<StopReason, RpcError<'static>> {
-        turn.say(&turn.text()).await.map_err(|error| RpcError::new(1, error.to_string()))?;
+    async fn prompt(&self, turn: &Turn) -> Result<StopReason, Error> {
+        turn.say(&turn.text()).await?;
         Ok(StopReason::EndTurn)
     }
 }

@@ -65,6 +65,12 @@ object! {
     } with optional _meta
 }
 
+impl<'a> From<AbsolutePath<'a>> for ToolCallLocation<'a> {
+    fn from(path: AbsolutePath<'a>) -> Self {
+        ToolCallLocation::new(path)
+    }
+}
+
 object! {
     /// A content block as an item of a tool call's content.
     Content {

@@ -74,6 +74,12 @@ impl<'a> ToolCallContent<'a> {
     }
 }
 
+impl<'a> From<Diff<'a>> for ToolCallContent<'a> {
+    fn from(diff: Diff<'a>) -> Self {
+        ToolCallContent::diff(diff)
+    }
+}
+
 object! {
     /// Whether a tool call or a terminal can be cancelled by itself.
     CancelCapabilities {

@@ -13,11 +13,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use switchboard_acp::rpc::{RpcError, codes};
 use switchboard_acp::v2;
 use switchboard_peer::{
-    Agent, AgentSession, Introduction, Recalled, SessionLists, Turn, Versions, agent_connection_options,
-    serve_versions,
+    Agent, AgentSession, Error, Introduction, Recalled, SessionLists, Turn, Versions,
+    agent_connection_options, serve_versions,
 };
 use switchboard_transport::{Caller, Connection};
 
@@ -103,7 +102,7 @@ impl Agent for Playing {
         &self,
         _session: &AgentSession,
         _request: &v2::NewSessionRequest<'_>,
-    ) -> Result<SessionLists, RpcError<'static>> {
+    ) -> Result<SessionLists, Error> {
         Ok(lists())
     }
 
@@ -123,7 +122,7 @@ impl Agent for Playing {
         }
     }
 
-    async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, RpcError<'static>> {
+    async fn prompt(&self, turn: &Turn) -> Result<v2::StopReason, Error> {
         let text = turn.text();
         let words: Vec<&str> = text.split_whitespace().collect();
         let played = match words.split_first() {
@@ -133,15 +132,15 @@ impl Agent for Playing {
             }
             None => turn.say("You said nothing. Try `help`.").await.map_err(Failure::from).map(|()| END),
         };
-        played.map_err(|Failure(reason)| RpcError::new(codes::INTERNAL_ERROR, reason))
+        played.map_err(|Failure(reason)| Error::failed(reason))
     }
 
     async fn set_config_option(
         &self,
         session: &AgentSession,
         request: &v2::SetSessionConfigOptionRequest<'_>,
-    ) -> Result<Vec<v2::SessionConfigOption<'static>>, RpcError<'static>> {
-        messages::set_option(session, request).await
+    ) -> Result<Vec<v2::SessionConfigOption<'static>>, Error> {
+        Ok(messages::set_option(session, request).await?)
     }
 }
 

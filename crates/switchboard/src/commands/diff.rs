@@ -322,7 +322,7 @@ fn run_apply(file: &Path, arguments: &Arguments) -> Result<Outcome, CommandError
         decode_strict(&text).map_err(|error| CommandError::failed(format!("{}: {error}", file.display())))?;
     let options = ApplyOptions {
         direction: if arguments.reverse { Direction::Backward } else { Direction::Forward },
-        base: arguments.base.clone().or_else(|| diff.root.as_ref().map(PathBuf::from)),
+        base: arguments.base.clone(),
         ..ApplyOptions::default()
     };
     let root = arguments.root.as_deref().unwrap_or(Path::new("."));

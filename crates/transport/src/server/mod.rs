@@ -5,9 +5,12 @@
 //! message is `initialize`. [`router`] makes the routes `/acp` and `/acp/{agent}` of it, for [`serve`] or any other
 //! server that axum runs on.
 //!
+//! An agent that lives in the program itself is served on [`ServerConnection::into_connection`].
+//!
 //! Everything that a client can make grow has a limit in [`ServerLimits`], and what it may keep open without having said
 //! who it is one in [`ListenerLimits`].
 
+mod agent;
 mod collecting;
 mod connection;
 mod events;
@@ -39,6 +42,11 @@ pub use refusal::Refusal;
 pub use registry::Connections;
 pub use tls::{Tls, TlsError};
 
+/// Says in a [`Refusal`] why.
+pub use http::StatusCode;
+/// The head of a request, for [`Service::identify`].
+pub use http::request::Parts as HttpHead;
+
 /// The codes with which WebSockets are closed.
 pub mod close_codes {
     /// All is done.
@@ -65,7 +73,7 @@ pub trait Service: Send + Sync + 'static {
     type Identity: Clone + PartialEq + Send + Sync + 'static;
 
     /// Who asks. Called for every request, before anything else of it is looked at.
-    fn identify(&self, head: &http::request::Parts, from: SocketAddr) -> Result<Self::Identity, Refusal>;
+    fn identify(&self, head: &HttpHead, from: SocketAddr) -> Result<Self::Identity, Refusal>;
 
     /// Whether there is such an agent; `None` is the first.
     fn has_agent(&self, agent: Option<&str>) -> bool;

@@ -371,5 +371,6 @@ async fn say_farewell(
 
 /// A reason has 123 bytes at most.
 fn shortened(reason: &str) -> &str {
-    &reason[..reason.floor_char_boundary(123)]
+    let most = reason.len().min(123);
+    &reason[..(0..=most).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0)]
 }

@@ -1,0 +1,160 @@
+//! Packages as the registry would get them: all crates are packaged, and the examples built against the packages alone.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{examples, root, run, setup};
+
+/// Packages every crate that is published, builds the examples against the packages, and runs them.
+pub(crate) fn package() -> Result<(), String> {
+    let names = pack()?;
+    let folder = unpack(&names)?;
+    // What this says goes before what the manifest of the examples says.
+    let mut patches = "[patch.crates-io]\n".to_owned();
+    for name in used_by_examples()? {
+        if !names.contains(&name) {
+            return Err(format!("the examples use {name}, which is not published"));
+        }
+        let path = folder.join(&name).display().to_string();
+        patches += &format!("{name}.path = {path:?}\n");
+    }
+    let config = folder.join("packages.toml");
+    std::fs::write(&config, patches)
+        .map_err(|error| format!("cannot write {}: {error}", config.display()))?;
+    run(Command::new("cargo")
+        .args(["build", "--locked", "--manifest-path", "examples/Cargo.toml", "--target-dir"])
+        .arg(setup::target())
+        .arg("--config")
+        .arg(&config))?;
+    examples::run(&setup::target().join("debug"))
+}
+
+/// Packages the crates; their names, which are also those of the packages without their version.
+fn pack() -> Result<BTreeSet<String>, String> {
+    let metadata = metadata(&["--no-deps"])?;
+    let mut names = BTreeSet::new();
+    let mut command = Command::new("cargo");
+    command.args(["package", "--workspace", "--no-verify", "--allow-dirty", "--locked", "--quiet"]);
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        if package["publish"].is_array() {
+            command.args(["--exclude", name]);
+            continue;
+        }
+        check(package)?;
+        names.insert(name.to_owned());
+    }
+    run(&mut command)?;
+    Ok(names)
+}
+
+/// What `cargo metadata` tells of the workspace.
+pub(crate) fn metadata(arguments: &[&str]) -> Result<Value, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("cargo metadata: {error}");
+    let output = Command::new("cargo")
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .map_err(|error| failed(&error))?;
+    if !output.status.success() {
+        return Err(failed(&String::from_utf8_lossy(&output.stderr)));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| failed(&error))
+}
+
+/// What the registry shows must be there.
+fn check(package: &Value) -> Result<(), String> {
+    let is_there = |key: &&&str| match &package[**key] {
+        Value::Array(items) => items.is_empty(),
+        other => other.is_null(),
+    };
+    let keys = ["description", "license", "repository", "readme", "keywords", "categories", "rust_version"];
+    match keys.iter().find(is_there) {
+        Some(key) => Err(format!("{}: its Cargo.toml has no {key}", package["name"])),
+        None => Ok(()),
+    }
+}
+
+/// Unpacks the packages to a folder each. Files that are as they were stay untouched, so that nothing is built twice.
+fn unpack(names: &BTreeSet<String>) -> Result<PathBuf, String> {
+    let folder = setup::target().join("package");
+    let (fresh, kept) = (folder.join("fresh"), folder.join("unpacked"));
+    remove(&fresh)?;
+    std::fs::create_dir_all(&fresh).map_err(|error| format!("cannot make {}: {error}", fresh.display()))?;
+    for name in names {
+        let version = env!("CARGO_PKG_VERSION");
+        let archive = folder.join(format!("{name}-{version}.crate"));
+        let unpacked = Command::new("tar")
+            .arg("-xf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(&fresh)
+            .status()
+            .map_err(|error| error.to_string());
+        if !unpacked.as_ref().is_ok_and(std::process::ExitStatus::success) {
+            return Err(format!("cannot unpack {}: {unpacked:?}", archive.display()));
+        }
+        let (from, to) = (fresh.join(format!("{name}-{version}")), kept.join(name));
+        for file in ["LICENSE", "README.md", "src"] {
+            if !from.join(file).exists() {
+                return Err(format!("the package of {name} has no {file}"));
+            }
+        }
+        update(&from, &to).map_err(|error| format!("cannot unpack {name}: {error}"))?;
+    }
+    remove(&fresh)?;
+    Ok(kept)
+}
+
+fn remove(folder: &Path) -> Result<(), String> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {error}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes one folder what the other is.
+fn update(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(to)? {
+        let entry = entry?;
+        if !from.join(entry.file_name()).exists() {
+            let is_folder = entry.file_type()?.is_dir();
+            if is_folder {
+                std::fs::remove_dir_all(entry.path())
+            } else {
+                std::fs::remove_file(entry.path())
+            }?;
+        }
+    }
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            update(&from, &to)?;
+        } else {
+            let content = std::fs::read(&from)?;
+            if std::fs::read(&to).ok().as_ref() != Some(&content) {
+                std::fs::write(&to, content)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The crates that the examples take from this repository.
+fn used_by_examples() -> Result<Vec<String>, String> {
+    let path = root().join("examples/Cargo.toml");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let patched = text.lines().skip_while(|line| *line != "[patch.crates-io]").skip(1);
+    Ok(patched
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| Some(line.split_once(" = ")?.0.to_owned()))
+        .collect())
+}
