@@ -65,6 +65,26 @@ impl ConfiguredAgent {
         [&[&*self.command], &*self.arguments()].concat().join(" ")
     }
 
+    /// The agent itself, where an editor reaches it through this program (see `switchboard setup`). An entry that leads
+    /// back to us by a name is no agent: whoever took it for one would start us again and again.
+    fn behind_the_bridge(mut self) -> Option<Self> {
+        let is_ours = Path::new(&self.command).file_name().is_some_and(|file| file == "switchboard");
+        let is_of_editor = !matches!(self.source, Source::Ours | Source::Project);
+        match &*self.arguments() {
+            ["bridge", "--", program, rest @ ..] if is_ours && is_of_editor => {
+                let (command, args) =
+                    ((*program).to_owned(), rest.iter().map(|word| (*word).to_owned()).collect());
+                (self.command, self.args) = (command, args);
+                Some(self)
+            }
+            ["bridge", rest @ ..] if is_ours && !rest.contains(&"--") => {
+                let leads_back = is_of_editor || rest.contains(&&*self.name);
+                (!leads_back).then_some(self)
+            }
+            _ => Some(self),
+        }
+    }
+
     fn arguments(&self) -> Vec<&str> {
         self.args.iter().map(String::as_str).collect()
     }
@@ -192,7 +212,7 @@ impl Configuration {
         let servers: BTreeMap<_, _> = servers.iter().collect();
         for (name, server) in servers {
             match agent(name, server, source, file) {
-                Ok(Some(agent)) => self.agents.push(agent),
+                Ok(Some(agent)) => self.agents.extend(agent.behind_the_bridge()),
                 // An entry that only changes settings of an agent which the editor installs itself.
                 Ok(None) => {}
                 Err(reason) => {
@@ -326,6 +346,10 @@ pub(crate) fn own_file() -> Option<PathBuf> {
 /// The JSON in a file; nothing where there is no file.
 pub(crate) fn read_json(file: &Path) -> Result<Option<Value>, String> {
     let Ok(metadata) = file.metadata() else { return Ok(None) };
+    // A pipe would keep us waiting, and a device never end.
+    if !metadata.is_file() {
+        return Err(format!("{} is no file", file.display()));
+    }
     if metadata.len() > MAX_FILE {
         return Err(format!("{} is too large", file.display()));
     }

@@ -229,6 +229,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
     },
     KnownAgent {
         name: "junie",
+        aliases: &["junie-acp"],
         title: "Junie",
         commands: &[&["junie", "--acp=true"]],
         package: npx("@jetbrains/junie", &["--acp=true"]),

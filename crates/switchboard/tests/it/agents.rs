@@ -89,8 +89,12 @@ fn what_cannot_be_read_is_told() {
         r#"{"agent_servers": {"a": {"command": 7}, "b": {"command": "sh"}}}"#,
     );
     place.write("home/.jetbrains/acp.json", "{");
+    // Whoever read it would wait.
+    std::fs::create_dir_all(place.home().join(".acpx")).unwrap();
+    std::fs::rename(place.fifo("pipe"), place.home().join(".acpx/config.json")).unwrap();
     let run = place.run(&["agents"]);
     assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("config.json is no file"), "{}", run.stderr);
     assert!(run.stdout.starts_with("+ b  sh\n"), "{}", run.stdout);
     assert!(run.stderr.contains("the agent \"a\" has a command that is no text"), "{}", run.stderr);
     assert!(run.stderr.contains("acp.json is no JSON"), "{}", run.stderr);
@@ -156,4 +160,19 @@ fn a_configuration_that_cannot_be_changed_with_care_is_left_alone() {
     for name in ["demo", "", "no-such-agent"] {
         assert_eq!(place.run(&["agents", "add", name]).code, 2, "{name}");
     }
+}
+
+#[test]
+fn an_agent_that_is_ourselves_by_its_own_name_is_none() {
+    let place = Place::new();
+    let us = env!("CARGO_BIN_EXE_switchboard");
+    let file = json!({"agent_servers": {
+        "again": {"command": us, "args": ["bridge", "--record", "again"]},
+        "other": {"command": us, "args": ["bridge", "demo"]},
+    }});
+    place.write("work/.switchboard.json", &file.to_string());
+    let run = place.run(&["run", "again", "hi"]);
+    assert!(run.code == 2 && run.stderr.contains("no agent is called \"again\""), "{}", run.stderr);
+    let run = place.run(&["run", "other", "hi"]);
+    assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
 }

@@ -200,6 +200,13 @@ fn what_was_changed_since_stays_when_the_bridge_is_taken_away() {
     let editors = Editors::new();
     editors.setup(&["zed", "codex"]);
     editors.setup(&["zed", "gemini"]);
+    // Switchboard itself goes to the agent, and not through itself.
+    let agents = editors.home.run(&["agents", "--json"]).json_lines();
+    let gemini = agents.iter().find(|agent| agent["name"] == "gemini").unwrap();
+    assert_eq!(
+        (gemini["command"].as_str(), &gemini["args"]),
+        (Some("/opt/gemini"), &serde_json::json!(["--acp"]))
+    );
     let edited = editors.read("zed").replace("One Dark", "One Light");
     std::fs::write(editors.file("zed"), &edited).unwrap();
     assert!(editors.setup(&["zed", "codex", "--undo"]).contains("what else was changed since stays"));
@@ -227,11 +234,13 @@ fn an_agent_that_the_editor_does_not_have_is_added() {
     assert!(editors.read("zed").contains("\"claude-acp\": { \"type\": \"registry\""));
     editors.setup(&["obsidian", "qwen"]);
     assert!(editors.read("obsidian").contains("\"displayName\": \"Qwen Code\""));
-    // What was written is what the program reads.
-    let bridged = editors.home.run(&["agents", "--json"]).json_lines();
-    let entry =
-        bridged.iter().find(|agent| agent["name"] == "qwen" && agent["source"] == "jetbrains").unwrap();
-    assert_eq!(entry["args"], serde_json::json!(["bridge", "qwen"]));
+    // Two editors lead back to us by this name. It means the agent, and not us again.
+    assert!(editors.setup(&[]).contains("  qwen         through Switchboard: qwen\n"));
+    let run = editors.home.run(&["run", "qwen", "hi"]);
+    assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
+    let run = editors.home.run(&["bridge", "qwen"]);
+    assert_eq!(run.code, 0, "as the editor does: {}", run.stderr);
+    assert_eq!(editors.home.started().lines().count(), 2, "{}", editors.home.started());
     for (editor, agent, before) in
         [("jetbrains", "qwen", JETBRAINS), ("zed", "claude", ZED), ("obsidian", "qwen", OBSIDIAN)]
     {
