@@ -15,7 +15,8 @@ mod service;
 mod told;
 
 pub use crate::core::{
-    Counts, FolderRefusal, Folders, Identity, NO_HANDSHAKE, QueuedPrompt, SessionState, SessionSummary,
+    Counts, FolderRefusal, Folders, HubAbout, Identity, NO_HANDSHAKE, QueuedPrompt, SessionState,
+    SessionSummary,
 };
 pub use crate::log::SharedLog;
 #[cfg(feature = "jetstream")]
@@ -36,7 +37,7 @@ use switchboard_transport::{Grace, Program};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::core::{Core, CoreOptions};
-use crate::log::LocalLog;
+use crate::log::{LocalLog, SessionLog};
 use crate::metrics::Metrics;
 use crate::service::{Event, Service};
 
@@ -67,6 +68,8 @@ pub struct HubOptions {
     pub local_names: Vec<Arc<str>>,
     /// Answers what it can of what agents ask, before anybody is asked.
     pub judge: Option<Box<dyn Judge>>,
+    /// What other hubs are told of this one, where they share its log.
+    pub about: HubAbout,
 }
 
 impl HubOptions {
@@ -118,7 +121,12 @@ impl Hub {
             tells_standard_error,
             local_names,
             judge,
+            about,
         } = options;
+        let mut log: Box<dyn SessionLog> = match log {
+            Some(SharedLog(log)) => log,
+            None => Box::new(LocalLog::new(store.clone())),
+        };
         let names: Vec<String> = agents.iter().map(|(name, _)| name.clone()).collect();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut core = Core::new(CoreOptions {
@@ -130,6 +138,7 @@ impl Hub {
             tells_standard_error,
             judge,
             version: env!("CARGO_PKG_VERSION"),
+            name: log.name(),
         });
         for known in log::known(&store)? {
             core.know(known);
@@ -138,11 +147,12 @@ impl Hub {
             core.recover(&repair.session);
         }
         let (events, receiver) = mpsc::channel(EVENTS);
+        log.follow(about, events.clone());
         let metrics = Arc::new(Metrics::default());
         let (changes, changed) = watch::channel(0);
         let service = Service {
             core,
-            log: log.map_or_else(|| Box::new(LocalLog::new(store.clone())) as _, |SharedLog(log)| log),
+            log,
             store,
             agents,
             hosts: HashMap::new(),
@@ -158,6 +168,7 @@ impl Hub {
             told: 0,
             ending_hosts: 0,
             hurry: Arc::default(),
+            inboxes: HashMap::new(),
         };
         tokio::spawn(service.run(receiver));
         Ok(Hub { events, agents: names.into(), metrics, last: Arc::default(), changed })

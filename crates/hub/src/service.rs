@@ -1,5 +1,7 @@
 //! The hub at work: one task that tells the core what happens and does what it says.
 
+mod others;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -14,10 +16,10 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::connection::{self, ForConnection};
 use crate::core::{
-    ConnectionId, Core, Counts, HostId, Identity, Kept, Memory, Output, SessionId, SessionSummary,
+    ConnectionId, Core, Counts, HostId, Identity, Kept, Memory, Output, Owned, SessionId, SessionSummary,
 };
 use crate::host::{self, ForAgent, Said};
-use crate::log::{self, Beginning, Begun, SessionLog, blocking};
+use crate::log::{self, Beginning, Begun, News, SessionLog, blocking};
 use crate::metrics::Metrics;
 
 /// How many events are looked at before what comes of them is done.
@@ -81,6 +83,18 @@ pub(crate) enum Event {
         from: u64,
         part: Result<(Vec<Kept>, u64), String>,
     },
+    /// It is known who writes a session.
+    Owned {
+        session: SessionId,
+        owned: Box<Result<Owned, String>>,
+    },
+    /// Another hub has answered, or has not.
+    Passed {
+        ticket: u64,
+        reply: Option<String>,
+    },
+    /// What another hub does.
+    News(News),
     Count {
         answer: oneshot::Sender<Counts>,
     },
@@ -134,6 +148,8 @@ pub(crate) struct Service {
     pub(crate) ending_hosts: usize,
     /// How long agents may take to end with the hub, once it does.
     pub(crate) hurry: Arc<OnceLock<Grace>>,
+    /// Where the answers to what other hubs have passed on go.
+    pub(crate) inboxes: HashMap<String, String>,
 }
 
 impl Service {
@@ -148,6 +164,7 @@ impl Service {
                 _ = ticks.tick() => {
                     self.look_at_clock();
                     self.look_at_access();
+                    self.look_at_others();
                     self.core.tick();
                     self.perform().await;
                     continue;
@@ -248,6 +265,9 @@ impl Service {
                 Ok((part, to)) => self.core.read(connection, &session, from, &part, to),
                 Err(reason) => self.core.read_failed(connection, &session, &reason),
             },
+            Event::Owned { session, owned } => self.core.owned(&session, *owned),
+            Event::Passed { ticket, reply } => self.core.passed(ticket, reply.as_deref()),
+            Event::News(news) => self.hear(news),
             Event::Count { answer } => {
                 // Who asked may have gone.
                 let _ = answer.send(self.core.counts());
@@ -320,6 +340,7 @@ impl Service {
                 let is_untold = match &output {
                     Output::Send { line, .. } => line.stream.as_ref(),
                     Output::ToHost { session, .. } => session.as_ref(),
+                    Output::Answer { session, .. } => Some(session),
                     _ => None,
                 };
                 if is_untold.is_none_or(|session| failed.iter().all(|(failed, _)| failed != session)) {
@@ -349,9 +370,14 @@ impl Service {
             Output::Remove { session } => drop(tokio::spawn(self.log.remove(&session))),
             Output::Load { session } => {
                 let store = self.store.clone();
-                let prepared = self.log.prepare(&session);
+                // Who only looks at a session of a shared log need not have the right to write it.
+                let prepared = self.log.name().is_none().then(|| self.log.prepare(&session));
                 self.aside(async move {
-                    let memory = match prepared.await {
+                    let prepared = match prepared {
+                        Some(prepared) => prepared.await.map(drop),
+                        None => Ok(()),
+                    };
+                    let memory = match prepared {
                         Ok(()) => {
                             let session = Arc::clone(&session);
                             blocking(move || log::load(&store, &session)).await
@@ -396,6 +422,7 @@ impl Service {
                 }
             }
             Output::Tell(what) => (self.tell)(&what),
+            other => self.act_among_hubs(other),
         }
     }
 

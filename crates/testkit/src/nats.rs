@@ -65,6 +65,11 @@ impl NatsServer {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
+    /// The id of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it at once, as by a power cut.
     pub fn kill(&mut self) {
         // One that has ended is ended.

@@ -41,6 +41,8 @@ pub(super) struct Connection {
     pub(super) last_id: i64,
     /// Whether another socket has taken over and has not yet said what it has got.
     pub(super) is_paused: bool,
+    /// Whether it is no connection but one message that another hub has passed on, and which.
+    pub(super) guest: Option<String>,
 }
 
 /// A request of a client.
@@ -111,6 +113,7 @@ impl Connection {
             asked: HashMap::new(),
             last_id: 0,
             is_paused: false,
+            guest: None,
         }
     }
 
@@ -151,6 +154,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
+    /// Keeps an answer, by who has asked and what that somebody calls the request.
     pub(super) fn keep(&mut self, who: &Arc<str>, operation: String, outcome: Outcome) {
         let key = (Arc::clone(who), operation);
         self.bytes += outcome.len();

@@ -33,6 +33,9 @@ impl Core {
     ) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
+        if client.guest.is_some() {
+            return;
+        }
         let phase = Phase::CatchingUp { until: session.next, answer };
         if session.attached.insert(connection) && session.attached.len() == 1 {
             // Nobody looked on, so nothing is at hand.
@@ -56,6 +59,9 @@ impl Core {
     pub(super) fn attach_first(&mut self, connection: ConnectionId, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
+        if client.guest.is_some() {
+            return;
+        }
         session.attached.insert(connection);
         session.window_start = session.next;
         client.attachments.insert(Arc::clone(id), Attachment::new(session.next, Phase::Live));

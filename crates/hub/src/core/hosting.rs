@@ -281,6 +281,7 @@ impl Core {
 
     /// Ends agents that nobody needs any more, or that do not introduce themselves.
     pub(crate) fn tick(&mut self) {
+        self.look_at_hubs();
         let ids: Vec<HostId> = self.hosts.keys().copied().collect();
         for id in ids {
             let needs = |session: &Session| {

@@ -224,8 +224,12 @@ impl Core {
     }
 
     pub(super) fn same_folder(&self, id: &SessionId, params: Option<&Raw<'_>>) -> Result<(), Refusal> {
-        let folder = self.folder(params)?;
         let Some(session) = self.sessions.get(id) else { return Ok(()) };
+        // The folder of another hub's session need not be here.
+        if !session.is_ours && lines::text_of(params, "cwd").as_deref() == Some(&*session.known.folder) {
+            return Ok(());
+        }
+        let folder = self.folder(params)?;
         if session.known.folder != folder {
             let message = format!("at /params/cwd: the session works in {}", session.known.folder);
             return Err((codes::INVALID_PARAMS, message, Some(json!({"cwd": session.known.folder}))));
@@ -289,14 +293,16 @@ impl Core {
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
+        if !self.is_ours(&session) {
+            self.look_on(connection, &session);
+            return self.elsewhere(&session, connection, line);
+        }
         let operation = lines::meta_text(params, OPERATION);
         if let Some(operation) = &operation
             && self.is_repeated(connection, id, &session, operation)
         {
             return Ok(());
         }
-        let is_attached =
-            self.connections.get(&connection).is_some_and(|client| client.attachments.contains_key(&session));
         let Some(known) = self.sessions.get_mut(&session) else { return Ok(()) };
         if known.prompts.len() >= PROMPTS {
             let message = format!("{PROMPTS} prompts wait in this session already");
@@ -305,14 +311,19 @@ impl Core {
         let params = params.map_or_else(|| Raw::from(json!({})), Raw::to_shared);
         let is_held = known.memory.as_ref().is_some_and(Memory::is_busy);
         known.prompts.push_back(Prompt { connection, id: id.clone(), params, operation });
-        let next = known.next;
         self.states += u64::from(is_held);
-        if !is_attached {
-            // Whoever prompts wants to see what comes of it.
-            self.attach(connection, &session, next, None);
-        }
+        self.look_on(connection, &session);
         self.run_next(&session);
         Ok(())
+    }
+
+    /// Whoever prompts wants to see what comes of it.
+    fn look_on(&mut self, connection: ConnectionId, session: &SessionId) {
+        let Some(client) = self.connections.get(&connection) else { return };
+        if let (false, Some(known)) = (client.attachments.contains_key(session), self.sessions.get(session)) {
+            let next = known.next;
+            self.attach(connection, session, next, None);
+        }
     }
 
     /// Whether a prompt is one that came before: it runs once.
@@ -349,6 +360,9 @@ impl Core {
         let ClientRequest { connection, id, params, line, .. } = request;
         self.needs(connection, Role::Own)?;
         let session = self.named(connection, params)?.root("a sub-agent is not closed by itself")?;
+        if !self.is_ours(&session) {
+            return self.elsewhere(&session, connection, line);
+        }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
@@ -406,6 +420,9 @@ impl Core {
                 }
                 Err(refusal) => return Err(refusal),
             };
+        if !self.is_ours(&session) {
+            return self.elsewhere(&session, connection, line);
+        }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
@@ -432,6 +449,9 @@ impl Core {
         let ClientRequest { connection, id, params, line, .. } = request;
         self.needs(connection, Role::Own)?;
         let Named { session, child } = self.named(connection, params)?;
+        if !self.is_ours(&session) {
+            return self.elsewhere(&session, connection, line);
+        }
         if child.is_some() || self.agent_keeps_titles(&session) {
             return self.forward(request);
         }
@@ -485,6 +505,9 @@ impl Core {
         if method == "session/fork" {
             self.may_attach(connection, None)?;
             self.same_folder(&session, params)?;
+        }
+        if !self.is_ours(&session) {
+            return self.elsewhere(&session, connection, line);
         }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());

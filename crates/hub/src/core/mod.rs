@@ -18,6 +18,7 @@ mod opening;
 mod questions;
 mod requests;
 mod session;
+mod sharing;
 #[cfg(test)]
 // Tests hand `json!` values to small functions; a reference there would only be noise.
 #[allow(clippy::unwrap_used, clippy::needless_pass_by_value, clippy::semicolon_if_nothing_returned)]
@@ -40,6 +41,8 @@ use hosting::{Description, Host};
 use lines::Outcome;
 pub(crate) use memory::Memory;
 use session::Session;
+pub use sharing::HubAbout;
+pub(crate) use sharing::Owned;
 
 /// A client's connection.
 pub(crate) type ConnectionId = u64;
@@ -128,6 +131,14 @@ pub(crate) enum Output {
     ToHost { host: HostId, line: String, session: Option<SessionId> },
     /// An agent is to be ended.
     EndHost { host: HostId },
+    /// This hub is to write a session, unless another one does; [`Core::owned`] takes what came of it.
+    Own { session: SessionId },
+    /// This hub writes a session no more, and others may.
+    Release { session: SessionId },
+    /// Something that a client wants of a session is for the hub that writes it; [`Core::passed`] takes its answer.
+    PassOn { hub: Arc<str>, ticket: u64, message: Arc<str> },
+    /// An answer to what another hub has passed on.
+    Answer { key: String, session: SessionId, text: String },
     /// Something for the operator.
     Tell(String),
 }
@@ -161,6 +172,8 @@ pub(crate) struct CoreOptions {
     pub(crate) judge: Option<Box<dyn Judge>>,
     /// The client that agents see.
     pub(crate) version: &'static str,
+    /// The name of this hub among those that share the log, where there can be others.
+    pub(crate) name: Option<Arc<str>>,
 }
 
 /// Everything that is decided over.
@@ -187,6 +200,8 @@ pub(crate) struct Core {
     states: u64,
     /// Why nothing can be written at the moment.
     log_problem: Option<String>,
+    /// What concerns other hubs.
+    sharing: sharing::Sharing,
 }
 
 /// What goes on in a session.
@@ -287,6 +302,7 @@ impl Core {
             output: VecDeque::new(),
             states: 0,
             log_problem: None,
+            sharing: sharing::Sharing::default(),
         }
     }
 
@@ -309,7 +325,12 @@ impl Core {
     /// A session of an earlier time.
     pub(crate) fn know(&mut self, known: Known) {
         let id = Arc::clone(&known.id);
-        self.sessions.insert(id, Session::at_rest(known));
+        let is_ours = self.options.name.is_none();
+        self.sessions.entry(id).or_insert_with(|| {
+            let mut session = Session::at_rest(known);
+            session.is_ours = is_ours;
+            session
+        });
     }
 
     /// How much of everything there is.
@@ -354,21 +375,47 @@ impl Core {
     /// Writes a record into the log of a session. Those who look on get it as soon as they can take it.
     fn append(&mut self, id: &SessionId, channel: Channel, text: impl Into<Arc<str>>) -> Option<u64> {
         let text = text.into();
+        if !self.is_ours(id) {
+            return None;
+        }
         let judgement = self.judge(id, channel, &text);
+        self.take_in(id, channel, text, judgement)
+    }
+
+    /// Takes a record into account that this hub writes, or another one has written.
+    fn take_in(
+        &mut self,
+        id: &SessionId,
+        channel: Channel,
+        text: Arc<str>,
+        judgement: Option<crate::judge::Judgement>,
+    ) -> Option<u64> {
         let session = self.sessions.get_mut(id)?;
+        let is_ours = session.is_ours;
         let sequence = session.next;
         session.next += 1;
         session.known.changed = self.time;
         let memory = session.memory.get_or_insert_default();
         let (was_busy, had_title) = (memory.is_busy(), memory.title.clone());
-        let asked = memory.questions.len();
+        let asked: Vec<u64> = memory.questions.keys().copied().collect();
         let seen = memory.see(sequence, channel, &text);
         let came_to_rest = was_busy && !memory.is_busy();
         let has_new_title = memory.title != had_title;
-        let is_different = has_new_title || was_busy != memory.is_busy() || asked != memory.questions.len();
+        let is_different =
+            has_new_title || was_busy != memory.is_busy() || asked.len() != memory.questions.len();
+        // Whoever writes a session sees to its questions.
+        let closed: Vec<u64> = match is_ours {
+            true => Vec::new(),
+            false => asked.into_iter().filter(|place| !memory.questions.contains_key(place)).collect(),
+        };
         session.note(sequence, seen, &text);
         self.states += u64::from(is_different || sequence == 0);
-        self.output.push_back(Output::Append { session: Arc::clone(id), sequence, channel, text });
+        if is_ours {
+            self.output.push_back(Output::Append { session: Arc::clone(id), sequence, channel, text });
+        }
+        for place in closed {
+            self.withdraw(id, place, None);
+        }
         if has_new_title {
             self.output.push_back(Output::Changed { session: Arc::clone(id) });
         }
@@ -394,6 +441,7 @@ impl Core {
         // It is read anew before it is used again.
         session.memory = None;
         session.window_start = session.next;
+        self.lose(id);
         self.tell(format!("the log of {id} cannot be written: {reason}"));
         if let Some(host) = host {
             if let Some(agent_session) = agent_session {
@@ -403,6 +451,7 @@ impl Core {
                 self.output.push_back(Output::ToHost { host, line, session: None });
             }
             self.leave(host, id);
+            self.end_unneeded(host, reason);
         }
         for connection in attached {
             let reason = format!("the log of {id} cannot be written: {reason}");
@@ -425,7 +474,7 @@ impl Core {
             return;
         }
         // Those that nobody is at work on may have got ahead of what was read of them, or were cut off.
-        let resting = self.sessions.values_mut().filter(|session| session.host.is_none());
+        let resting = self.sessions.values_mut().filter(|session| session.host.is_none() && session.is_ours);
         let mut read_anew = Vec::new();
         for session in resting.filter(|session| session.memory.is_some()) {
             session.memory = None;
@@ -465,6 +514,9 @@ impl Core {
     ) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         let Some(asked) = client.open.remove(id) else { return };
+        if client.guest.is_some() {
+            return self.answer_guest(connection, asked, outcome);
+        }
         let line = ToClient {
             text: lines::answer(id, &outcome).into(),
             stream: asked.stream.clone(),

@@ -14,7 +14,12 @@ use super::requests::Named;
 use super::{ConnectionId, Core, Output, SessionId};
 
 impl Core {
-    pub(super) fn notification(&mut self, connection: ConnectionId, notification: &Notification<'_>) {
+    pub(super) fn notification(
+        &mut self,
+        connection: ConnectionId,
+        notification: &Notification<'_>,
+        line: &Arc<str>,
+    ) {
         let params = notification.params.as_ref();
         match &*notification.method {
             "stream/resume" => self.resume_streams(connection, params),
@@ -22,9 +27,13 @@ impl Core {
             "session/cancel" => {
                 if self.needs(connection, Role::Answer).is_ok()
                     && let Ok(named) = self.named(connection, params)
-                    && !self.is_heard(connection, params)
                 {
-                    self.cancel(connection, &named);
+                    if !self.is_ours(&named.session) {
+                        // Where too much waits, the cancellation is lost as it would be on the way.
+                        let _ = self.elsewhere(&named.session, connection, line);
+                    } else if !self.is_heard(connection, params) {
+                        self.cancel(connection, &named);
+                    }
                 }
             }
             method => {
@@ -32,6 +41,10 @@ impl Core {
                     return;
                 }
                 let Ok(Named { session, child }) = self.named(connection, params) else { return };
+                if !self.is_ours(&session) {
+                    let _ = self.elsewhere(&session, connection, line);
+                    return;
+                }
                 let Some(known) = self.sessions.get(&session) else { return };
                 let (Some(host), Some(own)) = (known.host, known.agent_session()) else { return };
                 let name = child.unwrap_or_else(|| own.to_owned());
@@ -91,6 +104,9 @@ impl Core {
         if let Some((host, number)) = asked.at_host {
             let line = lines::cancel(&RequestId::Number(number));
             self.output.push_back(Output::ToHost { host, line, session: asked.stream });
+            return;
+        }
+        if self.cancel_passed(connection, &id) {
             return;
         }
         let mut was_waiting = false;

@@ -321,7 +321,7 @@ impl Core {
         if let Err(FolderRefusal { reason, roots }) = (self.options.folders)(&session.known.folder) {
             let folder = session.known.folder.clone();
             let message = format!("the session cannot go on here: {folder}: {reason}");
-            let data = json!({"folder": folder, "roots": roots});
+            let (message, data) = self.with_hubs(&folder, message, json!({"folder": folder, "roots": roots}));
             self.not_awake(id, &Outcome::error(codes::INVALID_PARAMS, message, Some(data)));
             return false;
         }

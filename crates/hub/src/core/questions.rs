@@ -55,7 +55,7 @@ impl Core {
         let mut answered = Vec::new();
         let mut waiting = Vec::new();
         for (id, session) in &self.sessions {
-            let Some(memory) = &session.memory else { continue };
+            let Some(memory) = session.memory.as_ref().filter(|_| session.is_ours) else { continue };
             let permissions = memory.questions.iter().filter(|(_, question)| question.method == PERMISSION);
             waiting.extend(permissions.map(|(place, question)| (Arc::clone(id), *place, question.clone())));
         }
@@ -129,7 +129,7 @@ impl Core {
     }
 
     /// A client answers something. What it was not asked, or not any more, concerns nobody.
-    pub(super) fn answer(&mut self, connection: ConnectionId, response: &Response<'_>) {
+    pub(super) fn answer(&mut self, connection: ConnectionId, response: &Response<'_>, line: &Arc<str>) {
         let RequestId::Number(number) = response.id else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
         let (outcome, decider) = match &response.outcome {
@@ -156,14 +156,18 @@ impl Core {
                 if let (Some(decider), Some(by)) = (decider, by.as_object_mut()) {
                     by.insert("decider".to_owned(), decider.into());
                 }
-                self.settle(&id, place, &outcome, &by, Some(connection));
+                if self.is_ours(&id) {
+                    self.settle(&id, place, &outcome, &by, Some(connection));
+                } else {
+                    self.answer_elsewhere(&id, place, &outcome, &by, (connection, line));
+                }
             }
             None => {}
         }
     }
 
     /// A question has its answer: it is written down with who gave it, the agent gets it, the others are told.
-    fn settle(
+    pub(super) fn settle(
         &mut self,
         id: &SessionId,
         place: u64,

@@ -157,8 +157,8 @@ impl Core {
     pub(super) fn dispatch(&mut self, connection: ConnectionId, line: &Arc<str>) {
         let Some(client) = self.connections.get(&connection) else { return };
         match Message::decode(line, WireFormat::Any) {
-            Ok(Message::Response(response)) => self.answer(connection, &response),
-            Ok(Message::Notification(notification)) => self.notification(connection, &notification),
+            Ok(Message::Response(response)) => self.answer(connection, &response, line),
+            Ok(Message::Notification(notification)) => self.notification(connection, &notification, line),
             Ok(Message::Request(request)) => {
                 let id = request.id.clone().into_owned();
                 if !client.is_initialized && request.method != "initialize" {
@@ -321,7 +321,7 @@ impl Core {
                     session.window_start = session.next;
                 }
                 // What was at work when the hub ended is not any more; which waits until it can be written down.
-                if session.host.is_none() && self.log_problem.is_none() {
+                if session.host.is_none() && session.is_ours && self.log_problem.is_none() {
                     self.interrupted(&id, "the hub was ended while the agent was at work", None);
                     self.output.push_back(Output::Rest { session: Arc::clone(&id) });
                 }

@@ -44,6 +44,14 @@ pub(super) struct Session {
     /// Messages that wait until the log was read, or the agent is there.
     pub(super) waiting: VecDeque<(ConnectionId, Arc<str>)>,
     pub(super) prompts: VecDeque<Prompt>,
+    /// Whether this hub writes it.
+    pub(super) is_ours: bool,
+    /// Whether it is being found out who writes it.
+    pub(super) is_asking: bool,
+    /// When that was last begun.
+    pub(super) asked_at: u64,
+    /// Another hub that writes it, as far as is known.
+    pub(super) hub: Option<Arc<str>>,
 }
 
 /// A record at hand.
@@ -97,6 +105,10 @@ impl Session {
             attached: BTreeSet::new(),
             waiting: VecDeque::new(),
             prompts: VecDeque::new(),
+            is_ours: true,
+            is_asking: false,
+            asked_at: 0,
+            hub: None,
         }
     }
 
@@ -151,11 +163,13 @@ impl Session {
     }
 
     pub(super) fn state(&self) -> SessionState {
-        match (self.host, &self.memory) {
-            (Some(_), Some(memory)) if !memory.questions.is_empty() => SessionState::Waiting,
-            (Some(_), Some(memory)) if memory.is_busy() => SessionState::Working,
-            (Some(_), _) => SessionState::Idle,
-            (None, _) => SessionState::AtRest,
+        // One that another hub has is shown as it is there.
+        let has_agent = self.host.is_some() || self.hub.is_some();
+        match self.memory.as_ref().filter(|_| has_agent) {
+            Some(memory) if !memory.questions.is_empty() => SessionState::Waiting,
+            Some(memory) if memory.is_busy() => SessionState::Working,
+            _ if self.host.is_some() => SessionState::Idle,
+            _ => SessionState::AtRest,
         }
     }
 

@@ -79,6 +79,7 @@ fn world(flow: usize) -> World {
         tells_standard_error: true,
         judge: None,
         version: "0",
+        name: None,
     });
     World {
         core,
@@ -153,6 +154,12 @@ impl World {
                     self.log.remove(&session);
                 }
                 Output::Rest { .. } | Output::Changed { .. } | Output::Tell(_) => {}
+                Output::Own { .. }
+                | Output::Release { .. }
+                | Output::PassOn { .. }
+                | Output::Answer { .. } => {
+                    panic!("there are no other hubs")
+                }
                 later @ (Output::Create { .. } | Output::Load { .. } | Output::Read { .. }) => {
                     self.later.push_back(later);
                 }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use switchboard_store::{About, Channel, Record, Recorder, Store, StoreError, Time};
 
-use super::{Beginning, Begun, Later, SessionLog, blocking, save};
+use super::{Beginning, Begun, Later, Prepared, SessionLog, blocking, save};
 use crate::core::{Known, SessionId};
 
 /// Writes the logs into the store.
@@ -74,6 +74,23 @@ impl LocalLog {
         put
     }
 
+    /// Takes those records of a session that it does not have.
+    #[cfg(feature = "jetstream")]
+    pub(super) fn take(&mut self, session: &SessionId, records: &[Record]) -> Result<(), String> {
+        for record in records {
+            if record.sequence >= self.length(session)? {
+                self.put(session, record.sequence, record.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many records a session has, with those that are not safe yet.
+    #[cfg(feature = "jetstream")]
+    pub(super) fn length(&mut self, session: &SessionId) -> Result<u64, String> {
+        self.recorder(session).map(|recorder| recorder.length()).map_err(|error| error.to_string())
+    }
+
     /// Makes everything safe. Gives the sessions whose log cannot be written, and why.
     pub(super) fn write(&mut self) -> Vec<(SessionId, String)> {
         let mut failed = Vec::new();
@@ -117,13 +134,13 @@ impl SessionLog for LocalLog {
         Box::pin(std::future::ready(self.write()))
     }
 
-    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<(), String>> {
+    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<Prepared, String>> {
         let (store, session, is_ours) = (self.store.clone(), Arc::clone(session), self.is_ours(session));
         Box::pin(blocking(move || match !is_ours && store.is_recording(&session).unwrap_or_default() {
             true => Err(format!(
                 "{session} is open in another program that uses this store; use it there, or end it there first"
             )),
-            false => Ok(()),
+            false => Ok(Prepared::Here),
         }))
     }
 

@@ -11,10 +11,13 @@ mod suite;
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::Arc;
 
-use switchboard_store::{Channel, Filter, Hosted, Item, Recorder, Store, StoreError};
+use switchboard_store::{Channel, Filter, Hosted, Item, Record, Recorder, Store, StoreError};
+use tokio::sync::mpsc;
 
-use crate::core::{Kept, Known, Memory, SessionId};
+use crate::core::{HubAbout, Kept, Known, Memory, SessionId};
+use crate::service::Event;
 pub(crate) use local::LocalLog;
 
 /// How many bytes are read for a client at once.
@@ -48,6 +51,26 @@ pub(crate) struct Begun {
     recorder: Recorder,
 }
 
+/// Who writes a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Prepared {
+    /// This hub, from now on.
+    Here,
+    /// The hub of this name.
+    There(Arc<str>),
+}
+
+/// What other hubs of a shared log do.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// One has written to a session, or is about to.
+    Records { session: SessionId, hub: Arc<str>, records: Vec<Record> },
+    /// One has begun a session.
+    Began(Known),
+    /// One passes something on, under a name of its own; the answer goes to a place.
+    Asked { key: String, inbox: String, message: String },
+}
+
 /// Writes the logs of sessions, and sees to it that the store has what is in them.
 ///
 /// Whoever implements it promises: a record is safe, and in the store, when [`commit`](SessionLog::commit) does not name its
@@ -71,9 +94,9 @@ pub(crate) trait SessionLog: Send {
     /// Makes everything safe. Gives the sessions whose log cannot be written, and why.
     fn commit(&mut self) -> Later<'_, Vec<(SessionId, String)>>;
 
-    /// Prepares a session that this hub is about to use: what is in its log is in the store afterwards, as far as that
-    /// can be reached. It is an error if somebody else is at work on it.
-    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<(), String>>;
+    /// Prepares a session that this hub is about to write, unless another one does: what is in its log is in the store
+    /// afterwards. It is an error if somebody else is at work on it who is no hub of this log.
+    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<Prepared, String>>;
 
     /// Nothing will be written for now.
     fn rest(&mut self, session: &SessionId);
@@ -84,6 +107,44 @@ pub(crate) trait SessionLog: Send {
     /// Why nothing can be written at the moment.
     fn problem(&self) -> Option<String> {
         None
+    }
+
+    /// The name of this hub, where others can share the log.
+    fn name(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// Tells from now on what other hubs do, and tells them about this one.
+    fn follow(&mut self, about: HubAbout, events: mpsc::Sender<Event>) {
+        drop((about, events));
+    }
+
+    /// The other hubs that are there.
+    fn hubs(&self) -> Vec<(Arc<str>, HubAbout)> {
+        Vec::new()
+    }
+
+    /// The sessions that this hub does not write any more though it did not let go of them, and why.
+    fn lost(&mut self) -> Vec<(SessionId, String)> {
+        Vec::new()
+    }
+
+    /// This hub writes a session no more, and others may.
+    fn release(&mut self, session: &SessionId) -> Later<'static, ()> {
+        self.rest(session);
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Passes something on to another hub, and gives what that answers, if it does in time.
+    fn pass_on(&self, hub: &str, ticket: u64, message: &str) -> Later<'static, Option<String>> {
+        let _ = (hub, ticket, message);
+        Box::pin(std::future::ready(None))
+    }
+
+    /// Answers another hub.
+    fn answer(&self, inbox: String, text: String) -> Later<'static, ()> {
+        drop((inbox, text));
+        Box::pin(std::future::ready(()))
     }
 
     /// Closes all logs.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use switchboard_store::{Channel, Store};
 use tempfile::TempDir;
 
-use super::{Beginning, Later, LocalLog, SessionLog, known, load, read};
+use super::{Beginning, Later, LocalLog, Prepared, SessionLog, known, load, read};
 use crate::core::{Known, SessionId};
 
 /// Where logs are kept.
@@ -57,8 +57,11 @@ async fn append(log: &mut Box<dyn SessionLog>, id: &SessionId, from: u64, texts:
 /// Prepares a session that was closed, which the store may still be at work on.
 async fn prepare(log: &mut Box<dyn SessionLog>, id: &SessionId) {
     let begun = Instant::now();
-    while let Err(reason) = log.prepare(id).await {
-        assert!(begun.elapsed() < Duration::from_secs(120), "{reason}");
+    loop {
+        match log.prepare(id).await {
+            Ok(Prepared::Here) => return,
+            other => assert!(begun.elapsed() < Duration::from_secs(120), "{other:?}"),
+        }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -126,8 +129,8 @@ async fn of_two_writers_one_is_refused(place: &impl Place) {
     let (mut second, _other) = place.open().await;
     // It may be told so at any step.
     let refused = match second.prepare(&id).await {
-        Err(_) => true,
-        Ok(()) => {
+        Err(_) | Ok(Prepared::There(_)) => true,
+        Ok(Prepared::Here) => {
             append(&mut first, &id, 1, &["1"]).await;
             second.append(&id, 1, Channel::ToClient, "another 1").is_err() || second.commit().await.len() == 1
         }

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_hub::{FolderRefusal, Hub, HubOptions};
+use switchboard_hub::{FolderRefusal, Hub, HubAbout, HubOptions};
 use switchboard_store::{About, Store, StoreError};
 use switchboard_transport::Program;
 use switchboard_transport::server::{self, ListenerLimits};
@@ -158,6 +158,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         tells_standard_error: false,
         local_names: vec![Arc::clone(&who.name)],
         judge: Some(Box::new(HubJudge::new(rules.clone()))),
+        about: HubAbout::default(),
     })
     .map_err(store_file::store_error)?;
     let path = recording.as_ref().map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));

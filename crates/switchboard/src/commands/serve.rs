@@ -14,7 +14,7 @@ use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use switchboard_hub::{FolderRefusal, Hub, HubOptions};
+use switchboard_hub::{FolderRefusal, Hub, HubAbout, HubOptions};
 use switchboard_transport::server::{self, ListenerLimits, ServerLimits, Service, Tls};
 use switchboard_transport::{Grace, Program, Remote};
 use tokio::net::TcpListener;
@@ -245,6 +245,10 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         Some(Err(Refused { roots, .. })) => roots.first().map_or(folder, PathBuf::from),
         _ => folder,
     };
+    let about = HubAbout {
+        address: links_first(origins.clone(), arguments.behind_proxy.is_some()).swap_remove(0),
+        roots: roots.names(),
+    };
     let rules = Rules::of_file(arguments.permissions.permissions.as_deref());
     let hub = Hub::start(HubOptions {
         store: store.clone(),
@@ -259,6 +263,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         tells_standard_error: true,
         local_names: vec![gate.launch_name()],
         judge: Some(Box::new(HubJudge::new(rules.clone()))),
+        about,
     })
     .map_err(store_file::store_error)?;
     let gate = Arc::new(gate.over(hub.clone()));

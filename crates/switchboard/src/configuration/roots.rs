@@ -41,6 +41,11 @@ impl Roots {
         Ok(Roots(list.iter().map(folder).collect::<Result<_, String>>()?))
     }
 
+    /// The folders as they were written.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.iter().map(|root| root.display().to_string()).collect()
+    }
+
     /// What is wrong with some of them at the moment.
     pub(crate) fn problems(&self) -> Vec<String> {
         let problem = |root: &PathBuf| match root.metadata() {
@@ -83,10 +88,7 @@ impl Roots {
     }
 
     fn refused(&self, reason: impl Into<String>) -> Refused {
-        Refused {
-            reason: reason.into(),
-            roots: self.0.iter().map(|root| root.display().to_string()).collect(),
-        }
+        Refused { reason: reason.into(), roots: self.names() }
     }
 }
 

@@ -105,7 +105,7 @@ impl App {
 pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
     use std::sync::LazyLock;
     use std::time::Duration;
-    use switchboard_hub::HubOptions;
+    use switchboard_hub::{HubAbout, HubOptions};
     use switchboard_transport::Program;
     use tokio::runtime::Runtime;
 
@@ -123,6 +123,7 @@ pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
         tells_standard_error: false,
         local_names: vec![Arc::clone(&who.name)],
         judge: None,
+        about: HubAbout::default(),
     });
     let app =
         App::new(store.clone(), hub.unwrap(), Audience::One, "/".into(), Guard::new(1), Rules::of_file(None));

@@ -1,5 +1,7 @@
 //! `switchboard serve`: sessions that outlive their clients.
 
+#[cfg(feature = "jetstream")]
+mod cluster;
 mod full_disk;
 pub(crate) mod hub;
 #[cfg(feature = "jetstream")]
@@ -451,7 +453,7 @@ fn roles_and_sharing_are_kept() {
 fn strangers_stay_outside() {
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);
-    let mode = std::fs::metadata(place.home().join("token")).unwrap().permissions().mode();
+    let mode = std::fs::metadata(place.home().join("hub.token")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let status = |head: &str| hub.http(head).lines().next().unwrap_or_default().to_owned();
     assert!(status("GET /health HTTP/1.1").contains("200"));
@@ -475,7 +477,7 @@ fn acpx_works_in_a_hub() {
     let Some(acpx) = acpx() else { return };
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);
-    let (url, file) = (format!("ws://{}/acp", hub.address), place.home().join("token"));
+    let (url, file) = (format!("ws://{}/acp", hub.address), place.home().join("hub.token"));
     let agent = [SWITCHBOARD, "connect", &url, "--token-file", file.to_str().unwrap()];
     for prompt in ["hello", "permission"] {
         let run = run_acpx(&place, &acpx, &agent, prompt);

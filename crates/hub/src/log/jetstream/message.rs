@@ -16,6 +16,10 @@ const COUNT: &str = "Switchboard-Count";
 const PART: &str = "Switchboard-Part";
 /// Into how many parts it was cut.
 const PARTS: &str = "Switchboard-Parts";
+/// The hub that writes it.
+const HUB: &str = "Switchboard-Hub";
+/// The number under which that hub has got the right to write the session: it only grows from one hub to the next.
+const FENCE: &str = "Switchboard-Fence";
 /// How much longer than its bytes a record may be in its message.
 const FRAME: usize = 64;
 
@@ -30,8 +34,16 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn headers(&self) -> HeaderMap {
+    /// The message with which a hub begins to write a session that has so many records: there are none in it, but who wrote
+    /// before is refused from here on.
+    pub(super) fn taking_over(next: u64) -> Self {
+        Outgoing { first: next, count: 0, part: 1, parts: 1, payload: Bytes::new() }
+    }
+
+    pub(super) fn headers(&self, hub: &str, fence: u64) -> HeaderMap {
         let mut headers = HeaderMap::new();
+        headers.insert(HUB, hub);
+        headers.insert(FENCE, fence.to_string());
         headers.insert(FIRST, self.first.to_string());
         headers.insert(COUNT, self.count.to_string());
         if self.parts > 1 {
@@ -42,8 +54,9 @@ impl Outgoing {
     }
 
     /// A name that no other message of the session has, except the same sent again.
-    pub(super) fn name(&self, session: &str, writer: &str) -> String {
-        format!("{session}.{}.{}.{writer}", self.first, self.part)
+    pub(super) fn name(&self, session: &str, fence: u64) -> String {
+        let what = if self.count == 0 && self.parts == 1 { 0 } else { self.part };
+        format!("{session}.{}.{what}.{fence}", self.first)
     }
 }
 
@@ -104,6 +117,17 @@ pub(super) fn messages(first: u64, records: &[Record], limit: usize) -> Vec<Outg
 /// The number of the first record behind a message.
 pub(super) fn end(headers: &HeaderMap) -> Option<u64> {
     number(headers, FIRST)?.checked_add(number(headers, COUNT)?)
+}
+
+/// The hub that has written a message.
+pub(super) fn hub(headers: &HeaderMap) -> Option<&str> {
+    headers.get(HUB).map(async_nats::HeaderValue::as_str)
+}
+
+/// The number under which it did.
+#[cfg(test)]
+pub(super) fn fence(headers: &HeaderMap) -> Option<u64> {
+    number(headers, FENCE)
 }
 
 fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
@@ -189,8 +213,8 @@ mod tests {
             let mut found = Vec::new();
             for message in &messages {
                 prop_assert!(message.payload.len() <= limit);
-                found.extend(assembler.take(&message.headers(), &message.payload).unwrap());
-                next = end(&message.headers()).unwrap();
+                found.extend(assembler.take(&message.headers("hub", 1), &message.payload).unwrap());
+                next = end(&message.headers("hub", 1)).unwrap();
                 prop_assert_eq!(next, first + found.len() as u64);
             }
             prop_assert_eq!(next, first + records.len() as u64);
@@ -208,7 +232,7 @@ mod tests {
             let _ = assembler.take(&headers, &payload);
             let message = messages(7, &[record("text", 7)], 100).remove(0);
             let part = message.payload.get(..cut.min(message.payload.len() - 1)).unwrap();
-            prop_assert_eq!(assembler.take(&message.headers(), part), None);
+            prop_assert_eq!(assembler.take(&message.headers("hub", 1), part), None);
         }
     }
 
@@ -218,12 +242,12 @@ mod tests {
         let (last, begun) = cut.split_last().unwrap();
         let mut assembler = Assembler::default();
         for message in begun {
-            assert_eq!(assembler.take(&message.headers(), &message.payload), Some(vec![]));
-            assert_eq!(end(&message.headers()), Some(3));
+            assert_eq!(assembler.take(&message.headers("hub", 1), &message.payload), Some(vec![]));
+            assert_eq!(end(&message.headers("hub", 1)), Some(3));
         }
         // Another writer does not know of it.
         let other = messages(3, &[record("y", 3)], 100).remove(0);
-        assert_eq!(assembler.take(&other.headers(), &other.payload), Some(vec![record("y", 3)]));
-        assert_eq!(assembler.take(&last.headers(), &last.payload), None);
+        assert_eq!(assembler.take(&other.headers("hub", 1), &other.payload), Some(vec![record("y", 3)]));
+        assert_eq!(assembler.take(&last.headers("hub", 1), &last.payload), None);
     }
 }

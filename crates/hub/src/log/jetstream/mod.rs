@@ -3,6 +3,8 @@
 //! session the servers refuse the second. The store has a copy of everything, from which is read, searched and folded; it can
 //! be made anew at any time.
 
+mod follow;
+mod lease;
 mod message;
 mod server;
 #[cfg(test)]
@@ -17,12 +19,17 @@ use async_nats::jetstream::kv::CreateErrorKind;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use switchboard_store::{Channel, Record, Store};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
-use self::message::messages;
+use self::follow::Follower;
+use self::lease::{Lease, Taken};
+use self::message::{Outgoing, messages};
 pub use self::server::{JetStreamOptions, LogError};
 use self::server::{NotWritten, Server, in_words, locked};
-use super::{Beginning, Begun, Later, LocalLog, SessionLog, SharedLog, blocking};
-use crate::core::{Known, SessionId};
+use super::{Beginning, Begun, Later, LocalLog, Prepared, SessionLog, SharedLog, blocking};
+use crate::core::{HubAbout, Known, SessionId};
+use crate::service::Event;
 
 /// How often another id is tried for a session, should there be one of that name.
 const TRIES: usize = 8;
@@ -97,11 +104,21 @@ struct JetStreamLog {
     server: Arc<Server>,
     local: Arc<Mutex<LocalLog>>,
     /// The sessions that this hub writes.
-    writers: Arc<Mutex<HashMap<SessionId, Writer>>>,
+    writers: Arc<Mutex<Writers>>,
     /// What is not safe yet.
     unwritten: BTreeMap<SessionId, Vec<Record>>,
-    /// Tells messages of this launch from those of others.
-    name: Arc<str>,
+    /// The right to write them, and the name of this launch.
+    lease: Arc<Lease>,
+    /// What follows the other hubs.
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// The sessions that this hub writes.
+#[derive(Debug, Default)]
+struct Writers {
+    known: HashMap<SessionId, Writer>,
+    /// Those that it does not write any more, though nobody has told the hub so yet, and why.
+    lost: Vec<(SessionId, String)>,
 }
 
 /// Where a session is continued.
@@ -111,24 +128,44 @@ struct Writer {
     next: u64,
     /// The number of its last message in the stream; 0 where there is none.
     last: u64,
+    /// The number under which this hub has taken it.
+    fence: u64,
 }
 
 impl JetStreamLog {
     fn new(server: Arc<Server>, store: Store) -> Self {
         server.watch();
+        let writers = Arc::<Mutex<Writers>>::default();
+        let name = server.unique_name().into();
         JetStreamLog {
             local: Arc::new(Mutex::new(LocalLog::new(store))),
-            writers: Arc::default(),
             unwritten: BTreeMap::new(),
-            name: server.unique_name().into(),
+            lease: Lease::begin(Arc::clone(&server), name, Arc::clone(&writers)),
+            writers,
             server,
+            tasks: Vec::new(),
+        }
+    }
+
+    /// Why this hub does not write a session.
+    fn why_not(&self, session: &SessionId) -> String {
+        let mut writers = locked(&self.writers);
+        let lost = writers.lost.iter().position(|(lost, _)| lost == session);
+        let lost = lost.map(|place| writers.lost.swap_remove(place).1);
+        lost.or_else(|| self.server.problem()).unwrap_or_else(|| "the log was not read yet".to_owned())
+    }
+
+    /// This hub writes a session no more.
+    fn forget(&mut self, session: &SessionId) {
+        self.unwritten.remove(session);
+        if let Some(writer) = locked(&self.writers).known.remove(session) {
+            self.lease.release(session, writer.fence);
         }
     }
 
     /// Something is wrong with a session: what is known of it is found out anew before it is written again.
     fn give_up(&mut self, session: &SessionId) {
-        self.unwritten.remove(session);
-        locked(&self.writers).remove(session);
+        self.forget(session);
         locked(&self.local).rest(session);
     }
 }
@@ -137,6 +174,7 @@ impl SessionLog for JetStreamLog {
     fn begin(&self, beginning: Beginning) -> Later<'static, Result<Begun, String>> {
         let server = Arc::clone(&self.server);
         let local = Arc::clone(&self.local);
+        let (lease, writers) = (Arc::clone(&self.lease), Arc::clone(&self.writers));
         Box::pin(async move {
             if let Some(problem) = server.problem() {
                 return Err(problem);
@@ -150,7 +188,13 @@ impl SessionLog for JetStreamLog {
                 let begun = begun.await?;
                 let id = Arc::clone(&begun.known.id);
                 let made = server.sessions.create(&*id, description(begun.known.changed).into()).await;
-                let Err(error) = made else { return Ok(begun) };
+                let Err(error) = made else {
+                    let Taken::Here(fence) = lease.take(&id).await? else {
+                        return Err("another hub has taken the session".to_owned());
+                    };
+                    locked(&writers).known.insert(id, Writer { next: 0, last: 0, fence });
+                    return Ok(begun);
+                };
                 // It stays nowhere.
                 locked(&local).begun(begun);
                 let removed = locked(&local).remove(&id);
@@ -164,9 +208,7 @@ impl SessionLog for JetStreamLog {
     }
 
     fn begun(&mut self, begun: Begun) -> Known {
-        let known = locked(&self.local).begun(begun);
-        locked(&self.writers).insert(Arc::clone(&known.id), Writer { next: 0, last: 0 });
-        known
+        locked(&self.local).begun(begun)
     }
 
     fn append(
@@ -176,10 +218,10 @@ impl SessionLog for JetStreamLog {
         channel: Channel,
         text: &str,
     ) -> Result<(), String> {
-        let writer = locked(&self.writers).get(session).copied();
+        let writer = locked(&self.writers).known.get(session).copied();
         let unwritten = self.unwritten.get(session).map_or(0, |records| records.len() as u64);
         let refused = match writer {
-            None => Some(self.server.problem().unwrap_or_else(|| "the log was not read yet".to_owned())),
+            None => Some(self.why_not(session)),
             Some(writer) if writer.next + unwritten != sequence => {
                 Some(format!("record {sequence} does not follow: the log has {}", writer.next + unwritten))
             }
@@ -196,18 +238,27 @@ impl SessionLog for JetStreamLog {
 
     fn commit(&mut self) -> Later<'_, Vec<(SessionId, String)>> {
         let unwritten = std::mem::take(&mut self.unwritten);
-        let (server, name) = (Arc::clone(&self.server), Arc::clone(&self.name));
+        let (server, name) = (Arc::clone(&self.server), Arc::clone(&self.lease.name));
         Box::pin(async move {
+            if let Err(reason) = self.lease.hold().await {
+                let failed: Vec<_> = unwritten.into_keys().map(|session| (session, reason.clone())).collect();
+                for (session, _) in &failed {
+                    self.give_up(session);
+                }
+                return failed;
+            }
             let limit = server.limit();
             let written = unwritten.into_iter().map(|(session, records)| {
-                let writer = locked(&self.writers).get(&session).copied();
+                let writer = locked(&self.writers).known.get(&session).copied();
+                let why_not = writer.is_none().then(|| self.why_not(&session));
                 let (server, name) = (&server, &name);
                 async move {
-                    let Some(Writer { next, mut last }) = writer else {
-                        return (session, records, Err("the log was not read yet".to_owned()));
+                    let Some(Writer { next, mut last, fence }) = writer else {
+                        let reason = why_not.clone().unwrap_or_default();
+                        return (session, records, Err(reason));
                     };
                     for message in messages(next, &records, limit) {
-                        match server.publish(&session, &message, name, last).await {
+                        match server.publish(&session, &message, (name, fence), last).await {
                             Ok(sequence) => last = sequence,
                             Err(NotWritten::Overtaken) => {
                                 let reason = "another hub has gone on with it".to_owned();
@@ -217,7 +268,7 @@ impl SessionLog for JetStreamLog {
                         }
                     }
                     let next = next + records.len() as u64;
-                    (session, records, Ok(Writer { next, last }))
+                    (session, records, Ok(Writer { next, last, fence }))
                 }
             });
             let mut failed = Vec::new();
@@ -231,7 +282,12 @@ impl SessionLog for JetStreamLog {
                     Ok(writer)
                 });
                 match kept {
-                    Ok(writer) => drop(locked(&self.writers).insert(session, writer)),
+                    Ok(writer) => {
+                        // It may have been lost meanwhile.
+                        if let Some(known) = locked(&self.writers).known.get_mut(&session) {
+                            *known = writer;
+                        }
+                    }
                     Err(reason) => {
                         self.give_up(&session);
                         failed.push((session, reason));
@@ -247,48 +303,34 @@ impl SessionLog for JetStreamLog {
         })
     }
 
-    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<(), String>> {
-        let (server, local) = (Arc::clone(&self.server), Arc::clone(&self.local));
-        let (writers, session) = (Arc::clone(&self.writers), Arc::clone(session));
-        let store = locked(&self.local).store().clone();
+    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<Prepared, String>> {
+        let (server, lease) = (Arc::clone(&self.server), Arc::clone(&self.lease));
+        let (local, writers) = (Arc::clone(&self.local), Arc::clone(&self.writers));
+        let session = Arc::clone(session);
         Box::pin(async move {
-            if locked(&writers).contains_key(&session) || server.problem().is_some() {
-                return Ok(());
+            if locked(&writers).known.contains_key(&session) {
+                return Ok(Prepared::Here);
             }
-            let last = match server.last(&session).await {
-                Ok(last) => last,
-                // What is in the store can be read; who wants to write is told.
-                Err(reason) => {
-                    server.fault(&reason);
-                    return Ok(());
+            if let Some(problem) = server.problem() {
+                return Err(problem);
+            }
+            let fence = match lease.take(&session).await? {
+                Taken::There(hub) => return Ok(Prepared::There(hub)),
+                Taken::Here(fence) => fence,
+            };
+            let taken = take_over(&server, &local, &session, (&lease.name, fence)).await;
+            match taken {
+                Ok(writer) => {
+                    let mut writers = locked(&writers);
+                    writers.lost.retain(|(lost, _)| *lost != session);
+                    writers.known.insert(session, writer);
+                    Ok(Prepared::Here)
                 }
-            };
-            let writer = match &last {
-                None => Writer { next: 0, last: 0 },
-                Some(message) => Writer {
-                    next: message::end(&message.headers).ok_or_else(|| {
-                        format!("message {} of the stream is not of a hub", message.sequence)
-                    })?,
-                    last: message.sequence,
-                },
-            };
-            let look = || {
-                let (store, session) = (store.clone(), Arc::clone(&session));
-                blocking(move || view::length(&store, &session))
-            };
-            let mut length = look().await?;
-            if length < writer.next {
-                view::copy(&server, &store, &local, &session).await?;
-                length = look().await?;
+                Err(reason) => {
+                    lease.release(&session, fence);
+                    Err(reason)
+                }
             }
-            if length != writer.next {
-                return Err(format!(
-                    "the store has {length} records and the stream {}; stop the hub and run `switchboard hub rebuild`",
-                    writer.next
-                ));
-            }
-            locked(&writers).insert(session, writer);
-            Ok(())
         })
     }
 
@@ -297,8 +339,7 @@ impl SessionLog for JetStreamLog {
     }
 
     fn remove(&mut self, session: &SessionId) -> Later<'static, ()> {
-        self.unwritten.remove(session);
-        locked(&self.writers).remove(session);
+        self.forget(session);
         let removed = locked(&self.local).remove(session);
         let (server, session) = (Arc::clone(&self.server), Arc::clone(session));
         Box::pin(async move {
@@ -314,8 +355,60 @@ impl SessionLog for JetStreamLog {
         self.server.problem()
     }
 
+    fn name(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.lease.name))
+    }
+
+    fn follow(&mut self, about: HubAbout, events: mpsc::Sender<Event>) {
+        self.lease.tell(about);
+        let follower = Arc::new(Follower {
+            server: Arc::clone(&self.server),
+            store: locked(&self.local).store().clone(),
+            local: Arc::clone(&self.local),
+            writers: Arc::clone(&self.writers),
+            events,
+        });
+        let name = Arc::clone(&self.lease.name);
+        self.tasks.push(tokio::spawn(Arc::clone(&follower).records()));
+        self.tasks.push(tokio::spawn(Arc::clone(&follower).deletions()));
+        self.tasks.push(tokio::spawn(follower.requests(name)));
+    }
+
+    fn hubs(&self) -> Vec<(Arc<str>, HubAbout)> {
+        self.lease.hubs()
+    }
+
+    fn lost(&mut self) -> Vec<(SessionId, String)> {
+        let lost = std::mem::take(&mut locked(&self.writers).lost);
+        for (session, _) in &lost {
+            self.give_up(session);
+        }
+        lost
+    }
+
+    fn release(&mut self, session: &SessionId) -> Later<'static, ()> {
+        self.give_up(session);
+        let lease = Arc::clone(&self.lease);
+        Box::pin(async move { lease.let_go().await })
+    }
+
+    fn pass_on(&self, hub: &str, ticket: u64, message: &str) -> Later<'static, Option<String>> {
+        let (server, hub, message) = (Arc::clone(&self.server), hub.to_owned(), message.to_owned());
+        let key = format!("{}.{ticket}", self.lease.name);
+        Box::pin(async move { server.pass_on(&hub, key, message).await })
+    }
+
+    fn answer(&self, inbox: String, text: String) -> Later<'static, ()> {
+        let server = Arc::clone(&self.server);
+        Box::pin(async move { server.answer(inbox, text).await })
+    }
+
     fn close(self: Box<Self>) -> Later<'static, ()> {
         Box::pin(async move {
+            for task in &self.tasks {
+                task.abort();
+            }
+            self.lease.end().await;
             let closed = {
                 let mut local = locked(&self.local);
                 let empty = LocalLog::new(local.store().clone());
@@ -324,6 +417,47 @@ impl SessionLog for JetStreamLog {
             Box::new(closed).close().await;
         })
     }
+}
+
+/// Begins to write a session that this hub has taken: whoever wrote it before is refused from here on, and the store has
+/// everything that there is until here.
+async fn take_over(
+    server: &Server,
+    local: &Arc<Mutex<LocalLog>>,
+    session: &SessionId,
+    (hub, fence): (&str, u64),
+) -> Result<Writer, String> {
+    for _ in 0..TRIES {
+        let last = server.last(session).await.map_err(|reason| server.fault(&reason))?;
+        let (next, last) = match &last {
+            None => (0, 0),
+            Some(message) => {
+                let end = message::end(&message.headers)
+                    .ok_or_else(|| format!("message {} of the stream is not of a hub", message.sequence))?;
+                (end, message.sequence)
+            }
+        };
+        let last = match server.publish(session, &Outgoing::taking_over(next), (hub, fence), last).await {
+            Ok(last) => last,
+            // Who wrote before has just done so once more.
+            Err(NotWritten::Overtaken) => continue,
+            Err(NotWritten::Unknown(reason)) => return Err(reason),
+        };
+        let mut length = locked(local).length(session)?;
+        if length < next {
+            view::copy(server, local, session).await?;
+            length = locked(local).length(session)?;
+        }
+        // What came from others may not be written yet.
+        let _ = locked(local).write();
+        if length != next {
+            return Err(format!(
+                "the store has {length} records and the stream {next}; stop the hub and run `switchboard hub rebuild`"
+            ));
+        }
+        return Ok(Writer { next, last, fence });
+    }
+    Err("another hub goes on writing it; try again later".to_owned())
 }
 
 /// Whose a session is, as the bucket has it.

@@ -25,6 +25,18 @@ pub(super) const STREAM: &str = "SWITCHBOARD";
 const SUBJECT: &str = "switchboard.log.";
 /// The bucket that says which sessions there are, and whose.
 const SESSIONS: &str = "switchboard-sessions";
+/// The bucket that says which hub writes a session.
+const OWNERS: &str = "switchboard-owners";
+/// The bucket that says which hubs are there.
+const HUBS: &str = "switchboard-hubs";
+/// After how long the servers forget a hub that says nothing.
+pub(super) const LEASE: Duration = Duration::from_secs(6);
+/// Before the name of a hub: the subject of what others pass on to it.
+const PASSED_ON: &str = "switchboard.hub.";
+/// The name of what is passed on.
+pub(super) const TICKET: &str = "Switchboard-Ticket";
+/// How long another hub may take to answer before it is asked again.
+const ANSWER: Duration = Duration::from_secs(2);
 /// The oldest version that is known to work.
 const OLDEST: (u64, u64) = (2, 9);
 /// How many servers keep each record, where there are several.
@@ -32,13 +44,15 @@ const REPLICAS: usize = 3;
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(5);
 /// How long it is tried to make a message safe. Servers that elect a new leader need some of it.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is tried, after a failure, whether the servers take something again.
 const PROBE: Duration = Duration::from_secs(1);
 /// The key that is written for that.
 const PROBED: &str = "_probe";
 /// How long a connection may be away before what needs it is refused.
 const AWAY: Duration = Duration::from_secs(2);
+/// The header of what is no value of a bucket any more.
+const OPERATION: &str = "KV-Operation";
 /// What headers may take of the largest message.
 const HEADERS: usize = 1024;
 
@@ -98,6 +112,8 @@ pub(super) struct Server {
     context: Context,
     pub(super) stream: Stream,
     pub(super) sessions: kv::Store,
+    pub(super) owners: kv::Store,
+    pub(super) hubs: kv::Store,
     /// What was wrong when something was last tried.
     trouble: Mutex<Option<String>>,
     /// Since when there is no connection.
@@ -145,11 +161,15 @@ impl Server {
         let replicas = if info.cluster.is_some() { REPLICAS } else { 1 };
         let stream = stream(&context, replicas).await?;
         let sessions = bucket(&context, SESSIONS, Duration::ZERO, replicas).await?;
+        let owners = bucket(&context, OWNERS, Duration::ZERO, replicas).await?;
+        let hubs = bucket(&context, HUBS, LEASE, replicas).await?;
         Ok(Server {
             servers: named(),
             context,
             stream,
             sessions,
+            owners,
+            hubs,
             trouble: Mutex::default(),
             away: Mutex::default(),
         })
@@ -212,16 +232,16 @@ impl Server {
         &self,
         session: &str,
         message: &Outgoing,
-        writer: &str,
+        (hub, fence): (&str, u64),
         last: u64,
     ) -> Result<u64, NotWritten> {
-        let name = message.name(session, writer);
+        let name = message.name(session, fence);
         // Once for each time that the servers are away, however much there is to write.
         let begun = self.away().unwrap_or_else(Instant::now);
         loop {
             let publish = PublishMessage::build()
                 .payload(message.payload.clone())
-                .headers(message.headers())
+                .headers(message.headers(hub, fence))
                 .message_id(&name)
                 .expected_last_subject_sequence(last);
             let published = async { self.context.send_publish(subject(session), publish).await?.await };
@@ -298,18 +318,60 @@ impl Server {
     }
 
     /// The sessions that there are.
-    pub(super) async fn descriptions(&self, mut take: impl FnMut(&str, &[u8])) -> Result<(), String> {
-        let prefix = format!("$KV.{SESSIONS}.");
-        drain(&self.sessions.stream, format!("{prefix}>"), DeliverPolicy::LastPerSubject, |message, _| {
-            let is_gone =
-                message.headers.as_ref().is_some_and(|headers| headers.get("KV-Operation").is_some());
-            if let Some(id) = message.subject.strip_prefix(&prefix).filter(|_| !is_gone) {
-                take(id, &message.payload);
-            }
-            Ok(())
-        })
-        .await
+    pub(super) async fn descriptions(&self, take: impl FnMut(&str, &[u8])) -> Result<(), String> {
+        entries(&self.sessions, take).await
     }
+
+    /// The hubs that are there.
+    pub(super) async fn hub_entries(&self, take: impl FnMut(&str, &[u8])) -> Result<(), String> {
+        entries(&self.hubs, take).await
+    }
+
+    /// Where it stands which sessions there are, and which are deleted.
+    pub(super) fn descriptions_from(&self) -> (&Stream, String) {
+        (&self.sessions.stream, format!("$KV.{SESSIONS}.>"))
+    }
+
+    /// The session that a message from there says is deleted.
+    pub(super) fn deleted<'m>(&self, message: &'m Message) -> Option<&'m str> {
+        let is_gone = message.headers.as_ref().is_some_and(|headers| headers.get(OPERATION).is_some());
+        message.subject.strip_prefix(&self.sessions.prefix).filter(|_| is_gone)
+    }
+
+    /// What other hubs pass on to the hub of this name.
+    pub(super) async fn requests(&self, name: &str) -> Result<async_nats::Subscriber, String> {
+        let subscribed = self.context.client().subscribe(format!("{PASSED_ON}{name}")).await;
+        subscribed.map_err(|error| in_words(&error))
+    }
+
+    /// Passes something on to another hub, and gives what it answers in time.
+    pub(super) async fn pass_on(&self, hub: &str, key: String, message: String) -> Option<String> {
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert(TICKET, key);
+        let request =
+            async_nats::Request::new().headers(headers).payload(message.into()).timeout(Some(ANSWER));
+        let answer = self.context.client().send_request(format!("{PASSED_ON}{hub}"), request).await.ok()?;
+        String::from_utf8(answer.payload.to_vec()).ok()
+    }
+
+    /// Answers another hub.
+    pub(super) async fn answer(&self, inbox: String, text: String) {
+        // Who did not get it asks again.
+        let _ = self.context.client().publish(inbox, text.into()).await;
+    }
+}
+
+/// What a bucket has at this moment.
+async fn entries(bucket: &kv::Store, mut take: impl FnMut(&str, &[u8])) -> Result<(), String> {
+    let prefix = &bucket.prefix;
+    drain(&bucket.stream, format!("{prefix}>"), DeliverPolicy::LastPerSubject, |message, _| {
+        let is_gone = message.headers.as_ref().is_some_and(|headers| headers.get(OPERATION).is_some());
+        if let Some(id) = message.subject.strip_prefix(prefix.as_str()).filter(|_| !is_gone) {
+            take(id, &message.payload);
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// Reads what a stream has at this moment, each message with how many follow.

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::{JetStream, JetStreamOptions, LogError};
 use crate::core::SessionId;
 use crate::log::suite::{self, Place};
-use crate::log::{Beginning, Later, SessionLog, SharedLog, known, load};
+use crate::log::{Beginning, Later, Prepared, SessionLog, SharedLog, known, load};
 
 /// A server, and hubs whose stores are new each time: what they know they know from the server.
 struct Servers {
@@ -313,4 +313,44 @@ async fn one_server_of_three_may_be_gone() {
         assert!(begun.elapsed() < PATIENCE, "{error}: {}", error.hint);
     }
     assert_eq!(numbers(&new, &id), (0..60).map(|number| number.to_string()).collect::<Vec<_>>());
+}
+
+/// The numbers under which the messages of a session were written, in the order of the stream.
+async fn fences(servers: &Servers, id: &SessionId) -> Vec<u64> {
+    let connected = servers.connect().await.unwrap();
+    let mut fences = Vec::new();
+    let read = connected.server.read(Some(id), 1, |message, _| {
+        fences.push(super::message::fence(message.headers.as_ref().unwrap()).unwrap());
+        Ok(())
+    });
+    read.await.unwrap();
+    fences
+}
+
+#[tokio::test]
+async fn a_session_has_one_writer_and_another_one_when_that_lets_go() {
+    let Some(servers) = Servers::start(&["--jetstream"]) else { return };
+    let ((mine, _mine), (other, _other)) = (new_store(), new_store());
+    let (mut first, mut second) = (servers.open_with(&mine).await, servers.open_with(&other).await);
+    let id = begin(&mut first).await;
+    append(&mut first, &id, 0, "0").await;
+    let name = first.name().unwrap();
+    assert_eq!(second.prepare(&id).await, Ok(Prepared::There(name)));
+    first.release(&id).await;
+    // Who has let go of it does not write it.
+    assert!(first.append(&id, 1, Channel::ToClient, "1").is_err());
+    let (again, _again) = new_store();
+    let mut third = servers.open_with(&again).await;
+    assert_eq!(third.prepare(&id).await, Ok(Prepared::Here));
+    append(&mut third, &id, 1, "1").await;
+    assert_eq!(first.prepare(&id).await, Ok(Prepared::There(third.name().unwrap())));
+    // One that ends need not be waited for.
+    third.close().await;
+    assert_eq!(first.prepare(&id).await, Ok(Prepared::Here));
+    assert_eq!(load(&mine, &id).unwrap().1, 2);
+    append(&mut first, &id, 2, "2").await;
+    let fences = fences(&servers, &id).await;
+    assert!(fences.is_sorted() && fences.len() == 5, "{fences:?}");
+    first.close().await;
+    second.close().await;
 }

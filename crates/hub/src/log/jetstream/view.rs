@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use async_nats::HeaderMap;
 use async_nats::jetstream::Message;
 use serde_json::{Value, json};
-use switchboard_store::{About, Store, Time};
+use switchboard_store::{About, Record, Store, Time};
 
 use super::message::Assembler;
 use super::server::{LogError, Server, locked, session_of};
@@ -21,11 +21,11 @@ const STEP: u64 = 1024;
 
 /// How far a store is a copy of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+pub(super) struct Place {
     /// When the stream was made: another one may have its name.
     stream: String,
     /// The number of the last message that is in the store.
-    sequence: u64,
+    pub(super) sequence: u64,
 }
 
 impl Place {
@@ -35,7 +35,7 @@ impl Place {
         name.into()
     }
 
-    fn read(store: &Store) -> Option<Self> {
+    pub(super) fn read(store: &Store) -> Option<Self> {
         let text = std::fs::read(Place::file(store)).ok()?;
         let value: Value = serde_json::from_slice(&text).ok()?;
         Some(Place {
@@ -44,7 +44,7 @@ impl Place {
         })
     }
 
-    fn write(&self, store: &Store) -> Result<(), LogError> {
+    pub(super) fn write(&self, store: &Store) -> Result<(), LogError> {
         let Place { stream, sequence } = self;
         let file = Place::file(store);
         let text = json!({"stream": stream, "sequence": sequence}).to_string();
@@ -121,7 +121,7 @@ pub(super) async fn catch_up(
         blocking(move || mirror_sessions(&store, &hosted, &there)).await.map_err(of_store)?;
     }
     let mut local = LocalLog::new(store.clone());
-    let mut copies: HashMap<SessionId, SessionCopy> = HashMap::new();
+    let mut copies: HashMap<SessionId, Assembler> = HashMap::new();
     let (mut last, mut done) = (place.sequence, 0);
     let read = server.read(None, place.sequence + 1, |message, pending| {
         done += 1;
@@ -129,7 +129,8 @@ pub(super) async fn catch_up(
         let session = session_of(&message.subject).and_then(|id| there.get_key_value(id));
         // One that was deleted meanwhile is gone.
         if let Some((session, _)) = session {
-            copies.entry(Arc::clone(session)).or_default().take(store, &mut local, session, &message)?;
+            let assembler = copies.entry(Arc::clone(session)).or_default();
+            local.take(session, &records(assembler, &message))?;
         }
         if done % STEP == 0 || pending == 0 {
             local.complete()?;
@@ -151,17 +152,22 @@ fn mirror_sessions(
         store.delete(id).map_err(|error| error.to_string())?;
     }
     for (id, known) in there.iter().filter(|(id, _)| !hosted.contains(&***id)) {
-        let about = About {
-            agent: Some(known.agent.clone()),
-            client: Some(known.owner.clone()),
-            project: Some(known.folder.clone()),
-            title: None,
-        };
-        let begun = store.begin_as(id, &about, Time(known.changed));
-        begun.and_then(switchboard_store::Recorder::close).map_err(|error| error.to_string())?;
-        save(store, known, "").map_err(|error| error.to_string())?;
+        mirror(store, id, known)?;
     }
     Ok(())
+}
+
+/// Gives the store a session that it does not have.
+pub(super) fn mirror(store: &Store, id: &SessionId, known: &Known) -> Result<(), String> {
+    let about = About {
+        agent: Some(known.agent.clone()),
+        client: Some(known.owner.clone()),
+        project: Some(known.folder.clone()),
+        title: None,
+    };
+    let begun = store.begin_as(id, &about, Time(known.changed));
+    begun.and_then(switchboard_store::Recorder::close).map_err(|error| error.to_string())?;
+    save(store, known, "").map_err(|error| error.to_string())
 }
 
 /// Takes everything of the stream out of a store.
@@ -183,60 +189,26 @@ pub(super) async fn forget(server: &Server, store: &Store) -> Result<(), LogErro
     forgotten.await.map_err(|reason| LogError::new(reason, "end the hub that uses the store first"))
 }
 
-/// How many records of a session the store has.
-pub(super) fn length(store: &Store, session: &str) -> Result<u64, String> {
-    store.session(session).map(|summary| summary.length).map_err(|error| error.to_string())
-}
-
-/// A session that is being copied.
-#[derive(Default)]
-struct SessionCopy {
-    assembler: Assembler,
-    /// How many records the store has; `None` before anybody has looked.
-    length: Option<u64>,
-}
-
-impl SessionCopy {
-    /// Takes what the store does not have of a message.
-    fn take(
-        &mut self,
-        store: &Store,
-        local: &mut LocalLog,
-        session: &SessionId,
-        message: &Message,
-    ) -> Result<(), String> {
-        let no_headers = HeaderMap::new();
-        let headers = message.headers.as_ref().unwrap_or(&no_headers);
-        // What no hub has written is not in the store, and the session is refused when somebody wants it.
-        let records = self.assembler.take(headers, &message.payload).unwrap_or_default();
-        for record in records {
-            let next = match self.length {
-                Some(length) => length,
-                None => length(store, session)?,
-            };
-            self.length = Some(next);
-            if record.sequence >= next {
-                self.length = Some(record.sequence + 1);
-                local.put(session, record.sequence, record)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Copies what the store does not have of a session.
 pub(super) async fn copy(
     server: &Server,
-    store: &Store,
     local: &Arc<Mutex<LocalLog>>,
     session: &SessionId,
 ) -> Result<(), String> {
-    let mut copy = SessionCopy::default();
-    let read =
-        server.read(Some(session), 1, |message, _| copy.take(store, &mut locked(local), session, &message));
+    let mut assembler = Assembler::default();
+    let read = server
+        .read(Some(session), 1, |message, _| locked(local).take(session, &records(&mut assembler, &message)));
     read.await?;
     match locked(local).write().pop() {
         Some((_, reason)) => Err(reason),
         None => Ok(()),
     }
+}
+
+/// The records that are complete with a message. What no hub has written is none, and the session is refused when somebody
+/// wants to write it.
+fn records(assembler: &mut Assembler, message: &Message) -> Vec<Record> {
+    let no_headers = HeaderMap::new();
+    let headers = message.headers.as_ref().unwrap_or(&no_headers);
+    assembler.take(headers, &message.payload).unwrap_or_default()
 }

@@ -26,16 +26,31 @@ pub(crate) struct Hub {
 impl Hub {
     /// Starts a hub with its store in the home of the place.
     pub(crate) fn start(place: &Place, arguments: &[&str]) -> Self {
-        let (store, file) = (place.home().join("hub.sqlite3"), place.home().join("token"));
+        Hub::start_as(place, "hub", arguments)
+    }
+
+    /// Starts one of several hubs of a place, with a store of its own name.
+    pub(crate) fn start_as(place: &Place, name: &str, arguments: &[&str]) -> Self {
+        Hub::try_start(place, name, arguments).unwrap_or_else(|| panic!("the hub {name} does not start"))
+    }
+
+    /// The same; `None` where it ends at once.
+    pub(crate) fn try_start(place: &Place, name: &str, arguments: &[&str]) -> Option<Self> {
+        let store = place.home().join(format!("{name}.sqlite3"));
+        let file = place.home().join(format!("{name}.token"));
         let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
         command.arg("--store").arg(&store).arg("--token-file").arg(&file).args(arguments);
         let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}"));
+        let Some(address) = line.trim().strip_prefix("listening on ") else {
+            // It says why itself.
+            let _ = child.wait();
+            return None;
+        };
         let address = address.split_once("://").unwrap().1.to_owned();
         let token = std::fs::read_to_string(file).unwrap().trim().to_owned();
-        Hub { child: Some(child), address, token, store }
+        Some(Hub { child: Some(child), address, token, store })
     }
 
     pub(crate) fn store(&self) -> &str {
@@ -86,8 +101,18 @@ impl Hub {
         child.wait().unwrap().code()
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(name, self.child.as_ref().unwrap().id());
+    }
+
     /// Ends it as a power cut would.
     pub(crate) fn kill(mut self) {
+        self.cut_off();
+    }
+
+    /// The same, where something else takes its place.
+    pub(crate) fn cut_off(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
