@@ -87,6 +87,7 @@ impl HubOptions {
             tells_standard_error: false,
             local_names: Vec::new(),
             judge: None,
+            about: HubAbout::default(),
         }
     }
 }
