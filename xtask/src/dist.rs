@@ -102,8 +102,8 @@ fn licences(folder: &Path, host: &str) -> Result<usize, String> {
     for package in &foreign {
         let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
         let found = licence_files(manifest.parent().ok_or("a crate has no folder")?);
-        if let Some(repository) = package["repository"].as_str().filter(|_| !found.is_empty()) {
-            by_repository.entry(repository).or_insert_with(|| found.clone());
+        if !found.is_empty() {
+            by_repository.entry(repository(package)).or_insert_with(|| found.clone());
         }
         texts.insert(package["id"].as_str().unwrap_or_default(), found);
     }
@@ -112,11 +112,17 @@ fn licences(folder: &Path, host: &str) -> Result<usize, String> {
     for package in &foreign {
         let text = |key: &str| package[key].as_str().unwrap_or("unknown");
         let name = format!("{}-{}", text("name"), text("version"));
-        let (own, shared) = (&texts[text("id")], by_repository.get(text("repository")));
-        let files = if own.is_empty() { shared.map_or(&[][..], Vec::as_slice) } else { own };
+        let (own, shared) = (&texts[text("id")], by_repository.get(repository(package)));
+        let files = match (own.is_empty(), shared) {
+            (false, _) => own.clone(),
+            (true, Some(shared)) if !repository(package).is_empty() => shared.clone(),
+            // Ours is the same, word for word.
+            _ if text("license").contains("Apache-2.0") => vec![root().join("LICENSE")],
+            _ => Vec::new(),
+        };
         let remark = if files.is_empty() { " (published without a text)" } else { "" };
         let _ = writeln!(index, "{name}  {}  {}{remark}", text("license"), text("repository"));
-        for file in files {
+        for file in &files {
             let beside = file.file_name().ok_or("a licence has no name")?;
             make_folder(&folder.join(&name))?;
             copy(file, &folder.join(&name).join(beside))?;
@@ -124,6 +130,13 @@ fn licences(folder: &Path, host: &str) -> Result<usize, String> {
     }
     write(&folder.join("INDEX.txt"), &index)?;
     Ok(foreign.len())
+}
+
+/// The repository of a crate, without the place in it.
+fn repository(package: &Value) -> &str {
+    let repository = package["repository"].as_str().unwrap_or_default();
+    let repository = repository.split("/tree/").next().unwrap_or_default().trim_end_matches('/');
+    repository.strip_suffix(".git").unwrap_or(repository)
 }
 
 /// The ids of all packages that the program is linked of, itself included.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_acp::rpc::codes;
+use switchboard_acp::rpc::{RpcError, codes};
 use switchboard_acp::{AbsolutePath, v2};
 use switchboard_peer::{AgentDescription, Client, ClientOptions};
 use switchboard_transport::{Child, Program};
@@ -20,6 +20,9 @@ use crate::{handshake, store_file};
 
 /// How many run at once.
 const AT_ONCE: usize = 4;
+
+/// No reason of an agent is shown in more characters.
+const MAX_REASON: usize = 400;
 
 /// An agent that is looked at.
 struct Patient {
@@ -124,7 +127,7 @@ async fn talk(
         }
         Ok(Ok(Err(error))) => Finding::problem(
             about,
-            format!("{answers}, but opens no session: {}", visible_line(&error.message)),
+            format!("{answers}, but opens no session: {}", refusal(&error)),
             "try its command by hand; its own documentation may say what it needs",
         ),
         Ok(Err(_)) => {
@@ -137,6 +140,12 @@ async fn talk(
             "try its command by hand; --timeout gives it more time",
         ),
     }
+}
+
+/// What an agent says for a reason, with what it adds, as far as that is short.
+fn refusal(error: &RpcError<'_>) -> String {
+    let data = error.data.as_ref().map(|data| format!(" ({})", data.as_str())).unwrap_or_default();
+    visible_line(&format!("{}{data}", error.message)).chars().take(MAX_REASON).collect()
 }
 
 fn described(description: &AgentDescription, known: Option<&'static KnownAgent>) -> String {
