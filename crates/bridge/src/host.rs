@@ -20,6 +20,7 @@ pub struct TerminalStart {
 
 /// Why the host did not do something.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HostError {
     /// A JSON-RPC error code.
     pub code: i32,

@@ -16,6 +16,7 @@ pub use tree::build_from_trees;
 
 /// A diff, and what the one who asked for it should know about it.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Built {
     /// The diff.
     pub diff: Diff,

@@ -11,6 +11,7 @@ use crate::patch::{FilePatch, Header, PatchFault, parse_patch};
 
 /// What there is to say of a diff.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Checked {
     /// What is wrong. A diff without any agrees with itself and with the protocol.
     pub disagreements: Vec<Disagreement>,

@@ -49,6 +49,7 @@ pub enum Mode {
 
 /// What a policy decides, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Decision {
     /// What becomes of the request.
     pub verdict: Verdict,

@@ -112,6 +112,7 @@ impl Plan {
 
 /// How full the context window is, and what the session has cost.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Usage {
     /// Tokens in the context.
     pub used: u64,

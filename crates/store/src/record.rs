@@ -208,6 +208,7 @@ pub struct About {
 
 /// A session in the list of sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Summary {
     /// Its id in the store.
     pub id: String,

@@ -38,6 +38,7 @@ pub struct Search {
 
 /// A place where something was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Hit {
     /// The session's id.
     pub session: String,

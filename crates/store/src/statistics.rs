@@ -15,6 +15,7 @@ const MAX_CALLS: usize = 100_000;
 
 /// Bytes on the wire against bytes of content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Share {
     /// How many records.
     pub records: u64,
@@ -39,6 +40,7 @@ impl Share {
 
 /// What all sessions together have, by agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
     /// All of an agent's records.
     pub agents: BTreeMap<String, Share>,

@@ -118,6 +118,7 @@ pub enum ClosureCause {
 
 /// How the process at the other end stands when the connection closes.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ProcessEnd {
     /// The program as it was named.
     pub program: String,

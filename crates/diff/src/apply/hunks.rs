@@ -8,6 +8,7 @@ use crate::patch::{BinaryHunk, BinaryMethod, Body, FilePatch, Header, Hunk, Line
 
 /// What a section makes of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AppliedFile {
     /// The content afterwards; `None` when the file is then gone.
     pub content: Option<Vec<u8>>,

@@ -231,6 +231,7 @@ impl SessionState {
 
 /// A session of the hub as somebody may see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SessionSummary {
     /// Its id, which is that of its log in the store.
     pub id: Arc<str>,
@@ -256,6 +257,7 @@ pub struct SessionSummary {
 
 /// A prompt that waits for its turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueuedPrompt {
     /// The beginning of what it says.
     pub text: String,
@@ -265,6 +267,7 @@ pub struct QueuedPrompt {
 
 /// How many sessions are in which state, and so on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Sessions in which an agent works.
     pub working: usize,
