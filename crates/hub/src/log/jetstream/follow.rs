@@ -14,7 +14,7 @@ use futures_util::{FutureExt, StreamExt};
 use switchboard_store::{Record, Store};
 use tokio::sync::mpsc;
 
-use super::message::{Assembler, hub};
+use super::message::{Assembler, fence, hub};
 use super::server::{Server, in_words, locked, session_of};
 use super::view::{self, Place};
 use super::{LocalLog, Writers};
@@ -33,6 +33,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// Who takes what other hubs do.
 pub(super) struct Follower {
+    pub(super) name: Arc<str>,
     pub(super) server: Arc<Server>,
     pub(super) store: Store,
     pub(super) local: Arc<Mutex<LocalLog>>,
@@ -105,8 +106,8 @@ impl Follower {
                 known.entry(Arc::clone(&session)).or_insert_with(|| (Assembler::default(), Instant::now()));
             *at = Instant::now();
             let records = assembler.take(headers, &message.payload).unwrap_or_default();
-            // What this hub writes it has.
-            if locked(&self.writers).known.contains_key(&session) {
+            let by = hub(headers).unwrap_or_default();
+            if self.is_at_hand(&session, by, fence(headers).unwrap_or_default()) {
                 continue;
             }
             let kept = locked(&self.local).take(&session, &records);
@@ -114,7 +115,7 @@ impl Follower {
                 // It is read anew when somebody wants to write it.
                 continue;
             }
-            let hub: Arc<str> = hub(headers).unwrap_or_default().into();
+            let hub: Arc<str> = by.into();
             match news.last_mut() {
                 Some((of, by, more)) if *of == session && *by == hub => more.extend(records),
                 _ => news.push((session, hub, records)),
@@ -129,6 +130,19 @@ impl Follower {
             self.tell(News::Records { session, hub, records }).await?;
         }
         Ok(last)
+    }
+
+    /// Whether this hub has what a message says, because it writes the session. It does not any more where another one has
+    /// written under a larger number.
+    fn is_at_hand(&self, session: &SessionId, by: &str, fence: u64) -> bool {
+        let mut writers = locked(&self.writers);
+        let Some(writer) = writers.known.get(session) else { return false };
+        if by == &*self.name || fence < writer.fence {
+            return true;
+        }
+        writers.known.remove(session);
+        writers.lost.push((Arc::clone(session), "another hub has gone on with it".to_owned()));
+        false
     }
 
     async fn tell(&self, news: News) -> Result<(), Ended> {
@@ -183,9 +197,9 @@ impl Follower {
     }
 
     /// Takes what other hubs pass on to this one, until the hub ends.
-    pub(super) async fn requests(self: Arc<Self>, name: Arc<str>) {
+    pub(super) async fn requests(self: Arc<Self>) {
         while !self.events.is_closed() {
-            let Ok(mut requests) = self.server.requests(&name).await else {
+            let Ok(mut requests) = self.server.requests(&self.name).await else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };

@@ -125,7 +125,6 @@ pub(super) fn hub(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The number under which it did.
-#[cfg(test)]
 pub(super) fn fence(headers: &HeaderMap) -> Option<u64> {
     number(headers, FENCE)
 }

@@ -362,16 +362,16 @@ impl SessionLog for JetStreamLog {
     fn follow(&mut self, about: HubAbout, events: mpsc::Sender<Event>) {
         self.lease.tell(about);
         let follower = Arc::new(Follower {
+            name: Arc::clone(&self.lease.name),
             server: Arc::clone(&self.server),
             store: locked(&self.local).store().clone(),
             local: Arc::clone(&self.local),
             writers: Arc::clone(&self.writers),
             events,
         });
-        let name = Arc::clone(&self.lease.name);
         self.tasks.push(tokio::spawn(Arc::clone(&follower).records()));
         self.tasks.push(tokio::spawn(Arc::clone(&follower).deletions()));
-        self.tasks.push(tokio::spawn(follower.requests(name)));
+        self.tasks.push(tokio::spawn(follower.requests()));
     }
 
     fn hubs(&self) -> Vec<(Arc<str>, HubAbout)> {
