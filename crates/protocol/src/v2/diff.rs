@@ -12,10 +12,6 @@ use crate::{AbsolutePath, Extra, Meta, Text, WireFormat};
 
 object! {
     /// Changes to files. The list of changes is what counts; the patch may cover only part of it.
-    ///
-    /// It stands in the content of a tool call, where a tag says what it is: [`ToolCallContent::diff`] is that form.
-    ///
-    /// [`ToolCallContent::diff`]: crate::v2::ToolCallContent::diff
     Diff {
         /// Every path that changed.
         required changes: Vec<DiffChange<'a>> = "changes",

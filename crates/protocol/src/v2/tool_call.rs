@@ -63,7 +63,7 @@ impl<'a> ToolCallContent<'a> {
         ToolCallContent::Content(Content::new(block))
     }
 
-    /// A diff as tool-call content.
+    /// A diff as tool-call content, with the tag that says so: the form in which diffs stand on the wire.
     pub fn diff(diff: Diff<'a>) -> Self {
         ToolCallContent::Diff(Box::new(diff))
     }
