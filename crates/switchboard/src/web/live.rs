@@ -383,7 +383,12 @@ impl Live {
 
 /// An answer of the agent or the hub that is an error, with what an agent that died wrote last.
 pub(crate) fn refused(error: &RpcError<'_>) -> Failure {
-    with_last_lines(format!("the agent refuses: {} ({})", error.message, error.code), error)
+    let words = match error.code {
+        // Somebody took it back, which is no fault of the agent's.
+        codes::REQUEST_CANCELLED => format!("not sent: {}", error.message),
+        code => format!("the agent refuses: {} ({code})", error.message),
+    };
+    with_last_lines(words, error)
 }
 
 /// Puts the last that an agent wrote to its standard error before it died below some words.

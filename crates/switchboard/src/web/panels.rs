@@ -323,12 +323,17 @@ fn starting(desk: &Desk) -> Markup {
 
 /// What was said and waits for its turn.
 fn queue(subject: &Subject<'_>) -> Markup {
-    let queued =
-        subject.hosted().filter(|_| subject.is_now).map(|session| session.queued).unwrap_or_default();
+    let hosted = subject.hosted().filter(|_| subject.is_now);
+    let is_starting = hosted.as_ref().is_some_and(|session| session.state == SessionState::AtRest);
+    let queued = hosted.map(|session| session.queued).unwrap_or_default();
+    let until = match (is_starting, queued.len()) {
+        (true, 1) => "1 message waits until the agent has started".to_owned(),
+        (true, count) => format!("{count} messages wait until the agent has started"),
+        (false, 1) => "1 message waits for its turn".to_owned(),
+        (false, count) => format!("{count} messages wait for their turn"),
+    };
     html! {
-        @if !queued.is_empty() {
-            p class="meta" { (queued.len()) @if queued.len() == 1 { " message waits" } @else { " messages wait" } " for its turn" }
-        }
+        @if !queued.is_empty() { p class="meta" { (until) } }
         @for prompt in &queued {
             div class="queued" {
                 p { (render::visible(&prompt.text)) }
