@@ -16,6 +16,7 @@ mod demo_agent;
 mod diff;
 mod dist;
 mod doctor;
+mod documentation;
 mod fold;
 mod history;
 mod hub_notes;

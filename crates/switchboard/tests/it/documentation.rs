@@ -1,0 +1,260 @@
+//! What the documentation says is so: tutorials are run as they stand, command lines are ones that the program takes, and
+//! links lead somewhere.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The lines of all blocks of code in some of these languages.
+fn blocks(text: &str, languages: &[&str]) -> Vec<Vec<String>> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(language) = line.strip_prefix("```") else { continue };
+        let block: Vec<String> =
+            lines.by_ref().take_while(|line| !line.starts_with("```")).map(str::to_owned).collect();
+        if languages.contains(&language) {
+            blocks.push(block);
+        }
+    }
+    blocks
+}
+
+/// A command of a tutorial, with what its output has in it.
+struct Step {
+    command: String,
+    expected: Vec<String>,
+}
+
+fn steps(text: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for line in blocks(text, &["console"]).concat() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step { command: command.to_owned(), expected: Vec::new() });
+        } else {
+            let step = steps.last_mut().expect("a block begins with a command");
+            match line.strip_prefix("> ") {
+                Some(more) => step.command.extend(["\n", more]),
+                None => step.expected.push(line),
+            }
+        }
+    }
+    steps
+}
+
+/// Runs all commands of a tutorial in one shell, in an empty home, and looks for what they are said to print.
+fn follow(name: &str) {
+    let text = std::fs::read_to_string(root().join("docs/tutorials").join(name)).unwrap();
+    let steps = steps(&text);
+    let folder = tempfile::tempdir().unwrap();
+    let (home, project) = (folder.path().join("home"), folder.path().join("project"));
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::create_dir_all(&project).unwrap();
+    let mut script = String::new();
+    for (number, step) in steps.iter().enumerate() {
+        script.push_str(&format!("{}\nprintf '\\n=== %s %s\\n' {number} $?\n", step.command));
+    }
+    let output = folder.path().join("output");
+    let file = std::fs::File::create(&output).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_switchboard")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("bash")
+        .args(["-c", &script])
+        .env_clear()
+        .envs([("HOME", home.as_os_str()), ("PATH", path.as_ref()), ("LANG", "C.UTF-8".as_ref())])
+        .current_dir(&project)
+        .stdin(Stdio::null())
+        .stdout(file.try_clone().unwrap())
+        .stderr(file)
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let group = rustix::process::Pid::from_child(&shell);
+    let begin = Instant::now();
+    let status = loop {
+        match shell.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if begin.elapsed() > PATIENCE => break None,
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    let _ = shell.wait();
+    let output = std::fs::read_to_string(&output).unwrap();
+    assert!(status.is_some(), "{name} does not end:\n{output}");
+    let mut rest = output.as_str();
+    for (number, step) in steps.iter().enumerate() {
+        let mark = format!("\n=== {number} ");
+        let (said, after) = rest.split_once(&mark).unwrap_or_else(|| panic!("{name}: {number}: {output}"));
+        let (code, after) = after.split_once('\n').unwrap();
+        assert_eq!(code, "0", "{name}: {}\n{said}", step.command);
+        for expected in &step.expected {
+            assert!(said.contains(expected), "{name}: {}\nno {expected:?} in\n{said}", step.command);
+        }
+        rest = after;
+    }
+}
+
+#[test]
+fn the_tutorial_for_people_with_an_editor() {
+    follow("editor.md");
+}
+
+#[test]
+fn the_tutorial_for_authors_of_agents() {
+    follow("agent-author.md");
+}
+
+#[test]
+fn the_tutorial_for_authors_of_clients() {
+    follow("client-author.md");
+}
+
+#[test]
+fn the_tutorial_for_operators() {
+    follow("operator.md");
+}
+
+#[test]
+fn the_tutorial_for_people_who_debug() {
+    follow("debugging.md");
+}
+
+#[test]
+fn every_tutorial_is_followed() {
+    let mut names: Vec<String> = std::fs::read_dir(root().join("docs/tutorials"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["agent-author.md", "client-author.md", "debugging.md", "editor.md", "operator.md"]);
+}
+
+/// All pages: those of the book, and what lies in the root.
+fn pages() -> Vec<PathBuf> {
+    let root = root();
+    let mut pages: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| root.join(name)).into();
+    let mut folders = vec![root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages
+}
+
+/// The words of a command, up to what a shell does with its output.
+fn words(line: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let (mut word, mut is_open, mut quote) = (String::new(), false, None);
+    for letter in line.chars() {
+        match (letter, quote) {
+            (letter, Some(quoted)) if letter == quoted => quote = None,
+            ('\'' | '"', None) => (quote, is_open) = (Some(letter), true),
+            ('|' | '>' | '<' | '&' | ';', None) => break,
+            ('#', None) if !is_open => break,
+            (' ', None) => {
+                if std::mem::take(&mut is_open) {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            _ => {
+                word.push(letter);
+                is_open = true;
+            }
+        }
+    }
+    words.extend(is_open.then_some(word));
+    words
+}
+
+/// Asked for its help behind all options, the program still says what it does not know of them.
+#[test]
+fn command_lines_are_ones_that_the_program_takes() {
+    let mut count = 0;
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for line in blocks(&text, &["sh", "console"]).concat() {
+            let line = line.trim_start_matches("$ ");
+            let Some(rest) = line.strip_prefix("switchboard ") else { continue };
+            let mut words = words(rest);
+            let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+            words.truncate(end);
+            words.push("--help".to_owned());
+            let output =
+                Command::new(env!("CARGO_BIN_EXE_switchboard")).args(&words).output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{}: {line}\n{stderr}", page.display());
+            count += 1;
+        }
+    }
+    assert!(count > 40, "only {count} command lines were found");
+}
+
+/// The name of a heading in a link, as sites make it.
+fn anchor(heading: &str) -> String {
+    let letters = heading.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
+    letters.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+fn anchors(text: &str) -> Vec<String> {
+    let mut is_code = false;
+    let headings = text.lines().filter(|line| {
+        is_code ^= line.starts_with("```");
+        !is_code && line.starts_with('#')
+    });
+    headings.map(|line| anchor(line.trim_start_matches('#').trim())).collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut count = 0;
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let prose: String = text.split("```").step_by(2).collect();
+        for link in prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            if link.contains("://") || link.contains(char::is_whitespace) {
+                continue;
+            }
+            let (file, wanted) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link} leads nowhere", page.display());
+            if !wanted.is_empty() {
+                let there = std::fs::read_to_string(&target).unwrap();
+                assert!(
+                    anchors(&there).iter().any(|anchor| anchor == wanted),
+                    "{}: {link}: there is no such heading",
+                    page.display()
+                );
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 100, "only {count} links were found");
+}
+
+/// The book has every page, once.
+#[test]
+fn the_book_has_every_page() {
+    let docs = root().join("docs");
+    let summary = std::fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    for page in pages() {
+        let Ok(name) = page.strip_prefix(&docs) else { continue };
+        let name = name.to_str().unwrap();
+        let count = summary.matches(&format!("({name})")).count();
+        assert!(name == "SUMMARY.md" || count == 1, "{name} is {count} times in the book");
+    }
+}
