@@ -74,6 +74,7 @@ fn test() -> Result<(), String> {
     run(Command::new("cargo")
         .args(["doc", "--workspace", "--no-deps", "--locked"])
         .env("RUSTDOCFLAGS", "--deny warnings"))?;
+    run(Command::new("mdbook").args(["build", "docs"]))?;
     package::package()?;
     fuzz::run(15)?;
     println!("\nall tests passed in {} s", begin.elapsed().as_secs());

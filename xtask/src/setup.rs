@@ -22,6 +22,9 @@ pub(crate) fn install() -> Result<(), String> {
     if !exists("cargo", &["fuzz", "--version"]) {
         run(Command::new("cargo").args(["install", "cargo-fuzz", "--locked"]))?;
     }
+    if !exists("mdbook", &["--version"]) {
+        run(Command::new("cargo").args(["install", "mdbook", "--locked", "--no-default-features"]))?;
+    }
     Ok(())
 }
 
