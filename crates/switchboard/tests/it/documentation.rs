@@ -194,8 +194,7 @@ fn command_lines_are_ones_that_the_program_takes() {
             let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
             words.truncate(end);
             words.push("--help".to_owned());
-            let output =
-                Command::new(env!("CARGO_BIN_EXE_switchboard")).args(&words).output().unwrap();
+            let output = Command::new(env!("CARGO_BIN_EXE_switchboard")).args(&words).output().unwrap();
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{}: {line}\n{stderr}", page.display());
             count += 1;
@@ -206,7 +205,8 @@ fn command_lines_are_ones_that_the_program_takes() {
 
 /// The name of a heading in a link, as sites make it.
 fn anchor(heading: &str) -> String {
-    let letters = heading.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
+    let letters =
+        heading.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
     letters.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
