@@ -4,7 +4,7 @@
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -77,18 +77,13 @@ fn follow(name: &str) {
         .spawn()
         .unwrap();
     let group = rustix::process::Pid::from_child(&shell);
-    let begin = Instant::now();
-    let status = loop {
-        match shell.try_wait().unwrap() {
-            Some(status) => break Some(status),
-            None if begin.elapsed() > PATIENCE => break None,
-            None => std::thread::sleep(Duration::from_millis(20)),
-        }
-    };
+    let (ended, end) = std::sync::mpsc::channel();
+    let waiting = std::thread::spawn(move || drop(ended.send(shell.wait())));
+    let is_done = end.recv_timeout(PATIENCE).is_ok();
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-    let _ = shell.wait();
+    waiting.join().unwrap();
     let output = std::fs::read_to_string(&output).unwrap();
-    assert!(status.is_some(), "{name} does not end:\n{output}");
+    assert!(is_done, "{name} does not end:\n{output}");
     let mut rest = output.as_str();
     for (number, step) in steps.iter().enumerate() {
         let mark = format!("\n=== {number} ");
