@@ -466,16 +466,21 @@ impl ResumableClient {
     fn send_pending(&mut self, all: bool) {
         for item in self.pending.iter_mut() {
             let again = match &item.about {
-                About::Request { id, opens: Opens::Known { method, session, params } } => {
+                // On its own connection it is the same operation: a history that comes twice could not be told apart.
+                About::Request { id, opens: Opens::Known { method, session, params } }
+                    if item.sent_on != Some(self.link) =>
+                {
                     // A history that has begun to come is not to begin once more.
                     let cursor = self.places.of(session).filter(|_| !self.places.expects_again(session));
                     let params = attach_params(params, session, cursor);
                     // Opening a session means something on its own connection only, so this is another operation.
                     let name = envelope::quoted(&(self.operation_id)());
                     let params = envelope::with_meta(&params, &[], &[(OPERATION, name)]);
-                    envelope::request(id.clone(), method, params)
+                    let line = envelope::request(id.clone(), method, params);
+                    item.instead = Some(line.clone());
+                    line
                 }
-                About::Request { .. } => item.line.clone(),
+                About::Request { .. } => item.instead.as_ref().unwrap_or(&item.line).clone(),
                 About::TakesBack { .. } | About::Cancels { .. } | About::Other if all => item.line.clone(),
                 About::TakesBack { .. } | About::Cancels { .. } | About::Other => continue,
             };

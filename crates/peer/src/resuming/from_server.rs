@@ -187,9 +187,8 @@ impl ResumableClient {
     fn look_at_state(&mut self, session: &str, params: &Raw<'_>, is_new: Option<bool>) {
         let questions: Option<u64> =
             envelope::meta(params, QUESTIONS).and_then(|count| count.as_str().trim().parse().ok());
-        if questions.is_some() && !self.catching_up.contains_key(session) && self.questions.ask_again(session)
-        {
-            // A stream was taken up again without our doing.
+        // What was asked before the state is asked again behind it, or is over. A stream may be taken up without our doing.
+        if questions.is_some() && self.questions.ask_again(session) {
             self.catching_up.insert(session.to_owned(), CatchingUp::Waits);
         }
         let is_concerned = self.taken_up.contains(session) || self.catching_up.contains_key(session);
@@ -204,8 +203,6 @@ impl ResumableClient {
         if state.as_deref() == Some("idle") {
             self.pending.is_idle(session);
         }
-        let questions =
-            envelope::meta(params, QUESTIONS).and_then(|count| count.as_str().trim().parse().ok());
         let stands = match (questions, is_new) {
             (Some(count), _) => Some(CatchingUp::Asks(count)),
             (None, None) if state.is_some() => Some(CatchingUp::AsksUntilLive),

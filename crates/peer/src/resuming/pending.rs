@@ -25,6 +25,8 @@ pub(super) struct Pending {
 pub(super) struct Item {
     pub(super) line: String,
     pub(super) about: About,
+    /// What was sent last in the place of the line.
+    pub(super) instead: Option<String>,
     /// The link that it was sent on last.
     pub(super) sent_on: Option<u64>,
     /// The link that it was sent on first.
@@ -92,7 +94,10 @@ impl Pending {
             }
         }
         self.bytes += line.len();
-        self.items.insert(self.next, Item { line: line.to_owned(), about, sent_on, first_on: sent_on });
+        self.items.insert(
+            self.next,
+            Item { line: line.to_owned(), about, instead: None, sent_on, first_on: sent_on },
+        );
         self.next += 1;
         true
     }
@@ -124,8 +129,7 @@ impl Pending {
     /// arrived, for there everything arrives in its order.
     pub(super) fn answered(&mut self, id: &RequestId<'_>) -> Option<(Opens, Option<u64>)> {
         let at = *self.requests.get(Side::Client, id)?;
-        let Item { about: About::Request { id, opens }, sent_on, first_on, line: _ } = self.remove(at)?
-        else {
+        let Item { about: About::Request { id, opens }, sent_on, first_on, .. } = self.remove(at)? else {
             return None;
         };
         self.remove_if(|before, item| match &item.about {

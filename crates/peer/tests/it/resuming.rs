@@ -376,12 +376,34 @@ proptest! {
         counts_questions: bool,
         steps in prop::collection::vec(step(), 0..80),
     ) {
-        let mut world = World::new(counts_questions);
-        world.connect(0);
-        for step in &steps {
-            world.step(step);
-        }
-        world.settle();
-        world.check();
+        go(counts_questions, &steps);
     }
+}
+
+fn go(counts_questions: bool, steps: &[Step]) {
+    let mut world = World::new(counts_questions);
+    world.connect(0);
+    for step in steps {
+        world.step(step);
+    }
+    world.settle();
+    world.check();
+}
+
+/// Asked on a connection that is taken up, taken back, and neither is told again when the stream breaks once more.
+#[test]
+fn what_was_asked_before_the_state_is_over_unless_it_is_asked_again() {
+    use Step::{AgentAsks, Arrive, Connect, Cut, LoseStream, TurnEnds};
+    let before = [Arrive(1, 1), Arrive(1, 0), AgentAsks(0), Arrive(0, 3), Cut, Connect(0)];
+    let after = [AgentAsks(0), AgentAsks(0), TurnEnds(0), Arrive(1, 1), LoseStream(0)];
+    go(true, &[&before[..], &after].concat());
+}
+
+/// A history whose answer is lost is not told twice: what comes of the second would be taken for the next one.
+#[test]
+fn a_history_whose_answer_is_lost_comes_once() {
+    use Step::{AgentSays, Arrive, LoseAnswers, Prompt, Replay};
+    let before = [Arrive(1, 1), Arrive(1, 1), Prompt(0), AgentSays(0), AgentSays(0), Arrive(1, 3), Replay(0)];
+    let after = [AgentSays(0), LoseAnswers, Arrive(1, 2), Arrive(2, 8), Replay(0)];
+    go(false, &[&before[..], &after].concat());
 }

@@ -65,10 +65,17 @@ impl Follower {
                     Ok(_) => break,
                     Err(_) => {}
                 }
+                let mut is_broken = false;
                 while portion.len() < PORTION
-                    && let Some(Some(Ok(message))) = messages.next().now_or_never()
+                    && let Some(next) = messages.next().now_or_never()
                 {
-                    portion.push(message);
+                    match next {
+                        Some(Ok(message)) => portion.push(message),
+                        _ => {
+                            is_broken = true;
+                            break;
+                        }
+                    }
                 }
                 match self.take(&portion, &mut known).await {
                     Ok(Some(last)) => place.sequence = last,
@@ -79,7 +86,13 @@ impl Follower {
                     noted = Instant::now();
                     // The next start reads more than it needs to, where this fails.
                     let _ = place.write(&self.store);
+                    if self.look_at_unsure().await.is_err() {
+                        return;
+                    }
                     self.close_quiet(&mut known);
+                }
+                if is_broken {
+                    break;
                 }
             }
             tokio::time::sleep(PAUSE).await;
@@ -143,6 +156,27 @@ impl Follower {
         writers.known.remove(session);
         writers.lost.push((Arc::clone(session), "another hub has gone on with it".to_owned()));
         false
+    }
+
+    /// Copies what this hub may have written without hearing so: what came back of it was passed over as its own.
+    async fn look_at_unsure(&self) -> Result<(), Ended> {
+        let unsure: Vec<SessionId> = locked(&self.writers).unsure.iter().cloned().collect();
+        for session in unsure {
+            let is_written = locked(&self.writers).known.contains_key(&session);
+            let copied = match is_written {
+                // Taking it over has copied it.
+                true => Ok(None),
+                false => view::copy(&self.server, &self.local, &session).await,
+            };
+            // The servers are away: later.
+            let Ok(last) = copied else { return Ok(()) };
+            locked(&self.writers).unsure.remove(&session);
+            if let Some(record) = last {
+                self.tell(News::Records { session, hub: Arc::clone(&self.name), records: vec![record] })
+                    .await?;
+            }
+        }
+        Ok(())
     }
 
     async fn tell(&self, news: News) -> Result<(), Ended> {

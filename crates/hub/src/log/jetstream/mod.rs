@@ -12,7 +12,7 @@ mod server;
 mod tests;
 mod view;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use async_nats::jetstream::kv::CreateErrorKind;
@@ -119,6 +119,8 @@ struct Writers {
     known: HashMap<SessionId, Writer>,
     /// Those that it does not write any more, though nobody has told the hub so yet, and why.
     lost: Vec<(SessionId, String)>,
+    /// Those of which its last message may have been taken by the servers though it was told otherwise, or nothing.
+    unsure: HashSet<SessionId>,
 }
 
 /// Where a session is continued.
@@ -290,6 +292,7 @@ impl SessionLog for JetStreamLog {
                     }
                     Err(reason) => {
                         self.give_up(&session);
+                        locked(&self.writers).unsure.insert(Arc::clone(&session));
                         failed.push((session, reason));
                     }
                 }

@@ -189,19 +189,23 @@ pub(super) async fn forget(server: &Server, store: &Store) -> Result<(), LogErro
     forgotten.await.map_err(|reason| LogError::new(reason, "end the hub that uses the store first"))
 }
 
-/// Copies what the store does not have of a session.
+/// Copies what the store does not have of a session. Gives its last record.
 pub(super) async fn copy(
     server: &Server,
     local: &Arc<Mutex<LocalLog>>,
     session: &SessionId,
-) -> Result<(), String> {
-    let mut assembler = Assembler::default();
-    let read = server
-        .read(Some(session), 1, |message, _| locked(local).take(session, &records(&mut assembler, &message)));
+) -> Result<Option<Record>, String> {
+    let (mut assembler, mut last) = (Assembler::default(), None);
+    let read = server.read(Some(session), 1, |message, _| {
+        let mut records = records(&mut assembler, &message);
+        locked(local).take(session, &records)?;
+        last = records.pop().or(last.take());
+        Ok(())
+    });
     read.await?;
     match locked(local).write().pop() {
         Some((_, reason)) => Err(reason),
-        None => Ok(()),
+        None => Ok(last),
     }
 }
 

@@ -60,14 +60,14 @@ fn a_login_opens_the_session() {
 #[test]
 fn an_agent_that_does_not_answer_the_handshake_is_given_up() {
     let silent = "echo still loading >&2; exec sleep 1000";
-    let talk = Talk::with(Place::new(), &["--handshake-timeout", "2s", "--", "sh", "-c", silent]);
+    let talk = Talk::with(Place::new(), &["--handshake-timeout", "5s", "--", "sh", "-c", silent]);
     let page = &talk.page;
-    page.wait_for("#trouble :: the agent did not answer the handshake within 2s");
+    page.wait_for("#trouble :: the agent did not answer the handshake within 5s");
     page.wait_for("#trouble :: still loading");
     page.wait_for("#trouble :: --handshake-timeout 5m");
     page.click("#trouble button :: Try again");
     page.wait_for("#hint :: Starting sh");
-    page.wait_for("#trouble :: the agent did not answer the handshake within 2s");
+    page.wait_for("#trouble :: the agent did not answer the handshake within 5s");
     talk.all_is_well();
 }
 
