@@ -1,6 +1,8 @@
 //! `switchboard serve`: sessions that outlive their clients.
 
 #[cfg(feature = "jetstream")]
+mod chaos;
+#[cfg(feature = "jetstream")]
 mod cluster;
 mod full_disk;
 pub(crate) mod hub;

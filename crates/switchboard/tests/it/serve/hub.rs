@@ -158,6 +158,42 @@ impl Client {
         Client { lines, writer, end, seen: VecDeque::new(), last: 0, connection_id }
     }
 
+    /// A client of a hub that may not be there.
+    pub(crate) async fn at(address: &str, token: &str) -> Option<Self> {
+        let remote = Remote::new(&format!("ws://{address}/acp")).ok()?;
+        let remote = remote.header("authorization", &format!("Bearer {token}")).ok()?;
+        let stream = tokio::time::timeout(PATIENCE, remote.connect()).await.ok()?.ok()?;
+        Some(Client::of(stream))
+    }
+
+    /// The next message, if one comes in time.
+    pub(crate) async fn next_within(&mut self, time: Duration) -> Option<Value> {
+        if let Some(message) = self.seen.pop_front() {
+            return Some(message);
+        }
+        let line = tokio::time::timeout(time, self.lines.next_line()).await.ok()?.ok()??;
+        serde_json::from_str(&line).ok()
+    }
+
+    /// Asks, and gives the answer, if it comes in time; what comes before it stays to be seen.
+    pub(crate) async fn ask_within(&mut self, method: &str, params: Value, time: Duration) -> Option<Value> {
+        self.last += 1;
+        let id = self.last;
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.writer.write_all(format!("{message}\n").as_bytes()).await.ok()?;
+        let answer = async {
+            loop {
+                let line = self.lines.next_line().await.ok()??;
+                let message: Value = serde_json::from_str(&line).ok()?;
+                if message["id"] == id && message.get("method").is_none() {
+                    return Some(message);
+                }
+                self.seen.push_back(message);
+            }
+        };
+        tokio::time::timeout(time, answer).await.ok()?
+    }
+
     pub(crate) async fn send(&mut self, message: Value) {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
