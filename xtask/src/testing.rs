@@ -23,6 +23,10 @@ pub(crate) fn run() -> Result<(), String> {
             slow.extend(failed);
         }
     }
+    // What the usual build leaves out. Only the program itself is built anew for it.
+    let with_telemetry =
+        ["test", "--workspace", "--locked", "--features", "switchboard/otlp", "--test", "it"];
+    cargo(with_telemetry.into_iter().chain(["--", "telemetry::"]))?;
     cargo(["test", "--workspace", "--locked", "--doc"])?;
     if !slow.is_empty() {
         println!("\npassed at the second try only:\n    {}", slow.join("\n    "));

@@ -9,6 +9,7 @@ mod connection;
 mod core;
 mod host;
 mod judge;
+mod listener;
 mod log;
 mod metrics;
 mod service;
@@ -23,6 +24,7 @@ pub use crate::log::SharedLog;
 pub use crate::log::jetstream::{JetStream, JetStreamOptions, LogError};
 pub use access::{WrongTokens, bearer, is_same};
 pub use judge::{Judge, Judgement};
+pub use listener::Listener;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -68,6 +70,8 @@ pub struct HubOptions {
     pub local_names: Vec<Arc<str>>,
     /// Answers what it can of what agents ask, before anybody is asked.
     pub judge: Option<Box<dyn Judge>>,
+    /// Hears what is written into the logs.
+    pub listener: Option<Box<dyn Listener>>,
     /// What other hubs are told of this one, where they share its log.
     pub about: HubAbout,
 }
@@ -87,6 +91,7 @@ impl HubOptions {
             tells_standard_error: false,
             local_names: Vec::new(),
             judge: None,
+            listener: None,
             about: HubAbout::default(),
         }
     }
@@ -122,6 +127,7 @@ impl Hub {
             tells_standard_error,
             local_names,
             judge,
+            listener,
             about,
         } = options;
         let mut log: Box<dyn SessionLog> = match log {
@@ -161,6 +167,7 @@ impl Hub {
             events: events.clone(),
             metrics: Arc::clone(&metrics),
             tell,
+            listener,
             begun: Instant::now(),
             flow: FLOW,
             access: None,

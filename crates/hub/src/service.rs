@@ -19,6 +19,7 @@ use crate::core::{
     ConnectionId, Core, Counts, HostId, Identity, Kept, Memory, Output, Owned, SessionId, SessionSummary,
 };
 use crate::host::{self, ForAgent, Said};
+use crate::listener::Listener;
 use crate::log::{self, Beginning, Begun, News, SessionLog, blocking};
 use crate::metrics::Metrics;
 
@@ -134,6 +135,7 @@ pub(crate) struct Service {
     pub(crate) events: mpsc::Sender<Event>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) tell: Arc<dyn Fn(&str) + Send + Sync>,
+    pub(crate) listener: Option<Box<dyn Listener>>,
     pub(crate) begun: Instant,
     pub(crate) flow: usize,
     /// The state of the tokens that was last looked at.
@@ -218,7 +220,8 @@ impl Service {
             }
             Event::Message { connection, text } => {
                 self.metrics.from_clients.fetch_add(1, Ordering::Relaxed);
-                self.core.client_line(connection, &text);
+                let instead = self.listener.as_mut().and_then(|listener| listener.said(&text));
+                self.core.client_line(connection, &instead.map_or(text, Arc::from));
             }
             Event::Room { connection, session, gone } => self.core.has_room(connection, &session, gone),
             Event::Continue { connection, session, cursor } => {
@@ -319,6 +322,8 @@ impl Service {
                         if !is_broken && let Err(reason) = self.log.append(&session, sequence, channel, &text)
                         {
                             failed.push((session, reason));
+                        } else if let Some(listener) = &mut self.listener {
+                            listener.written(&session, channel, &text);
                         }
                     }
                     output => rest.push(output),

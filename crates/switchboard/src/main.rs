@@ -20,6 +20,7 @@ mod setup;
 mod standard_error;
 mod stdio;
 mod store_file;
+mod telemetry;
 mod terminal;
 mod units;
 mod web;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use switchboard_acp::Side;
+use switchboard_acp::{Meta, Side};
 use switchboard_peer::Observer;
 use switchboard_store::{About, Channel, Record, Recorder, Store};
 use switchboard_transport::{Child, Exit, Oddities, Remote};
@@ -17,6 +17,7 @@ use self::file::RecordedFile;
 use self::observed::Sides;
 use crate::ending::{self, Phase};
 use crate::outcome::CommandError;
+use crate::telemetry::{self, Telemetry};
 use crate::terminal::text::visible_line;
 use crate::{standard_error, store_file};
 
@@ -40,7 +41,19 @@ pub(crate) struct RecordArguments {
 
 impl RecordArguments {
     /// Begins what was asked for. A store that cannot be opened is reported, and the conversation goes on without.
-    pub(crate) fn begin(&self, about: &About) -> Result<Option<Recording>, CommandError> {
+    /// Telemetry is made of what would be recorded, whether it is or not.
+    pub(crate) fn begin(
+        &self,
+        about: &About,
+        telemetry: Option<Telemetry>,
+    ) -> Result<Option<Recording>, CommandError> {
+        let recording = self.begin_to_record(about)?;
+        let Some(telemetry) = telemetry else { return Ok(recording) };
+        let recording = recording.unwrap_or_else(|| Recording::new(Target::Nothing));
+        Ok(Some(recording.with_telemetry(telemetry, about.agent.as_deref())))
+    }
+
+    fn begin_to_record(&self, about: &About) -> Result<Option<Recording>, CommandError> {
         match &self.record {
             None => Ok(None),
             Some(Some(file)) => Recording::into_file(file).map(Some),
@@ -72,6 +85,7 @@ pub(crate) struct Recording {
     sink: Arc<Mutex<Option<Sink>>>,
     /// Where it goes, unless that is a file.
     store: Option<Store>,
+    telemetry: Option<Telemetry>,
 }
 
 /// An agent's process whose standard error is recorded.
@@ -86,6 +100,7 @@ struct Sink {
     /// What came of the client and of the agent and is no message.
     of_client: Oddities,
     of_agent: Oddities,
+    telemetry: Option<telemetry::Connection>,
 }
 
 #[derive(Debug)]
@@ -93,6 +108,8 @@ enum Target {
     Store(Box<Recorder>),
     /// Only the messages.
     File(RecordedFile),
+    /// Nobody asked for it.
+    Nothing,
     /// Nothing more can be kept.
     Failed,
 }
@@ -121,8 +138,36 @@ impl Recording {
             sides: Sides::default(),
             of_client: Oddities::recorded(),
             of_agent: Oddities::recorded(),
+            telemetry: None,
         };
-        Recording { sink: Arc::new(Mutex::new(Some(sink))), store: None }
+        Recording { sink: Arc::new(Mutex::new(Some(sink))), store: None, telemetry: None }
+    }
+
+    /// The same, of which telemetry is made.
+    fn with_telemetry(self, telemetry: Telemetry, agent: Option<&str>) -> Self {
+        self.with_sink(|sink| {
+            let connection = telemetry.connection();
+            sink.telemetry = Some(match agent {
+                Some(agent) => connection.with_agent(agent),
+                None => connection,
+            });
+            Ok(())
+        });
+        Recording { telemetry: Some(telemetry), ..self }
+    }
+
+    /// A prompt of the client's with the span that it begins, for the agent; `None` where it stays as it is.
+    pub(crate) fn mark_prompt(&self, line: &str) -> Option<String> {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        sink.as_mut()?.telemetry.as_mut()?.mark_prompt(line)
+    }
+
+    /// What a prompt that is about to be sent says of the span that it begins.
+    pub(crate) fn meta_of_prompt(&self, session: &str) -> Option<Meta<'static>> {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let parent = sink.as_mut()?.telemetry.as_mut()?.prepare(session)?;
+        let meta = serde_json::json!({"traceparent": parent});
+        meta.as_object().cloned().map(Meta::from)
     }
 
     /// Records what a client sees.
@@ -226,21 +271,37 @@ impl Recording {
             sink.append(Record::new(Channel::Process, reason))?;
             sink.commit()
         });
-        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(connection) = sink.as_mut().and_then(|sink| sink.telemetry.as_mut()) {
+            connection.end();
+        }
         let result = match sink.map(|sink| sink.target) {
             Some(Target::Store(recorder)) => {
                 let patience = ending::at_most(CLOSE, phase);
                 recorder.close_within(patience).map_err(|error| error.to_string())
             }
-            Some(Target::File(_) | Target::Failed) | None => Ok(()),
+            Some(Target::File(_) | Target::Nothing | Target::Failed) | None => Ok(()),
         };
         if let Err(reason) = result {
             standard_error::say(format!("switchboard: the recording is incomplete: {reason}"));
+        }
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.end(ending::at_most(telemetry::LAST_SENDING, phase));
         }
     }
 }
 
 impl Sink {
+    /// Makes telemetry of what is said.
+    fn observe(&mut self, channel: Channel, protocol: u16, text: &str) {
+        let Some(connection) = &mut self.telemetry else { return };
+        match (channel, channel.message()) {
+            (_, Some((from, false))) => connection.message(from, protocol, text),
+            (Channel::Hub, _) => connection.note(text),
+            _ => {}
+        }
+    }
+
     /// Keeps something that came and is no message; of very many only how many they are.
     fn set_aside(&mut self, from: Side, what: &str) -> Result<(), String> {
         let oddities = match from {
@@ -263,16 +324,24 @@ impl Sink {
     fn append(&mut self, record: Record) -> Result<(), String> {
         let protocol = if record.channel.is_other_side() { self.versions.1 } else { self.versions.0 };
         let record = record.with_protocol(protocol);
+        if self.telemetry.is_some()
+            && let Ok(text) = std::str::from_utf8(&record.bytes)
+        {
+            self.observe(record.channel, protocol, text);
+        }
         match &mut self.target {
-            Target::Failed => Ok(()),
+            Target::Nothing | Target::Failed => Ok(()),
             Target::Store(recorder) => recorder.put(record).map_err(|error| error.to_string()),
             Target::File(file) => file.append(&record).map_err(|error| error.to_string()),
         }
     }
 
     fn lines(&mut self, channel: Channel, lines: &str) -> Result<(), String> {
+        let protocol = if channel.is_other_side() { self.versions.1 } else { self.versions.0 };
+        if self.telemetry.is_some() && matches!(self.target, Target::Store(_)) {
+            lines.split('\n').for_each(|line| self.observe(channel, protocol, line));
+        }
         if let Target::Store(recorder) = &mut self.target {
-            let protocol = if channel.is_other_side() { self.versions.1 } else { self.versions.0 };
             return recorder
                 .append_lines(channel, protocol, lines)
                 .map(drop)
@@ -288,7 +357,7 @@ impl Sink {
         match &mut self.target {
             Target::File(file) => file.commit().map_err(|error| error.to_string()),
             Target::Store(recorder) => recorder.write().map_err(|error| error.to_string()),
-            Target::Failed => Ok(()),
+            Target::Nothing | Target::Failed => Ok(()),
         }
     }
 }

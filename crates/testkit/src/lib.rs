@@ -4,6 +4,7 @@
 //! - [`stream`] makes the messages of a long session, the same ones each time.
 //! - [`recordings`] reads recorded traffic of real agents, where a folder of it is at hand.
 //! - [`FaultProxy`] is a bad network between a client and a server.
+//! - `Collector` (feature `collector`) stands in for a collector of OpenTelemetry's.
 //! - [`NatsServer`] is a real NATS server for a test.
 //! - [`Contest`] times contenders side by side and prints their ratios.
 //! - [`run_on_mount`] runs a test on a small disk, or one that cannot be written.
@@ -15,6 +16,8 @@
 //! assert!(lines[0].starts_with(r#"{"jsonrpc":"2.0""#));
 //! ```
 
+#[cfg(feature = "collector")]
+mod collector;
 mod contest;
 mod fault_proxy;
 mod modules;
@@ -23,6 +26,8 @@ mod nats;
 mod recordings;
 mod stream;
 
+#[cfg(feature = "collector")]
+pub use collector::{Answers, Collector, SeenNumber, SeenSpan};
 pub use contest::{Contest, thread_time};
 pub use fault_proxy::{FAULTS, FaultProxy};
 pub use modules::assert_every_file_is_a_module;

@@ -77,7 +77,7 @@ pub use process::{
 };
 pub use reader::LineReader;
 #[cfg(feature = "remote")]
-pub use remote::{Remote, RemoteError, RemoteStream};
+pub use remote::{Remote, RemoteError, RemoteStream, client_tls};
 pub use requests::{IncomingRequests, Match, OutgoingRequests, Refusal, RequestTable};
 pub use tap::{Direction, Seen, Tap};
 pub use text::{Json, SharedText};

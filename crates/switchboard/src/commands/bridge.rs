@@ -27,6 +27,7 @@ use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{self, RecordArguments, agent_name};
 use crate::rules::{PermissionsArgument, Rules};
+use crate::telemetry::TelemetryArguments;
 use crate::{standard_error, stdio};
 
 /// Be an agent on standard input and output, in front of another agent of any version
@@ -58,6 +59,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     record: RecordArguments,
+
+    #[command(flatten)]
+    telemetry: TelemetryArguments,
 
     /// Show messages of a version 2 agent to a version 1 client only when the agent rests, so that what it takes back
     /// is never shown
@@ -112,7 +116,8 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
             .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))
     };
     let losses = arguments.losses.as_deref().map(create).transpose()?;
-    let recording = arguments.record.begin(&About { agent: arguments.agent.clone(), ..About::default() })?;
+    let about = About { agent: arguments.agent.clone(), ..About::default() };
+    let recording = arguments.record.begin(&about, arguments.telemetry.begin_below()?)?;
     let history =
         recording.as_ref().and_then(|recording| History::new(recording.clone(), arguments.agent.clone()));
     // Not before: until the agent runs there is nothing to end with care.

@@ -158,6 +158,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         tells_standard_error: false,
         local_names: vec![Arc::clone(&who.name)],
         judge: Some(Box::new(HubJudge::new(rules.clone()))),
+        listener: None,
         about: HubAbout::default(),
     })
     .map_err(store_file::store_error)?;

@@ -26,6 +26,7 @@ use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::RecordArguments;
 use crate::rules::{PermissionsArgument, Rules};
+use crate::telemetry::TelemetryArguments;
 use crate::units::parse_time;
 
 /// Send one prompt to an agent and show what it does.
@@ -100,6 +101,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     record: RecordArguments,
+
+    #[command(flatten)]
+    telemetry: TelemetryArguments,
 }
 
 /// What is printed.
@@ -141,7 +145,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
     let task = conversation::Task {
         program: program.working_directory(&cwd),
         cwd: cwd.display().to_string(),
-        recording: arguments.record.begin(&about)?,
+        recording: arguments.record.begin(&about, arguments.telemetry.begin_below()?)?,
         sessions: vec![vec![vec![v2::ContentBlock::text(prompt)]]],
         format: arguments.format,
         rules,

@@ -14,7 +14,7 @@ use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use switchboard_hub::{FolderRefusal, Hub, HubAbout, HubOptions};
+use switchboard_hub::{FolderRefusal, Hub, HubAbout, HubOptions, Listener};
 use switchboard_transport::server::{self, ListenerLimits, ServerLimits, Service, Tls};
 use switchboard_transport::{Grace, Program, Remote};
 use tokio::net::TcpListener;
@@ -32,6 +32,7 @@ use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::remote_agent::{HEADERS, TOKEN};
 use crate::rules::{PermissionsArgument, Rules};
+use crate::telemetry::{HubTelemetry, LAST_SENDING, TelemetryArguments};
 use crate::web::app::{App, Audience};
 use crate::web::guard::Guard;
 use crate::web::{self, Links};
@@ -101,6 +102,9 @@ pub(crate) struct Arguments {
     permissions: PermissionsArgument,
 
     #[command(flatten)]
+    telemetry: TelemetryArguments,
+
+    #[command(flatten)]
     handshake: HandshakeArgument,
 
     /// How to write what happens, on standard error
@@ -124,7 +128,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let store = log.open_store(store_file::place(arguments.store.as_ref())?)?;
     let logger = Logger::new(arguments.log_format);
     let settings = HubSettings::read(&folder)?;
-    let serving = Serving { folder, address, tls, store, log, agents, logger, settings };
+    let telemetry = arguments.telemetry.begin()?.map(HubTelemetry::new);
+    let serving = Serving { folder, address, tls, store, log, agents, logger, settings, telemetry };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, serving))
 }
 
@@ -145,6 +150,7 @@ struct Serving {
     agents: Vec<(String, Program)>,
     logger: Logger,
     settings: HubSettings,
+    telemetry: Option<HubTelemetry>,
 }
 
 fn tls_error(error: &server::TlsError) -> CommandError {
@@ -211,7 +217,7 @@ fn address(arguments: &Arguments) -> Result<SocketAddr, CommandError> {
 }
 
 async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, CommandError> {
-    let Serving { folder, address, tls, store, log, agents, logger, settings } = serving;
+    let Serving { folder, address, tls, store, log, agents, logger, settings, telemetry } = serving;
     let log = log.open(&store, |progress| logger.say(progress)).await?;
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
     let listener = TcpListener::bind(address).await.map_err(|error| {
@@ -263,6 +269,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         tells_standard_error: true,
         local_names: vec![gate.launch_name()],
         judge: Some(Box::new(HubJudge::new(rules.clone()))),
+        listener: telemetry.clone().map(|telemetry| Box::new(telemetry) as Box<dyn Listener>),
         about,
     })
     .map_err(store_file::store_error)?;
@@ -297,6 +304,9 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     };
     if tokio::time::timeout(END, end).await.is_err() {
         logger.say("not everything came to its end in time; the next start puts it in order");
+    }
+    if let Some(telemetry) = telemetry {
+        telemetry.end(LAST_SENDING);
     }
     Ok(Outcome::Fine)
 }

@@ -123,6 +123,7 @@ pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
         tells_standard_error: false,
         local_names: vec![Arc::clone(&who.name)],
         judge: None,
+        listener: None,
         about: HubAbout::default(),
     });
     let app =

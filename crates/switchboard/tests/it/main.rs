@@ -37,6 +37,7 @@ mod schema;
 mod serve;
 mod sessions;
 mod setup;
+mod telemetry;
 mod terminal;
 mod tokens;
 mod web;

@@ -5,6 +5,8 @@ mod server_events;
 mod tls;
 mod websocket;
 
+pub use tls::client_tls;
+
 use std::fmt;
 use std::future::Future;
 use std::io;

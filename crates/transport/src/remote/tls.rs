@@ -9,22 +9,27 @@ use super::{Remote, RemoteError};
 /// The settings for a connection: the authorities that this machine trusts, or those in the file that `SSL_CERT_FILE`
 /// names.
 pub(super) fn config(remote: &Remote) -> Result<Arc<ClientConfig>, RemoteError> {
+    client_tls(remote.is_encrypted()).map_err(|reason| remote.unreachable(&reason))
+}
+
+/// How to encrypt a connection to a server, and by which authorities to check it: those that this machine trusts, or those in
+/// the file that `SSL_CERT_FILE` names. They are read only where something is encrypted: there are many of them.
+pub fn client_tls(is_encrypted: bool) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
-    // There are many of them, and without encryption nobody is checked.
-    if remote.is_encrypted() {
+    if is_encrypted {
         let found = rustls_native_certs::load_native_certs();
         let (good, _) = roots.add_parsable_certificates(found.certs);
         if good == 0 {
             let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
-            return Err(remote.unreachable(&format!(
+            return Err(format!(
                 "this machine has no certificates to check it by{why}; install ca-certificates, or name a file in SSL_CERT_FILE"
-            )));
+            ));
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| remote.unreachable(&error))?
+        .map_err(|error| error.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(Arc::new(config))

@@ -255,6 +255,10 @@ impl Service {
         };
         if from == Side::Client {
             self.note_request(&line);
+            let marked = self.record.as_ref().and_then(|recorded| recorded.recording.mark_prompt(&line));
+            if let Some(marked) = marked {
+                return self.pass(from, Line::Made(marked));
+            }
         }
         let is_of_agent = from == Side::Agent && self.permissions.is_some();
         match is_of_agent.then(|| Permissions::apart(&line)).flatten() {

@@ -265,7 +265,10 @@ impl Runner {
     async fn prompt(&mut self, session: &str, prompt: Prompt) -> Result<Outcome, Halt> {
         let agent = self.agent.clone();
         self.prompted = true;
-        let inserted = self.drive(async move { agent.prompt(session, prompt).await }).await?;
+        let mut request = v2::PromptRequest::new(session, prompt);
+        request.meta = self.recording.as_ref().and_then(|recording| recording.meta_of_prompt(session));
+        let prompted = async move { agent.prompt_unless(&request, std::future::pending()).await };
+        let inserted = self.drive(prompted).await?;
         let mut turn = match inserted {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) if self.stopping.is_some() => return Ok(self.outcome(None)),

@@ -1,0 +1,98 @@
+//! What there is without the feature: nothing, and how to get it.
+
+use std::time::Duration;
+
+use switchboard_acp::Side;
+
+use crate::outcome::CommandError;
+
+/// There is none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Telemetry {}
+
+/// There is none, which only this module knows: else all that is done with one counts as unreachable.
+pub(crate) struct Connection(Telemetry);
+
+/// There is none.
+#[derive(Debug, Clone)]
+pub(crate) enum HubTelemetry {}
+
+/// Says what is missing where it was asked for. The variables may be meant for others.
+pub(super) fn start(
+    endpoint: Option<&str>,
+    _parent: Option<String>,
+) -> Result<Option<Telemetry>, CommandError> {
+    match endpoint {
+        None => Ok(None),
+        Some(_) => Err(CommandError::usage("this program was built without telemetry")
+            .hint("build it with the feature `otlp`: cargo install switchboard --features otlp")),
+    }
+}
+
+impl Telemetry {
+    pub(crate) fn connection(&self) -> Connection {
+        match *self {}
+    }
+
+    pub(crate) fn end(&self, _patience: Duration) {
+        match *self {}
+    }
+}
+
+impl Connection {
+    pub(crate) fn with_agent(self, _agent: &str) -> Self {
+        match self.0 {}
+    }
+
+    pub(crate) fn message(&mut self, _from: Side, _version: u16, _text: &str) {
+        match self.0 {}
+    }
+
+    pub(crate) fn note(&mut self, _note: &str) {
+        match self.0 {}
+    }
+
+    pub(crate) fn mark_prompt(&mut self, _line: &str) -> Option<String> {
+        match self.0 {}
+    }
+
+    pub(crate) fn prepare(&mut self, _session: &str) -> Option<String> {
+        match self.0 {}
+    }
+
+    pub(crate) fn end(&mut self) {
+        match self.0 {}
+    }
+}
+
+impl HubTelemetry {
+    pub(crate) fn new(telemetry: Telemetry) -> Self {
+        match telemetry {}
+    }
+
+    pub(crate) fn end(&self, _patience: Duration) {
+        match *self {}
+    }
+}
+
+impl switchboard_hub::Listener for HubTelemetry {
+    fn written(&mut self, _session: &str, _channel: switchboard_store::Channel, _text: &str) {
+        match *self {}
+    }
+
+    fn said(&mut self, _line: &str) -> Option<String> {
+        match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_it_is_told_how_to_get_it() {
+        let error = start(Some("http://127.0.0.1:4318"), None).unwrap_err();
+        assert!(error.to_string().contains("without telemetry"), "{error}");
+        assert!(start(None, None).unwrap().is_none());
+    }
+}

@@ -1,0 +1,496 @@
+//! The messages of one connection, read for what they amount to.
+
+mod questions;
+mod turns;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use opentelemetry::Context;
+use opentelemetry::KeyValue;
+use opentelemetry::trace::SpanKind;
+use switchboard_acp::rpc::{BATCH_LIMIT, Expected, Message, Request, RequestId, batch_entries, is_batch};
+use switchboard_acp::{Field, Moment, Raw, Side, Wire, WireFormat, v2};
+use switchboard_bridge::{Policy, RecordingBridge, Version};
+use switchboard_session::{Change, Conversation, Decoded, EntryKind, RequestEvent, Session};
+use switchboard_store::apply_hub_note;
+
+use crate::Shared;
+use crate::spans::{OpenSpan, name, word};
+use crate::trace_parent;
+
+/// How many prompts may have a span and not be seen yet.
+const MAX_PREPARED: usize = 64;
+
+/// How many lines of a handshake are kept until the version is known.
+const MAX_HANDSHAKE: usize = 16;
+
+/// What a client and an agent say to each other, as spans and numbers.
+///
+/// Of the conversation only what is needed for that is kept: no messages, no content of tool calls.
+pub struct Connection {
+    shared: Arc<Shared>,
+    conversation: Conversation,
+    /// Makes version 2 of version 1.
+    translation: Option<Box<RecordingBridge>>,
+    /// What was said before the version was known.
+    handshake: Vec<(Side, String)>,
+    initialize: Option<RequestId<'static>>,
+    agent: String,
+    /// The one session that there is, where the caller knows it by an id of its own.
+    whole: Option<(String, Option<OpenSpan>)>,
+    sessions: HashMap<Arc<str>, Watched>,
+    /// Spans of turns whose prompts are on their way, by what was written into them.
+    prepared: Vec<(String, OpenSpan)>,
+    begun: Instant,
+}
+
+/// The spans of one session.
+#[derive(Default)]
+struct Watched {
+    /// Its own; `None` where the one of the connection stands for it.
+    span: Option<OpenSpan>,
+    turns: Vec<(RequestId<'static>, OpenSpan)>,
+    calls: HashMap<String, OpenSpan>,
+    permissions: HashMap<usize, OpenSpan>,
+    elicitations: HashMap<usize, OpenSpan>,
+}
+
+impl Connection {
+    pub(crate) fn new(shared: Arc<Shared>, session: Option<&str>) -> Self {
+        Connection {
+            shared,
+            conversation: Conversation::new(WireFormat::Any),
+            translation: None,
+            handshake: Vec::new(),
+            initialize: None,
+            agent: "agent".to_owned(),
+            whole: session.map(|id| (id.to_owned(), None)),
+            sessions: HashMap::new(),
+            prepared: Vec::new(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Says what the agent is called until it says so itself.
+    #[must_use]
+    pub fn with_agent(mut self, agent: &str) -> Self {
+        if let Some(agent) = name(agent) {
+            agent.clone_into(&mut self.agent);
+        }
+        self
+    }
+
+    // ----- what is said
+
+    /// Takes a message, or several in an array, in this version of the protocol; 0 before it is agreed on.
+    pub fn message(&mut self, from: Side, version: u16, text: &str) {
+        self.hear_handshake(text);
+        match version {
+            1 => {
+                let now = self.now();
+                let handshake = std::mem::take(&mut self.handshake);
+                let translation = self.translation.get_or_insert_with(|| {
+                    let mut fresh = RecordingBridge::with_policy(Version::V2, Policy::Quiet);
+                    handshake.iter().for_each(|(from, line)| fresh.take(Some(*from), line, now));
+                    Box::new(fresh)
+                });
+                translation.take(Some(from), text, now);
+                // Nobody asks for them.
+                drop((translation.take_losses(), translation.take_back()));
+                let lines: Vec<_> = translation.drain().collect();
+                for line in lines {
+                    self.line(line.from, &line.text);
+                }
+            }
+            0 => {
+                if self.handshake.len() < MAX_HANDSHAKE {
+                    self.handshake.push((from, text.to_owned()));
+                }
+                self.line(from, text);
+            }
+            _ => self.line(from, text),
+        }
+    }
+
+    /// Takes what a hub notes about a question, such as who answers it.
+    pub fn note(&mut self, note: &str) {
+        let now = self.now();
+        apply_hub_note(&mut self.conversation, note, now);
+        self.settle_questions();
+    }
+
+    /// The same prompt, with the span of its turn in its metadata, so that the agent's own spans can belong to it. `None` where
+    /// the line is no prompt, or says already where it belongs.
+    pub fn mark_prompt(&mut self, line: &str) -> Option<String> {
+        let (request, session) = prompt_of(line)?;
+        if trace_parent::of_request(&request).is_some() {
+            return None;
+        }
+        let parent = self.prepare(&session)?;
+        trace_parent::mark(&request, &parent)
+    }
+
+    /// Begins the turn of a prompt that is about to be sent, and says what to write into its metadata as `traceparent`.
+    pub fn prepare(&mut self, session: &str) -> Option<String> {
+        let span = self.begin_turn(session, None);
+        let words = trace_parent::words(span.context())?;
+        if self.prepared.len() >= MAX_PREPARED {
+            not_sent(self.prepared.remove(0).1);
+        }
+        self.prepared.push((words.clone(), span));
+        Some(words)
+    }
+
+    /// The connection is over: so is everything on it.
+    pub fn end(&mut self) {
+        let now = self.now();
+        self.conversation.end_connection(now);
+        self.settle_questions();
+        self.settle_turns();
+        for (_, span) in self.prepared.drain(..) {
+            not_sent(span);
+        }
+        let sessions: Vec<Arc<str>> = self.sessions.keys().cloned().collect();
+        for session in sessions {
+            self.end_session(&session);
+        }
+        if let Some((_, whole)) = &mut self.whole {
+            whole.take().map(OpenSpan::end);
+        }
+        self.conversation = Conversation::new(WireFormat::Any);
+        (self.translation, self.initialize) = (None, None);
+        self.handshake.clear();
+    }
+
+    fn now(&self) -> Moment {
+        Moment(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Takes a line of version 2.
+    fn line(&mut self, from: Side, text: &str) {
+        if !is_batch(text) {
+            return self.one(from, text);
+        }
+        for entry in batch_entries(text, BATCH_LIMIT).unwrap_or_default() {
+            self.one(from, entry);
+        }
+    }
+
+    fn one(&mut self, from: Side, text: &str) {
+        // What cannot be read is for others to complain about.
+        let Ok(mut decoded) = self.conversation.decode(text) else { return };
+        let mut prompt = None;
+        match &mut decoded.message {
+            Expected::Params(told) => {
+                if !lighten(&mut told.update) {
+                    return;
+                }
+            }
+            Expected::Other(Message::Request(request)) => match &*request.method {
+                "session/prompt" => {
+                    prompt = session_of(request).map(|session| {
+                        (session, request.id.clone().into_owned(), trace_parent::of_request(request))
+                    });
+                }
+                "session/close" => {
+                    if let Some(session) = session_of(request) {
+                        return self.end_session(&Arc::from(session));
+                    }
+                }
+                _ => {}
+            },
+            Expected::Other(_) => {}
+        }
+        self.apply(decoded, from);
+        if let Some((session, id, parent)) = prompt {
+            let span = self.begin_turn_of(&session, parent);
+            self.watched(&session).turns.push((id, span));
+        }
+    }
+
+    /// Hears how the agent introduces itself. A translation would put a name in the place of one that is missing.
+    fn hear_handshake(&mut self, text: &str) {
+        let Some(asked) = &self.initialize else {
+            if text.contains("\"initialize\"")
+                && let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any)
+                && request.method == "initialize"
+            {
+                self.initialize = Some(request.id.into_owned());
+            }
+            return;
+        };
+        if let Ok(Message::Response(response)) = Message::decode(text, WireFormat::Any)
+            && response.id == *asked
+        {
+            self.initialize = None;
+            if let Ok(answer) = &response.outcome {
+                self.hear_agent(answer);
+            }
+        }
+    }
+
+    fn hear_agent(&mut self, answer: &Raw<'_>) {
+        let info = answer.get("agentInfo").or_else(|| answer.get("info"));
+        let told = info.as_ref().and_then(|info| info.get("name"));
+        if let Some(told) = told.as_ref().and_then(Raw::as_text).as_deref().and_then(name) {
+            told.clone_into(&mut self.agent);
+        }
+    }
+
+    fn apply(&mut self, decoded: Decoded<'_>, from: Side) {
+        let now = self.now();
+        let Ok(folded) = self.conversation.apply(decoded, Some(from), now) else { return };
+        let is_over = !folded.ended.is_empty();
+        if let Some(step) = folded.step
+            && let Some(id) = self.conversation.id_at(step.session).cloned()
+        {
+            for change in step.changes.iter() {
+                self.change(&id, change);
+            }
+        }
+        if is_over {
+            self.settle_turns();
+        }
+    }
+
+    fn change(&mut self, session: &Arc<str>, change: &Change) {
+        match change {
+            Change::Entry(change) if change.kind == EntryKind::ToolCall => {
+                self.tool_call(session, change.position, change.created);
+            }
+            Change::Permission { index, event: RequestEvent::Opened } => {
+                let call = self
+                    .folded(session)
+                    .and_then(|folded| folded.permission_at(*index)?.tool_call_id().map(str::to_owned));
+                let span = self.begin_question(session, "permission", call.as_deref());
+                self.watched(session).permissions.insert(*index, span);
+            }
+            Change::Elicitation { index, event: RequestEvent::Opened } => {
+                let span = self.begin_question(session, "elicitation", None);
+                self.watched(session).elicitations.insert(*index, span);
+            }
+            Change::Permission { .. } | Change::Elicitation { .. } => self.settle_questions_of(session),
+            _ => {}
+        }
+    }
+
+    fn folded(&self, session: &str) -> Option<&Session> {
+        self.conversation.session(Some(session))
+    }
+
+    // ----- sessions
+
+    /// The spans of a session, which begin with it.
+    fn watched(&mut self, session: &str) -> &mut Watched {
+        if !self.sessions.contains_key(session) {
+            let span = self.begin_session(session);
+            self.sessions.insert(Arc::from(session), Watched { span, ..Watched::default() });
+        }
+        self.sessions.entry(Arc::from(session)).or_default()
+    }
+
+    /// The span of a session, unless the one of the connection stands for it.
+    fn begin_session(&mut self, session: &str) -> Option<OpenSpan> {
+        let parent = self.conversation.parent(session).cloned();
+        let parent = match parent {
+            // Those that its sub-agents have begin where it is at work.
+            Some(parent) if *parent.session != *session => {
+                let above = self.sessions.get(&parent.session);
+                let call = above.zip(parent.tool_call).and_then(|(above, call)| above.calls.get(&*call));
+                let context = call.map(|call| call.context().clone());
+                context.or_else(|| above.and_then(Watched::context)).unwrap_or_else(|| self.root())
+            }
+            _ if self.whole.is_some() => {
+                self.whole_context();
+                return None;
+            }
+            _ => self.shared.parent.clone(),
+        };
+        Some(self.session_span(session, &parent))
+    }
+
+    fn session_span(&self, id: &str, parent: &Context) -> OpenSpan {
+        let about = self.about(id);
+        OpenSpan::begin(&self.shared.tracer, "session", SpanKind::Internal, parent, about)
+    }
+
+    /// The span of the one session that the caller knows, which begins when it is needed.
+    fn whole_context(&mut self) -> Option<Context> {
+        let (id, span) = self.whole.take()?;
+        let span = span.unwrap_or_else(|| self.session_span(&id, &self.shared.parent));
+        let context = span.context().clone();
+        self.whole = Some((id, Some(span)));
+        Some(context)
+    }
+
+    fn root(&mut self) -> Context {
+        self.whole_context().unwrap_or_else(|| self.shared.parent.clone())
+    }
+
+    /// What belongs to everything of a session.
+    fn about(&self, session: &str) -> Vec<KeyValue> {
+        vec![
+            KeyValue::new("gen_ai.conversation.id", session.to_owned()),
+            KeyValue::new("gen_ai.agent.name", self.agent.clone()),
+        ]
+    }
+
+    /// The id under which a session is told of.
+    fn shown_id(&self, session: &str) -> String {
+        match &self.whole {
+            Some((id, _)) if self.conversation.parent(session).is_none() => id.clone(),
+            _ => session.to_owned(),
+        }
+    }
+
+    /// A session is over: so is everything in it.
+    fn end_session(&mut self, session: &Arc<str>) {
+        let Some(Watched { span, turns, calls, permissions, elicitations }) = self.sessions.remove(session)
+        else {
+            return;
+        };
+        for (_, call) in calls {
+            call.fail("unfinished");
+            let took = call.end();
+            self.shared.instruments.tool_call(&self.agent, "other", "unfinished", took);
+        }
+        permissions.into_values().chain(elicitations.into_values()).for_each(|question| {
+            question.fail("unanswered");
+            question.end();
+        });
+        for (_, turn) in turns {
+            turn.fail("session_end");
+            let took = turn.end();
+            self.shared.instruments.turn(&self.agent, "cut_off", took);
+        }
+        span.map(OpenSpan::end);
+        self.conversation.remove(Some(session));
+    }
+
+    // ----- tool calls
+
+    fn tool_call(&mut self, session: &Arc<str>, position: usize, is_new: bool) {
+        let Some(call) = self.folded(session).and_then(|folded| folded.entry(position)?.as_tool_call())
+        else {
+            return;
+        };
+        let (id, status) = (call.id().to_owned(), call.status().clone());
+        let (kind, tool) =
+            (word(call.kind().as_str()).to_owned(), call.name().and_then(name).map(str::to_owned));
+        if is_new {
+            let mut about = self.about(&self.shown_id(session));
+            about.push(KeyValue::new("gen_ai.operation.name", "execute_tool"));
+            about.push(KeyValue::new("gen_ai.tool.call.id", id.clone()));
+            let parent = self.parent_in(session);
+            let title = format!("execute_tool {}", tool.as_deref().unwrap_or(&kind));
+            let span = OpenSpan::begin(&self.shared.tracer, title, SpanKind::Internal, &parent, about);
+            self.watched(session).calls.insert(id.clone(), span);
+        }
+        let watched = self.watched(session);
+        if let Some(span) = watched.calls.get(&id) {
+            span.set("switchboard.tool.kind", kind.clone());
+            span.set("gen_ai.tool.name", tool.unwrap_or_else(|| kind.clone()));
+        }
+        if status.is_final()
+            && let Some(span) = watched.calls.remove(&id)
+        {
+            let outcome = word(status.as_str());
+            span.set("switchboard.outcome", outcome.to_owned());
+            if status == v2::ToolCallStatus::Failed {
+                span.fail("failed");
+            }
+            let took = span.end();
+            self.shared.instruments.tool_call(&self.agent, &kind, outcome, took);
+        }
+    }
+
+    /// What something new in a session belongs to.
+    fn parent_in(&mut self, session: &Arc<str>) -> Context {
+        let own = self.watched(session).context();
+        own.unwrap_or_else(|| self.root())
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Connection").field("agent", &self.agent).finish_non_exhaustive()
+    }
+}
+
+impl Watched {
+    /// What something new belongs to: the turn that began last, or the session.
+    fn context(&self) -> Option<Context> {
+        let turn = self.turns.last().map(|(_, span)| span);
+        turn.or(self.span.as_ref()).map(|span| span.context().clone())
+    }
+
+    /// Ends the calls that nobody works on: no turn is open any more, and they do not go on in the background.
+    fn end_calls(&mut self, folded: Option<&Session>, shared: &Shared, agent: &str) {
+        let in_background = |id: &str| {
+            let works = folded.and_then(|folded| folded.background()).unwrap_or_default();
+            works
+                .iter()
+                .any(|work| matches!(work, v2::BackgroundWork::ToolCall(call) if call.tool_call_id == id))
+        };
+        for (id, span) in self.calls.extract_if(|id, _| !in_background(id)).collect::<Vec<_>>() {
+            let kind = folded.and_then(|folded| Some(folded.tool_call(&id)?.kind().as_str().to_owned()));
+            span.set("switchboard.outcome", "unfinished");
+            let took = span.end();
+            let kind = kind.as_deref().map_or("other", word);
+            shared.instruments.tool_call(agent, kind, "unfinished", took);
+        }
+    }
+}
+
+/// A turn whose prompt never came by.
+fn not_sent(span: OpenSpan) {
+    span.fail("not_sent");
+    span.end();
+}
+
+/// The session that a line is a prompt in, where it is one.
+pub fn session_of_prompt(line: &str) -> Option<String> {
+    prompt_of(line).map(|(_, session)| session)
+}
+
+fn prompt_of(line: &str) -> Option<(Request<'_>, String)> {
+    // Nearly all lines are something else.
+    if !line.contains("session/prompt") {
+        return None;
+    }
+    match Message::decode(line, WireFormat::Any) {
+        Ok(Message::Request(request)) if request.method == "session/prompt" => {
+            let session = session_of(&request)?;
+            Some((request, session))
+        }
+        _ => None,
+    }
+}
+
+fn session_of(request: &Request<'_>) -> Option<String> {
+    Some(request.params.as_ref()?.get("sessionId")?.as_text()?.into_owned())
+}
+
+/// Takes out of an update what is not needed here; tells whether anything is.
+fn lighten(update: &mut v2::SessionUpdate<'_>) -> bool {
+    match update {
+        v2::SessionUpdate::ToolCallUpdate(call) => {
+            // Which sub-agent a call started is told in its content.
+            if let Field::Set(content) = &mut call.content {
+                content.retain(|item| matches!(item, v2::ToolCallContent::Session(_)));
+            }
+            (call.raw_input, call.raw_output, call.locations) = (Field::Keep, Field::Keep, Field::Keep);
+            (call.title, call.meta) = (Field::Keep, Field::Keep);
+            true
+        }
+        v2::SessionUpdate::ToolCallContentChunk(chunk) => {
+            matches!(chunk.content, v2::ToolCallContent::Session(_))
+        }
+        v2::SessionUpdate::StateUpdate(_)
+        | v2::SessionUpdate::UsageUpdate(_)
+        | v2::SessionUpdate::SubagentUpdate(_) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,91 @@
+//! `traceparent` and `tracestate`, which may stand in the `_meta` of any message.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use opentelemetry::Context;
+use opentelemetry::propagation::TextMapPropagator as _;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use switchboard_acp::rpc::{Message, Request};
+use switchboard_acp::{Meta, Raw, Wire, WireFormat};
+
+const PARENT: &str = "traceparent";
+const STATE: &str = "tracestate";
+
+/// The context that these words name; an empty one where they name none.
+pub(crate) fn context(parent: &str, state: Option<&str>) -> Context {
+    let mut words = HashMap::from([(PARENT.to_owned(), parent.to_owned())]);
+    words.extend(state.map(|state| (STATE.to_owned(), state.to_owned())));
+    TraceContextPropagator::new().extract_with_context(&Context::new(), &words)
+}
+
+/// The words that name a context.
+pub(crate) fn words(context: &Context) -> Option<String> {
+    let mut words = HashMap::new();
+    TraceContextPropagator::new().inject_context(context, &mut words);
+    words.remove(PARENT)
+}
+
+/// What a request says of where it belongs.
+pub(crate) fn of_request(request: &Request<'_>) -> Option<(String, Option<String>)> {
+    let meta = request.params.as_ref()?.get("_meta")?;
+    let text = |key| meta.get(key).and_then(|value: Raw<'_>| value.as_text().map(Cow::into_owned));
+    Some((text(PARENT)?, text(STATE)))
+}
+
+/// The request with such words, as a line. Everything else stays as it is.
+pub(crate) fn mark(request: &Request<'_>, parent: &str) -> Option<String> {
+    let params = request.params.as_ref().filter(|params| params.is_object())?;
+    let meta = params.get("_meta").filter(Raw::is_object);
+    let entries = meta.iter().flat_map(Raw::entries).filter(|(key, _)| key != PARENT);
+    // Hexadecimal digits and dashes need no escapes.
+    let value = Raw::parse(format!("\"{parent}\"")).ok()?;
+    let marked = Meta::from_entries(entries.chain([(PARENT.into(), value)]));
+    let others = params.entries().filter(|(key, _)| key != "_meta");
+    let all = Meta::from_entries(others.chain([("_meta".into(), marked.as_raw().borrowed())]));
+    let params = Some(all.as_raw().borrowed());
+    let Request { id, method, params: _, extra } = request.clone();
+    Some(Message::Request(Request { id, method, params, extra }).encode(WireFormat::Any))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT_WORDS: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn request(line: &str) -> Request<'_> {
+        match Message::decode(line, WireFormat::Any) {
+            Ok(Message::Request(request)) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_mark_changes_nothing_else() {
+        let line = r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","n":1e3,"_meta":{"a":1.50},"prompt":[]}}"#;
+        let marked = mark(&request(line), PARENT_WORDS).unwrap();
+        let expected = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{{"sessionId":"s","n":1e3,"prompt":[],"_meta":{{"a":1.50,"traceparent":"{PARENT_WORDS}"}}}}}}"#
+        );
+        assert_eq!(marked, expected);
+        assert_eq!(of_request(&request(&marked)), Some((PARENT_WORDS.to_owned(), None)));
+    }
+
+    #[test]
+    fn metadata_that_is_none_gives_way() {
+        let line = r#"{"jsonrpc":"2.0","id":"x","method":"session/prompt","params":{"_meta":null}}"#;
+        let marked = mark(&request(line), PARENT_WORDS).unwrap();
+        assert!(marked.contains(r#""_meta":{"traceparent":"00-"#), "{marked}");
+        let none = r#"{"jsonrpc":"2.0","id":"x","method":"session/prompt"}"#;
+        assert_eq!(mark(&request(none), PARENT_WORDS), None);
+    }
+
+    #[test]
+    fn words_name_a_context_and_back() {
+        assert_eq!(words(&context(PARENT_WORDS, Some("vendor=1"))).as_deref(), Some(PARENT_WORDS));
+        for nonsense in ["", "00-0-0-00", "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"] {
+            assert_eq!(words(&context(nonsense, None)), None, "{nonsense:?}");
+        }
+    }
+}
