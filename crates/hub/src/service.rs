@@ -341,19 +341,30 @@ impl Service {
                 }
                 return;
             }
+            let mut untold = Vec::new();
             for output in rest {
-                let is_untold = match &output {
+                let about = match &output {
                     Output::Send { line, .. } => line.stream.as_ref(),
                     Output::ToHost { session, .. } => session.as_ref(),
                     Output::Answer { session, .. } => Some(session),
                     _ => None,
                 };
-                if is_untold.is_none_or(|session| failed.iter().all(|(failed, _)| failed != session)) {
-                    self.act(output);
+                let reason = about.and_then(|session| failed.iter().find(|(failed, _)| failed == session));
+                match (output, reason) {
+                    (output, None) => self.act(output),
+                    (Output::Send { connection, .. }, Some((session, reason))) => {
+                        untold
+                            .push((connection, format!("the log of {session} cannot be written: {reason}")));
+                    }
+                    (_, Some(_)) => {}
                 }
             }
             for (session, reason) in failed {
                 self.core.log_failed(&session, &reason);
+            }
+            // Who waits for an answer of it need not look at the session.
+            for (connection, reason) in untold {
+                self.core.cut_off(connection, reason);
             }
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! - [`stream`] makes the messages of a long session, the same ones each time.
 //! - [`recordings`] reads recorded traffic of real agents, where a folder of it is at hand.
-//! - [`FaultProxy`] is a bad network between a client and a server.
+//! - [`FaultProxy`] is a bad network between a client and a server, [`Gate`] one that can be cut.
 //! - `Collector` (feature `collector`) stands in for a collector of OpenTelemetry's.
 //! - [`NatsServer`] is a real NATS server for a test.
 //! - [`Contest`] times contenders side by side and prints their ratios.
@@ -20,6 +20,7 @@
 mod collector;
 mod contest;
 mod fault_proxy;
+mod gate;
 mod modules;
 mod mounts;
 mod nats;
@@ -30,6 +31,7 @@ mod stream;
 pub use collector::{Answers, Collector, SeenNumber, SeenSpan};
 pub use contest::{Contest, thread_time};
 pub use fault_proxy::{FAULTS, FaultProxy};
+pub use gate::Gate;
 pub use modules::assert_every_file_is_a_module;
 pub use mounts::{Mount, run_on_mount};
 pub use nats::NatsServer;

@@ -49,7 +49,9 @@ impl NatsServer {
         let start = |name: &str, route: &str| {
             let folder = folder.join(name);
             std::fs::create_dir_all(&folder).expect("a folder of the test can be made");
-            let cluster = ["--cluster_name", "three", "--cluster", route, "--routes", &all];
+            // Clients know no other addresses than those that they were given.
+            let cluster =
+                ["--cluster_name", "three", "--cluster", route, "--routes", &all, "--no_advertise=true"];
             NatsServer::start_with(&folder, &[&["--jetstream", "--server_name", name], &cluster[..]].concat())
         };
         let [one, two, three] = &routes;
@@ -63,6 +65,11 @@ impl NatsServer {
     /// Its address, for `--log`.
     pub fn address(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// The port for clients.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// The id of its process.

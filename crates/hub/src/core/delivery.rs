@@ -237,9 +237,7 @@ impl Core {
         // A session that was deleted meanwhile has no log.
         if client.is_some_and(|client| client.attachments.contains_key(id)) {
             self.tell(format!("the log of {id} cannot be read: {reason}"));
-            let reason = format!("the log of {id} cannot be read");
-            self.output.push_back(Output::Close { connection, code: 1011, reason });
-            self.disconnected(connection);
+            self.cut_off(connection, format!("the log of {id} cannot be read"));
         }
     }
 

@@ -276,7 +276,7 @@ impl Core {
     pub(super) fn not_started(&mut self, connection: ConnectionId, message: &str, error: &Outcome) {
         let Ok(Message::Request(request)) = Message::decode(message, WireFormat::Any) else { return };
         let id = request.id.into_owned();
-        self.reply(connection, &id, error.clone(), None);
+        self.decline(connection, &id, error.clone());
     }
 
     /// Ends agents that nobody needs any more, or that do not introduce themselves.
@@ -410,15 +410,18 @@ impl Core {
         operation: &str,
         to: (ConnectionId, RequestId<'static>),
     ) {
-        let open = self.hosts.values_mut().flat_map(|host| host.open.values_mut());
-        for purpose in open {
-            if let Purpose::Prompt { session: at, client, operation: name } = purpose
-                && at == session
-                && name.as_deref() == Some(operation)
+        let mut open = self.hosts.values_mut().flat_map(|host| host.open.values_mut());
+        let client = open.find_map(|purpose| match purpose {
+            Purpose::Prompt { session: at, client, operation: Some(name) }
+                if at == session && name == operation =>
             {
-                *client = to;
-                return;
+                Some(client)
             }
+            _ => None,
+        });
+        if let Some(client) = client {
+            let before = std::mem::replace(client, to);
+            self.release_guest(before.0);
         }
     }
 

@@ -337,7 +337,9 @@ impl Core {
         let Some(known) = self.sessions.get_mut(session) else { return false };
         let is_same = |name: &Option<String>| name.as_deref() == Some(operation);
         if let Some(prompt) = known.prompts.iter_mut().find(|prompt| is_same(&prompt.operation)) {
-            (prompt.connection, prompt.id) = (connection, id.clone());
+            let before = std::mem::replace(&mut prompt.connection, connection);
+            prompt.id = id.clone();
+            self.release_guest(before);
             return true;
         }
         match known.memory.as_ref().and_then(|memory| memory.operation(operation)).cloned() {

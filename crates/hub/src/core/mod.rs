@@ -15,6 +15,7 @@ pub(crate) mod memory;
 mod methods;
 mod notifications;
 mod opening;
+mod passing;
 mod questions;
 mod requests;
 mod session;
@@ -28,7 +29,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use switchboard_acp::Raw;
-use switchboard_acp::rpc::RequestId;
+use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
@@ -457,7 +458,13 @@ impl Core {
             self.end_unneeded(host, reason);
         }
         for connection in attached {
-            let reason = format!("the log of {id} cannot be written: {reason}");
+            self.cut_off(connection, format!("the log of {id} cannot be written: {reason}"));
+        }
+    }
+
+    /// Ends the connection of a client that cannot be told something.
+    pub(crate) fn cut_off(&mut self, connection: ConnectionId, reason: String) {
+        if self.connections.contains_key(&connection) {
             self.output.push_back(Output::Close { connection, code: 1011, reason });
             self.disconnected(connection);
         }
@@ -548,6 +555,20 @@ impl Core {
         message: impl Into<String>,
         data: Option<serde_json::Value>,
     ) {
-        self.reply(connection, id, Outcome::error(code, message, data), None);
+        let error = Outcome::error(code, message, data);
+        match code {
+            // What was taken back stays so.
+            codes::REQUEST_CANCELLED => self.reply(connection, id, error, None),
+            _ => self.decline(connection, id, error),
+        }
+    }
+
+    /// Answers a request for which nothing was done: who asks again may get another answer, and not this one again.
+    fn decline(&mut self, connection: ConnectionId, id: &RequestId<'static>, error: Outcome) {
+        let client = self.connections.get_mut(&connection);
+        if let Some(asked) = client.and_then(|client| client.open.get_mut(id)) {
+            asked.operation = None;
+        }
+        self.reply(connection, id, error, None);
     }
 }

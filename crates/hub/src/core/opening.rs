@@ -399,7 +399,7 @@ impl Core {
             self.not_started(connection, &message, error);
         }
         for prompt in prompts {
-            self.reply(prompt.connection, &prompt.id, error.clone(), None);
+            self.decline(prompt.connection, &prompt.id, error.clone());
         }
         self.output.push_back(Output::Rest { session: Arc::clone(id) });
     }

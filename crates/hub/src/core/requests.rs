@@ -311,6 +311,11 @@ impl Core {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.is_loading = false;
         let id = Arc::clone(session.id());
+        // Another hub went on writing while it was read.
+        let is_behind = |length: u64| session.memory.is_none() && length < session.followed;
+        if memory.as_ref().is_ok_and(|(_, length)| is_behind(*length)) {
+            return self.load(&id);
+        }
         let waiting = std::mem::take(&mut session.waiting);
         match memory {
             Ok((memory, length)) => {

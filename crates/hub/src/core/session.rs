@@ -52,6 +52,8 @@ pub(super) struct Session {
     pub(super) asked_at: u64,
     /// Another hub that writes it, as far as is known.
     pub(super) hub: Option<Arc<str>>,
+    /// How long its log is for sure, by what other hubs have written.
+    pub(super) followed: u64,
 }
 
 /// A record at hand.
@@ -109,6 +111,7 @@ impl Session {
             is_asking: false,
             asked_at: 0,
             hub: None,
+            followed: 0,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Every order of events: a small world around the core, with a log, an agent and clients, which does what the core says
 //! as late as it likes.
 
+mod hubs;
 mod remembered;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};

@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 use async_nats::HeaderMap;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
-use async_nats::jetstream::stream::Stream;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use switchboard_store::{Record, Store};
 use tokio::sync::mpsc;
 
 use super::message::{Assembler, fence, hub};
-use super::server::{Server, in_words, locked, session_of};
+use super::reading::Reading;
+use super::server::{Server, locked, session_of};
 use super::view::{self, Place};
 use super::{LocalLog, Writers};
 use crate::core::SessionId;
@@ -51,36 +50,31 @@ impl Follower {
         let mut known: HashMap<SessionId, (Assembler, Instant)> = HashMap::new();
         let mut noted = Instant::now();
         loop {
-            let policy = DeliverPolicy::ByStartSequence { start_sequence: place.sequence + 1 };
-            let opened = open(&self.server.stream, super::server::subject("*"), policy).await;
+            let from = DeliverPolicy::ByStartSequence { start_sequence: place.sequence + 1 };
+            let opened = Reading::open(&self.server.stream, super::server::subject("*"), from).await;
             let Ok(mut messages) = opened else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            loop {
-                let next = tokio::time::timeout(NOTE, messages.next()).await;
+            let mut is_broken = false;
+            while !is_broken {
                 let mut portion = Vec::new();
-                match next {
-                    Ok(Some(Ok(message))) => portion.push(message),
-                    Ok(_) => break,
+                match tokio::time::timeout(NOTE, messages.next()).await {
+                    Ok(Ok((message, _))) => portion.push(message),
+                    Ok(Err(_)) => is_broken = true,
                     Err(_) => {}
                 }
-                let mut is_broken = false;
-                while portion.len() < PORTION
-                    && let Some(next) = messages.next().now_or_never()
+                while !is_broken
+                    && portion.len() < PORTION
+                    && let Some(next) = messages.next_now()
                 {
                     match next {
-                        Some(Ok(message)) => portion.push(message),
-                        _ => {
-                            is_broken = true;
-                            break;
-                        }
+                        Ok((message, _)) => portion.push(message),
+                        Err(_) => is_broken = true,
                     }
                 }
-                match self.take(&portion, &mut known).await {
-                    Ok(Some(last)) => place.sequence = last,
-                    Ok(None) => {}
-                    Err(Ended) => return,
+                if self.take(&portion, &mut place, &mut known).await.is_err() {
+                    return;
                 }
                 if noted.elapsed() >= NOTE {
                     noted = Instant::now();
@@ -91,24 +85,22 @@ impl Follower {
                     }
                     self.close_quiet(&mut known);
                 }
-                if is_broken {
-                    break;
-                }
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Takes messages: first into the store, then they are told. Gives the number of the last one.
+    /// Takes messages: first into the store, then they are told. What cannot be kept now is copied later.
     async fn take(
         &self,
         portion: &[Message],
+        place: &mut Place,
         known: &mut HashMap<SessionId, (Assembler, Instant)>,
-    ) -> Result<Option<u64>, Ended> {
-        let mut last = None;
+    ) -> Result<(), Ended> {
         let mut news: Vec<(SessionId, Arc<str>, Vec<Record>)> = Vec::new();
         for message in portion {
-            last = message.info().ok().map(|info| info.stream_sequence).or(last);
+            let Ok(sequence) = message.info().map(|info| info.stream_sequence) else { continue };
+            place.sequence = sequence;
             let Some(session) = session_of(&message.subject).map(SessionId::from) else { continue };
             if !known.contains_key(&session) && !self.knows(&session).await? {
                 continue;
@@ -124,8 +116,8 @@ impl Follower {
                 continue;
             }
             let kept = locked(&self.local).take(&session, &records);
-            if kept.is_err() && view::copy(&self.server, &self.local, &session).await.is_err() {
-                // It is read anew when somebody wants to write it.
+            if kept.is_err() && view::copy(&self.server, &self.local, &session, sequence).await.is_err() {
+                locked(&self.writers).unsure.insert(session);
                 continue;
             }
             let hub: Arc<str> = by.into();
@@ -135,14 +127,15 @@ impl Follower {
             }
         }
         if news.is_empty() {
-            return Ok(last);
+            return Ok(());
         }
-        // Those that cannot be written are copied when somebody wants them.
-        let _ = locked(&self.local).write();
+        let failed = locked(&self.local).write();
+        news.retain(|(session, ..)| failed.iter().all(|(failed, _)| failed != session));
+        locked(&self.writers).unsure.extend(failed.into_iter().map(|(session, _)| session));
         for (session, hub, records) in news {
             self.tell(News::Records { session, hub, records }).await?;
         }
-        Ok(last)
+        Ok(())
     }
 
     /// Whether this hub has what a message says, because it writes the session. It does not any more where another one has
@@ -158,39 +151,59 @@ impl Follower {
         false
     }
 
-    /// Copies what this hub may have written without hearing so: what came back of it was passed over as its own.
+    /// Copies what the store may not have: what this hub may have written without hearing so, and passed over when it came
+    /// back as its own, and what could not be kept when it came.
     async fn look_at_unsure(&self) -> Result<(), Ended> {
         let unsure: Vec<SessionId> = locked(&self.writers).unsure.iter().cloned().collect();
         for session in unsure {
+            if !self.knows(&session).await? {
+                continue;
+            }
+            // Taking it over has copied it.
             let is_written = locked(&self.writers).known.contains_key(&session);
-            let copied = match is_written {
-                // Taking it over has copied it.
-                true => Ok(None),
-                false => view::copy(&self.server, &self.local, &session).await,
+            let copied = if is_written { Ok(None) } else { self.copy_all(&session).await };
+            let copied = match copied {
+                Ok(copied) => copied,
+                // The servers are away: later.
+                Err(_) if self.server.problem().is_some() => return Ok(()),
+                Err(_) => continue,
             };
-            // The servers are away: later.
-            let Ok(last) = copied else { return Ok(()) };
             locked(&self.writers).unsure.remove(&session);
-            if let Some(record) = last {
-                self.tell(News::Records { session, hub: Arc::clone(&self.name), records: vec![record] })
-                    .await?;
+            if let Some((hub, record)) = copied {
+                self.tell(News::Records { session, hub, records: vec![record] }).await?;
             }
         }
         Ok(())
+    }
+
+    /// Copies all that there is of a session. Gives its last record, and the hub that has written to it last.
+    async fn copy_all(&self, session: &SessionId) -> Result<Option<(Arc<str>, Record)>, String> {
+        let Some(last) = self.server.last(session).await? else { return Ok(None) };
+        let by: Arc<str> = hub(&last.headers).unwrap_or_default().into();
+        let record = view::copy(&self.server, &self.local, session, last.sequence).await?;
+        Ok(record.map(|record| (by, record)))
     }
 
     async fn tell(&self, news: News) -> Result<(), Ended> {
         self.events.send(Event::News(news)).await.map_err(|_| Ended)
     }
 
-    /// Whether there is such a session; one that another hub has just begun comes into the store.
+    /// Whether there is such a session; one that another hub has just begun comes into the store. Where that cannot be found
+    /// out it is looked at later.
     async fn knows(&self, session: &SessionId) -> Result<bool, Ended> {
         if self.store.hosted(session).is_ok_and(|hosted| hosted.is_some()) {
             return Ok(true);
         }
-        let text = self.server.sessions.get(&**session).await.ok().flatten();
-        let Some(known) = text.and_then(|text| super::description(session, &text)) else { return Ok(false) };
+        let Ok(text) = self.server.sessions.get(&**session).await else {
+            locked(&self.writers).unsure.insert(Arc::clone(session));
+            return Ok(false);
+        };
+        let Some(known) = text.and_then(|text| super::description(session, &text)) else {
+            locked(&self.writers).unsure.remove(session);
+            return Ok(false);
+        };
         if view::mirror(&self.store, session, &known).is_err() {
+            locked(&self.writers).unsure.insert(Arc::clone(session));
             return Ok(false);
         }
         self.tell(News::Began(known)).await?;
@@ -213,17 +226,15 @@ impl Follower {
     pub(super) async fn deletions(self: Arc<Self>) {
         while !self.events.is_closed() {
             let (stream, filter) = self.server.descriptions_from();
-            let Ok(mut messages) = open(stream, filter, DeliverPolicy::LastPerSubject).await else {
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            };
-            while let Some(Ok(message)) = messages.next().await {
-                let Some(id) = self.server.deleted(&message) else { continue };
-                if self.store.hosted(id).is_ok_and(|hosted| hosted.is_some()) {
-                    let id = SessionId::from(id);
-                    locked(&self.writers).known.remove(&id);
-                    let removed = locked(&self.local).remove(&id);
-                    removed.await;
+            if let Ok(mut messages) = Reading::open(stream, filter, DeliverPolicy::LastPerSubject).await {
+                while let Ok((message, _)) = messages.next().await {
+                    let Some(id) = self.server.deleted(&message) else { continue };
+                    if self.store.hosted(id).is_ok_and(|hosted| hosted.is_some()) {
+                        let id = SessionId::from(id);
+                        locked(&self.writers).known.remove(&id);
+                        let removed = locked(&self.local).remove(&id);
+                        removed.await;
+                    }
                 }
             }
             tokio::time::sleep(PAUSE).await;
@@ -248,10 +259,4 @@ impl Follower {
             }
         }
     }
-}
-
-async fn open(stream: &Stream, filter: String, policy: DeliverPolicy) -> Result<Ordered, String> {
-    let config = OrderedConfig { filter_subject: filter, deliver_policy: policy, ..OrderedConfig::default() };
-    let consumer = stream.create_consumer(config).await.map_err(|error| in_words(&error))?;
-    consumer.messages().await.map_err(|error| in_words(&error))
 }

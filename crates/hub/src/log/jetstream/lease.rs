@@ -2,8 +2,8 @@
 //! renews it; a session has a key that names its hub. A hub takes a session by changing that key as it last saw it: of two, one
 //! succeeds, and the number of the change, which only grows, stands in every message that it writes.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::kv::{CreateErrorKind, Entry, Operation, UpdateErrorKind};
@@ -47,6 +47,8 @@ struct State {
     hubs: Vec<(Arc<str>, HubAbout)>,
     /// Sessions that are to be let go of, by the numbers under which they were taken.
     released: HashMap<SessionId, u64>,
+    /// Sessions of which it is not known whether this hub has got them, and which it does not write.
+    doubtful: HashSet<SessionId>,
     is_ended: bool,
 }
 
@@ -61,30 +63,39 @@ impl Lease {
             failed: None,
             hubs: Vec::new(),
             released: HashMap::new(),
+            doubtful: HashSet::new(),
             is_ended: false,
         };
         let lease = Arc::new(Lease { server, name, writers, state: Mutex::new(state) });
-        let weak = Arc::downgrade(&lease);
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(LOOK).await;
-                let Some(lease) = weak.upgrade() else { return };
-                let (is_due, is_ended) = {
-                    let state = locked(&lease.state);
-                    (state.renewed.is_none_or(|at| at.elapsed() >= RENEW), state.is_ended)
-                };
-                if is_ended {
-                    return;
-                }
-                // What fails is tried again the next time.
-                if is_due && lease.renew().await.is_err() {
-                    continue;
-                }
-                let _ = lease.look().await;
-                lease.let_go().await;
-            }
-        });
+        // Two tasks: what the servers are slow to tell must not keep the key from being renewed.
+        tokio::spawn(Lease::renew_until_the_end(Arc::downgrade(&lease)));
+        tokio::spawn(Lease::look_until_the_end(Arc::downgrade(&lease)));
         lease
+    }
+
+    /// The same after a while, if it is still used.
+    async fn later(this: &Weak<Self>) -> Option<Arc<Self>> {
+        tokio::time::sleep(LOOK).await;
+        this.upgrade().filter(|lease| !locked(&lease.state).is_ended)
+    }
+
+    async fn renew_until_the_end(this: Weak<Self>) {
+        while let Some(lease) = Lease::later(&this).await {
+            let renewed = locked(&lease.state).renewed;
+            if renewed.is_none_or(|at| at.elapsed() >= RENEW) {
+                // What fails is tried again the next time.
+                let _ = lease.renew().await;
+            }
+        }
+    }
+
+    async fn look_until_the_end(this: Weak<Self>) {
+        while let Some(lease) = Lease::later(&this).await {
+            // What fails is looked at again the next time.
+            let _ = lease.look().await;
+            lease.let_go().await;
+            lease.look_at_doubtful().await;
+        }
     }
 
     /// What other hubs are told of this one.
@@ -208,7 +219,11 @@ impl Lease {
         let owners = &self.server.owners;
         for _ in 0..TRIES {
             self.hold().await?;
-            locked(&self.state).released.remove(session);
+            {
+                let mut state = locked(&self.state);
+                state.released.remove(session);
+                state.doubtful.remove(session);
+            }
             let entry =
                 owners.entry(&**session).await.map_err(|error| self.server.fault(&in_words(&error)))?;
             let name = || self.name.to_string().into();
@@ -237,7 +252,11 @@ impl Lease {
             match taken {
                 Ok(fence) => return Ok(Taken::Here(fence)),
                 Err(_) if was_overtaken => {}
-                Err(reason) => return Err(self.server.fault(&reason)),
+                Err(reason) => {
+                    // The servers may have heard it all the same; then others would wait for a hub that does not know.
+                    locked(&self.state).doubtful.insert(Arc::clone(session));
+                    return Err(self.server.fault(&reason));
+                }
             }
         }
         Err("other hubs are at it; try again later".to_owned())
@@ -269,6 +288,25 @@ impl Lease {
             if is_done && state.released.get(&session) == Some(&fence) {
                 state.released.remove(&session);
             }
+        }
+    }
+
+    /// Lets go of sessions that this hub has got without hearing so.
+    async fn look_at_doubtful(&self) {
+        let doubtful: Vec<SessionId> = locked(&self.state).doubtful.iter().cloned().collect();
+        for session in doubtful {
+            let Ok(entry) = self.server.owners.entry(&*session).await else { return };
+            let is_mine =
+                |entry: &Entry| entry.operation == Operation::Put && entry.value == self.name.as_bytes();
+            // Whoever takes it meanwhile has taken it out of these.
+            let is_doubtful = locked(&self.state).doubtful.contains(&session);
+            if let Some(entry) = entry.filter(is_mine)
+                && is_doubtful
+                && self.server.owners.delete_expect_revision(&*session, Some(entry.revision)).await.is_err()
+            {
+                continue;
+            }
+            locked(&self.state).doubtful.remove(&session);
         }
     }
 

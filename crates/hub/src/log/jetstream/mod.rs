@@ -6,6 +6,7 @@
 mod follow;
 mod lease;
 mod message;
+mod reading;
 mod server;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -190,20 +191,22 @@ impl SessionLog for JetStreamLog {
                 let begun = begun.await?;
                 let id = Arc::clone(&begun.known.id);
                 let made = server.sessions.create(&*id, description(begun.known.changed).into()).await;
-                let Err(error) = made else {
-                    let Taken::Here(fence) = lease.take(&id).await? else {
-                        return Err("another hub has taken the session".to_owned());
-                    };
+                let taken = match &made {
+                    Ok(_) => lease.take(&id).await,
+                    Err(error) if error.kind() == CreateErrorKind::AlreadyExists => {
+                        Ok(Taken::There("".into()))
+                    }
+                    Err(error) => Err(format!("no session can be begun: {}", server.fault(&in_words(error)))),
+                };
+                if let Ok(Taken::Here(fence)) = taken {
                     locked(&writers).known.insert(id, Writer { next: 0, last: 0, fence });
                     return Ok(begun);
-                };
+                }
                 // It stays nowhere.
                 locked(&local).begun(begun);
                 let removed = locked(&local).remove(&id);
                 removed.await;
-                if error.kind() != CreateErrorKind::AlreadyExists {
-                    return Err(format!("no session can be begun: {}", server.fault(&in_words(&error))));
-                }
+                taken?;
             }
             Err("no id is free for a session".to_owned())
         })
@@ -448,7 +451,7 @@ async fn take_over(
         };
         let mut length = locked(local).length(session)?;
         if length < next {
-            view::copy(server, local, session).await?;
+            view::copy(server, local, session, last).await?;
             length = locked(local).length(session)?;
         }
         // What came from others may not be written yet.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::context::{ContextBuilder, CreateStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{
@@ -15,9 +14,9 @@ use async_nats::jetstream::stream::{
 };
 use async_nats::jetstream::{Context, Message, kv};
 use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
-use futures_util::StreamExt;
 
 use super::message::Outgoing;
+use super::reading::Reading;
 
 /// The stream with the records of all sessions.
 pub(super) const STREAM: &str = "SWITCHBOARD";
@@ -288,32 +287,62 @@ impl Server {
         self.sessions.delete(session).await.map_err(|error| in_words(&error))
     }
 
-    /// The records of a session, or of all, from a number in the stream on.
+    /// The number of the last message of the stream.
+    pub(super) async fn last_of_all(&self) -> Result<u64, String> {
+        let info = self.stream.get_info().await.map_err(|error| in_words(&error))?;
+        Ok(info.state.last_sequence)
+    }
+
+    /// The records of a session, or of all, from one number in the stream to another; what others write meanwhile would
+    /// have no end.
     pub(super) async fn read(
         &self,
         session: Option<&str>,
-        from: u64,
+        (from, to): (u64, u64),
         mut take: impl FnMut(Message, u64) -> Result<(), String>,
     ) -> Result<(), String> {
         let filter = subject(session.unwrap_or("*"));
         let mut next = from.max(1);
-        let begun = Instant::now();
-        loop {
+        let mut progressed = Instant::now();
+        while next <= to {
             let policy = DeliverPolicy::ByStartSequence { start_sequence: next };
+            let mut refusal = None;
             let read = drain(&self.stream, filter.clone(), policy, |message, pending| {
-                next = message.info().map_err(|error| error.to_string())?.stream_sequence + 1;
-                take(message, pending)
-            });
-            read.await?;
-            // Whoever told that may be behind the others; the leader is not.
-            let more = self.stream.raw_message_builder().sequence(next).next_by_subject(&*filter);
-            match more.send().await {
-                Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => {
-                    return Ok(());
+                let sequence = message.info().map_err(|error| error.to_string())?.stream_sequence;
+                if let Err(reason) = take(message, pending) {
+                    refusal = Some(reason.clone());
+                    return Err(reason);
                 }
-                Err(error) if begun.elapsed() >= PATIENCE => return Err(in_words(&error)),
-                _ => tokio::time::sleep(Duration::from_millis(50)).await,
+                (next, progressed) = (sequence + 1, Instant::now());
+                Ok(if sequence < to { Flow::On } else { Flow::Enough })
+            })
+            .await;
+            if let Some(reason) = refusal {
+                return Err(reason);
             }
+            // Whoever told that there is no more may be behind the others; the leader is not.
+            let reason = match read {
+                Ok(()) => match self.next_of(&filter, next).await {
+                    Ok(more) if more.is_none_or(|more| more > to) => return Ok(()),
+                    Ok(_) => "the server is behind the others".to_owned(),
+                    Err(reason) => reason,
+                },
+                Err(reason) => reason,
+            };
+            if progressed.elapsed() >= PATIENCE {
+                return Err(reason);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// The number of the first message from a number on.
+    async fn next_of(&self, filter: &str, from: u64) -> Result<Option<u64>, String> {
+        match self.stream.raw_message_builder().sequence(from).next_by_subject(filter).send().await {
+            Ok(message) => Ok(Some(message.sequence)),
+            Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(None),
+            Err(error) => Err(in_words(&error)),
         }
     }
 
@@ -369,9 +398,15 @@ async fn entries(bucket: &kv::Store, mut take: impl FnMut(&str, &[u8])) -> Resul
         if let Some(id) = message.subject.strip_prefix(prefix.as_str()).filter(|_| !is_gone) {
             take(id, &message.payload);
         }
-        Ok(())
+        Ok(Flow::On)
     })
     .await
+}
+
+/// Whether more is wanted of a stream.
+enum Flow {
+    On,
+    Enough,
 }
 
 /// Reads what a stream has at this moment, each message with how many follow.
@@ -379,25 +414,15 @@ async fn drain(
     stream: &Stream,
     filter: String,
     policy: DeliverPolicy,
-    mut take: impl FnMut(Message, u64) -> Result<(), String>,
+    mut take: impl FnMut(Message, u64) -> Result<Flow, String>,
 ) -> Result<(), String> {
-    let config = OrderedConfig { filter_subject: filter, deliver_policy: policy, ..OrderedConfig::default() };
-    let consumer = stream.create_consumer(config).await.map_err(|error| in_words(&error))?;
-    if consumer.cached_info().num_pending == 0 {
-        return Ok(());
+    let mut reading = Reading::open(stream, filter, policy).await?;
+    let mut is_over = reading.pending == 0;
+    while !is_over {
+        let (message, pending) = reading.next().await?;
+        is_over = matches!(take(message, pending)?, Flow::Enough) || pending == 0;
     }
-    let mut messages = consumer.messages().await.map_err(|error| in_words(&error))?;
-    loop {
-        let next = tokio::time::timeout(PATIENCE, messages.next()).await;
-        let message = next.map_err(|_| "the server says nothing more".to_owned())?;
-        let message =
-            message.ok_or("the server has ended what it told")?.map_err(|error| in_words(&error))?;
-        let pending = message.info().map_err(|error| error.to_string())?.pending;
-        take(message, pending)?;
-        if pending == 0 {
-            return Ok(());
-        }
-    }
+    Ok(())
 }
 
 pub(super) fn is_named(message: &StreamMessage, name: &str) -> bool {

@@ -319,7 +319,7 @@ async fn one_server_of_three_may_be_gone() {
 async fn fences(servers: &Servers, id: &SessionId) -> Vec<u64> {
     let connected = servers.connect().await.unwrap();
     let mut fences = Vec::new();
-    let read = connected.server.read(Some(id), 1, |message, _| {
+    let read = connected.server.read(Some(id), (1, u64::MAX), |message, _| {
         fences.push(super::message::fence(message.headers.as_ref().unwrap()).unwrap());
         Ok(())
     });

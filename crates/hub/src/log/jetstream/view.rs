@@ -123,7 +123,8 @@ pub(super) async fn catch_up(
     let mut local = LocalLog::new(store.clone());
     let mut copies: HashMap<SessionId, Assembler> = HashMap::new();
     let (mut last, mut done) = (place.sequence, 0);
-    let read = server.read(None, place.sequence + 1, |message, pending| {
+    let end = server.last_of_all().await.map_err(unreadable)?;
+    let read = server.read(None, (place.sequence + 1, end), |message, pending| {
         done += 1;
         last = message.info().map_err(|error| error.to_string())?.stream_sequence;
         let session = session_of(&message.subject).and_then(|id| there.get_key_value(id));
@@ -139,6 +140,7 @@ pub(super) async fn catch_up(
         Ok(())
     });
     read.await.map_err(unreadable)?;
+    local.complete().map_err(of_store)?;
     Place { sequence: last, ..place }.write(store)
 }
 
@@ -189,14 +191,15 @@ pub(super) async fn forget(server: &Server, store: &Store) -> Result<(), LogErro
     forgotten.await.map_err(|reason| LogError::new(reason, "end the hub that uses the store first"))
 }
 
-/// Copies what the store does not have of a session. Gives its last record.
+/// Copies what the store does not have of a session, up to a number in the stream. Gives its last record.
 pub(super) async fn copy(
     server: &Server,
     local: &Arc<Mutex<LocalLog>>,
     session: &SessionId,
+    end: u64,
 ) -> Result<Option<Record>, String> {
     let (mut assembler, mut last) = (Assembler::default(), None);
-    let read = server.read(Some(session), 1, |message, _| {
+    let read = server.read(Some(session), (1, end), |message, _| {
         let mut records = records(&mut assembler, &message);
         locked(local).take(session, &records)?;
         last = records.pop().or(last.take());

@@ -1,21 +1,26 @@
-//! Three NATS servers, three hubs and ten sessions, while hubs and servers are killed, stopped and started again. With
-//! `SWITCHBOARD_CHAOS=100` that happens a hundred times, else a few. It is run by hand: `cargo test --workspace --test it --
-//! --ignored chaos`.
+//! Three NATS servers, three hubs and ten sessions, while hubs and servers are killed, stopped and started again, and the network
+//! between them is cut. A hundred times it is run by hand: `cargo test --workspace --test it -- --ignored chaos`, with other
+//! numbers in `SWITCHBOARD_CHAOS` (how often) and `SWITCHBOARD_CHAOS_SEED`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
-use switchboard_testkit::NatsServer;
+use switchboard_testkit::{Gate, NatsServer};
 
 use super::hub::{Client, Hub};
 use crate::agent_program::{Place, signal};
+use crate::interop::SWITCHBOARD;
 
 /// How many sessions there are.
 const SESSIONS: usize = 10;
+/// How many kinds of things go wrong.
+const KINDS: usize = 5;
+/// How many milliseconds an agent takes for each piece of what it says, so that it is at work when something happens.
+const PACE: u64 = 10;
 /// How long a hub stands still when it is stopped: longer than its lease.
 const STOPPED: Duration = Duration::from_secs(8);
 /// How long a prompt may take before its client tries another hub.
@@ -57,14 +62,21 @@ async fn client_at((address, token): (String, String)) -> Option<Client> {
 }
 
 /// Looks at a session from a place on.
-async fn attach(client: &mut Client, session: &str, folder: &str, cursor: Option<String>) -> Option<()> {
+async fn attach(
+    client: &mut Client,
+    session: &str,
+    folder: &str,
+    cursor: Option<String>,
+) -> Result<(), String> {
     let mut params = json!({"sessionId": session, "cwd": folder});
     match cursor {
         Some(cursor) => params["_meta"] = json!({"acp/cursor": cursor}),
         None => params["replayFrom"] = json!({"type": "start"}),
     }
-    let answer = client.ask_within("session/resume", params, IMPATIENCE).await?;
-    answer.get("result").is_some().then_some(())
+    match client.ask_within("session/resume", params, IMPATIENCE).await {
+        Some(answer) if answer.get("result").is_some() => Ok(()),
+        answer => Err(format!("it cannot be looked at: {answer:?}")),
+    }
 }
 
 /// Keeps what was told; what is told twice is the same.
@@ -78,17 +90,19 @@ fn keep(told: &mut Told, message: &Value) {
     }
 }
 
-/// One try of a prompt at one hub. Says whether it has come to its end, well or not.
+/// One try of a prompt at one hub. It has come to its end, well or not; or why it has not.
 async fn try_prompt(
     door: (String, String),
     (session, folder): (&str, &str),
     operation: &str,
     told: &mut Told,
-) -> bool {
-    let Some(mut client) = client_at(door).await else { return false };
+) -> Result<(), String> {
+    let address = door.0.clone();
+    let not = |what: &str| Err(format!("{address}: {what}"));
+    let Some(mut client) = client_at(door).await else { return not("no answer") };
     let cursor = told.keys().next_back().map(|place| format!("{session}.{place}"));
-    if attach(&mut client, session, folder, cursor).await.is_none() {
-        return false;
+    if let Err(reason) = attach(&mut client, session, folder, cursor).await {
+        return not(&reason);
     }
     let prompt = json!({
         "sessionId": session, "prompt": [{"type": "text", "text": format!("<{operation}>")}],
@@ -97,22 +111,28 @@ async fn try_prompt(
     let answer = client.ask_within("session/prompt", prompt, IMPATIENCE).await;
     client.seen.drain(..).for_each(|message| keep(told, &message));
     match answer {
-        None => false,
+        None => not("no answer to the prompt"),
         Some(answer) if answer.get("error").is_some() => {
             // Interrupted is an end; that the log cannot be written is none.
-            answer.to_string().contains("interrupted") || answer.to_string().contains("was ended")
+            let text = answer.to_string();
+            match text.contains("interrupted") || text.contains("was ended") {
+                true => Ok(()),
+                false => not(&text),
+            }
         }
-        Some(answer) if answer["result"]["_meta"]["switchboard/turn"].is_object() => true,
-        Some(_) => {
+        Some(answer) if answer["result"]["_meta"]["switchboard/turn"].is_object() => Ok(()),
+        Some(answer) => {
             let begun = Instant::now();
             while begun.elapsed() < IMPATIENCE {
-                let Some(message) = client.next_within(IMPATIENCE).await else { return false };
+                let Some(message) = client.next_within(IMPATIENCE).await else {
+                    return not(&format!("nothing behind {answer}"));
+                };
                 keep(told, &message);
                 if message["params"]["update"]["stopReason"].is_string() {
-                    return true;
+                    return Ok(());
                 }
             }
-            false
+            not(&format!("no end behind {answer}"))
         }
     }
 }
@@ -129,15 +149,22 @@ async fn use_session(
     while !is_enough.load(Ordering::Relaxed) {
         let operation = format!("{number}-{count}");
         let begun = Instant::now();
+        let mut tried = Vec::new();
         loop {
-            assert!(begun.elapsed() < PATIENCE, "prompt {operation} of {session} comes to no end");
             let door = {
                 let doors = doors.lock().unwrap();
                 doors[chance.below(doors.len())].clone()
             };
-            if try_prompt(door, (&session, &folder), &operation, &mut told).await {
-                break;
+            let at = begun.elapsed().as_secs();
+            match try_prompt(door, (&session, &folder), &operation, &mut told).await {
+                Ok(()) => break,
+                Err(reason) => tried.push(format!("after {at} s {reason}")),
             }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "prompt {operation} of {session} comes to no end:\n{}",
+                tried.join("\n")
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         count += 1;
@@ -152,7 +179,7 @@ async fn whole(doors: &Doors, hub: usize, session: &str, folder: &str) -> Told {
         assert!(begun.elapsed() < PATIENCE, "hub {hub} does not show {session}");
         let door = doors.lock().unwrap()[hub].clone();
         if let Some(mut client) = client_at(door).await
-            && attach(&mut client, session, folder, None).await.is_some()
+            && attach(&mut client, session, folder, None).await.is_ok()
         {
             let mut told = Told::new();
             client.seen.drain(..).for_each(|message| keep(&mut told, &message));
@@ -162,60 +189,160 @@ async fn whole(doors: &Doors, hub: usize, session: &str, folder: &str) -> Told {
     }
 }
 
-/// Of each session the numbers under which its messages were written, in the order of the stream.
-async fn fences(servers: &str) -> BTreeMap<String, Vec<u64>> {
+/// Looks at the stream itself: in each session every record is there once and in its order, and who wrote it lost the right to
+/// when the next one began. Gives how often sessions changed hands.
+async fn check_stream(servers: &str) -> usize {
     let client = async_nats::connect(servers.split(',').collect::<Vec<_>>()).await.unwrap();
     let stream = async_nats::jetstream::new(client).get_stream("SWITCHBOARD").await.unwrap();
     let config = async_nats::jetstream::consumer::pull::OrderedConfig::default();
     let consumer = stream.create_consumer(config).await.unwrap();
     let mut messages = consumer.messages().await.unwrap();
-    let mut fences: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    // Of each session the number under which its last message was written, and how many records it has.
+    let mut sessions: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let mut taken = 0;
     loop {
         let message = tokio::time::timeout(PATIENCE, messages.next()).await.unwrap().unwrap().unwrap();
-        let fence = message.headers.as_ref().unwrap().get("Switchboard-Fence").unwrap().as_str().parse();
-        fences.entry(message.subject.to_string()).or_default().push(fence.unwrap());
+        let headers = message.headers.as_ref().unwrap();
+        let number = |name: &str| headers.get(name).unwrap().as_str().parse::<u64>().unwrap();
+        let (fence, end) = sessions.entry(message.subject.to_string()).or_default();
+        let now = number("Switchboard-Fence");
+        assert!(now >= *fence, "two hubs wrote {} at once: {now} behind {fence}", message.subject);
+        taken += usize::from(now > *fence);
+        assert_eq!(number("Switchboard-First"), *end, "the records of {} have no order", message.subject);
+        (*fence, *end) = (now, *end + number("Switchboard-Count"));
         if message.info().unwrap().pending == 0 {
-            return fences;
+            assert_eq!(sessions.len(), SESSIONS);
+            return taken;
         }
     }
 }
 
-#[test]
-#[ignore = "with many faults a prompt may come to no end: see docs/shortcomings.md"]
-fn nothing_is_lost_or_done_twice_whatever_is_killed() {
-    let place = Place::new();
-    let folder = place.home().join("nats");
-    let Some(mut servers) = NatsServer::start_three(&folder) else { return };
-    let addresses = servers.each_ref().map(NatsServer::address).join(",");
-    let arguments = ["--log", &addresses, "demo"];
-    let names = ["one", "two", "three"];
-    let start = |name: &str| {
-        let begun = Instant::now();
-        loop {
-            match Hub::try_start(&place, name, &arguments) {
-                Some(hub) => return hub,
-                // The servers may have to elect a leader first.
-                None => assert!(begun.elapsed() < PATIENCE, "hub {name} does not start"),
+/// What agents have been told, by their own records: each prompt at most once. Gives how many there were.
+fn check_agents(place: &Place) -> usize {
+    let mut prompts = BTreeSet::new();
+    for file in std::fs::read_dir(place.home()).unwrap().flatten() {
+        if !file.file_name().to_string_lossy().starts_with(TOLD) {
+            continue;
+        }
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        // The last line of one that was killed may have no end.
+        for line in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            if line["method"] == "session/prompt" {
+                let prompt = line["params"]["prompt"].to_string();
+                assert!(!prompts.contains(&prompt), "{prompt} ran twice");
+                prompts.insert(prompt);
             }
         }
-    };
-    let mut hubs: Vec<Hub> = names.iter().map(|name| start(name)).collect();
-    let door = |hub: &Hub| (hub.address.clone(), hub.token.clone());
-    let doors: Doors = Arc::new(Mutex::new(hubs.iter().map(door).collect()));
-    let times = std::env::var("SWITCHBOARD_CHAOS").map_or(3, |times| times.parse().unwrap());
-    let seed = std::env::var("SWITCHBOARD_CHAOS_SEED").map_or(7, |seed| seed.parse().unwrap());
-    let chance = Arc::new(Chance(AtomicU64::new(seed)));
+    }
+    prompts.len()
+}
+
+/// Servers, hubs and sessions, and what happens to them.
+struct World {
+    place: Place,
+    servers: [NatsServer; 3],
+    /// Between each hub and each server.
+    gates: Vec<[Gate; 3]>,
+    hubs: Vec<Hub>,
+    doors: Doors,
+    chance: Arc<Chance>,
+}
+
+const NAMES: [&str; 3] = ["one", "two", "three"];
+/// How the files begin in which agents write down what they are told.
+const TOLD: &str = "told.";
+
+impl World {
+    fn new(seed: u64) -> Option<Self> {
+        let place = Place::new();
+        let servers = NatsServer::start_three(&place.home().join("nats"))?;
+        let gate = |server: &NatsServer| Gate::start(([127, 0, 0, 1], server.port()).into()).unwrap();
+        let gates = NAMES.iter().map(|_| servers.each_ref().map(gate)).collect();
+        let chance = Arc::new(Chance(AtomicU64::new(seed)));
+        let mut world = World { place, servers, gates, hubs: Vec::new(), doors: Doors::default(), chance };
+        for hub in 0..NAMES.len() {
+            let hub = world.start(hub);
+            world.doors.lock().unwrap().push((hub.address.clone(), hub.token.clone()));
+            world.hubs.push(hub);
+        }
+        Some(world)
+    }
+
+    fn start(&self, hub: usize) -> Hub {
+        let addresses = self.gates[hub].each_ref().map(|gate| format!("nats://{}", gate.address())).join(",");
+        let told = self.place.home().join(TOLD);
+        let agent =
+            format!("tee -a '{}'$$ | '{SWITCHBOARD}' demo-agent --pace {PACE}", told.to_str().unwrap());
+        let begun = Instant::now();
+        loop {
+            let arguments = ["--log", &addresses, "--", "sh", "-c", &agent];
+            match Hub::try_start(&self.place, NAMES[hub], &arguments) {
+                Some(hub) => return hub,
+                // The servers may have to elect a leader first.
+                None => assert!(begun.elapsed() < PATIENCE, "hub {} does not start", NAMES[hub]),
+            }
+        }
+    }
+
+    /// Something goes wrong, and is mended.
+    fn fail(&mut self, kind: usize) -> String {
+        let which = self.chance.below(3);
+        let for_a_while = |most: u64| pause(Duration::from_millis(self.chance.below(most as usize) as u64));
+        match kind {
+            0 => {
+                self.hubs[which].cut_off();
+                self.hubs[which] = self.start(which);
+                let hub = &self.hubs[which];
+                self.doors.lock().unwrap()[which] = (hub.address.clone(), hub.token.clone());
+                format!("hub {which} killed")
+            }
+            1 => {
+                self.hubs[which].signal("STOP");
+                pause(STOPPED);
+                self.hubs[which].signal("CONT");
+                format!("hub {which} stood still")
+            }
+            2 => {
+                self.servers[which].kill();
+                for_a_while(3000);
+                self.servers[which].restart();
+                format!("server {which} killed")
+            }
+            3 => {
+                signal("STOP", self.servers[which].id());
+                for_a_while(8000);
+                signal("CONT", self.servers[which].id());
+                format!("server {which} stood still")
+            }
+            _ => {
+                self.gates[which].iter().for_each(|gate| gate.open(false));
+                for_a_while(10_000);
+                self.gates[which].iter().for_each(|gate| gate.open(true));
+                format!("hub {which} cut off")
+            }
+        }
+    }
+}
+
+fn pause(time: Duration) {
+    std::thread::park_timeout(time);
+}
+
+/// Uses ten sessions while so many things go wrong, and looks what came of it.
+fn nothing_is_lost_or_done_twice(times: usize, seed: u64) {
+    let Some(mut world) = World::new(seed) else { return };
     let is_enough = Arc::new(AtomicBool::new(false));
-    let work = place.work().to_str().unwrap().to_owned();
+    let work = world.place.work().to_str().unwrap().to_owned();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let sessions: Vec<String> = runtime.block_on(async {
-        let mut client = hubs[0].client(2).await;
+        let mut client = world.hubs[0].client(2).await;
         let mut sessions = Vec::new();
         for _ in 0..SESSIONS {
-            sessions.push(client.new_session(&place).await);
+            sessions.push(client.new_session(&world.place).await);
         }
         sessions
     });
+    let (doors, chance) = (Arc::clone(&world.doors), Arc::clone(&world.chance));
     let used: Vec<_> = sessions
         .iter()
         .enumerate()
@@ -224,85 +351,61 @@ fn nothing_is_lost_or_done_twice_whatever_is_killed() {
             runtime.spawn(use_session(doors.clone(), chance.clone(), what, is_enough.clone()))
         })
         .collect();
-    let pause = |time: Duration| std::thread::park_timeout(time);
     for time in 0..times {
         pause(Duration::from_millis(500 + chance.below(1500) as u64));
-        let which = chance.below(3);
         // Each kind of thing happens, however few there are.
-        match if time < 3 { time } else { chance.below(4) } {
-            0 => {
-                hubs[which].cut_off();
-                hubs[which] = start(names[which]);
-                doors.lock().unwrap()[which] = door(&hubs[which]);
-            }
-            1 => {
-                hubs[which].signal("STOP");
-                pause(STOPPED);
-                hubs[which].signal("CONT");
-            }
-            2 => {
-                servers[which].kill();
-                pause(Duration::from_millis(chance.below(3000) as u64));
-                servers[which].restart();
-            }
-            _ => {
-                signal("STOP", servers[which].id());
-                pause(Duration::from_millis(chance.below(8000) as u64));
-                signal("CONT", servers[which].id());
-            }
+        let what = world.fail(if time < KINDS { time } else { chance.below(KINDS) });
+        eprintln!("chaos: {} of {times}: {what}", time + 1);
+        if used.iter().any(tokio::task::JoinHandle::is_finished) {
+            break;
         }
-        eprintln!("chaos: {} of {times}", time + 1);
     }
     is_enough.store(true, Ordering::Relaxed);
     runtime.block_on(async {
         let mut prompts = 0;
+        let mut behind = Duration::ZERO;
         for (session, used) in sessions.iter().zip(used) {
             let (told, count) = used.await.unwrap();
             prompts += count;
             let begun = Instant::now();
-            let last = told.keys().next_back();
             // A hub may be a moment behind.
-            let first = loop {
-                let first = whole(&doors, 0, session, &work).await;
-                if first.keys().next_back() >= last {
-                    break first;
+            loop {
+                let mut hubs = Vec::new();
+                for hub in 0..NAMES.len() {
+                    hubs.push(whole(&doors, hub, session, &work).await);
                 }
-                assert!(begun.elapsed() < BEHIND, "{session} does not get to {last:?} at {}", names[0]);
+                // What was told is there, at its place, and each hub has the same.
+                let first = hubs[0].clone();
+                let differs = |hub: &Told| first.iter().find(|(place, update)| hub.get(place) != Some(update));
+                let differ: Vec<_> = hubs.iter().enumerate().map(|(at, hub)| (at, differs(hub))).collect();
+                let missing = told.iter().find(|(place, update)| first.get(place) != Some(update));
+                if hubs.iter().all(|hub| *hub == first) && missing.is_none() {
+                    break;
+                }
+                let there = missing.map(|(place, _)| first.get(place));
+                assert!(
+                    begun.elapsed() < BEHIND,
+                    "{session} is not the same: {differ:?}; told was {missing:?}, and there is {there:?}"
+                );
                 tokio::time::sleep(Duration::from_millis(100)).await;
-            };
-            // What was told is there, at its place; and it is the same at every hub.
-            for (place, update) in &told {
-                assert_eq!(first.get(place), Some(update), "{session} at {place}");
             }
-            for (hub, name) in names.iter().enumerate().skip(1) {
-                let begun = Instant::now();
-                loop {
-                    let (here, there) =
-                        (whole(&doors, 0, session, &work).await, whole(&doors, hub, session, &work).await);
-                    if here == there {
-                        break;
-                    }
-                    let ends = (here.keys().next_back(), there.keys().next_back());
-                    assert!(begun.elapsed() < BEHIND, "{session} is not the same at {name}: {ends:?}");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-            let said: String =
-                first.values().filter_map(|update| update["content"]["text"].as_str()).collect();
-            for number in 0..count {
-                let prompt = format!("<{}-{number}>", sessions.iter().position(|id| id == session).unwrap());
-                let answer = format!("You said: {prompt}");
-                assert!(said.matches(&answer).count() <= 1, "{prompt} ran twice in {session}");
-            }
+            behind = behind.max(begun.elapsed());
         }
-        let fences = fences(&addresses).await;
-        assert_eq!(fences.len(), SESSIONS);
-        for (session, fences) in &fences {
-            assert!(fences.is_sorted(), "two hubs wrote {session} at once: {fences:?}");
-        }
-        let taken: usize =
-            fences.values().map(|fences| fences.chunk_by(|one, next| one == next).count()).sum();
-        eprintln!("chaos: {prompts} prompts came to their end; sessions were taken {taken} times");
-        assert!(prompts >= SESSIONS);
+        let addresses = world.servers.each_ref().map(NatsServer::address).join(",");
+        let taken = check_stream(&addresses).await;
+        let run = check_agents(&world.place);
+        eprintln!(
+            "chaos: {prompts} prompts came to their end, {run} of them ran; sessions were taken {taken} times; the last hub \
+             was the same after {behind:?}"
+        );
+        assert!(prompts >= SESSIONS && run >= SESSIONS);
     });
+}
+
+#[test]
+#[ignore = "takes many minutes: see CONTRIBUTING.md"]
+fn nothing_is_lost_or_done_twice_whatever_is_killed() {
+    let times = std::env::var("SWITCHBOARD_CHAOS").map_or(100, |times| times.parse().unwrap());
+    let seed = std::env::var("SWITCHBOARD_CHAOS_SEED").map_or(7, |seed| seed.parse().unwrap());
+    nothing_is_lost_or_done_twice(times, seed);
 }

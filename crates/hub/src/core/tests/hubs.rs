@@ -1,0 +1,527 @@
+//! Every order of events among hubs that share a log: each is a core, with its own agent and clients, and does what the core says
+//! as late as it likes. What they pass on to each other may get lost, and a hub may be taken for gone though it is not.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use switchboard_acp::rpc::RequestId;
+use switchboard_store::{Channel, Role};
+
+use super::super::{
+    ConnectionId, Core, CoreOptions, HostId, HubAbout, Kept, Known, Memory, Output, Owned, SessionId,
+};
+use super::who;
+
+const HUBS: usize = 3;
+
+/// What all hubs share.
+#[derive(Default)]
+struct Log {
+    sessions: BTreeMap<SessionId, Vec<(Channel, Arc<str>)>>,
+    /// Each record as it came into the stream, with the hub that wrote it.
+    order: Vec<(SessionId, u64, usize)>,
+    known: Vec<Known>,
+    owners: BTreeMap<SessionId, usize>,
+}
+
+impl Log {
+    fn memory(&self, session: &SessionId, length: usize) -> Memory {
+        let mut memory = Memory::default();
+        for (place, (channel, text)) in self.sessions[session].iter().take(length).enumerate() {
+            let _ = memory.see(place as u64, *channel, text);
+        }
+        memory
+    }
+}
+
+struct Hub {
+    core: Core,
+    /// What the core wants and has not got yet.
+    later: VecDeque<Output>,
+    /// How far it has read the stream, and how much its store has of each session.
+    place: usize,
+    store: BTreeMap<SessionId, usize>,
+    /// The sessions that it believes to write.
+    writes: HashSet<SessionId>,
+    /// What its agent has said and nobody has heard, and the sessions in which it works.
+    said: VecDeque<Value>,
+    agent: Option<HostId>,
+    at_work: BTreeSet<String>,
+    /// Answers of its clients' requests, by connection and id.
+    answers: BTreeMap<(ConnectionId, i64), Vec<Value>>,
+    asked: BTreeSet<(ConnectionId, i64)>,
+    is_lapsed: bool,
+}
+
+/// Something between two hubs.
+enum Letter {
+    Asked { from: usize, to: usize, ticket: u64, message: Arc<str> },
+    Answer { to: usize, ticket: u64, text: String },
+}
+
+struct World {
+    log: Log,
+    hubs: Vec<Hub>,
+    letters: VecDeque<Letter>,
+    /// What agents were told to do, in order.
+    prompts: Vec<String>,
+    next: u64,
+    now: u64,
+}
+
+fn name(hub: usize) -> Arc<str> {
+    format!("hub{hub}").into()
+}
+
+fn hub(number: usize) -> Hub {
+    let core = Core::new(CoreOptions {
+        agents: vec!["one".to_owned()],
+        folders: Box::new(|folder| Ok(folder.to_owned())),
+        idle: 1_000_000,
+        handshake: 1_000_000,
+        flow: 100_000,
+        tells_standard_error: true,
+        judge: None,
+        version: "0",
+        name: Some(name(number)),
+    });
+    Hub {
+        core,
+        later: VecDeque::new(),
+        place: 0,
+        store: BTreeMap::new(),
+        writes: HashSet::new(),
+        said: VecDeque::new(),
+        agent: None,
+        at_work: BTreeSet::new(),
+        answers: BTreeMap::new(),
+        asked: BTreeSet::new(),
+        is_lapsed: false,
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let hubs = (0..HUBS).map(hub).collect();
+        let mut world = World {
+            log: Log::default(),
+            hubs,
+            letters: VecDeque::new(),
+            prompts: Vec::new(),
+            next: 0,
+            now: 0,
+        };
+        for hub in 0..HUBS {
+            for client in 1..=2 {
+                world.hubs[hub].core.connected(client, who("somebody", Role::Own), 0, false, false);
+                world.request(hub, client, "initialize", json!({"protocolVersion": 2}));
+            }
+        }
+        world.settle();
+        world.request(0, 1, "session/new", json!({"cwd": "/w"}));
+        world.settle();
+        world
+    }
+
+    fn session(&self) -> SessionId {
+        Arc::clone(self.log.sessions.keys().next().unwrap())
+    }
+
+    fn request(&mut self, hub: usize, client: ConnectionId, method: &str, params: Value) -> i64 {
+        self.next += 1;
+        let id = self.next as i64;
+        self.hubs[hub].asked.insert((client, id));
+        let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
+        self.hubs[hub].core.client_line(client, &line.into());
+        self.perform(hub);
+        id
+    }
+
+    fn prompt(&mut self, hub: usize, client: ConnectionId, operation: &str) -> i64 {
+        let params = json!({
+            "sessionId": &*self.session(), "prompt": [{"type": "text", "text": operation}],
+            "_meta": {"switchboard/operationId": operation},
+        });
+        self.request(hub, client, "session/prompt", params)
+    }
+
+    /// Does what a core says, as the hub does: records are safe before anything else is done.
+    fn perform(&mut self, at: usize) {
+        loop {
+            let mut rest = Vec::new();
+            let mut failed: Vec<SessionId> = Vec::new();
+            while let Some(output) = self.hubs[at].core.next_output() {
+                let Output::Append { session, sequence, channel, text } = output else {
+                    rest.push(output);
+                    continue;
+                };
+                if failed.contains(&session) {
+                    continue;
+                }
+                let is_its = self.log.owners.get(&session) == Some(&at);
+                if !is_its || !self.hubs[at].writes.contains(&session) {
+                    self.hubs[at].writes.remove(&session);
+                    failed.push(session);
+                    continue;
+                }
+                let records = self.log.sessions.get_mut(&session).unwrap();
+                assert_eq!(records.len() as u64, sequence, "a record does not follow");
+                records.push((channel, text));
+                self.log.order.push((Arc::clone(&session), sequence, at));
+                self.hubs[at].store.insert(session, sequence as usize + 1);
+            }
+            if rest.is_empty() && failed.is_empty() {
+                return;
+            }
+            let mut untold = Vec::new();
+            for output in rest {
+                let about = match &output {
+                    Output::Send { line, .. } => line.stream.as_ref(),
+                    Output::ToHost { session, .. } => session.as_ref(),
+                    Output::Answer { session, .. } => Some(session),
+                    _ => None,
+                };
+                let is_untold = about.is_some_and(|session| failed.contains(session));
+                match output {
+                    output if !is_untold => self.act(at, output),
+                    Output::Send { connection, .. } => untold.push(connection),
+                    _ => {}
+                }
+            }
+            for session in failed {
+                self.hubs[at].core.log_failed(&session, "another hub has gone on with it");
+            }
+            for connection in untold {
+                self.hubs[at].core.cut_off(connection, "another hub has gone on with it".to_owned());
+            }
+        }
+    }
+
+    fn act(&mut self, at: usize, output: Output) {
+        match output {
+            Output::Send { connection, line } => {
+                let message: Value = serde_json::from_str(&line.text).unwrap();
+                if let (None, Some(id)) = (message.get("method"), message["id"].as_i64()) {
+                    self.hubs[at].answers.entry((connection, id)).or_default().push(message);
+                }
+            }
+            Output::Close { connection, .. } => {
+                // It comes again, as another one.
+                self.hubs[at].core.disconnected(connection);
+                self.hubs[at].asked.retain(|(client, _)| *client != connection);
+                self.hubs[at].core.connected(connection, who("somebody", Role::Own), 0, false, false);
+                self.request(at, connection, "initialize", json!({"protocolVersion": 2}));
+            }
+            Output::StartHost { host, .. } => self.hubs[at].agent = Some(host),
+            Output::EndHost { .. } => {
+                self.hubs[at].at_work.clear();
+                self.hubs[at].said.clear();
+            }
+            Output::ToHost { host, line, .. } if self.hubs[at].agent == Some(host) => self.hear(at, &line),
+            Output::Release { session } => {
+                self.hubs[at].writes.remove(&session);
+                if self.log.owners.get(&session) == Some(&at) {
+                    self.log.owners.remove(&session);
+                }
+            }
+            Output::PassOn { hub, ticket, message } => {
+                let to = (0..HUBS).find(|number| name(*number) == hub).unwrap();
+                self.letters.push_back(Letter::Asked { from: at, to, ticket, message });
+            }
+            Output::Answer { key, text, .. } => {
+                let (from, ticket) = key.rsplit_once('.').unwrap();
+                let to = (0..HUBS).find(|number| *name(*number) == *from).unwrap();
+                self.letters.push_back(Letter::Answer { to, ticket: ticket.parse().unwrap(), text });
+            }
+            later @ (Output::Create { .. }
+            | Output::Load { .. }
+            | Output::Read { .. }
+            | Output::Own { .. }) => self.hubs[at].later.push_back(later),
+            _ => {}
+        }
+    }
+
+    /// The agent of a hub is told something.
+    fn hear(&mut self, at: usize, line: &str) {
+        let message: Value = serde_json::from_str(line).unwrap();
+        let session = message["params"]["sessionId"].as_str().unwrap_or_default().to_owned();
+        let Hub { said, at_work, .. } = &mut self.hubs[at];
+        let answer = |result: Value| json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+        match message["method"].as_str() {
+            Some("initialize") => {
+                said.push_back(answer(json!({"protocolVersion": 2, "capabilities": {"session": {}}})));
+            }
+            Some("session/new") => {
+                self.next += 1;
+                said.push_back(answer(json!({"sessionId": format!("a{}", self.next)})));
+            }
+            Some("session/prompt") => {
+                self.prompts.push(message["params"]["prompt"][0]["text"].as_str().unwrap().to_owned());
+                said.push_back(answer(json!({"messageId": "m"})));
+                said.push_back(state(&session, "running"));
+                at_work.insert(session);
+            }
+            Some("session/cancel") if at_work.remove(&session) => said.push_back(state(&session, "idle")),
+            Some(_) if !message["id"].is_null() => said.push_back(answer(json!({}))),
+            _ => {}
+        }
+    }
+
+    /// The agent of a hub says the next thing, or comes to its end.
+    fn agent_goes_on(&mut self, at: usize) {
+        let line = self.hubs[at].said.pop_front().or_else(|| {
+            let session = self.hubs[at].at_work.pop_first()?;
+            Some(state(&session, "idle"))
+        });
+        if let (Some(line), Some(host)) = (line, self.hubs[at].agent) {
+            self.hubs[at].core.host_line(host, &line.to_string());
+            self.perform(at);
+        }
+    }
+
+    fn do_later(&mut self, at: usize, which: usize) {
+        let count = self.hubs[at].later.len().max(1);
+        match self.hubs[at].later.remove(which % count) {
+            Some(Output::Create { ticket, agent, owner, folder }) => {
+                let id: SessionId = format!("s{}", self.log.sessions.len()).into();
+                let (title, agent_session) = (None, String::new());
+                let known = Known { id, agent, agent_session, owner, folder, title, changed: 0, length: 0 };
+                self.log.sessions.insert(Arc::clone(&known.id), Vec::new());
+                self.log.owners.insert(Arc::clone(&known.id), at);
+                self.log.known.push(known.clone());
+                self.hubs[at].writes.insert(Arc::clone(&known.id));
+                self.hubs[at].core.created(ticket, Ok(known));
+            }
+            Some(Output::Load { session }) => {
+                let length = self.hubs[at].store.get(&session).copied().unwrap_or_default();
+                let memory = self.log.memory(&session, length);
+                self.hubs[at].core.loaded(&session, Ok((memory, length as u64)));
+            }
+            Some(Output::Read { connection, session, from, .. }) => {
+                let length = self.hubs[at].store.get(&session).copied().unwrap_or_default();
+                let records = self.log.sessions[&session].iter().take(length).enumerate();
+                let part: Vec<Kept> = records
+                    .skip(from as usize)
+                    .map(|(place, (channel, text))| Kept {
+                        sequence: place as u64,
+                        channel: *channel,
+                        text: Arc::clone(text),
+                    })
+                    .collect();
+                self.hubs[at].core.read(connection, &session, from, &part, (length as u64).max(from));
+            }
+            Some(Output::Own { session }) => {
+                let owner = self.log.owners.get(&session).copied();
+                let owned = match owner.filter(|owner| *owner != at && !self.hubs[*owner].is_lapsed) {
+                    Some(owner) => Owned::There(name(owner)),
+                    None => {
+                        let length = self.log.sessions[&session].len();
+                        self.log.owners.insert(Arc::clone(&session), at);
+                        self.hubs[at].writes.insert(Arc::clone(&session));
+                        self.hubs[at].store.insert(Arc::clone(&session), length);
+                        Owned::Here(Box::new(self.log.memory(&session, length)), length as u64)
+                    }
+                };
+                self.hubs[at].core.owned(&session, Ok(owned));
+            }
+            _ => return,
+        }
+        self.perform(at);
+    }
+
+    /// A hub reads the next record of the stream.
+    fn follow(&mut self, at: usize) {
+        let Some((session, sequence, by)) = self.log.order.get(self.hubs[at].place).cloned() else { return };
+        self.hubs[at].place += 1;
+        if by == at || self.hubs[at].writes.contains(&session) && self.log.owners.get(&session) == Some(&at) {
+            return;
+        }
+        if self.hubs[at].writes.remove(&session) {
+            self.hubs[at].core.log_failed(&session, "another hub has gone on with it");
+        }
+        let known = self.log.known.iter().find(|known| known.id == session).cloned().unwrap();
+        self.hubs[at].core.know(known);
+        let length = self.hubs[at].store.entry(Arc::clone(&session)).or_default();
+        *length = (*length).max(sequence as usize + 1);
+        let (channel, text) = self.log.sessions[&session][sequence as usize].clone();
+        self.hubs[at].core.followed(&session, &name(by), &[(sequence, channel, text)]);
+        self.perform(at);
+    }
+
+    fn deliver(&mut self, which: usize, is_lost: bool) {
+        let count = self.letters.len().max(1);
+        match self.letters.remove(which % count) {
+            Some(Letter::Asked { from, ticket, .. }) if is_lost => {
+                self.hubs[from].core.passed(ticket, None);
+                self.perform(from);
+            }
+            Some(Letter::Asked { from, to, ticket, message }) => {
+                let key = format!("{}.{ticket}", name(from));
+                self.hubs[to].core.asked_by_hub(&key, &message);
+                self.perform(to);
+                // Who waits for an answer does not do so for ever.
+                self.hubs[from].core.passed(ticket, None);
+                self.perform(from);
+            }
+            Some(Letter::Answer { to, ticket, text }) => {
+                self.hubs[to].core.passed(ticket, (!is_lost).then_some(&*text));
+                self.perform(to);
+            }
+            None => {}
+        }
+    }
+
+    fn tick(&mut self, at: usize) {
+        self.now += 500;
+        let others = (0..HUBS).filter(|other| *other != at && !self.hubs[*other].is_lapsed);
+        let others = others.map(|other| (name(other), HubAbout::default())).collect();
+        let hub = &mut self.hubs[at];
+        hub.core.at(self.now, 0);
+        hub.core.hubs_are(others);
+        hub.core.tick();
+        self.perform(at);
+    }
+
+    fn is_quiet(&self) -> bool {
+        let is_quiet = |hub: &Hub| {
+            hub.later.is_empty()
+                && hub.said.is_empty()
+                && hub.at_work.is_empty()
+                && hub.place == self.log.order.len()
+        };
+        self.letters.is_empty() && self.hubs.iter().all(is_quiet)
+    }
+
+    /// All is well, and goes on until nothing is left to do.
+    fn settle(&mut self) {
+        self.hubs.iter_mut().for_each(|hub| hub.is_lapsed = false);
+        let mut quiet = 0;
+        for _ in 0..2000 {
+            for hub in 0..HUBS {
+                self.follow(hub);
+                self.do_later(hub, 0);
+                self.agent_goes_on(hub);
+                self.tick(hub);
+            }
+            self.deliver(0, false);
+            quiet = if self.is_quiet() { quiet + 1 } else { 0 };
+            if quiet > 10 {
+                return;
+            }
+        }
+        panic!("the hubs do not come to rest");
+    }
+
+    fn check(&self) {
+        let mut ran = HashSet::new();
+        for prompt in &self.prompts {
+            assert!(ran.insert(prompt), "the prompt {prompt} ran twice");
+        }
+        for (number, hub) in self.hubs.iter().enumerate() {
+            for (client, id) in &hub.asked {
+                let count = hub.answers.get(&(*client, *id)).map_or(0, Vec::len);
+                let waits = hub.core.connections[client].open.contains_key(&RequestId::Number(*id));
+                // Who has asked for the same again gets the answer in the place of who asked before.
+                assert!(count == 1 || count == 0 && waits, "request {id} at {number} has {count} answers");
+            }
+            assert!(hub.core.sharing.is_empty(), "hub {number} waits: {:?}", hub.core.sharing);
+            for (id, session) in &hub.core.sessions {
+                let Some(known) = &session.memory else { continue };
+                let memory = self.log.memory(id, usize::MAX);
+                assert_eq!((&memory.state, session.next), (&known.state, self.log.sessions[id].len() as u64));
+                assert_eq!(memory.is_busy(), known.is_busy(), "{id} at hub {number}");
+            }
+        }
+    }
+}
+
+fn state(session: &str, state: &str) -> Value {
+    let mut update = json!({"sessionUpdate": "state_update", "state": state});
+    if state == "idle" {
+        update["stopReason"] = "end_turn".into();
+    }
+    json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}})
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    Prompt(usize, ConnectionId),
+    /// The same prompt again, at any hub.
+    Repeat(usize, ConnectionId, usize),
+    Attach(usize, ConnectionId),
+    Follow(usize),
+    Later(usize, usize),
+    Agent(usize),
+    Deliver(usize),
+    Lose(usize),
+    Tick(usize),
+    Lapse(usize),
+    Return(usize),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let (hub, client, which) = (0..HUBS, 1..=2_u64, 0..4_usize);
+    prop_oneof![
+        4 => (hub.clone(), client.clone()).prop_map(|(a, b)| Action::Prompt(a, b)),
+        3 => (hub.clone(), client.clone(), which.clone()).prop_map(|(a, b, c)| Action::Repeat(a, b, c)),
+        2 => (hub.clone(), client).prop_map(|(a, b)| Action::Attach(a, b)),
+        16 => hub.clone().prop_map(Action::Follow),
+        12 => (hub.clone(), which.clone()).prop_map(|(a, b)| Action::Later(a, b)),
+        8 => hub.clone().prop_map(Action::Agent),
+        12 => which.clone().prop_map(Action::Deliver),
+        3 => which.prop_map(Action::Lose),
+        6 => hub.clone().prop_map(Action::Tick),
+        1 => hub.clone().prop_map(Action::Lapse),
+        2 => hub.prop_map(Action::Return),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn hubs_agree_whatever_gets_lost_between_them(actions in proptest::collection::vec(action(), 1..150)) {
+        let mut world = World::new();
+        let mut count = 0;
+        for action in actions {
+            match action {
+                Action::Prompt(hub, client) => {
+                    count += 1;
+                    world.prompt(hub, client, &format!("p{count}"));
+                }
+                Action::Repeat(hub, client, back) => {
+                    if let Some(number) = (1..=count).rev().nth(back) {
+                        world.prompt(hub, client, &format!("p{number}"));
+                    }
+                }
+                Action::Attach(hub, client) => {
+                    let params = json!({"sessionId": &*world.session(), "cwd": "/w", "replayFrom": {"type": "start"}});
+                    world.request(hub, client, "session/resume", params);
+                }
+                Action::Follow(hub) => world.follow(hub),
+                Action::Later(hub, which) => world.do_later(hub, which),
+                Action::Agent(hub) => world.agent_goes_on(hub),
+                Action::Deliver(which) => world.deliver(which, false),
+                Action::Lose(which) => world.deliver(which, true),
+                Action::Tick(hub) => world.tick(hub),
+                Action::Lapse(hub) => world.hubs[hub].is_lapsed = true,
+                Action::Return(hub) => world.hubs[hub].is_lapsed = false,
+            }
+        }
+        world.settle();
+        world.check();
+        // Whoever asks again for what came to nothing gets it done, at any hub.
+        for number in 1..=count {
+            let (hub, operation) = (number % HUBS, format!("p{number}"));
+            let id = world.prompt(hub, 1, &operation);
+            world.settle();
+            let answer = world.hubs[hub].answers[&(1, id)][0].to_string();
+            let was_cut_off = answer.contains("interrupted") || answer.contains("was ended");
+            prop_assert!(was_cut_off || !answer.contains("error"), "{}: {}", operation, answer);
+            prop_assert!(was_cut_off || world.prompts.contains(&operation), "{} did not run", operation);
+        }
+        world.check();
+    }
+}

@@ -1,0 +1,127 @@
+//! A network that can be cut and mended.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often it is looked whether a gate is open, or is no more.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Stands between clients and a server. While it is closed nothing comes through, in neither direction, and nobody is told: as
+/// with a network that is cut. What was on its way comes through when it is open again.
+///
+/// Ends with the value.
+#[derive(Debug)]
+pub struct Gate {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    listening: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: SocketAddr,
+    is_open: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Gate {
+    /// Begins to listen before a server, open.
+    pub fn start(server: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let shared =
+            Arc::new(Shared { server, is_open: AtomicBool::new(true), is_over: AtomicBool::new(false) });
+        let known = Arc::clone(&shared);
+        let listening = std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if known.is_over.load(Ordering::Acquire) {
+                    return;
+                }
+                // A server that is not there is not there for the client, either.
+                if let Ok(server) = TcpStream::connect(known.server) {
+                    carry(&known, &client, &server);
+                    carry(&known, &server, &client);
+                }
+            }
+        });
+        Ok(Gate { address, shared, listening: Some(listening) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Opens or closes it.
+    pub fn open(&self, is_open: bool) {
+        self.shared.is_open.store(is_open, Ordering::Release);
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        // The listener wakes up by one more connection, and ends.
+        let _ = TcpStream::connect(self.address);
+        if let Some(listening) = self.listening.take() {
+            let _ = listening.join();
+        }
+    }
+}
+
+/// Carries what one side says to the other, for as long as both are there.
+fn carry(shared: &Arc<Shared>, from: &TcpStream, to: &TcpStream) {
+    let (Ok(mut from), Ok(mut to)) = (from.try_clone(), to.try_clone()) else { return };
+    let shared = Arc::clone(shared);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 16 * 1024];
+        let _ = from.set_read_timeout(Some(LOOK));
+        while !shared.is_over.load(Ordering::Acquire) {
+            let count = match from.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
+                Err(_) => break,
+            };
+            while !shared.is_open.load(Ordering::Acquire) && !shared.is_over.load(Ordering::Acquire) {
+                std::thread::park_timeout(LOOK);
+            }
+            if buffer.get(..count).is_none_or(|said| to.write_all(said).is_err()) {
+                break;
+            }
+        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_while_it_is_closed_comes_when_it_is_open() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let gate = Gate::start(server.local_addr().unwrap()).unwrap();
+        let mut client = TcpStream::connect(gate.address()).unwrap();
+        let (mut accepted, _) = server.accept().unwrap();
+        let mut said = [0];
+        client.write_all(b"1").unwrap();
+        accepted.read_exact(&mut said).unwrap();
+        assert_eq!(said, *b"1");
+        gate.open(false);
+        accepted.write_all(b"2").unwrap();
+        client.set_read_timeout(Some(LOOK * 10)).unwrap();
+        assert!(client.read_exact(&mut said).is_err(), "it is closed");
+        client.set_read_timeout(None).unwrap();
+        gate.open(true);
+        client.read_exact(&mut said).unwrap();
+        assert_eq!(said, *b"2");
+        drop(gate);
+        assert_eq!(client.read(&mut said).unwrap_or(0), 0, "both sides end with it");
+    }
+}
