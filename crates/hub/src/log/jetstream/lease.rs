@@ -253,8 +253,7 @@ impl Lease {
                 Ok(fence) => return Ok(Taken::Here(fence)),
                 Err(_) if was_overtaken => {}
                 Err(reason) => {
-                    // The servers may have heard it all the same; then others would wait for a hub that does not know.
-                    locked(&self.state).doubtful.insert(Arc::clone(session));
+                    self.doubt(session);
                     return Err(self.server.fault(&reason));
                 }
             }
@@ -289,6 +288,12 @@ impl Lease {
                 state.released.remove(&session);
             }
         }
+    }
+
+    /// The servers may have given this hub a session though it has not heard so; then others would wait for a hub that does
+    /// not know.
+    pub(super) fn doubt(&self, session: &SessionId) {
+        locked(&self.state).doubtful.insert(Arc::clone(session));
     }
 
     /// Lets go of sessions that this hub has got without hearing so.

@@ -5,6 +5,9 @@
 
 mod follow;
 mod lease;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod measure;
 mod message;
 mod reading;
 mod server;
@@ -433,6 +436,8 @@ async fn take_over(
     session: &SessionId,
     (hub, fence): (&str, u64),
 ) -> Result<Writer, String> {
+    // What is known of it, should somebody have written at the same moment.
+    let mut known = 0;
     for _ in 0..TRIES {
         let last = server.last(session).await.map_err(|reason| server.fault(&reason))?;
         let (next, last) = match &last {
@@ -440,15 +445,25 @@ async fn take_over(
             Some(message) => {
                 let end = message::end(&message.headers)
                     .ok_or_else(|| format!("message {} of the stream is not of a hub", message.sequence))?;
-                (end, message.sequence)
+                // This hub was slow: whoever came after it must not be written behind.
+                if message::fence(&message.headers).is_some_and(|last| last > fence) {
+                    return Err("another hub has gone on with it; try again later".to_owned());
+                }
+                (end.max(known), message.sequence)
             }
         };
-        let last = match server.publish(session, &Outgoing::taking_over(next), (hub, fence), last).await {
-            Ok(last) => last,
+        let taken = match server.publish(session, &Outgoing::taking_over(next), (hub, fence), last).await {
+            Ok(taken) => taken,
             // Who wrote before has just done so once more.
             Err(NotWritten::Overtaken) => continue,
             Err(NotWritten::Unknown(reason)) => return Err(reason),
         };
+        // Servers of a cluster may let two through that come at once.
+        known = server.end_between(session, last, taken).await?.max(next);
+        if known > next {
+            continue;
+        }
+        let last = taken;
         let mut length = locked(local).length(session)?;
         if length < next {
             view::copy(server, local, session, last).await?;

@@ -323,7 +323,7 @@ impl Server {
             // Whoever told that there is no more may be behind the others; the leader is not.
             let reason = match read {
                 Ok(()) => match self.next_of(&filter, next).await {
-                    Ok(more) if more.is_none_or(|more| more > to) => return Ok(()),
+                    Ok(more) if more.as_ref().is_none_or(|more| more.sequence > to) => return Ok(()),
                     Ok(_) => "the server is behind the others".to_owned(),
                     Err(reason) => reason,
                 },
@@ -337,13 +337,23 @@ impl Server {
         Ok(())
     }
 
-    /// The number of the first message from a number on.
-    async fn next_of(&self, filter: &str, from: u64) -> Result<Option<u64>, String> {
+    /// The first message from a number on.
+    async fn next_of(&self, filter: &str, from: u64) -> Result<Option<StreamMessage>, String> {
         match self.stream.raw_message_builder().sequence(from).next_by_subject(filter).send().await {
-            Ok(message) => Ok(Some(message.sequence)),
+            Ok(message) => Ok(Some(message)),
             Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(None),
             Err(error) => Err(in_words(&error)),
         }
+    }
+
+    /// How many records a session has by the messages between two numbers; 0 where there are none.
+    pub(super) async fn end_between(&self, session: &str, from: u64, to: u64) -> Result<u64, String> {
+        let (filter, mut place, mut end) = (subject(session), from + 1, 0);
+        while let Some(message) = self.next_of(&filter, place).await?.filter(|found| found.sequence < to) {
+            end = end.max(super::message::end(&message.headers).unwrap_or_default());
+            place = message.sequence + 1;
+        }
+        Ok(end)
     }
 
     /// The sessions that there are.

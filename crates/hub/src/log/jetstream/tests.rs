@@ -13,14 +13,14 @@ use crate::log::suite::{self, Place};
 use crate::log::{Beginning, Later, Prepared, SessionLog, SharedLog, known, load};
 
 /// A server, and hubs whose stores are new each time: what they know they know from the server.
-struct Servers {
-    server: NatsServer,
+pub(super) struct Servers {
+    pub(super) server: NatsServer,
     /// Everything that goes with this: of the server, and of stores.
     folders: Mutex<Vec<TempDir>>,
 }
 
 impl Servers {
-    fn start(arguments: &[&str]) -> Option<Self> {
+    pub(super) fn start(arguments: &[&str]) -> Option<Self> {
         let folder = TempDir::new().unwrap();
         let server = NatsServer::start_with(folder.path(), arguments)?;
         Some(Servers { server, folders: Mutex::new(vec![folder]) })
@@ -38,7 +38,7 @@ impl Servers {
     }
 
     /// A hub that has this store.
-    async fn open_with(&self, store: &Store) -> Box<dyn SessionLog> {
+    pub(super) async fn open_with(&self, store: &Store) -> Box<dyn SessionLog> {
         let servers = self.connect().await.unwrap();
         servers.catch_up(store, |_, _| {}).await.unwrap();
         let SharedLog(log) = servers.open(store.clone());
@@ -47,7 +47,7 @@ impl Servers {
 }
 
 /// A store in a folder that goes with it.
-fn new_store() -> (Store, TempDir) {
+pub(super) fn new_store() -> (Store, TempDir) {
     let folder = TempDir::new().unwrap();
     (Store::open(folder.path().join("sessions.sqlite3")).unwrap(), folder)
 }
@@ -62,7 +62,7 @@ impl Place for Servers {
     }
 }
 
-async fn begin(log: &mut Box<dyn SessionLog>) -> SessionId {
+pub(super) async fn begin(log: &mut Box<dyn SessionLog>) -> SessionId {
     let beginning =
         Beginning { agent: "robot".to_owned(), owner: "me".to_owned(), folder: "/tmp".to_owned() };
     let begun = log.begin(beginning).await.unwrap();
@@ -353,4 +353,84 @@ async fn a_session_has_one_writer_and_another_one_when_that_lets_go() {
     assert!(fences.is_sorted() && fences.len() == 5, "{fences:?}");
     first.close().await;
     second.close().await;
+}
+
+#[tokio::test]
+async fn a_hub_that_was_slow_to_take_a_session_does_not_write_behind_who_came_after_it() {
+    let Some(servers) = Servers::start(&["--jetstream"]) else { return };
+    let ((mine, _mine), (other, _other)) = (new_store(), new_store());
+    let mut first = servers.open_with(&mine).await;
+    let id = begin(&mut first).await;
+    append(&mut first, &id, 0, "0").await;
+    first.release(&id).await;
+    let mut second = servers.open_with(&other).await;
+    assert_eq!(second.prepare(&id).await, Ok(Prepared::Here));
+    let connected = servers.connect().await.unwrap();
+    let local = Arc::new(Mutex::new(crate::log::LocalLog::new(mine.clone())));
+    let fences_before = fences(&servers, &id).await;
+    let late = super::take_over(&connected.server, &local, &id, ("late", 1)).await;
+    assert!(late.unwrap_err().contains("another hub has gone on"), "it has an older number");
+    assert_eq!(fences(&servers, &id).await, fences_before);
+    append(&mut second, &id, 1, "1").await;
+    first.close().await;
+    second.close().await;
+}
+
+#[tokio::test]
+async fn what_was_written_at_the_same_moment_is_seen_by_who_takes_a_session() {
+    let Some(servers) = Servers::start(&["--jetstream"]) else { return };
+    let (mine, _mine) = new_store();
+    let mut log = servers.open_with(&mine).await;
+    let id = begin(&mut log).await;
+    for sequence in 0..3 {
+        append(&mut log, &id, sequence, "x").await;
+    }
+    let server = servers.connect().await.unwrap().server;
+    let last = server.last(&id).await.unwrap().unwrap().sequence;
+    assert_eq!(server.end_between(&id, last - 2, last).await, Ok(2));
+    assert_eq!(server.end_between(&id, last - 1, last).await, Ok(0), "nobody wrote between them");
+    log.close().await;
+}
+
+#[tokio::test]
+async fn a_start_comes_to_its_end_while_others_write() {
+    let Some(servers) = Servers::start(&["--jetstream"]) else { return };
+    let ((mine, _mine), (other, _other)) = (new_store(), new_store());
+    let mut log = servers.open_with(&mine).await;
+    let id = begin(&mut log).await;
+    append(&mut log, &id, 0, "0").await;
+    let starting = async {
+        let connected = servers.connect().await.unwrap();
+        connected.catch_up(&other, |_, _| {}).await.unwrap();
+    };
+    // It goes on writing for as long as the other one starts.
+    let writing = async {
+        for sequence in 1.. {
+            append(&mut log, &id, sequence, "more").await;
+        }
+    };
+    tokio::select! {
+        started = tokio::time::timeout(PATIENCE, starting) => started.unwrap(),
+        () = writing => {}
+    }
+    assert!(load(&other, &id).unwrap().1 >= 1);
+}
+
+#[tokio::test]
+async fn a_key_that_a_hub_got_without_hearing_so_is_let_go() {
+    let Some(servers) = Servers::start(&["--jetstream"]) else { return };
+    let server = servers.connect().await.unwrap().server;
+    let lease = super::Lease::begin(Arc::clone(&server), "mine".into(), Arc::default());
+    server.owners.put("taken", "mine".into()).await.unwrap();
+    server.owners.put("theirs", "other".into()).await.unwrap();
+    lease.doubt(&"taken".into());
+    lease.doubt(&"theirs".into());
+    let gone = async {
+        while server.owners.get("taken").await.unwrap().is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+    assert_eq!(server.owners.get("theirs").await.unwrap().as_deref(), Some(&b"other"[..]));
+    lease.end().await;
 }

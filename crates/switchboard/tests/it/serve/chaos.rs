@@ -26,7 +26,7 @@ const STOPPED: Duration = Duration::from_secs(8);
 /// How long a prompt may take before its client tries another hub.
 const IMPATIENCE: Duration = Duration::from_secs(15);
 /// How long a hub may be behind the others.
-const BEHIND: Duration = Duration::from_secs(30);
+const BEHIND: Duration = Duration::from_secs(60);
 /// How long everything may take to be well again.
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -206,10 +206,16 @@ async fn check_stream(servers: &str) -> usize {
         let number = |name: &str| headers.get(name).unwrap().as_str().parse::<u64>().unwrap();
         let (fence, end) = sessions.entry(message.subject.to_string()).or_default();
         let now = number("Switchboard-Fence");
-        assert!(now >= *fence, "two hubs wrote {} at once: {now} behind {fence}", message.subject);
+        assert!(
+            now >= *fence,
+            "two hubs wrote {} at once: {now} behind {fence}: {headers:?}",
+            message.subject
+        );
         taken += usize::from(now > *fence);
-        assert_eq!(number("Switchboard-First"), *end, "the records of {} have no order", message.subject);
-        (*fence, *end) = (now, *end + number("Switchboard-Count"));
+        let (first, count) = (number("Switchboard-First"), number("Switchboard-Count"));
+        // One without records says only who writes from there on.
+        assert!(first == *end || count == 0, "{first} is not behind {end} in {}", message.subject);
+        (*fence, *end) = (now, *end + count);
         if message.info().unwrap().pending == 0 {
             assert_eq!(sessions.len(), SESSIONS);
             return taken;
@@ -400,6 +406,11 @@ fn nothing_is_lost_or_done_twice(times: usize, seed: u64) {
         );
         assert!(prompts >= SESSIONS && run >= SESSIONS);
     });
+}
+
+#[test]
+fn nothing_is_lost_or_done_twice_when_each_thing_goes_wrong_once() {
+    nothing_is_lost_or_done_twice(KINDS, 7);
 }
 
 #[test]
