@@ -26,6 +26,20 @@ pub(crate) fn bridge() -> Result<(), String> {
         .arg(conductor))
 }
 
+/// Compares the log at a NATS server with plain publishes there and with the store, and two hubs of one log with one.
+pub(crate) fn log() -> Result<(), String> {
+    let package = ["--release", "--locked", "--package", "switchboard-hub", "--all-features", "--lib"];
+    run(Command::new("cargo").arg("test").args(package).args([
+        "--",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+        "measure",
+    ]))?;
+    let package = ["--profile", "release", "--locked", "--package", "switchboard"];
+    run(Command::new("cargo").arg("bench").args(package).args(["--bench", "hub", "--", "cluster"]))
+}
+
 /// Puts load on `switchboard serve`, as it is built for users, and on server and client of the official SDK. Names choose
 /// among the measurements: `flood`, `crowd`, `idle`, `deaf`.
 pub(crate) fn hub(names: &[&str]) -> Result<(), String> {

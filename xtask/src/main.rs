@@ -24,6 +24,7 @@ cargo xtask fuzz SECONDS  run each fuzz target for so long
 cargo xtask bench-bridge  compare `switchboard bridge` with a pipe and the official conductor
 cargo xtask bench-hub     put load on `switchboard serve` and on server and client of the official SDK; names (flood, crowd,
                           idle, deaf) choose among the measurements
+cargo xtask bench-log     compare a log at a NATS server with plain publishes and with the store, and two hubs with one
 cargo xtask recordings    record the conversations of the demo agent in fixtures/recordings anew
 cargo xtask bench-record  compare `switchboard bridge` with and without recording
 cargo xtask mutate        forget a field of a conversion, and see a test fail, for a sample of all fields; --all: for
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         ["fuzz", seconds] => seconds.parse().map_err(|_| HELP.to_owned()).and_then(fuzz::run),
         ["bench-bridge"] => bench::bridge(),
         ["bench-hub", ref names @ ..] => bench::hub(names),
+        ["bench-log"] => bench::log(),
         ["mutate"] => mutate::mutate(None),
         ["mutate", "--all"] => mutate::mutate(Some("")),
         ["mutate", place] => mutate::mutate(Some(place)),

@@ -16,13 +16,22 @@ pub(crate) struct Hub {
 impl Hub {
     /// Starts a hub with the agent of the measurements.
     pub(crate) fn start() -> Self {
+        Hub::start_with(&[])
+    }
+
+    /// The same with more arguments. Sessions may work in any folder.
+    pub(crate) fn start_with(arguments: &[String]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (store, file) = (folder.path().join("store.sqlite3"), folder.path().join("token"));
+        std::fs::create_dir_all(folder.path().join("switchboard")).unwrap();
+        let configuration = folder.path().join("switchboard/config.json");
+        std::fs::write(configuration, format!("{{\"roots\": [{:?}]}}", std::env::temp_dir())).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_switchboard"))
             .args(["serve", "--listen", "127.0.0.1:0", "--store"])
             .arg(store)
             .arg("--token-file")
             .arg(&file)
+            .args(arguments)
             .arg("--")
             .arg(std::env::current_exe().unwrap())
             .arg("--be-the-agent")

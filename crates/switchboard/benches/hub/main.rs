@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod agent;
+#[cfg(feature = "jetstream")]
+mod cluster;
 mod hub;
 mod socket;
 
@@ -52,6 +54,11 @@ fn main() {
     }
     if is_wanted("deaf") {
         deaf();
+    }
+    // It needs a NATS server, and so is measured by name only.
+    #[cfg(feature = "jetstream")]
+    if names.iter().any(|wanted| wanted == "cluster") {
+        cluster::run();
     }
     Cores::now().tell_since(&before);
 }
@@ -182,21 +189,30 @@ struct Account {
     longest: u64,
 }
 
-/// How late updates came, by milliseconds; the last one has all that came later.
-struct Delays(Vec<AtomicU32>);
+/// How late updates came, by milliseconds or tenths of them; the last one has all that came later.
+struct Delays {
+    counts: Vec<AtomicU32>,
+    /// How many microseconds each stands for.
+    micros: u64,
+}
 
 impl Delays {
     fn new() -> Self {
-        Delays((0..10_000).map(|_| AtomicU32::new(0)).collect())
+        Delays { counts: (0..10_000).map(|_| AtomicU32::new(0)).collect(), micros: 1000 }
+    }
+
+    #[cfg(feature = "jetstream")]
+    fn of_tenths() -> Self {
+        Delays { micros: 100, ..Delays::new() }
     }
 
     fn note(&self, micros: u64) {
-        let millis = usize::try_from(micros / 1000).unwrap().min(self.0.len() - 1);
-        self.0[millis].fetch_add(1, Ordering::Relaxed);
+        let place = usize::try_from(micros / self.micros).unwrap().min(self.counts.len() - 1);
+        self.counts[place].fetch_add(1, Ordering::Relaxed);
     }
 
     fn count(&self) -> u64 {
-        self.0.iter().map(|delay| u64::from(delay.load(Ordering::Relaxed))).sum()
+        self.counts.iter().map(|delay| u64::from(delay.load(Ordering::Relaxed))).sum()
     }
 
     /// The delay that so large a part does not exceed.
@@ -207,7 +223,7 @@ impl Delays {
             seen += u64::from(delay.load(Ordering::Relaxed));
             seen >= wanted
         };
-        self.0.iter().position(reached).unwrap_or(self.0.len())
+        self.counts.iter().position(reached).unwrap_or(self.counts.len())
     }
 }
 
