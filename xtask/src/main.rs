@@ -11,6 +11,7 @@ mod record;
 mod recordings;
 mod setup;
 mod testing;
+mod windows;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ cargo xtask mutate        forget a field of a conversion, and see a test fail, f
 cargo xtask dist          make an archive of a release build with completions, manual pages and licences; --program FILE:
                           of this program; --to DIR: there
 cargo xtask package       package every crate, build the examples against the packages alone, and run them
+cargo xtask windows       compile for Windows what can be
 cargo xtask schema        write the JSON Schema files anew
 cargo xtask screenshots   take the pictures of the README anew";
 
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         ["dist", "--to", to] => dist::dist(None, Some(to)),
         ["dist", "--program", program, "--to", to] => dist::dist(Some(program), Some(to)),
         ["package"] => package::package(),
+        ["windows"] => windows::check(),
         ["schema"] => write_schemas(),
         ["screenshots"] => take_screenshots(),
         _ => Err(HELP.to_owned()),
@@ -72,6 +75,7 @@ fn test() -> Result<(), String> {
     let begin = Instant::now();
     setup::install()?;
     static_checks()?;
+    windows::check()?;
     testing::run()?;
     run(Command::new("cargo")
         .args(["doc", "--workspace", "--no-deps", "--locked"])

@@ -1,8 +1,10 @@
 //! A file on one side of a comparison.
 
+#[cfg(unix)]
 use std::path::PathBuf;
 use std::sync::Arc;
 
+#[cfg(unix)]
 use crate::disk::{ReadError, Root, Stamp};
 use crate::error::Problem;
 use crate::patch::Mode;
@@ -19,8 +21,17 @@ pub(crate) struct Entry {
 #[derive(Debug, Clone)]
 enum Content {
     Memory(Arc<Vec<u8>>),
-    Disk { root: Arc<Root>, stamp: Stamp },
-    TooLarge { root: Arc<Root>, size: u64, limit: u64 },
+    #[cfg(unix)]
+    Disk {
+        root: Arc<Root>,
+        stamp: Stamp,
+    },
+    #[cfg(unix)]
+    TooLarge {
+        root: Arc<Root>,
+        size: u64,
+        limit: u64,
+    },
 }
 
 impl Entry {
@@ -29,6 +40,7 @@ impl Entry {
     }
 
     /// A file that is read when its content is needed; it must then still be as `stamp` says.
+    #[cfg(unix)]
     pub(crate) fn on_disk(root: &Arc<Root>, path: Vec<u8>, stamp: Stamp, limit: u64) -> Self {
         let mode = stamp.mode();
         let root = Arc::clone(root);
@@ -47,7 +59,9 @@ impl Entry {
     pub(crate) fn size(&self) -> u64 {
         match &self.content {
             Content::Memory(content) => content.len() as u64,
+            #[cfg(unix)]
             Content::Disk { stamp, .. } => stamp.size(),
+            #[cfg(unix)]
             Content::TooLarge { size, .. } => *size,
         }
     }
@@ -56,6 +70,7 @@ impl Entry {
     pub(crate) fn load(&self) -> Result<Arc<Vec<u8>>, Problem> {
         match &self.content {
             Content::Memory(content) => Ok(Arc::clone(content)),
+            #[cfg(unix)]
             Content::Disk { root, stamp } => match root.read(&self.path, Some(stamp), u64::MAX) {
                 Ok((content, _)) => Ok(Arc::new(content)),
                 Err(ReadError::Changed) => Err(Problem::ChangedWhileRead { path: self.full_path(root) }),
@@ -65,6 +80,7 @@ impl Entry {
                     Err(Problem::SpecialFile { path: self.full_path(root), kind })
                 }
             },
+            #[cfg(unix)]
             Content::TooLarge { root, limit, .. } => {
                 Err(Problem::LargeFile { path: self.full_path(root), limit: *limit })
             }
@@ -76,6 +92,7 @@ impl Entry {
         self.load().ok()
     }
 
+    #[cfg(unix)]
     fn full_path(&self, root: &Root) -> PathBuf {
         root.full_path(&self.path)
     }

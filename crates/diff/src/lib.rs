@@ -13,6 +13,8 @@
 //! change a directory, [`apply_to_bytes`] one file in memory. [`from_v1`] and [`to_v1`] translate from and
 //! to the old and new texts of ACP version 1. `From` leads to and from the wire types.
 //!
+//! What reads or changes files and directories is there on Unix alone; all that works on bytes and text is there everywhere.
+//!
 //! # Example
 //!
 //! ```
@@ -40,6 +42,7 @@ mod acp;
 mod apply;
 mod build;
 mod check;
+#[cfg(unix)]
 mod disk;
 mod entry;
 mod error;
@@ -48,6 +51,7 @@ mod lines;
 mod location;
 mod mime;
 mod model;
+#[cfg(unix)]
 mod names;
 mod options;
 mod patch;
@@ -56,8 +60,12 @@ mod stat;
 mod texts;
 
 pub use acp::{PARTIAL_KEY, ROOT_KEY};
-pub use apply::{Applied, AppliedFile, ApplyOptions, Direction, apply, apply_patch, apply_to_bytes};
-pub use build::{Built, GitComparison, build_from_bytes, build_from_files, build_from_git, build_from_trees};
+pub use apply::{Applied, AppliedFile, ApplyOptions, Direction, apply_to_bytes};
+#[cfg(unix)]
+pub use apply::{apply, apply_patch};
+pub use build::{Built, build_from_bytes};
+#[cfg(unix)]
+pub use build::{GitComparison, build_from_files, build_from_git, build_from_trees};
 pub use check::{Checked, Disagreement, Note, check};
 pub use error::{Conflict, Error, NotApplicable, PathReason, Problem};
 pub use model::{Change, Diff, FileType, Operation, PatchFormat, PatchText};

@@ -301,8 +301,7 @@ impl<'a> Output<'a> {
     }
 
     fn absolute(&self, path: &[u8]) -> Vec<u8> {
-        use std::os::unix::ffi::OsStrExt as _;
-        let root = self.root.as_os_str().as_bytes();
+        let root = self.root.as_os_str().as_encoded_bytes();
         if root.is_empty() {
             // The path as it was given: of another system, or of no directory that we know.
             return path.to_vec();
@@ -330,9 +329,13 @@ impl<'a> Output<'a> {
     }
 }
 
-fn to_path(path: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt as _;
-    PathBuf::from(std::ffi::OsStr::from_bytes(path))
+/// The path that these bytes name. Where paths are no bytes, what is no Unicode in them is replaced.
+pub(crate) fn to_path(path: &[u8]) -> PathBuf {
+    #[cfg(unix)]
+    let path: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(path);
+    #[cfg(not(unix))]
+    let path = String::from_utf8_lossy(path).into_owned();
+    PathBuf::from(path)
 }
 
 /// The name that Git gives to content.

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::Built;
-use super::assemble::{Comparison, Found, assemble};
+use super::assemble::{Comparison, Found, assemble, to_path};
+#[cfg(unix)]
 use crate::disk::{ReadError, Root, describe};
 use crate::entry::Entry;
+#[cfg(unix)]
 use crate::error::Error;
 use crate::options::BuildOptions;
 use crate::patch::Mode;
@@ -42,13 +44,14 @@ pub fn build_from_bytes(
 ) -> Built {
     let (root, name) = split(path);
     let entry = |content: &[u8]| Entry::in_memory(name.clone(), Mode::FILE, content.to_vec());
-    build_pair(old.map(entry), new.map(entry), options.root.as_deref().unwrap_or(root), options)
+    build_pair(old.map(entry), new.map(entry), options.root.as_deref().unwrap_or(&root), options)
 }
 
 /// Builds the diff that turns the file `old` into the file `new`.
 ///
 /// The diff names the path of `old` ([`BuildOptions::root`] changes its directory). `/dev/null` stands
 /// for a file that is not there. A symbolic link is compared as a link.
+#[cfg(unix)]
 pub fn build_from_files(old: &Path, new: &Path, options: &BuildOptions) -> Result<Built, Error> {
     let named = if old == Path::new("/dev/null") { new } else { old };
     let parent = parent_of(named)?;
@@ -68,6 +71,7 @@ fn build_pair(old: Option<Entry>, new: Option<Entry>, root: &Path, options: &Bui
     assemble(Comparison { files, ..Comparison::default() }, root, options)
 }
 
+#[cfg(unix)]
 fn read_entry(path: &Path, name: Vec<u8>, limit: u64) -> Result<Option<Entry>, Error> {
     if path == Path::new("/dev/null") {
         return Ok(None);
@@ -89,6 +93,7 @@ fn read_entry(path: &Path, name: Vec<u8>, limit: u64) -> Result<Option<Entry>, E
 }
 
 /// The directory of a path, with all links resolved.
+#[cfg(unix)]
 fn parent_of(path: &Path) -> Result<PathBuf, Error> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -97,15 +102,15 @@ fn parent_of(path: &Path) -> Result<PathBuf, Error> {
     parent.canonicalize().map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
+#[cfg(unix)]
 fn name_of(path: &Path) -> Vec<u8> {
     path.file_name().unwrap_or(path.as_os_str()).as_encoded_bytes().to_vec()
 }
 
 /// The directory of a path, to the letter, and the name in it. A path without a slash, as those of Windows, is all
 /// name.
-fn split(path: &Path) -> (&Path, Vec<u8>) {
-    use std::os::unix::ffi::OsStrExt as _;
-    let bytes = path.as_os_str().as_bytes();
+fn split(path: &Path) -> (PathBuf, Vec<u8>) {
+    let bytes = path.as_os_str().as_encoded_bytes();
     // Of several slashes in a row the first ends the directory.
     let last = memchr::memrchr(b'/', bytes);
     let slash = last.map(|at| bytes[..at].iter().rposition(|&byte| byte != b'/').map_or(0, |end| end + 1));
@@ -114,5 +119,5 @@ fn split(path: &Path) -> (&Path, Vec<u8>) {
         Some(slash) => (&bytes[..slash], &bytes[slash + 1..]),
         None => (&bytes[..0], bytes),
     };
-    (Path::new(std::ffi::OsStr::from_bytes(directory)), name.to_vec())
+    (to_path(directory), name.to_vec())
 }
