@@ -4,6 +4,11 @@ use std::time::Duration;
 
 use switchboard_store::Time;
 
+/// So many of something, whose plural is made by an s.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A moment on the command line: a date, or how long ago.
 pub(crate) fn moment(text: &str) -> Result<Time, String> {
     if let Some(time) = Time::parse(text) {

@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use super::policy::HubJudge;
 use super::run::working_directory;
 use super::sessions::exchange::read_in;
+use crate::agents::{self, KnownAgent};
 use crate::arguments::InputArgument;
 use crate::configuration::{Configuration, chosen_program};
 use crate::ending::Stops;
@@ -93,7 +94,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     remembered::mention_old_file(store.path());
     let recording = arguments.recording.as_deref().map(|name| recording(&store, name)).transpose()?;
     let mut agents = vec![(agent_name, program)];
-    agents.extend(others(&folder, &agents[0].0));
+    let installed = agents::known().iter().filter(|agent| agent.installed().is_some());
+    agents.extend(others(&Configuration::read(&folder), &agents[0].0, installed));
     let opening = Opening { store, agents, folder, recording };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, opening))
 }
@@ -108,11 +110,19 @@ struct Opening {
     recording: Option<String>,
 }
 
-/// The configured agents beside one that was chosen. A new session may be with any of them; one that cannot be started as
-/// it is configured is no reason to refuse the one that can.
-fn others(folder: &Path, chosen: &str) -> Vec<(String, Program)> {
-    let configuration = Configuration::read(folder);
-    let names = configuration.names().into_iter().filter(|name| *name != chosen);
+/// The agents beside one that was chosen: those that are configured, and the known ones that are installed. A new session may be
+/// with any of them; one that cannot be started as it is configured is no reason to refuse the one that can.
+fn others(
+    configuration: &Configuration,
+    chosen: &str,
+    installed: impl Iterator<Item = &'static KnownAgent>,
+) -> Vec<(String, Program)> {
+    let configured = configuration.names();
+    let is_there = |name: &str| name == chosen || configured.contains(&name);
+    let known =
+        installed.filter(|agent| !agent.aliases.iter().chain([&agent.name]).any(|name| is_there(name)));
+    let names =
+        configured.iter().copied().filter(|name| *name != chosen).chain(known.map(|agent| agent.name));
     names.filter_map(|name| Some((name.to_owned(), configuration.named_program(name).ok()?))).collect()
 }
 
@@ -219,5 +229,28 @@ fn show(link: &str) {
     let started = command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     if let Ok(mut child) = started {
         tokio::spawn(async move { child.wait().await });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_agents_that_are_installed_stand_beside_the_configured_ones() {
+        let project = tempfile::tempdir().unwrap();
+        // Under the other name of one that is known.
+        let configured = r#"{"agent_servers": {"codex-acp": {"command": "sh"}, "mine": {"command": "sh"}}}"#;
+        std::fs::write(project.path().join(".switchboard.json"), configured).unwrap();
+        let configuration = Configuration::read(project.path());
+        let names = |chosen: &str, installed: &[&str]| -> Vec<String> {
+            let installed: Vec<_> = installed.iter().map(|name| agents::find(name).unwrap()).collect();
+            let others = others(&configuration, chosen, installed.into_iter());
+            let ours = ["codex-acp", "mine", "codex", "gemini"];
+            others.into_iter().map(|(name, _)| name).filter(|name| ours.contains(&&**name)).collect()
+        };
+        assert_eq!(names("demo", &[]), ["codex-acp", "mine"]);
+        assert_eq!(names("mine", &["codex"]), ["codex-acp"], "its name is taken");
+        assert_eq!(names("codex-acp", &["codex"]), ["mine"], "it is the one that was chosen");
     }
 }

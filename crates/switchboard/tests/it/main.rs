@@ -23,6 +23,7 @@ mod hub_notes;
 mod hub_status;
 mod interop;
 mod known_agents;
+mod new_user;
 mod permissions;
 mod policy;
 mod program;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::known_agents::EmptyHome;
 
 /// Zed: comments, superfluous commas, an old form, one of the registry.
-const ZED: &str = r#"// Zed settings
+pub(crate) const ZED: &str = r#"// Zed settings
 //
 // For information on how to configure Zed, see the Zed documentation.
 {
@@ -28,9 +28,9 @@ const ZED: &str = r#"// Zed settings
 }
 "#;
 
-const JETBRAINS: &str = "{\r\n\t\"default_mcp_settings\": {},\r\n\t\"agent_servers\": {\r\n\t\t\"OpenCode\": {\r\n\t\t\t\"command\": \"/usr/bin/opencode\",\r\n\t\t\t\"args\": [\"acp\"],\r\n\t\t\t\"env\": {\"A\": \"b\"}\r\n\t\t}\r\n\t}\r\n}";
+pub(crate) const JETBRAINS: &str = "{\r\n\t\"default_mcp_settings\": {},\r\n\t\"agent_servers\": {\r\n\t\t\"OpenCode\": {\r\n\t\t\t\"command\": \"/usr/bin/opencode\",\r\n\t\t\t\"args\": [\"acp\"],\r\n\t\t\t\"env\": {\"A\": \"b\"}\r\n\t\t}\r\n\t}\r\n}";
 
-const OBSIDIAN: &str = r#"{
+pub(crate) const OBSIDIAN: &str = r#"{
   "claude": {
     "id": "claude-code-acp",
     "displayName": "Claude Code",
@@ -46,12 +46,12 @@ const OBSIDIAN: &str = r#"{
   "floatingWindowPosition": null
 }"#;
 
-struct Editors {
-    home: EmptyHome,
+pub(crate) struct Editors {
+    pub(crate) home: EmptyHome,
 }
 
 impl Editors {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = EmptyHome::new();
         home.place.write("home/.config/zed/settings.json", ZED);
         home.place.write("home/.jetbrains/acp.json", JETBRAINS);
@@ -70,12 +70,12 @@ impl Editors {
         })
     }
 
-    fn read(&self, editor: &str) -> String {
+    pub(crate) fn read(&self, editor: &str) -> String {
         std::fs::read_to_string(self.file(editor)).unwrap()
     }
 
     /// Runs a set-up that must succeed.
-    fn setup(&self, arguments: &[&str]) -> String {
+    pub(crate) fn setup(&self, arguments: &[&str]) -> String {
         let run = self.home.run(&[&["setup"], arguments].concat());
         assert_eq!(run.code, 0, "{arguments:?}: {}", run.stderr);
         run.stdout

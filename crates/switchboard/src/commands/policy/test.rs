@@ -12,6 +12,7 @@ use super::history::{self, Answered, Event, PastArguments, Place};
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::{self, SystemFiles};
+use crate::units::counted;
 
 /// Try a file of rules on the past: what it would have allowed, asked and denied
 ///
@@ -201,8 +202,10 @@ impl<W: Write> Report<W> {
         }
         writeln!(
             self.output,
-            "{} questions in {} sessions ({} messages)",
-            counts.questions, counts.sessions, counts.messages
+            "{} in {} ({})",
+            counted(counts.questions, "question"),
+            counted(counts.sessions, "session"),
+            counted(counts.messages, "message")
         )?;
         writeln!(
             self.output,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use switchboard_acp::v2;
+use switchboard_acp::{Raw, v2};
 use switchboard_policy::{Scene, Source, Subject};
 use switchboard_session::{Session, ToolCall};
 
@@ -154,23 +154,36 @@ pub(super) fn question(
     if let Some(description) = &request.description {
         let _ = writeln!(text, "{}", visible(description));
     }
+    // What the line above says already is not said again.
+    let mut said = vec![visible_line(&request.title)];
     match &request.subject {
         Some(v2::RequestPermissionSubject::Command(subject)) => {
-            let _ = writeln!(text, "  command: {}", visible(&subject.command));
+            if !said.contains(&visible(&subject.command)) {
+                let _ = writeln!(text, "  command: {}", visible(&subject.command));
+            }
             let _ = writeln!(text, "  in:      {}", visible_line(subject.cwd.as_str()));
         }
         Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
             if let Some(call) = session.tool_call(&subject.tool_call.tool_call_id) {
-                let _ =
-                    writeln!(text, "  tool call: {} ({})", title(call), visible_line(call.kind().as_str()));
+                let (title, kind) = (title(call), visible_line(call.kind().as_str()));
+                if said.contains(&title) {
+                    let _ = writeln!(text, "  tool call: {kind}");
+                } else {
+                    let _ = writeln!(text, "  tool call: {title} ({kind})");
+                    said.push(title);
+                }
                 let about = Subject::of(session, request.subject.as_ref(), None, &Scene::default());
                 if about.source() == Source::Structured && about.command().is_some() {
-                    let _ = writeln!(text, "  command: {}", visible(&in_few_words(&about)));
+                    let command = visible(&in_few_words(&about));
+                    if !said.contains(&command) {
+                        let _ = writeln!(text, "  command: {command}");
+                        said.push(command);
+                    }
                 }
                 for location in call.locations() {
                     let _ = writeln!(text, "  file: {}", visible_line(location.path.as_str()));
                 }
-                if let Some(input) = call.raw_input() {
+                if let Some(input) = call.raw_input().filter(|input| !is_said(input, &said)) {
                     let _ = writeln!(text, "  input: {}", visible(input.as_str()));
                 }
                 text.push_str(&content(session, call, Amount::All, style));
@@ -193,4 +206,51 @@ pub(super) fn question(
         );
     }
     text
+}
+
+/// Whether a tool's input is a command and nothing else, which stands there already.
+fn is_said(input: &Raw<'_>, said: &[String]) -> bool {
+    let mut entries = input.entries();
+    let (Some((key, value)), None) = (entries.next(), entries.next()) else { return false };
+    key == "command" && value.as_text().is_some_and(|command| said.contains(&visible(&command)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use switchboard_acp::{Wire, WireFormat};
+
+    use super::*;
+
+    /// The question about a tool call with this title and input.
+    fn asked(title: &str, call: &str, input: &serde_json::Value) -> String {
+        let mut session = Session::new(WireFormat::Any);
+        let told = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": call, "kind": "execute",
+            "rawInput": input});
+        session.apply(&v2::SessionUpdate::decode(&told.to_string(), WireFormat::Any).unwrap());
+        let request = json!({"sessionId": "s", "title": title, "options": [],
+            "subject": {"type": "tool_call", "toolCall": {"toolCallId": "c"}}});
+        let request = request.to_string();
+        let request = v2::RequestPermissionRequest::decode(&request, WireFormat::Any).unwrap();
+        question(&session, &request, Style::PLAIN)
+    }
+
+    #[test]
+    fn a_command_is_shown_once() {
+        let command = "cargo test --all";
+        let shown = asked(command, command, &json!({"command": command}));
+        assert_eq!(shown, "? cargo test --all\n  tool call: execute\n");
+        let shown = asked("Run a command?", command, &json!({"command": command}));
+        assert_eq!(shown, "? Run a command?\n  tool call: cargo test --all (execute)\n");
+        let shown = asked("Run tests?", "Tests", &json!({"command": command}));
+        assert_eq!(shown, "? Run tests?\n  tool call: Tests (execute)\n  command: cargo test --all\n");
+    }
+
+    #[test]
+    fn what_differs_is_shown_beside_it() {
+        let shown = asked("ls", "ls", &json!({"command": "rm -rf /"}));
+        assert!(shown.contains("  command: rm -rf /\n"), "{shown}");
+        let shown = asked("ls", "ls", &json!({"command": "ls", "cwd": "/etc"}));
+        assert!(shown.contains("  input: {") && shown.contains("/etc"), "{shown}");
+    }
 }

@@ -1,0 +1,94 @@
+//! The whole way of somebody who has just heard of Switchboard, in an empty home: from an agent that is missing to one that runs in
+//! the editor, and back.
+
+use std::fs::File;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::known_agents::EmptyHome;
+use crate::setup::{Editors, JETBRAINS, OBSIDIAN, ZED};
+
+/// What `switchboard agents` says of an agent.
+fn state(home: &EmptyHome, name: &str) -> Value {
+    let agents = home.run(&["agents", "--json"]).json_lines();
+    agents.into_iter().find(|agent| agent["name"] == name).unwrap()["state"].clone()
+}
+
+/// What `switchboard doctor` says of an agent, if it says anything.
+fn examined(home: &EmptyHome, name: &str) -> Option<Value> {
+    // Nobody listens there.
+    let run = home.run(&["doctor", "--json", "--hub", "http://127.0.0.1:9", "--min-free", "1B"]);
+    run.json_lines().into_iter().find(|finding| finding["about"] == format!("agent {name}"))
+}
+
+/// Talks to the agent that the editor's file names, as the editor would: it starts the command line that stands there.
+fn talk_as_editor(editors: &Editors, name: &str) -> String {
+    let settings: Value = serde_json::from_str(&editors.read("jetbrains")).unwrap();
+    let entry = &settings["agent_servers"][name];
+    let request = |id: u64, method: &str, params: Value| {
+        format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+    };
+    let prompt = json!([{"type": "text", "text": "are you there?"}]);
+    let place = &editors.home.place;
+    let said = [
+        request(1, "initialize", json!({"protocolVersion": 1, "clientCapabilities": {}})),
+        request(2, "session/new", json!({"cwd": place.work(), "mcpServers": []})),
+        request(3, "session/prompt", json!({"sessionId": "demo-1", "prompt": prompt})),
+    ];
+    place.write("work/said.jsonl", &said.concat());
+    let words = entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+    let mut command: Command = editors.home.command(&[]);
+    let program = entry["command"].as_str().unwrap();
+    assert_eq!(program, env!("CARGO_BIN_EXE_switchboard"));
+    command.args(words).stdin(File::open(place.work().join("said.jsonl")).unwrap());
+    let run = place.run_command(command);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    run.stdout
+}
+
+#[test]
+fn from_nothing_to_an_agent_in_the_editor_and_back() {
+    let editors = Editors::new();
+    let home = &editors.home;
+
+    // It is known, and missing: what to do is said, and nothing is changed or run.
+    assert_eq!(state(home, "codex"), "known");
+    assert_eq!(examined(home, "codex"), None);
+    for arguments in [&["run", "codex", "hi"][..], &["bridge", "codex"], &["setup", "jetbrains", "codex"]] {
+        let run = home.run(arguments);
+        assert_eq!(run.code, 2, "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains("npm install -g @agentclientprotocol/codex-acp"), "{}", run.stderr);
+    }
+    assert_eq!(home.started(), "");
+
+    // It is installed as it was said: it is found, answers, and runs by its name.
+    home.install_demo("codex-acp");
+    assert_eq!(state(home, "codex"), "installed");
+    let found = examined(home, "codex").unwrap();
+    assert_eq!(found["level"], "fine", "{found}");
+    assert!(found["what"].as_str().unwrap().contains("answers in version 2"), "{found}");
+    let run = home.run(&["run", "codex", "hi", "--record"]);
+    assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
+    assert_eq!(home.run(&["sessions", "list", "--json"]).json_lines().len(), 1);
+
+    // The editor gets it, and it is the editor's own file that leads to it.
+    editors.setup(&["jetbrains", "codex"]);
+    let answer = talk_as_editor(&editors, "codex");
+    assert!(answer.contains("You said: are you there?"), "{answer}");
+    assert!(answer.contains(r#""stopReason":"end_turn""#), "{answer}");
+
+    // Others get the bridge before what they have. Taken away again, all is as it was, byte for byte.
+    for (editor, agent) in [("zed", "gemini"), ("obsidian", "custom")] {
+        editors.setup(&[editor, agent]);
+    }
+    for (editor, agent, before) in
+        [("zed", "gemini", ZED), ("jetbrains", "codex", JETBRAINS), ("obsidian", "custom", OBSIDIAN)]
+    {
+        assert_ne!(editors.read(editor), before, "{editor}");
+        editors.setup(&[editor, agent, "--undo"]);
+        assert_eq!(editors.read(editor), before, "{editor}");
+    }
+    assert_eq!(state(home, "codex"), "installed");
+    assert_eq!(home.run(&["run", "codex", "hi"]).code, 0);
+}
