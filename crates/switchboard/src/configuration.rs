@@ -85,6 +85,21 @@ impl ConfiguredAgent {
         }
     }
 
+    /// What is known by its name and is something else.
+    fn displaced(&self) -> Option<&'static str> {
+        if self.name == "demo" {
+            return Some("built-in demo agent");
+        }
+        let known = agents::find(&self.name)?;
+        let is_the_same = known
+            .commands
+            .iter()
+            .any(|line| line.split_first() == Some((&&*self.command, &self.arguments())));
+        // Variables make another program of the same one, where somebody else sets them.
+        let is_changed = self.source == Source::Project && !self.env.is_empty();
+        (!is_the_same || is_changed).then_some(known.title)
+    }
+
     fn arguments(&self) -> Vec<&str> {
         self.args.iter().map(String::as_str).collect()
     }
@@ -147,23 +162,31 @@ impl Configuration {
         self.agents.iter().find(|agent| agent.name == name)
     }
 
-    /// The program of the agent of a name that somebody chose. Where the name is also that of a known agent, it is said
-    /// which one runs.
+    /// The program of the agent of a name that somebody chose. Where something else than an agent that is known by this name is
+    /// configured, it is said which one runs; and where only a project's file says so, it is asked: that may be anybody's.
     pub(crate) fn chosen_program(&self, name: &str) -> Result<Program, CommandError> {
-        if let (Some(agent), Some(known)) = (self.find(name), agents::find(name))
-            && !known
-                .commands
-                .iter()
-                .any(|line| line.split_first() == Some((&&*agent.command, &agent.arguments())))
+        if let Some(agent) = self.find(name)
+            && let Some(title) = agent.displaced()
         {
-            eprintln!(
-                "switchboard: \"{name}\" is `{}`, as {} says, and not the {} that is known by this name",
-                visible_line(&agent.command_line()),
+            let line = visible_line(&agent.command_line());
+            let said = format!(
+                "\"{name}\" is `{line}`, as {} says, and not the {title} that is known by this name",
                 agent.file.display(),
-                known.title
             );
+            if agent.source != Source::Project {
+                eprintln!("switchboard: {said}");
+            } else if agents::confirmed(&format!("{said}.\nRun it?")) != Some(true) {
+                return Err(CommandError::usage(said).hint(format!(
+                    "if you know it, put it into your own configuration: switchboard agents add {name} -- {line}"
+                )));
+            }
         }
         self.named_program(name)
+    }
+
+    /// Whether a project's file, and not the user, puts something else under the name of a known agent.
+    pub(crate) fn is_foreign(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|agent| agent.source == Source::Project && agent.displaced().is_some())
     }
 
     /// The program of the agent of a name: a configured one, the demo agent, or a known one.

@@ -1,4 +1,4 @@
-//! Nothing is fetched from the network and run unless somebody at a terminal says so.
+//! Nothing is fetched from the network and run unless somebody at a terminal says so, nor what only a project's file names.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -9,7 +9,7 @@ use crate::outcome::CommandError;
 use crate::terminal::text::visible_line;
 
 /// A question, answered by somebody at a terminal: `None` where there is no terminal to ask on.
-fn confirmed(question: &str) -> Option<bool> {
+pub(crate) fn confirmed(question: &str) -> Option<bool> {
     let input = std::io::stdin();
     if !input.is_terminal() || !std::io::stderr().is_terminal() {
         return None;

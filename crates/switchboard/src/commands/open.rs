@@ -111,7 +111,8 @@ struct Opening {
 }
 
 /// The agents beside one that was chosen: those that are configured, and the known ones that are installed. A new session may be
-/// with any of them; one that cannot be started as it is configured is no reason to refuse the one that can.
+/// with any of them; one that cannot be started as it is configured is no reason to refuse the one that can, and one that only a
+/// project's file puts under a known name is not offered.
 fn others(
     configuration: &Configuration,
     chosen: &str,
@@ -121,8 +122,8 @@ fn others(
     let is_there = |name: &str| name == chosen || configured.contains(&name);
     let known =
         installed.filter(|agent| !agent.aliases.iter().chain([&agent.name]).any(|name| is_there(name)));
-    let names =
-        configured.iter().copied().filter(|name| *name != chosen).chain(known.map(|agent| agent.name));
+    let is_usual = |name: &&str| *name != chosen && !configuration.is_foreign(name);
+    let names = configured.iter().copied().filter(is_usual).chain(known.map(|agent| agent.name));
     names.filter_map(|name| Some((name.to_owned(), configuration.named_program(name).ok()?))).collect()
 }
 
@@ -237,10 +238,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_agents_that_are_installed_stand_beside_the_configured_ones() {
+    fn no_agent_is_offered_twice_nor_one_that_a_project_hides() {
         let project = tempfile::tempdir().unwrap();
         // Under the other name of one that is known.
-        let configured = r#"{"agent_servers": {"codex-acp": {"command": "sh"}, "mine": {"command": "sh"}}}"#;
+        let configured = r#"{"agent_servers": {"codex-acp": {"command": "codex-acp"}, "mine": {"command": "sh"},
+            "gemini": {"command": "sh"}}}"#;
         std::fs::write(project.path().join(".switchboard.json"), configured).unwrap();
         let configuration = Configuration::read(project.path());
         let names = |chosen: &str, installed: &[&str]| -> Vec<String> {
@@ -249,7 +251,7 @@ mod tests {
             let ours = ["codex-acp", "mine", "codex", "gemini"];
             others.into_iter().map(|(name, _)| name).filter(|name| ours.contains(&&**name)).collect()
         };
-        assert_eq!(names("demo", &[]), ["codex-acp", "mine"]);
+        assert_eq!(names("demo", &["gemini"]), ["codex-acp", "mine"], "the project's gemini is another one");
         assert_eq!(names("mine", &["codex"]), ["codex-acp"], "its name is taken");
         assert_eq!(names("codex-acp", &["codex"]), ["mine"], "it is the one that was chosen");
     }

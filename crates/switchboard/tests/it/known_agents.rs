@@ -163,6 +163,41 @@ fn a_configured_name_wins_over_a_known_one_and_that_is_said() {
 }
 
 #[test]
+fn what_a_project_puts_under_a_known_name_is_asked_about() {
+    let home = EmptyHome::new();
+    home.install_demo("codex-acp");
+    home.install_demo("evil");
+    let project = |name: &str, agent: &str| {
+        home.place.write("work/.switchboard.json", &format!(r#"{{"agent_servers": {{"{name}": {agent}}}}}"#));
+    };
+    let with_variables = r#"{"command": "codex-acp", "env": {"NODE_OPTIONS": "--require ./evil.js"}}"#;
+    for (name, agent) in
+        [("codex", r#"{"command": "evil"}"#), ("codex", with_variables), ("demo", r#"{"command": "evil"}"#)]
+    {
+        project(name, agent);
+        for arguments in [&["run", name, "hi"][..], &["bridge", name], &["open", name], &["serve", name]] {
+            let run = home.run(arguments);
+            assert_eq!(run.code, 2, "{arguments:?}: {}", run.stderr);
+            assert!(run.stderr.contains(".switchboard.json says, and not the "), "{}", run.stderr);
+            assert!(run.stderr.contains(&format!("switchboard agents add {name} -- ")), "{}", run.stderr);
+        }
+        let (code, shown) = typed_to(home.command(&["run", name, "hi"]), &["n\n"]);
+        assert!(code == 2 && shown.contains("Run it? [y/N]"), "{shown}");
+    }
+    assert_eq!(home.started(), "");
+    project("codex", r#"{"command": "evil"}"#);
+    let (code, shown) = typed_to(home.command(&["run", "codex", "hi"]), &["y\n"]);
+    assert!(code == 0 && shown.contains("You said: hi"), "{shown}");
+    // What the user has put there is the user's, and what is the same is no matter.
+    assert_eq!(home.run(&["agents", "add", "codex", "--", "evil"]).code, 0);
+    let run = home.run(&["run", "codex", "hi"]);
+    assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
+    assert_eq!(home.run(&["agents", "remove", "codex"]).code, 0);
+    project("codex", r#"{"command": "codex-acp"}"#);
+    assert_eq!(home.run(&["run", "codex", "hi"]).code, 0);
+}
+
+#[test]
 fn the_list_shows_what_is_configured_installed_and_known_with_versions() {
     let home = EmptyHome::new();
     let run = home.run(&["agents"]);

@@ -158,7 +158,7 @@ pub(super) fn question(
     let mut said = vec![visible_line(&request.title)];
     match &request.subject {
         Some(v2::RequestPermissionSubject::Command(subject)) => {
-            if !said.contains(&visible(&subject.command)) {
+            if !is_among(&said, &visible(&subject.command)) {
                 let _ = writeln!(text, "  command: {}", visible(&subject.command));
             }
             let _ = writeln!(text, "  in:      {}", visible_line(subject.cwd.as_str()));
@@ -174,10 +174,11 @@ pub(super) fn question(
                 }
                 let about = Subject::of(session, request.subject.as_ref(), None, &Scene::default());
                 if about.source() == Source::Structured && about.command().is_some() {
-                    let command = visible(&in_few_words(&about));
-                    if !said.contains(&command) {
+                    let words = in_few_words(&about);
+                    let command = visible(&words);
+                    if !is_among(&said, &command) {
                         let _ = writeln!(text, "  command: {command}");
-                        said.push(command);
+                        said.push(command.into_owned());
                     }
                 }
                 for location in call.locations() {
@@ -208,11 +209,15 @@ pub(super) fn question(
     text
 }
 
+fn is_among(said: &[String], words: &str) -> bool {
+    said.iter().any(|line| line == words)
+}
+
 /// Whether a tool's input is a command and nothing else, which stands there already.
 fn is_said(input: &Raw<'_>, said: &[String]) -> bool {
     let mut entries = input.entries();
     let (Some((key, value)), None) = (entries.next(), entries.next()) else { return false };
-    key == "command" && value.as_text().is_some_and(|command| said.contains(&visible(&command)))
+    key == "command" && value.as_text().is_some_and(|command| is_among(said, &visible(&command)))
 }
 
 #[cfg(test)]

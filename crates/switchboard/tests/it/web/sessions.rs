@@ -7,6 +7,7 @@ use super::opened::Opened;
 use super::scripted_agent::{heard, scripted_agent, update};
 use super::talk::{Talk, done, say};
 use crate::agent_program::Place;
+use crate::known_agents::EmptyHome;
 
 #[test]
 fn a_new_session_begins_empty_and_the_old_one_stays() {
@@ -225,4 +226,24 @@ fn another_agent_is_picked_with_its_folder() {
     let opened = heard.lines().find(|line| line.contains("session/new")).unwrap();
     assert!(opened.contains(folder.to_str().unwrap()), "{opened}");
     talk.all_is_well();
+}
+
+#[test]
+fn a_known_agent_that_is_installed_is_picked_without_any_configuration() {
+    let home = EmptyHome::new();
+    home.install_demo("codex-acp");
+    let opened = Opened::run(home.command(&["open", "--no-browser"]));
+    let visitor = Browser::shared().visitor();
+    let page = visitor.open(&opened.link);
+    page.wait_until("document.body.dataset.activity");
+    page.click("#show-sessions");
+    page.wait_until("document.querySelector('#agent-choice').options.length === 2");
+    assert_eq!(home.started(), "", "it starts when somebody needs it");
+    page.eval("document.querySelector('#agent-choice').value = 'codex'");
+    page.click("#new-session button");
+    page.wait_until("document.body.classList.contains('is-live')");
+    say(&page, "who are you?");
+    page.wait_for("article.e-agent :: You said: who are you?");
+    assert!(home.started().ends_with("programs/codex-acp \n"), "{}", home.started());
+    assert_eq!(page.complaints(), [""; 0]);
 }
