@@ -1,11 +1,12 @@
 //! The whole way of somebody who has just heard of Switchboard, in an empty home: from an agent that is missing to one that runs in
 //! the editor, and back.
 
-use std::fs::File;
-use std::process::Command;
+use std::io::BufReader;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::bridge::Client;
 use crate::known_agents::EmptyHome;
 use crate::setup::{Editors, JETBRAINS, OBSIDIAN, ZED};
 
@@ -22,29 +23,35 @@ fn examined(home: &EmptyHome, name: &str) -> Option<Value> {
     run.json_lines().into_iter().find(|finding| finding["about"] == format!("agent {name}"))
 }
 
-/// Talks to the agent that the editor's file names, as the editor would: it starts the command line that stands there.
-fn talk_as_editor(editors: &Editors, name: &str) -> String {
+/// Talks to the agent that the editor's file names, as the editor would: it starts the command line that stands there. Gives what
+/// the agent says.
+fn talk_as_editor(editors: &Editors, name: &str) -> Value {
     let settings: Value = serde_json::from_str(&editors.read("jetbrains")).unwrap();
     let entry = &settings["agent_servers"][name];
-    let request = |id: u64, method: &str, params: Value| {
-        format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
-    };
-    let prompt = json!([{"type": "text", "text": "are you there?"}]);
-    let place = &editors.home.place;
-    let said = [
-        request(1, "initialize", json!({"protocolVersion": 1, "clientCapabilities": {}})),
-        request(2, "session/new", json!({"cwd": place.work(), "mcpServers": []})),
-        request(3, "session/prompt", json!({"sessionId": "demo-1", "prompt": prompt})),
-    ];
-    place.write("work/said.jsonl", &said.concat());
+    assert_eq!(entry["command"], env!("CARGO_BIN_EXE_switchboard"));
     let words = entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
-    let mut command: Command = editors.home.command(&[]);
-    let program = entry["command"].as_str().unwrap();
-    assert_eq!(program, env!("CARGO_BIN_EXE_switchboard"));
-    command.args(words).stdin(File::open(place.work().join("said.jsonl")).unwrap());
-    let run = place.run_command(command);
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    run.stdout
+    let mut command = editors.home.command(&words.collect::<Vec<_>>());
+    let mut process = command.stdin(Stdio::piped()).spawn().unwrap();
+    let input = process.stdin.take().unwrap();
+    let output = BufReader::new(process.stdout.take().unwrap());
+    let mut editor = Client { process, input, output };
+    editor.ask(1, "initialize", json!({"protocolVersion": 1, "clientCapabilities": {}}));
+    let work = editors.home.place.work();
+    let session =
+        editor.ask(2, "session/new", json!({"cwd": work, "mcpServers": []}))["result"]["sessionId"].clone();
+    let text = [json!({"type": "text", "text": "are you there?"})];
+    let prompt = json!({"sessionId": session, "prompt": text});
+    editor.say(&json!({"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt}));
+    let mut said = String::new();
+    loop {
+        let message = editor.hear();
+        said.push_str(message["params"]["update"]["content"]["text"].as_str().unwrap_or_default());
+        if message["id"] == 3 {
+            let (code, stderr) = editor.end();
+            assert_eq!(code, 0, "{stderr}");
+            return json!({"said": said, "stopReason": message["result"]["stopReason"]});
+        }
+    }
 }
 
 #[test]
@@ -75,8 +82,7 @@ fn from_nothing_to_an_agent_in_the_editor_and_back() {
     // The editor gets it, and it is the editor's own file that leads to it.
     editors.setup(&["jetbrains", "codex"]);
     let answer = talk_as_editor(&editors, "codex");
-    assert!(answer.contains("You said: are you there?"), "{answer}");
-    assert!(answer.contains(r#""stopReason":"end_turn""#), "{answer}");
+    assert_eq!(answer, json!({"said": "You said: are you there?", "stopReason": "end_turn"}));
 
     // Others get the bridge before what they have. Taken away again, all is as it was, byte for byte.
     for (editor, agent) in [("zed", "gemini"), ("obsidian", "custom")] {

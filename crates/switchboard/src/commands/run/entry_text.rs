@@ -233,7 +233,8 @@ mod tests {
         let told = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": call, "kind": "execute",
             "rawInput": input});
         session.apply(&v2::SessionUpdate::decode(&told.to_string(), WireFormat::Any).unwrap());
-        let request = json!({"sessionId": "s", "title": title, "options": [],
+        let request = json!({"sessionId": "s", "title": title,
+            "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}],
             "subject": {"type": "tool_call", "toolCall": {"toolCallId": "c"}}});
         let request = request.to_string();
         let request = v2::RequestPermissionRequest::decode(&request, WireFormat::Any).unwrap();
@@ -244,11 +245,14 @@ mod tests {
     fn a_command_is_shown_once() {
         let command = "cargo test --all";
         let shown = asked(command, command, &json!({"command": command}));
-        assert_eq!(shown, "? cargo test --all\n  tool call: execute\n");
+        assert_eq!(shown, "? cargo test --all\n  tool call: execute\n  [1] Yes\n");
         let shown = asked("Run a command?", command, &json!({"command": command}));
-        assert_eq!(shown, "? Run a command?\n  tool call: cargo test --all (execute)\n");
+        assert_eq!(shown, "? Run a command?\n  tool call: cargo test --all (execute)\n  [1] Yes\n");
         let shown = asked("Run tests?", "Tests", &json!({"command": command}));
-        assert_eq!(shown, "? Run tests?\n  tool call: Tests (execute)\n  command: cargo test --all\n");
+        assert_eq!(
+            shown,
+            "? Run tests?\n  tool call: Tests (execute)\n  command: cargo test --all\n  [1] Yes\n"
+        );
     }
 
     #[test]

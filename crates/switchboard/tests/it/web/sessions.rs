@@ -240,8 +240,9 @@ fn a_known_agent_that_is_installed_is_picked_without_any_configuration() {
     page.wait_until("document.querySelector('#agent-choice').options.length === 2");
     assert_eq!(home.started(), "", "it starts when somebody needs it");
     page.eval("document.querySelector('#agent-choice').value = 'codex'");
+    let first = page.eval("location.pathname");
     page.click("#new-session button");
-    page.wait_until("document.body.classList.contains('is-live')");
+    page.wait_until(&format!("location.pathname !== {first} && document.body.classList.contains('is-live')"));
     say(&page, "who are you?");
     page.wait_for("article.e-agent :: You said: who are you?");
     assert!(home.started().ends_with("programs/codex-acp \n"), "{}", home.started());
