@@ -44,10 +44,12 @@ impl Exporter {
             .enable_all()
             .build()
             .map_err(|error| failed(&error))?;
-        let complaint = Complaint { tell, is_told: Arc::default() };
         if settings.wants_grpc {
-            complaint.tell("telemetry goes by http/protobuf; gRPC, which OTEL_EXPORTER_OTLP_PROTOCOL asks for, is not spoken");
+            tell(
+                "telemetry goes by http/protobuf; gRPC, which OTEL_EXPORTER_OTLP_PROTOCOL asks for, is not spoken",
+            );
         }
+        let complaint = Complaint { tell, is_told: Arc::default() };
         let client = Collector::new(settings, runtime.handle().clone(), complaint.clone())?;
         let resource = resource();
         let mut traces = SdkTracerProvider::builder().with_resource(resource.clone());

@@ -60,6 +60,7 @@ impl Listener for HubTelemetry {
 
     fn said(&mut self, line: &str) -> Option<String> {
         let session = session_of_prompt(line)?;
-        self.with(&session, |connection| connection.mark_prompt(line))
+        // Clients may name any session; what counts is what the hub has written of one.
+        self.sessions().get_mut(&session)?.mark_prompt(line)
     }
 }

@@ -139,6 +139,9 @@ fn a_hub_sends_what_its_sessions_do() {
     let session = tokio::runtime::Runtime::new().unwrap().block_on(async {
         let mut client = hub.client(2).await;
         let session = client.new_session(&place).await;
+        // One that nobody has is nothing to tell of.
+        let refused = client.prompt("nobody", "hello").await;
+        assert!(client.answer(refused).await.get("error").is_some());
         client.prompt(&session, "permission").await;
         let question = client.question().await;
         client.allow(&question).await;
