@@ -244,28 +244,47 @@ impl Server {
                 .message_id(&name)
                 .expected_last_subject_sequence(last);
             let published = async { self.context.send_publish(subject(session), publish).await?.await };
-            let error = match published.await {
-                Ok(ack) => {
-                    *locked(&self.trouble) = None;
-                    return Ok(ack.sequence);
-                }
-                Err(error) => error,
-            };
-            match error.kind() {
+            let published = published.await;
+            if let Ok(ack) = &published
+                && !ack.duplicate
+            {
+                *locked(&self.trouble) = None;
+                return Ok(ack.sequence);
+            }
+            let is_overtaken = published.as_ref().is_err_and(|error| {
+                matches!(
+                    error.kind(),
+                    PublishErrorKind::WrongLastSequence | PublishErrorKind::WrongLastMessageId
+                )
+            });
+            let reason = match published {
                 // Perhaps by the same message, of which no answer came.
-                PublishErrorKind::WrongLastSequence | PublishErrorKind::WrongLastMessageId => {
-                    match self.last(session).await {
-                        Ok(Some(found)) if is_named(&found, &name) => return Ok(found.sequence),
-                        Ok(_) => return Err(NotWritten::Overtaken),
-                        Err(_) if begun.elapsed() < PATIENCE => {}
-                        Err(reason) => return Err(NotWritten::Unknown(self.fault(&reason))),
+                Err(_) if is_overtaken => match self.last(session).await {
+                    Ok(Some(found)) if is_named(&found, &name) => return Ok(found.sequence),
+                    Ok(_) => return Err(NotWritten::Overtaken),
+                    Err(reason) => reason,
+                },
+                // A server knows a message from the moment in which it first sees it, also where it then does not keep it.
+                Ok(_) => match self.last(session).await {
+                    Ok(Some(found)) if is_named(&found, &name) => return Ok(found.sequence),
+                    Ok(_) => "the servers have seen it, and have not kept it".to_owned(),
+                    Err(reason) => reason,
+                },
+                Err(error) => {
+                    let is_passing = matches!(
+                        error.kind(),
+                        PublishErrorKind::TimedOut
+                            | PublishErrorKind::BrokenPipe
+                            | PublishErrorKind::StreamNotFound
+                    );
+                    if !is_passing {
+                        return Err(NotWritten::Unknown(self.fault(&in_words(&error))));
                     }
+                    in_words(&error)
                 }
-                PublishErrorKind::TimedOut
-                | PublishErrorKind::BrokenPipe
-                | PublishErrorKind::StreamNotFound
-                    if begun.elapsed() < PATIENCE => {}
-                _ => return Err(NotWritten::Unknown(self.fault(&in_words(&error)))),
+            };
+            if begun.elapsed() >= PATIENCE {
+                return Err(NotWritten::Unknown(self.fault(&reason)));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -434,3 +434,16 @@ async fn a_key_that_a_hub_got_without_hearing_so_is_let_go() {
     assert_eq!(server.owners.get("theirs").await.unwrap().as_deref(), Some(&b"other"[..]));
     lease.end().await;
 }
+
+#[tokio::test]
+async fn a_message_that_the_servers_know_and_have_not_kept_is_not_written() {
+    let Some(servers) = Servers::start(&["--jetstream"]) else { return };
+    let server = servers.connect().await.unwrap().server;
+    let message = super::Outgoing::taking_over(0);
+    let first = server.publish("s", &message, ("hub", 1), 0).await.unwrap();
+    // It is known from before, and is there.
+    assert_eq!(server.publish("s", &message, ("hub", 1), 0).await, Ok(first));
+    server.stream.delete_message(first).await.unwrap();
+    let again = server.publish("s", &message, ("hub", 1), 0).await;
+    assert!(matches!(again, Err(super::NotWritten::Unknown(_))), "{again:?}");
+}

@@ -189,19 +189,30 @@ async fn whole(doors: &Doors, hub: usize, session: &str, folder: &str) -> Told {
     }
 }
 
+/// What was written about a place in a session, for who has to find out what went wrong there.
+async fn written_at(servers: &str, session: &str, place: u64) -> Vec<String> {
+    let mut written = Vec::new();
+    each_message(servers, |message| {
+        let headers = message.headers.as_ref().unwrap();
+        let number = |name: &str| headers.get(name).unwrap().as_str().parse::<u64>().unwrap();
+        let (first, count) = (number("Switchboard-First"), number("Switchboard-Count"));
+        if message.subject.ends_with(session) && first <= place + 3 && first + count + 3 >= place {
+            let info = message.info().unwrap();
+            let beginning: String = String::from_utf8_lossy(&message.payload).chars().take(300).collect();
+            written.push(format!("{} {}: {headers:?} {beginning}", info.stream_sequence, info.published));
+        }
+    })
+    .await;
+    written
+}
+
 /// Looks at the stream itself: in each session every record is there once and in its order, and who wrote it lost the right to
 /// when the next one began. Gives how often sessions changed hands.
 async fn check_stream(servers: &str) -> usize {
-    let client = async_nats::connect(servers.split(',').collect::<Vec<_>>()).await.unwrap();
-    let stream = async_nats::jetstream::new(client).get_stream("SWITCHBOARD").await.unwrap();
-    let config = async_nats::jetstream::consumer::pull::OrderedConfig::default();
-    let consumer = stream.create_consumer(config).await.unwrap();
-    let mut messages = consumer.messages().await.unwrap();
     // Of each session the number under which its last message was written, and how many records it has.
     let mut sessions: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     let mut taken = 0;
-    loop {
-        let message = tokio::time::timeout(PATIENCE, messages.next()).await.unwrap().unwrap().unwrap();
+    each_message(servers, |message| {
         let headers = message.headers.as_ref().unwrap();
         let number = |name: &str| headers.get(name).unwrap().as_str().parse::<u64>().unwrap();
         let (fence, end) = sessions.entry(message.subject.to_string()).or_default();
@@ -216,10 +227,24 @@ async fn check_stream(servers: &str) -> usize {
         // One without records says only who writes from there on.
         assert!(first == *end || count == 0, "{first} is not behind {end} in {}", message.subject);
         (*fence, *end) = (now, *end + count);
-        if message.info().unwrap().pending == 0 {
-            assert_eq!(sessions.len(), SESSIONS);
-            return taken;
-        }
+    })
+    .await;
+    assert_eq!(sessions.len(), SESSIONS);
+    taken
+}
+
+/// Shows every message of the stream.
+async fn each_message(servers: &str, mut see: impl FnMut(&async_nats::jetstream::Message)) {
+    let client = async_nats::connect(servers.split(',').collect::<Vec<_>>()).await.unwrap();
+    let stream = async_nats::jetstream::new(client).get_stream("SWITCHBOARD").await.unwrap();
+    let config = async_nats::jetstream::consumer::pull::OrderedConfig::default();
+    let consumer = stream.create_consumer(config).await.unwrap();
+    let mut messages = consumer.messages().await.unwrap();
+    let mut is_over = false;
+    while !is_over {
+        let message = tokio::time::timeout(PATIENCE, messages.next()).await.unwrap().unwrap().unwrap();
+        see(&message);
+        is_over = message.info().unwrap().pending == 0;
     }
 }
 
@@ -288,6 +313,11 @@ impl World {
                 None => assert!(begun.elapsed() < PATIENCE, "hub {} does not start", NAMES[hub]),
             }
         }
+    }
+
+    /// Where the servers are.
+    fn addresses(&self) -> String {
+        self.servers.each_ref().map(NatsServer::address).join(",")
     }
 
     /// Something goes wrong, and is mended.
@@ -389,16 +419,18 @@ fn nothing_is_lost_or_done_twice(times: usize, seed: u64) {
                     break;
                 }
                 let there = missing.map(|(place, _)| first.get(place));
-                assert!(
-                    begun.elapsed() < BEHIND,
-                    "{session} is not the same: {differ:?}; told was {missing:?}, and there is {there:?}"
-                );
+                if begun.elapsed() >= BEHIND {
+                    let place = missing.map_or(0, |(place, _)| *place);
+                    let written = written_at(&world.addresses(), session, place).await;
+                    panic!(
+                        "{session} is not the same: {differ:?}; told was {missing:?}, and there is {there:?}; written was {written:#?}"
+                    );
+                }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
             behind = behind.max(begun.elapsed());
         }
-        let addresses = world.servers.each_ref().map(NatsServer::address).join(",");
-        let taken = check_stream(&addresses).await;
+        let taken = check_stream(&world.addresses()).await;
         let run = check_agents(&world.place);
         eprintln!(
             "chaos: {prompts} prompts came to their end, {run} of them ran; sessions were taken {taken} times; the last hub \
