@@ -15,7 +15,7 @@ pub(crate) fn dist(program: Option<&str>, to: Option<&str>) -> Result<(), String
     let program = match program {
         Some(program) => PathBuf::from(program),
         None => {
-            cargo(["build", "--release", "--locked"])?;
+            cargo(["build", "--release", "--locked", "--package", "switchboard", "--all-features"])?;
             target().join("release/switchboard")
         }
     };
@@ -84,7 +84,15 @@ pub(crate) fn dist(program: Option<&str>, to: Option<&str>) -> Result<(), String
 fn licences(folder: &Path, host: &str) -> Result<usize, String> {
     let metadata = text_of(
         Command::new("cargo")
-            .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", host])
+            .args([
+                "metadata",
+                "--format-version",
+                "1",
+                "--locked",
+                "--all-features",
+                "--filter-platform",
+                host,
+            ])
             .current_dir(root()),
     )?;
     let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;

@@ -2,9 +2,12 @@
 //! Whoever keeps them, this hub's store has a copy at hand, from which everything is read: by [`read`], [`load`], and what
 //! searches and folds sessions.
 
+#[cfg(not(feature = "jetstream"))]
+mod absent;
 #[cfg(feature = "jetstream")]
-pub(crate) mod jetstream;
+mod jetstream;
 mod local;
+mod servers;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod suite;
@@ -18,7 +21,12 @@ use tokio::sync::mpsc;
 
 use crate::core::{HubAbout, Kept, Known, Memory, SessionId};
 use crate::service::Event;
+#[cfg(not(feature = "jetstream"))]
+pub use absent::JetStream;
+#[cfg(feature = "jetstream")]
+pub use jetstream::JetStream;
 pub(crate) use local::LocalLog;
+pub use servers::{JetStreamOptions, LogError};
 
 /// How many bytes are read for a client at once.
 const PORTION: usize = 128 * 1024;

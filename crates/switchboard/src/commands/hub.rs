@@ -1,6 +1,5 @@
 //! `switchboard hub`: what concerns a hub that runs.
 
-#[cfg(feature = "jetstream")]
 mod rebuild;
 mod share;
 pub(super) mod status;
@@ -25,7 +24,6 @@ enum HubCommand {
     Share(share::Arguments),
     Unshare(share::UnshareArguments),
     Status(status::Arguments),
-    #[cfg(feature = "jetstream")]
     Rebuild(rebuild::Arguments),
 }
 
@@ -34,7 +32,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         HubCommand::Share(arguments) => share::share(arguments),
         HubCommand::Unshare(arguments) => share::unshare(arguments),
         HubCommand::Status(arguments) => status::run(arguments),
-        #[cfg(feature = "jetstream")]
         HubCommand::Rebuild(arguments) => rebuild::run(arguments),
     }
 }

@@ -1,12 +1,9 @@
 //! `switchboard serve`: sessions that outlive their clients.
 
-#[cfg(feature = "jetstream")]
 mod chaos;
-#[cfg(feature = "jetstream")]
 mod cluster;
 mod full_disk;
 pub(crate) mod hub;
-#[cfg(feature = "jetstream")]
 mod nats;
 mod taken_up;
 

@@ -29,9 +29,10 @@ use tokio::task::JoinHandle;
 use self::follow::Follower;
 use self::lease::{Lease, Taken};
 use self::message::{Outgoing, messages};
-pub use self::server::{JetStreamOptions, LogError};
 use self::server::{NotWritten, Server, in_words, locked};
-use super::{Beginning, Begun, Later, LocalLog, Prepared, SessionLog, SharedLog, blocking};
+use super::{
+    Beginning, Begun, JetStreamOptions, Later, LocalLog, LogError, Prepared, SessionLog, SharedLog, blocking,
+};
 use crate::core::{HubAbout, Known, SessionId};
 use crate::service::Event;
 

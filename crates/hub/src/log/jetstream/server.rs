@@ -1,7 +1,5 @@
 //! The NATS servers that keep the logs: how they are reached, and that they are what is needed.
 
-use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,6 +15,7 @@ use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
 
 use super::message::Outgoing;
 use super::reading::Reading;
+use crate::log::servers::{JetStreamOptions, LogError};
 
 /// The stream with the records of all sessions.
 pub(super) const STREAM: &str = "SWITCHBOARD";
@@ -54,47 +53,6 @@ const AWAY: Duration = Duration::from_secs(2);
 const OPERATION: &str = "KV-Operation";
 /// What headers may take of the largest message.
 const HEADERS: usize = 1024;
-
-/// Where NATS servers are, and how to get in.
-#[derive(Clone, Default)]
-pub struct JetStreamOptions {
-    /// `nats://HOST:PORT` or `tls://HOST:PORT`, several with commas between them.
-    pub servers: String,
-    /// The text of a NATS credentials file, `USER:PASSWORD`, or a token.
-    pub credentials: Option<String>,
-    /// A file with the certificates of who signed the servers', where the system does not know them.
-    pub root_certificates: Option<PathBuf>,
-}
-
-impl fmt::Debug for JetStreamOptions {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nobody prints a secret by mistake.
-        formatter.debug_struct("JetStreamOptions").field("servers", &self.servers).finish_non_exhaustive()
-    }
-}
-
-/// Why the servers cannot keep the logs, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogError {
-    /// What is wrong.
-    pub problem: String,
-    /// What to do.
-    pub hint: String,
-}
-
-impl LogError {
-    pub(super) fn new(problem: impl Into<String>, hint: impl Into<String>) -> Self {
-        LogError { problem: problem.into(), hint: hint.into() }
-    }
-}
-
-impl fmt::Display for LogError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.problem)
-    }
-}
-
-impl std::error::Error for LogError {}
 
 /// Why a message is not in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use switchboard_store::{About, Record, Store, Time};
 
 use super::message::Assembler;
-use super::server::{LogError, Server, locked, session_of};
+use super::server::{Server, locked, session_of};
 use super::{LocalLog, description};
 use crate::core::{Known, SessionId};
+use crate::log::servers::LogError;
 use crate::log::{blocking, save};
 
 /// After how many messages what was copied is made safe.
