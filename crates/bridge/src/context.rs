@@ -127,7 +127,13 @@ impl Context {
     pub(crate) fn update_v1(&mut self, session: &str, update: v1::SessionUpdate<'_>) {
         let Beside { session: _, meta, extra, envelope } =
             self.beside.take().map(|it| *it).unwrap_or_default();
-        let params = v1::SessionNotification { session_id: Text::Borrowed(session), update, meta, extra };
+        let params = v1::SessionNotification {
+            session_id: Text::Borrowed(session),
+            update,
+            meta,
+            extra,
+            more: switchboard_acp::More,
+        };
         self.notify(Side::Client, "session/update", &params, &envelope);
     }
 
@@ -144,8 +150,13 @@ impl Context {
     fn send_v2(&mut self, session: &str, update: v2::SessionUpdate<'_>) {
         let Beside { session: _, meta, extra, envelope } =
             self.beside.take().map(|it| *it).unwrap_or_default();
-        let params =
-            v2::UpdateSessionNotification { session_id: Text::Borrowed(session), update, meta, extra };
+        let params = v2::UpdateSessionNotification {
+            session_id: Text::Borrowed(session),
+            update,
+            meta,
+            extra,
+            more: switchboard_acp::More,
+        };
         self.notify(Side::Client, "session/update", &params, &envelope);
     }
 
@@ -248,8 +259,8 @@ impl Context {
         envelope: &Extra<'_>,
     ) {
         // The sender knows it by another id.
-        let CancelRequestNotification { request_id: _, meta, extra } = params;
-        let params = CancelRequestNotification { request_id: id, meta, extra };
+        let CancelRequestNotification { request_id: _, meta, extra, more: _ } = params;
+        let params = CancelRequestNotification { request_id: id, meta, extra, more: switchboard_acp::More };
         self.notify(to, "$/cancel_request", &params, envelope);
     }
 

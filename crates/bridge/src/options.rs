@@ -38,6 +38,8 @@ pub struct Limits {
     pub total: usize,
     /// Requests without an answer, in each direction, and prompts that wait. 4,096.
     pub requests: usize,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl Default for Limits {
@@ -48,6 +50,7 @@ impl Default for Limits {
             content: 64 * 1024 * 1024,
             total: 512 * 1024 * 1024,
             requests: 4096,
+            more: switchboard_acp::More,
         }
     }
 }
@@ -87,6 +90,8 @@ pub struct BridgeOptions {
     pub is_shared: bool,
     /// What is remembered.
     pub limits: Limits,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl Default for BridgeOptions {
@@ -107,6 +112,7 @@ impl Default for BridgeOptions {
             background: 600_000,
             is_shared: false,
             limits: Limits::default(),
+            more: switchboard_acp::More,
         }
     }
 }

@@ -269,7 +269,7 @@ impl Passthrough {
                 else {
                     return Handled::Forward;
                 };
-                let v2::UpdateSessionNotification { session_id, mut update, meta, extra } = params;
+                let v2::UpdateSessionNotification { session_id, mut update, meta, extra, more: _ } = params;
                 if let Some(client) = client.filter(|_| differ)
                     && let Some(first) = self.metadata.adjust(&session_id, &mut update, client)
                 {

@@ -14,6 +14,7 @@ use crate::{Error, Side, Version};
 
 /// A translated value, with what was left out of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Converted<T> {
     /// The value in the other version.
     pub value: T,
@@ -102,7 +103,13 @@ fn fan_out<'a>(
     let Whole { id, content, rest } = message_to_v1(message, cx)?;
     let chunk = |content| {
         let Rest { meta, extra } = rest.clone();
-        variant(v1::ContentChunk { content, message_id: Some(id.clone()), meta, extra })
+        variant(v1::ContentChunk {
+            content,
+            message_id: Some(id.clone()),
+            meta,
+            extra,
+            more: switchboard_acp::More,
+        })
     };
     Ok(content.into_value().unwrap_or_default().into_iter().map(chunk).collect())
 }
@@ -142,7 +149,7 @@ fn plan_to_v1<'a>(update: v2::PlanUpdate<'a>, cx: &mut Conversion<'_>) -> Result
     match lists::plan_to_v1(update, cx)? {
         Ok(lists::Plan { id: _, entries, rest: Rest { meta, extra } }) => {
             cx.key("plan").key("planId").omit(Severity::Minor, "version 1 has one plan, without an id");
-            Ok(v1::Plan { entries, meta, extra })
+            Ok(v1::Plan { entries, meta, extra, more: switchboard_acp::More })
         }
         Err(other) => Err(cx.key("plan").error(format!("a plan of type \"{}\"", other.tag()))),
     }
@@ -265,20 +272,35 @@ impl Stateless {
         let (all, omitted): (Vec<Raw<'static>>, _) = match self.to {
             Version::V1 => {
                 let params = v2::UpdateSessionNotification::decode(text, WireFormat::Any)?;
-                let v2::UpdateSessionNotification { session_id, update, meta, extra } = params;
+                let v2::UpdateSessionNotification { session_id, update, meta, extra, more: _ } = params;
                 let Converted { value, omitted } = update_to_v1(update)?;
                 let told = value.into_iter().map(|update| {
                     let (session_id, meta, extra) = (session_id.clone(), meta.clone(), extra.clone());
-                    Raw::of(&v1::SessionNotification { session_id, update, meta, extra }, WireFormat::V1)
+                    Raw::of(
+                        &v1::SessionNotification {
+                            session_id,
+                            update,
+                            meta,
+                            extra,
+                            more: switchboard_acp::More,
+                        },
+                        WireFormat::V1,
+                    )
                 });
                 (told.collect(), omitted)
             }
             Version::V2 => {
                 let params = v1::SessionNotification::decode(text, WireFormat::V1)?;
-                let v1::SessionNotification { session_id, update, meta, extra } = params;
+                let v1::SessionNotification { session_id, update, meta, extra, more: _ } = params;
                 let converted = update_to_v2(update)?;
                 let update = converted.value;
-                let told = v2::UpdateSessionNotification { session_id, update, meta, extra };
+                let told = v2::UpdateSessionNotification {
+                    session_id,
+                    update,
+                    meta,
+                    extra,
+                    more: switchboard_acp::More,
+                };
                 (vec![Raw::of(&told, WireFormat::Any)], converted.omitted)
             }
         };
@@ -472,7 +494,14 @@ fn question_to_v1<'a>(
         Some(_) => {}
         None => tool_call.title = Some(title),
     }
-    Ok(v1::RequestPermissionRequest { session_id, tool_call, options, meta, extra })
+    Ok(v1::RequestPermissionRequest {
+        session_id,
+        tool_call,
+        options,
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    })
 }
 
 /// `None`: the result is the same in both versions.
@@ -496,7 +525,14 @@ fn result_in_v2(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<O
             let session_id = session_id.unwrap_or_default();
             let available_commands = None;
             Raw::of(
-                &v2::NewSessionResponse { session_id, config_options, available_commands, meta, extra },
+                &v2::NewSessionResponse {
+                    session_id,
+                    config_options,
+                    available_commands,
+                    meta,
+                    extra,
+                    more: switchboard_acp::More,
+                },
                 OUT,
             )
         }
@@ -505,13 +541,30 @@ fn result_in_v2(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<O
             let Opened { session_id: _, modes, options, commands: _, rest: Rest { meta, extra } } = answer;
             let config_options = options_to_v2(modes, options, cx)?;
             let available_commands = None;
-            Raw::of(&v2::ResumeSessionResponse { config_options, available_commands, meta, extra }, OUT)
+            Raw::of(
+                &v2::ResumeSessionResponse {
+                    config_options,
+                    available_commands,
+                    meta,
+                    extra,
+                    more: switchboard_acp::More,
+                },
+                OUT,
+            )
         }
         "session/set_config_option" => {
             let answer = v1::SetSessionConfigOptionResponse::decode(result, IN)?;
             let (options, Rest { meta, extra }) = config::set_answer_to_v2(answer);
             let config_options = config::to_v2(options, &mut cx.key("configOptions"))?;
-            Raw::of(&v2::SetSessionConfigOptionResponse { config_options, meta, extra }, OUT)
+            Raw::of(
+                &v2::SetSessionConfigOptionResponse {
+                    config_options,
+                    meta,
+                    extra,
+                    more: switchboard_acp::More,
+                },
+                OUT,
+            )
         }
         "session/prompt" => {
             let reason = "version 2 answers a prompt when it is accepted and tells its end by a state";
@@ -555,19 +608,46 @@ fn result_in_v1(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<O
             let Opened { session_id, modes: _, options, commands, rest: Rest { meta, extra } } = answer;
             let config_options = options_to_v1(options, commands.is_some(), cx)?;
             let session_id = session_id.unwrap_or_default();
-            Raw::of(&v1::NewSessionResponse { session_id, modes: None, config_options, meta, extra }, OUT)
+            Raw::of(
+                &v1::NewSessionResponse {
+                    session_id,
+                    modes: None,
+                    config_options,
+                    meta,
+                    extra,
+                    more: switchboard_acp::More,
+                },
+                OUT,
+            )
         }
         "session/resume" => {
             let answer = OpenedV2::from(v2::ResumeSessionResponse::decode(result, IN)?);
             let Opened { session_id: _, modes: _, options, commands, rest: Rest { meta, extra } } = answer;
             let config_options = options_to_v1(options, commands.is_some(), cx)?;
-            Raw::of(&v1::LoadSessionResponse { modes: None, config_options, meta, extra }, OUT)
+            Raw::of(
+                &v1::LoadSessionResponse {
+                    modes: None,
+                    config_options,
+                    meta,
+                    extra,
+                    more: switchboard_acp::More,
+                },
+                OUT,
+            )
         }
         "session/set_config_option" => {
             let answer = v2::SetSessionConfigOptionResponse::decode(result, IN)?;
             let (options, Rest { meta, extra }) = config::set_answer_to_v1(answer);
             let config_options = config::to_v1(options, true, &mut cx.key("configOptions"))?;
-            Raw::of(&v1::SetSessionConfigOptionResponse { config_options, meta, extra }, OUT)
+            Raw::of(
+                &v1::SetSessionConfigOptionResponse {
+                    config_options,
+                    meta,
+                    extra,
+                    more: switchboard_acp::More,
+                },
+                OUT,
+            )
         }
         "session/prompt" => {
             let reason = "version 1 answers a prompt when the turn has ended, which a state tells later";

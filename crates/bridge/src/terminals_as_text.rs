@@ -93,8 +93,13 @@ impl Context {
         terminal.tell_all();
         let text = v2::ContentBlock::text(terminal.text());
         // The id belongs to something that the client does not know.
-        let v2::Terminal { terminal_id: _, meta, extra } = shown;
-        *item = v2::ToolCallContent::Content(v2::Content { content: text, meta, extra });
+        let v2::Terminal { terminal_id: _, meta, extra, more: _ } = shown;
+        *item = v2::ToolCallContent::Content(v2::Content {
+            content: text,
+            meta,
+            extra,
+            more: switchboard_acp::More,
+        });
     }
 
     fn open_terminal(&mut self, session: &str, id: &str) -> Option<&mut Terminal> {

@@ -69,6 +69,7 @@ impl Verdict {
 
 /// One violation.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     /// The number of the message that breaks the rule.
     pub message: u64,
@@ -280,6 +281,7 @@ fn shortened(mut reason: String) -> String {
 
 /// How one rule came out.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct JudgedRule {
     /// The rule.
     pub rule: RuleId,

@@ -108,6 +108,7 @@ pub enum Seen {
 
 /// A rule of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rule {
     /// Its name in reports, baselines and on the command line.
     pub id: &'static str,

@@ -63,6 +63,7 @@ impl From<&v2::DiffChange<'_>> for Change {
             }
             v2::DiffChange::Move(change) | v2::DiffChange::Copy(change) => change.mime_type.clone(),
             v2::DiffChange::Unknown(unknown) => unknown.text("mimeType"),
+            v2::DiffChange::More(none) => none.never(),
         };
         let unknown_text = |key| match change {
             v2::DiffChange::Unknown(unknown) => unknown.text(key),

@@ -40,11 +40,18 @@ pub struct ApplyOptions {
     /// Files larger than this are not read, and nothing larger is made from binary data. 512 MiB unless
     /// told.
     pub max_file_size: u64,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl Default for ApplyOptions {
     fn default() -> Self {
-        ApplyOptions { direction: Direction::Forward, base: None, max_file_size: 512 * 1024 * 1024 }
+        ApplyOptions {
+            direction: Direction::Forward,
+            base: None,
+            max_file_size: 512 * 1024 * 1024,
+            more: switchboard_acp::More,
+        }
     }
 }
 

@@ -15,6 +15,8 @@ pub struct BuildOptions {
     /// one, so unless told otherwise its paths are those of the old side. An agent that compares a
     /// saved copy with the work tree names the work tree here.
     pub root: Option<PathBuf>,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl Default for BuildOptions {
@@ -24,6 +26,7 @@ impl Default for BuildOptions {
             patch: PatchOptions::default(),
             max_file_size: 64 * 1024 * 1024,
             root: None,
+            more: switchboard_acp::More,
         }
     }
 }
@@ -38,11 +41,13 @@ pub struct Renames {
     /// Edited moves are looked for only while the number of candidate pairs is at most the square of
     /// this. 1000 unless told.
     pub limit: usize,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl Default for Renames {
     fn default() -> Self {
-        Renames { detect: Detect::Moves, threshold: 50, limit: 1000 }
+        Renames { detect: Detect::Moves, threshold: 50, limit: 1000, more: switchboard_acp::More }
     }
 }
 
@@ -77,6 +82,8 @@ pub struct PatchOptions {
     pub binary: BinaryForm,
     /// With more bytes than this, the diff has no patch text. 4 MiB unless told.
     pub max_size: usize,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl Default for PatchOptions {
@@ -86,6 +93,7 @@ impl Default for PatchOptions {
             context: 3,
             binary: BinaryForm::Named,
             max_size: 4 * 1024 * 1024,
+            more: switchboard_acp::More,
         }
     }
 }

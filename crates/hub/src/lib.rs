@@ -75,6 +75,8 @@ pub struct HubOptions {
     pub listener: Option<Box<dyn Listener>>,
     /// What other hubs are told of this one, where they share its log.
     pub about: HubAbout,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl HubOptions {
@@ -94,6 +96,7 @@ impl HubOptions {
             judge: None,
             listener: None,
             about: HubAbout::default(),
+            more: switchboard_acp::More,
         }
     }
 }
@@ -130,6 +133,7 @@ impl Hub {
             judge,
             listener,
             about,
+            more: _,
         } = options;
         let mut log: Box<dyn SessionLog> = match log {
             Some(SharedLog(log)) => log,

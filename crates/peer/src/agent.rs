@@ -122,6 +122,8 @@ pub struct Introduction {
     pub capabilities: v2::AgentCapabilities<'static>,
     /// The ways to log in. With at least one, [`Agent::login`] and [`Agent::logout`] must be there.
     pub auth_methods: Vec<v2::AuthMethod<'static>>,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl Introduction {
@@ -135,6 +137,7 @@ impl Introduction {
             info: v2::Implementation::new(name.to_owned(), version.to_owned()),
             capabilities: v2::AgentCapabilities { session: Some(session), ..v2::AgentCapabilities::new() },
             auth_methods: Vec::new(),
+            more: switchboard_acp::More,
         }
     }
 }
@@ -146,6 +149,8 @@ pub struct SessionLists {
     pub config_options: Option<Vec<v2::SessionConfigOption<'static>>>,
     /// What the user can call for.
     pub commands: Option<Vec<v2::AvailableCommand<'static>>>,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 /// A session from before.
@@ -159,6 +164,8 @@ pub struct Recalled {
     pub lists: SessionLists,
     /// The sub-agents that it and they have started: their ids, and what happened in their sessions. **Unstable.**
     pub subagents: Vec<(String, Vec<v2::SessionUpdate<'static>>)>,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl Recalled {
@@ -169,6 +176,7 @@ impl Recalled {
             history: Vec::new(),
             lists: SessionLists::default(),
             subagents: Vec::new(),
+            more: switchboard_acp::More,
         }
     }
 }

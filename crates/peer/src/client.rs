@@ -44,6 +44,8 @@ pub struct ClientOptions {
     pub folds_updates: bool,
     /// Who is shown everything that is said. `None`: nobody.
     pub observer: Option<Observer>,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl ClientOptions {
@@ -56,6 +58,7 @@ impl ClientOptions {
             session_limit: 10_240,
             folds_updates: true,
             observer: None,
+            more: switchboard_acp::More,
         }
     }
 

@@ -22,6 +22,7 @@ const MAX_WAITING: usize = 200;
 
 /// A request for a permission, with what it asks for.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Question {
     /// The session that asks.
     pub session: Option<String>,
@@ -537,7 +538,7 @@ fn read_v1(text: &str) -> Result<(v2::RequestPermissionRequest<'_>, Option<Strin
     let read = v1::RequestPermissionRequest::decode_tolerant(text, WireFormat::V1);
     let (request, mut left_out) = read.map_err(|error| error.to_string())?;
     left_out.retain(|problem| !problem.kept);
-    let v1::RequestPermissionRequest { session_id, tool_call, options, meta, extra } = request;
+    let v1::RequestPermissionRequest { session_id, tool_call, options, meta, extra, more: _ } = request;
     let title = tool_call.title.clone().unwrap_or(Text::Borrowed("Permission requested"));
     let update = without_terminals(v1::SessionUpdate::ToolCallUpdate(Box::new(tool_call)))?;
     let v2::SessionUpdate::ToolCallUpdate(call) = update else {
@@ -545,8 +546,16 @@ fn read_v1(text: &str) -> Result<(v2::RequestPermissionRequest<'_>, Option<Strin
     };
     let subject = v2::ToolCallPermissionSubject::new(*call);
     let subject = Some(v2::RequestPermissionSubject::ToolCall(Box::new(subject)));
-    let request =
-        v2::RequestPermissionRequest { session_id, title, description: None, subject, options, meta, extra };
+    let request = v2::RequestPermissionRequest {
+        session_id,
+        title,
+        description: None,
+        subject,
+        options,
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    };
     Ok((request, first_problem(&left_out)))
 }
 

@@ -181,6 +181,7 @@ impl Subject {
                     subject.take_call(call, snapshot, true);
                 }
             }
+            Some(v2::RequestPermissionSubject::More(none)) => none.never(),
         }
         subject.finish();
         subject
@@ -395,6 +396,7 @@ impl Subject {
                     }
                 }
                 v2::ToolCallContent::Session(_) | v2::ToolCallContent::Unknown(_) => self.doubt(UNKNOWN_PART),
+                v2::ToolCallContent::More(none) => none.never(),
             }
         }
     }
@@ -407,6 +409,7 @@ impl Subject {
             v2::DiffChange::Move(_) => Operation::Move,
             v2::DiffChange::Copy(_) => Operation::Copy,
             v2::DiffChange::Unknown(_) => Operation::Unknown,
+            v2::DiffChange::More(none) => none.never(),
         };
         if operation == Operation::Unknown {
             self.doubt(UNKNOWN_PART);

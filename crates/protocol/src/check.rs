@@ -44,6 +44,7 @@ impl Default for Rules {
 
 /// What is to be said about one line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Verdict {
     /// What is wrong. A line without errors is valid.
     pub errors: Vec<Finding>,
@@ -81,6 +82,7 @@ impl Verdict {
 
 /// One thing about one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// JSON pointer of the place in the line.
     pub pointer: String,

@@ -42,6 +42,7 @@ struct Open<P> {
 
 /// Too many requests are open: this one was not taken. Holds what it was about.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TooManyOpen<P> {
     /// How many may be open.
     pub limit: usize,
@@ -59,6 +60,7 @@ impl<P: fmt::Debug> std::error::Error for TooManyOpen<P> {}
 
 /// A request that is open no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OpenRequest<P> {
     /// Who asked.
     pub asker: Side,

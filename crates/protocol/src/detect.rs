@@ -29,6 +29,7 @@ use crate::{Field, Raw, Version, WireFormat, v2};
 
 /// What one half of a handshake shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Handshake {
     /// The version that the sender speaks.
     pub version: Version,
@@ -184,6 +185,7 @@ pub enum Weight {
 
 /// A line of the table of evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EvidenceRow {
     /// The evidence.
     pub evidence: Evidence,

@@ -34,6 +34,7 @@ mod field;
 mod interop;
 mod json;
 mod macros;
+mod more;
 mod recorded;
 mod schema;
 mod shared;
@@ -53,6 +54,8 @@ pub use correlator::{Correlator, OpenRequest, TooManyOpen};
 pub use error::{DecodeError, Diagnostic};
 pub use field::Field;
 pub use json::raw::{Extra, Raw};
+#[doc(hidden)]
+pub use more::{More, NoMore};
 pub use recorded::{LineForm, Recorded, RecordedLine};
 pub use registry::{WireType, json_schema, wire_type, wire_types};
 pub use side::{Moment, Side, Version};

@@ -43,6 +43,8 @@ macro_rules! object {
             $( $(#[doc = $field_doc])* pub $field: $crate::macros::field_type!($kind $type), )*
             /// Keys that the protocol does not define here, kept as they came.
             pub extra: $crate::Extra<'a>,
+            #[doc(hidden)]
+            pub more: $crate::More,
         }
 
         impl<'a> $name<'a> {
@@ -90,6 +92,7 @@ macro_rules! object {
                 let value = $name {
                     $( $field: $crate::macros::take_slot!($kind $field reader body $key), )*
                     extra,
+                    more: $crate::More,
                 };
                 $( $rules(&value, reader, body.start)?; )?
                 Ok(value)
@@ -108,6 +111,7 @@ macro_rules! object {
                 $name {
                     $( $field: $crate::macros::own_field!($kind self.$field), )*
                     extra: self.extra.into_owned(),
+                    more: $crate::More,
                 }
             }
 
@@ -177,6 +181,8 @@ macro_rules! union {
             $( $(#[doc = $bare_doc])* $bare($bare_type), )?
             /// A variant that this library does not know, kept whole.
             Unknown($crate::wire::UnknownVariant<'a>),
+            #[doc(hidden)]
+            More($crate::NoMore),
         }
 
         impl<'a> $name<'a> {
@@ -186,6 +192,7 @@ macro_rules! union {
                     $( $name::$variant(_) => $value, )*
                     $( $name::$bare(_) => "", )?
                     $name::Unknown(unknown) => &unknown.tag,
+                    $name::More(none) => none.never(),
                 }
             }
 
@@ -244,6 +251,7 @@ macro_rules! union {
                         writer.string(&unknown.tag);
                         writer.extra(&unknown.entries);
                     }
+                    $name::More(none) => none.never(),
                 }
             }
         }
@@ -292,6 +300,7 @@ macro_rules! union {
                     $( $name::$variant(value) => $name::$variant($crate::wire::Wire::into_owned(value)), )*
                     $( $name::$bare(value) => $name::$bare($crate::wire::Wire::into_owned(value)), )?
                     $name::Unknown(unknown) => $name::Unknown(unknown.into_owned()),
+                    $name::More(none) => none.never(),
                 }
             }
 
@@ -348,6 +357,8 @@ macro_rules! open_enum {
             $( $(#[doc = $variant_doc])* $variant, )*
             /// A value that this library does not know, kept as it came.
             Unknown(Box<str>),
+            #[doc(hidden)]
+            More($crate::NoMore),
         }
 
         impl $name {
@@ -356,6 +367,7 @@ macro_rules! open_enum {
                 match self {
                     $( $name::$variant => $value, )*
                     $name::Unknown(value) => value,
+                    $name::More(none) => none.never(),
                 }
             }
 
@@ -608,6 +620,7 @@ macro_rules! constructor {
                 $($argument: $argument.into(),)*
                 $($other: Default::default(),)*
                 extra: $crate::Extra::new(),
+                more: $crate::More,
             }
         }
     };

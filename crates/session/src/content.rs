@@ -131,6 +131,7 @@ struct SealedSegment<B> {
 
 /// What an update brought beside its content: of a chunk, an output, a plan or a list.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Attached {
     /// Its metadata.
     pub meta: Option<Meta<'static>>,

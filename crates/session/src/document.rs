@@ -147,6 +147,7 @@ fn store(session: &Session) -> Document {
         updated_at: set(view.updated_at().map(Into::into)),
         meta: set(view.info.meta.clone()),
         extra: view.info.extra.clone(),
+        more: switchboard_acp::More,
     };
     let mut aliases: Vec<_> = (view.aliases.iter())
         .map(|((kind, id), position)| (kind.as_str().into(), (**id).into(), *position))

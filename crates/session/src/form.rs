@@ -59,6 +59,7 @@ pub struct Choice<'f> {
 
 /// Why an answer does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FormFault {
     /// The field.
     pub field: String,
@@ -157,6 +158,7 @@ impl FormField {
             Schema::Boolean(field) => field.default.map(|value| json!(value)),
             Schema::Array(field) => field.default.as_ref().map(|values| json!(values)),
             Schema::Unknown(_) => None,
+            Schema::More(none) => none.never(),
         }
     }
 
@@ -183,6 +185,7 @@ impl FormField {
                 v2::MultiSelectItems::String(items) => plain(&items.values),
                 v2::MultiSelectItems::Titled(items) => titled(&items.options),
                 v2::MultiSelectItems::Unknown(_) => Vec::new(),
+                v2::MultiSelectItems::More(none) => none.never(),
             },
             _ => Vec::new(),
         }
@@ -221,6 +224,7 @@ impl FormField {
             }
             (Schema::Array(_), _) => Err("a list of choices is expected".to_owned()),
             (Schema::Unknown(_), _) => Ok(()),
+            (Schema::More(none), _) => none.never(),
         }
     }
 
@@ -324,5 +328,6 @@ fn fits(format: &v2::StringFormat, text: &str) -> bool {
             })
         }
         v2::StringFormat::Unknown(_) => true,
+        v2::StringFormat::More(none) => none.never(),
     }
 }

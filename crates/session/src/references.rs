@@ -113,6 +113,7 @@ pub fn rename_sessions(
                 additional_directories: _,
                 meta: _,
                 extra: _,
+                more: _,
             } = &mut **update;
             let in_state = match state {
                 Field::Set(state) => rename_in_state(state, rename),
@@ -130,6 +131,7 @@ pub fn rename_sessions(
                 content: _,
                 meta: _,
                 extra: _,
+                more: _,
             } = &mut **message;
             let mut rename_end = |end: &mut Field<Text<'_>>| match end {
                 Field::Set(session) => rename_one(session, rename),
@@ -151,6 +153,7 @@ pub fn rename_sessions(
                 capabilities: _,
                 meta: _,
                 extra: _,
+                more: _,
             } = &mut **update;
             match content {
                 Field::Set(items) => {
@@ -160,7 +163,7 @@ pub fn rename_sessions(
             }
         }
         Update::ToolCallContentChunk(chunk) => {
-            let v2::ToolCallContentChunk { content, tool_call_id: _, meta: _, extra: _ } = chunk;
+            let v2::ToolCallContentChunk { content, tool_call_id: _, meta: _, extra: _, more: _ } = chunk;
             rename_in_item(content, rename)
         }
         Update::StateUpdate(state) => rename_in_state(state, rename),
@@ -183,6 +186,7 @@ pub fn rename_sessions(
         | Update::UsageUpdate(_)
         | Update::Notice(_)
         | Update::Unknown(_) => false,
+        Update::More(none) => none.never(),
     }
 }
 
@@ -201,13 +205,14 @@ fn rename_in_item(
 ) -> bool {
     match item {
         v2::ToolCallContent::Session(reference) => {
-            let SessionReference { session_id, meta: _, extra: _ } = reference;
+            let SessionReference { session_id, meta: _, extra: _, more: _ } = reference;
             rename_one(session_id, rename)
         }
         v2::ToolCallContent::Content(_)
         | v2::ToolCallContent::Diff(_)
         | v2::ToolCallContent::Terminal(_)
         | v2::ToolCallContent::Unknown(_) => false,
+        v2::ToolCallContent::More(none) => none.never(),
     }
 }
 
@@ -216,24 +221,27 @@ fn rename_in_state(state: &mut v2::StateUpdate<'_>, rename: &mut dyn FnMut(&str)
         v2::StateUpdate::Running(state)
         | v2::StateUpdate::RequiresAction(state)
         | v2::StateUpdate::Unobservable(state) => {
-            let v2::ActiveState { background, meta: _, extra: _ } = state;
+            let v2::ActiveState { background, meta: _, extra: _, more: _ } = state;
             background
         }
         v2::StateUpdate::Idle(state) => {
-            let v2::IdleState { background, stop_reason: _, error: _, usage: _, meta: _, extra: _ } = state;
+            let v2::IdleState { background, stop_reason: _, error: _, usage: _, meta: _, extra: _, more: _ } =
+                state;
             background
         }
         v2::StateUpdate::Unknown(_) => return false,
+        v2::StateUpdate::More(none) => none.never(),
     };
     let works = background.iter_mut().flatten();
     works.fold(false, |is_renamed, work| match work {
         v2::BackgroundWork::Subagent(work) => {
-            let BackgroundSubagent { session_id, meta: _, extra: _ } = work;
+            let BackgroundSubagent { session_id, meta: _, extra: _, more: _ } = work;
             is_renamed | rename_one(session_id, rename)
         }
         v2::BackgroundWork::Terminal(_)
         | v2::BackgroundWork::ToolCall(_)
         | v2::BackgroundWork::Unknown(_) => is_renamed,
+        v2::BackgroundWork::More(none) => none.never(),
     })
 }
 

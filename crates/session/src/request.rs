@@ -183,6 +183,7 @@ impl Permission {
             v2::RequestPermissionSubject::ToolCall(subject) => Some(&subject.tool_call.tool_call_id),
             v2::RequestPermissionSubject::Command(subject) => subject.tool_call_id.as_deref(),
             v2::RequestPermissionSubject::Unknown(_) => None,
+            v2::RequestPermissionSubject::More(none) => none.never(),
         }
     }
 

@@ -117,6 +117,7 @@ impl Session {
             v2::RequestPermissionOutcome::Unknown(unknown) => {
                 self.settle_as_no_approval(id, &format!("the outcome {:?} is unknown", unknown.tag), by, at)
             }
+            v2::RequestPermissionOutcome::More(none) => none.never(),
         }
     }
 

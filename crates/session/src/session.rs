@@ -200,6 +200,7 @@ impl Session {
                 self.finish_one(Some(Change::Notice))
             }
             Update::Unknown(unknown) => self.keep_unknown(unknown),
+            Update::More(none) => none.never(),
         }
     }
 
@@ -399,6 +400,7 @@ impl Session {
             v2::PlanUpdateContent::File(file) => Text::Borrowed(&*file.plan_id),
             v2::PlanUpdateContent::Markdown(markdown) => Text::Borrowed(&*markdown.plan_id),
             v2::PlanUpdateContent::Unknown(unknown) => unknown.text("planId").unwrap_or_default(),
+            v2::PlanUpdateContent::More(none) => none.never(),
         };
         let known = self.view.plan_place(&id);
         let plan = Arc::new(Plan {

@@ -146,6 +146,7 @@ pub(crate) fn activity_of(state: &v2::StateUpdate<'_>) -> Activity {
         v2::StateUpdate::Running(_) => Activity::Running,
         v2::StateUpdate::RequiresAction(_) => Activity::RequiresAction,
         v2::StateUpdate::Unobservable(_) | v2::StateUpdate::Unknown(_) => Activity::Unknown,
+        v2::StateUpdate::More(none) => none.never(),
     }
 }
 
@@ -422,6 +423,7 @@ impl Snapshot {
             | v2::StateUpdate::Unobservable(state) => state.background.as_deref(),
             v2::StateUpdate::Idle(state) => state.background.as_deref(),
             v2::StateUpdate::Unknown(_) => None,
+            v2::StateUpdate::More(none) => none.never(),
         }
     }
 

@@ -97,8 +97,10 @@ pub(crate) fn state_in_words(state: Option<&v2::StateUpdate<'_>>) -> &'static st
             Some(v2::StopReason::MaxTokens) => "out of tokens",
             Some(v2::StopReason::MaxTurnRequests) => "out of requests",
             Some(v2::StopReason::EndTurn | v2::StopReason::Unknown(_)) | None => "done",
+            Some(v2::StopReason::More(none)) => none.never(),
         },
         Some(v2::StateUpdate::Unobservable(_) | v2::StateUpdate::Unknown(_)) | None => "state not known",
+        Some(v2::StateUpdate::More(none)) => none.never(),
     }
 }
 
@@ -164,6 +166,7 @@ impl Session {
             additional_directories,
             meta,
             extra,
+            more: _,
         } = update;
         let change = self.change_entry(EntryKind::Subagent, session_id, |subagent: &mut Subagent, change| {
             let fields = &mut change.fields;
@@ -191,6 +194,7 @@ impl Session {
             content,
             meta,
             extra,
+            more: _,
         } = update;
         let change = self.change_entry(
             EntryKind::SessionMessage,

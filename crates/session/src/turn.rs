@@ -27,6 +27,7 @@ pub struct Turn {
 
 /// How and when the work on a prompt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TurnEnd {
     /// How.
     pub outcome: TurnOutcome,

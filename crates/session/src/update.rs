@@ -65,6 +65,7 @@ impl Entry {
                     additional_directories: set(directories),
                     meta: set(head.meta().cloned()),
                     extra: head.extra().clone(),
+                    more: switchboard_acp::More,
                 }))
             }
             Entry::SessionMessage(message) => {
@@ -77,6 +78,7 @@ impl Entry {
                     content: set_content(&message.content),
                     meta: set(head.meta().cloned()),
                     extra: head.extra().clone(),
+                    more: switchboard_acp::More,
                 }))
             }
             Entry::Compaction(compaction) => {
@@ -128,6 +130,7 @@ pub fn entry_of_update<'u>(update: &'u v2::SessionUpdate<'_>) -> Option<(EntryKi
         | Update::UsageUpdate(_)
         | Update::Notice(_)
         | Update::Unknown(_) => return None,
+        Update::More(none) => none.never(),
     })
 }
 

@@ -15,7 +15,7 @@ use crate::store::Store;
 impl Store {
     /// The sessions that fit, the latest first.
     pub fn sessions(&self, filter: &Filter) -> Result<Vec<Summary>> {
-        let Filter { agent, project, title, since, until, limit } = filter;
+        let Filter { agent, project, title, since, until, limit, more: _ } = filter;
         let pattern = |part: &Option<String>| part.as_ref().map(|part| format!("%{}%", escaped(part)));
         let project = project.as_ref().map(|project| project.trim_end_matches('/').to_owned());
         let below = project.as_ref().map(|project| format!("{}/%", escaped(project)));
@@ -194,6 +194,7 @@ impl Store {
 
 /// Bytes on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sizes {
     /// What the records had on the wire.
     pub wire: u64,

@@ -245,6 +245,8 @@ pub struct Filter {
     pub until: Option<Time>,
     /// At most so many, the latest first.
     pub limit: Option<usize>,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl Time {

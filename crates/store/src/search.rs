@@ -34,6 +34,8 @@ pub struct Search {
     pub until: Option<Time>,
     /// At most so many, the latest first; 50 when not given.
     pub limit: Option<usize>,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 /// A place where something was found.

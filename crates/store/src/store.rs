@@ -38,6 +38,7 @@ pub struct Settings {
 
 /// What opening a store put in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Repair {
     /// A session whose recorder had died.
     pub session: String,

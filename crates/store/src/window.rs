@@ -31,6 +31,7 @@ const DIALECT: WireFormat = WireFormat::Any;
 
 /// The state of a session's messages, as the session engine folds them.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct State {
     /// The sessions on the connection.
     pub conversation: Conversation,

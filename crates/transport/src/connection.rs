@@ -50,6 +50,8 @@ pub struct ConnectionOptions {
     pub known: Option<KnownMethods>,
     /// Who is shown the messages. `None`: nobody.
     pub tap: Option<Tap>,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl Default for ConnectionOptions {
@@ -64,6 +66,7 @@ impl Default for ConnectionOptions {
             batch_limit: 1024,
             known: None,
             tap: None,
+            more: switchboard_acp::More,
         }
     }
 }

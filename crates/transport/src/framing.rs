@@ -33,6 +33,7 @@ pub enum Frame {
 
 /// A line, or a part of one, that is no message.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Noise {
     /// What it is.
     pub kind: NoiseKind,
@@ -61,6 +62,7 @@ pub enum NoiseKind {
 
 /// A line over the limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TooLong {
     /// The limit.
     pub limit: usize,

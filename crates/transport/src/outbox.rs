@@ -23,6 +23,8 @@ pub struct OutboxOptions {
     pub stall: Option<Duration>,
     /// The same after the outbox was closed.
     pub linger: Duration,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl Default for OutboxOptions {
@@ -32,6 +34,7 @@ impl Default for OutboxOptions {
             queue: 1024 * 1024,
             stall: Some(Duration::from_secs(60)),
             linger: Duration::from_secs(2),
+            more: switchboard_acp::More,
         }
     }
 }

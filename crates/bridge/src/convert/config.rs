@@ -31,6 +31,7 @@ pub(crate) fn to_v1<'a>(
                 let reason = format!("version 1 has no options of type \"{}\"", unknown.tag);
                 cx.lose(Severity::Minor, reason)?;
             }
+            v2::SessionConfigOption::More(none) => none.never(),
         }
     }
     Ok(converted)
@@ -45,9 +46,19 @@ fn boolean_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigBool
         current_value,
         mut meta,
         mut extra,
+        more: _,
     } = boolean;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
-    v1::SessionConfigBoolean { id: config_id, name, description, category, current_value, meta, extra }
+    v1::SessionConfigBoolean {
+        id: config_id,
+        name,
+        description,
+        category,
+        current_value,
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    }
 }
 
 /// What a switch is called where it is a choice.
@@ -55,8 +66,16 @@ const SWITCH: [(&str, &str); 2] = [("off", "Off"), ("on", "On")];
 
 /// A switch for a client that takes none: a choice of off and on.
 fn switch_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigSelect<'_> {
-    let v1::SessionConfigBoolean { id, name, description, category, current_value, mut meta, mut extra } =
-        boolean_to_v1(boolean);
+    let v1::SessionConfigBoolean {
+        id,
+        name,
+        description,
+        category,
+        current_value,
+        mut meta,
+        mut extra,
+        more: _,
+    } = boolean_to_v1(boolean);
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["options"]);
     let values = SWITCH.map(|(value, name)| v2::SessionConfigSelectOption::new(value, name));
     v1::SessionConfigSelect {
@@ -68,6 +87,7 @@ fn switch_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigSelec
         options: v1::SessionConfigSelectOptions::Flat(values.into()),
         meta,
         extra,
+        more: switchboard_acp::More,
     }
 }
 
@@ -76,20 +96,44 @@ pub(crate) fn set_switch_to_v2<'a>(
     request: v2::SetConfigId<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v2::SetSessionConfigOptionRequest<'a>, Error> {
-    let v2::SetConfigId { session_id, config_id, value, mut meta, mut extra } = request;
+    let v2::SetConfigId { session_id, config_id, value, mut meta, mut extra, more: _ } = request;
     let Some(is_on) = SWITCH.iter().position(|(word, _)| *word == value) else {
         return Err(cx.key("value").error(format!("\"{value}\" is neither \"off\" nor \"on\"")));
     };
     meta::set_type_apart(&mut meta, &mut extra, "boolean");
-    let set = v2::SetConfigBoolean { session_id, config_id, value: is_on == 1, meta, extra };
+    let set = v2::SetConfigBoolean {
+        session_id,
+        config_id,
+        value: is_on == 1,
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    };
     Ok(v2::SetSessionConfigOptionRequest::Boolean(set))
 }
 
 fn boolean_to_v2(boolean: v1::SessionConfigBoolean<'_>) -> v2::SessionConfigBoolean<'_> {
-    let v1::SessionConfigBoolean { id, name, description, category, current_value, mut meta, mut extra } =
-        boolean;
+    let v1::SessionConfigBoolean {
+        id,
+        name,
+        description,
+        category,
+        current_value,
+        mut meta,
+        mut extra,
+        more: _,
+    } = boolean;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configId"]);
-    v2::SessionConfigBoolean { config_id: id, name, description, category, current_value, meta, extra }
+    v2::SessionConfigBoolean {
+        config_id: id,
+        name,
+        description,
+        category,
+        current_value,
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    }
 }
 
 fn select_to_v1(select: v2::SessionConfigSelect<'_>) -> v1::SessionConfigSelect<'_> {
@@ -102,6 +146,7 @@ fn select_to_v1(select: v2::SessionConfigSelect<'_>) -> v1::SessionConfigSelect<
         options,
         mut meta,
         mut extra,
+        more: _,
     } = select;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
     let options = match options {
@@ -119,13 +164,14 @@ fn select_to_v1(select: v2::SessionConfigSelect<'_>) -> v1::SessionConfigSelect<
         options,
         meta,
         extra,
+        more: switchboard_acp::More,
     }
 }
 
 fn group_to_v1(group: v2::SessionConfigSelectGroup<'_>) -> v1::SessionConfigSelectGroup<'_> {
-    let v2::SessionConfigSelectGroup { group_id, name, options, mut meta, mut extra } = group;
+    let v2::SessionConfigSelectGroup { group_id, name, options, mut meta, mut extra, more: _ } = group;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["group"]);
-    v1::SessionConfigSelectGroup { group: group_id, name, options, meta, extra }
+    v1::SessionConfigSelectGroup { group: group_id, name, options, meta, extra, more: switchboard_acp::More }
 }
 
 /// Options as version 2 has them.
@@ -152,6 +198,7 @@ pub(crate) fn to_v2<'a>(
                 let reason = format!("an option that version 1 does not define: {payload}");
                 cx.lose(Severity::Minor, reason)?;
             }
+            v1::SessionConfigOption::More(none) => none.never(),
         }
     }
     Ok(converted)
@@ -167,6 +214,7 @@ fn select_to_v2(select: v1::SessionConfigSelect<'_>) -> v2::SessionConfigSelect<
         options,
         mut meta,
         mut extra,
+        more: _,
     } = select;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configId"]);
     let options = match options {
@@ -184,13 +232,14 @@ fn select_to_v2(select: v1::SessionConfigSelect<'_>) -> v2::SessionConfigSelect<
         options,
         meta,
         extra,
+        more: switchboard_acp::More,
     }
 }
 
 fn group_to_v2(group: v1::SessionConfigSelectGroup<'_>) -> v2::SessionConfigSelectGroup<'_> {
-    let v1::SessionConfigSelectGroup { group, name, options, mut meta, mut extra } = group;
+    let v1::SessionConfigSelectGroup { group, name, options, mut meta, mut extra, more: _ } = group;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["groupId"]);
-    v2::SessionConfigSelectGroup { group_id: group, name, options, meta, extra }
+    v2::SessionConfigSelectGroup { group_id: group, name, options, meta, extra, more: switchboard_acp::More }
 }
 
 /// The option that stands for the modes of a version 1 agent.
@@ -198,7 +247,7 @@ pub(crate) fn option_of_modes<'a>(
     modes: v1::SessionModeState<'a>,
     config_id: &str,
 ) -> v2::SessionConfigOption<'a> {
-    let v1::SessionModeState { current_mode_id, available_modes, mut meta, mut extra } = modes;
+    let v1::SessionModeState { current_mode_id, available_modes, mut meta, mut extra, more: _ } = modes;
     let known = ["type", "configId", "name", "description", "category", "currentValue", "options"];
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &known);
     v2::SessionConfigOption::Select(v2::SessionConfigSelect {
@@ -212,13 +261,14 @@ pub(crate) fn option_of_modes<'a>(
         ),
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
 fn value_of_mode(mode: v1::SessionMode<'_>) -> v2::SessionConfigSelectOption<'_> {
-    let v1::SessionMode { id, name, description, mut meta, mut extra } = mode;
+    let v1::SessionMode { id, name, description, mut meta, mut extra, more: _ } = mode;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["value"]);
-    v2::SessionConfigSelectOption { value: id, name, description, meta, extra }
+    v2::SessionConfigSelectOption { value: id, name, description, meta, extra, more: switchboard_acp::More }
 }
 
 /// The modes of an agent that has an option for them already, which is looked at instead. What they say and the option
@@ -229,7 +279,7 @@ pub(crate) fn lose_modes(
     cx: &mut Conversion<'_>,
 ) -> Result<(), Error> {
     let reason = "a client that knows options looks at those, not at modes";
-    let v1::SessionModeState { current_mode_id, available_modes, meta, extra } = modes;
+    let v1::SessionModeState { current_mode_id, available_modes, meta, extra, more: _ } = modes;
     if option.is_none_or(|option| option.current_value != *current_mode_id) {
         cx.key("currentModeId").lose(Severity::Minor, reason)?;
     }
@@ -237,7 +287,7 @@ pub(crate) fn lose_modes(
     let mut cx = cx.key("availableModes");
     for (index, mode) in available_modes.iter().enumerate() {
         let mut cx = cx.item(index);
-        let v1::SessionMode { id, name, description, meta, extra } = mode;
+        let v1::SessionMode { id, name, description, meta, extra, more: _ } = mode;
         let Some(value) = option.and_then(|option| option.options.iter().find(|value| value.value == *id))
         else {
             cx.lose(Severity::Minor, reason)?;
@@ -260,6 +310,7 @@ pub(crate) fn id_of<'o>(option: &'o v2::SessionConfigOption<'_>) -> Option<&'o s
         v2::SessionConfigOption::Select(select) => Some(&select.config_id),
         v2::SessionConfigOption::Boolean(boolean) => Some(&boolean.config_id),
         v2::SessionConfigOption::Unknown(_) => None,
+        v2::SessionConfigOption::More(none) => none.never(),
     }
 }
 
@@ -317,6 +368,7 @@ pub(crate) fn modes_of_option(select: &v2::SessionConfigSelect<'_>) -> v1::Sessi
         description: value.description.clone().map(Wire::into_owned),
         meta: None,
         extra: Extra::new(),
+        more: switchboard_acp::More,
     });
     let current = Text::Owned(select.current_value.clone().into_owned());
     v1::SessionModeState::new(current, modes.collect::<Vec<_>>())
@@ -338,6 +390,7 @@ pub(crate) fn set_to_v2<'a>(
         v1::SetSessionConfigOptionRequest::Unknown(unknown) => {
             Err(cx.key("type").error(format!("a value of type \"{}\"", unknown.tag)))
         }
+        v1::SetSessionConfigOptionRequest::More(none) => none.never(),
     }
 }
 
@@ -355,6 +408,7 @@ pub(crate) fn set_to_v1<'a>(
             let reason = format!("version 1 has no values of type \"{}\"", unknown.tag);
             Err(cx.key("value").error(reason))
         }
+        v2::SetSessionConfigOptionRequest::More(none) => none.never(),
     }
 }
 
@@ -363,7 +417,7 @@ pub(crate) fn set_mode_to_v2<'a>(
     request: v1::SetSessionModeRequest<'a>,
     config_id: &str,
 ) -> v2::SetSessionConfigOptionRequest<'a> {
-    let v1::SetSessionModeRequest { session_id, mode_id, mut meta, mut extra } = request;
+    let v1::SetSessionModeRequest { session_id, mode_id, mut meta, mut extra, more: _ } = request;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["type", "configId", "value"]);
     let config_id = Text::Owned(config_id.to_owned());
     v2::SetSessionConfigOptionRequest::Id(v2::SetConfigId {
@@ -372,21 +426,22 @@ pub(crate) fn set_mode_to_v2<'a>(
         value: mode_id,
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
 /// A request to set the option that stands for modes.
 pub(crate) fn set_mode_to_v1(request: v2::SetConfigId<'_>) -> v1::SetSessionModeRequest<'_> {
-    let v2::SetConfigId { session_id, config_id: _, value, mut meta, mut extra } = request;
+    let v2::SetConfigId { session_id, config_id: _, value, mut meta, mut extra, more: _ } = request;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modeId"]);
-    v1::SetSessionModeRequest { session_id, mode_id: value, meta, extra }
+    v1::SetSessionModeRequest { session_id, mode_id: value, meta, extra, more: switchboard_acp::More }
 }
 
 /// The answer to a request to set an option; its options are for who remembers them.
 pub(crate) fn set_answer_to_v1<'a>(
     answer: v2::SetSessionConfigOptionResponse<'a>,
 ) -> (Vec<v2::SessionConfigOption<'a>>, Rest<'a>) {
-    let v2::SetSessionConfigOptionResponse { config_options, meta, extra } = answer;
+    let v2::SetSessionConfigOptionResponse { config_options, meta, extra, more: _ } = answer;
     (config_options, Rest { meta, extra })
 }
 
@@ -394,7 +449,7 @@ pub(crate) fn set_answer_to_v1<'a>(
 pub(crate) fn set_answer_to_v2<'a>(
     answer: v1::SetSessionConfigOptionResponse<'a>,
 ) -> (Vec<v1::SessionConfigOption<'a>>, Rest<'a>) {
-    let v1::SetSessionConfigOptionResponse { config_options, meta, extra } = answer;
+    let v1::SetSessionConfigOptionResponse { config_options, meta, extra, more: _ } = answer;
     (config_options, Rest { meta, extra })
 }
 
@@ -403,9 +458,9 @@ pub(crate) fn mode_answer_to_v2<'a>(
     answer: v1::EmptyResponse<'a>,
     options: Vec<v2::SessionConfigOption<'a>>,
 ) -> v2::SetSessionConfigOptionResponse<'a> {
-    let v1::EmptyResponse { mut meta, mut extra } = answer;
+    let v1::EmptyResponse { mut meta, mut extra, more: _ } = answer;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configOptions"]);
-    v2::SetSessionConfigOptionResponse { config_options: options, meta, extra }
+    v2::SetSessionConfigOptionResponse { config_options: options, meta, extra, more: switchboard_acp::More }
 }
 
 /// A change of the mode, as the list of all options.
@@ -413,7 +468,7 @@ pub(crate) fn mode_update_to_v2<'a>(
     update: v1::CurrentModeUpdate<'a>,
     options: Vec<v2::SessionConfigOption<'a>>,
 ) -> v2::ConfigOptionUpdate<'a> {
-    let v1::CurrentModeUpdate { current_mode_id: _, mut meta, mut extra } = update;
+    let v1::CurrentModeUpdate { current_mode_id: _, mut meta, mut extra, more: _ } = update;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configOptions"]);
-    v2::ConfigOptionUpdate { config_options: options, meta, extra }
+    v2::ConfigOptionUpdate { config_options: options, meta, extra, more: switchboard_acp::More }
 }

@@ -54,6 +54,7 @@ fn annotations_of<'b, 'a>(block: &'b mut ContentBlock<'a>) -> Option<&'b mut Ann
         ContentBlock::Resource(resource) => resource.annotations.as_deref_mut(),
         ContentBlock::ResourceLink(link) => link.annotations.as_deref_mut(),
         ContentBlock::Unknown(_) => None,
+        ContentBlock::More(none) => none.never(),
     }
 }
 
@@ -101,7 +102,7 @@ pub(crate) fn whole(unknown: &UnknownVariant<'_>, tag_key: &str) -> Raw<'static>
 /// The text of a block that is nothing but text, so that it can be joined with others of its kind.
 pub(crate) fn plain_text<'b>(block: &'b ContentBlock<'_>) -> Option<&'b str> {
     match block {
-        ContentBlock::Text(TextContent { text, annotations: None, meta: None, extra })
+        ContentBlock::Text(TextContent { text, annotations: None, meta: None, extra, more: _ })
             if extra.is_empty() =>
         {
             Some(text)

@@ -20,6 +20,7 @@ pub(crate) fn rename_scope(
         CreateElicitationRequest::Form(form) => &mut form.request_id,
         CreateElicitationRequest::Url(url) => &mut url.request_id,
         CreateElicitationRequest::Unknown(_) => return,
+        CreateElicitationRequest::More(none) => none.never(),
     };
     if let Some(known) = scope.as_ref().and_then(known_as) {
         *scope = Some(known);

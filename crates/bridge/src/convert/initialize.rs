@@ -29,12 +29,25 @@ fn flag(mark: Option<&EmptyObject<'_>>, name: &str, meta: &mut Option<Meta<'_>>)
 /// The client's words to a version 2 agent.
 pub(crate) fn request_to_v2(request: v1::InitializeRequest<'_>) -> v2::InitializeRequest<'_> {
     // The version is the agent's own.
-    let v1::InitializeRequest { protocol_version: _, client_capabilities, client_info, mut meta, mut extra } =
-        request;
+    let v1::InitializeRequest {
+        protocol_version: _,
+        client_capabilities,
+        client_info,
+        mut meta,
+        mut extra,
+        more: _,
+    } = request;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["info", "capabilities"]);
     let info = client_info.unwrap_or_else(|| v2::Implementation::new("unknown-client", "unknown"));
     let capabilities = client_capabilities.map_or_else(v2::ClientCapabilities::new, client_to_v2);
-    v2::InitializeRequest { protocol_version: 2, info, capabilities: Some(capabilities), meta, extra }
+    v2::InitializeRequest {
+        protocol_version: 2,
+        info,
+        capabilities: Some(capabilities),
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    }
 }
 
 /// Version 2 agents read no files and run no commands by way of the client; that it could goes along as metadata.
@@ -50,6 +63,7 @@ fn client_to_v2(offered: v1::ClientCapabilities<'_>) -> v2::ClientCapabilities<'
         plan,
         mut meta,
         extra,
+        more: _,
     } = offered;
     keep(&mut meta, Origin::V1, "subagents", subagents.as_ref());
     keep(&mut meta, Origin::V1, "plan", plan.as_ref());
@@ -57,29 +71,38 @@ fn client_to_v2(offered: v1::ClientCapabilities<'_>) -> v2::ClientCapabilities<'
     keep(&mut meta, Origin::V1, "terminal", terminal.as_ref());
     keep(&mut meta, Origin::V1, "session", session.as_ref());
     let auth = auth.and_then(|auth| {
-        let v1::ClientAuthCapabilities { terminal, meta, extra } = auth;
-        let auth = v2::ClientAuthCapabilities { terminal: mark(terminal), meta, extra };
+        let v1::ClientAuthCapabilities { terminal, meta, extra, more: _ } = auth;
+        let auth =
+            v2::ClientAuthCapabilities { terminal: mark(terminal), meta, extra, more: switchboard_acp::More };
         (auth != v2::ClientAuthCapabilities::new()).then_some(auth)
     });
     let elicitation = elicitation.map(|elicitation| {
-        let v1::ElicitationCapabilities { form, url, meta, extra } = elicitation;
-        v2::ElicitationCapabilities { form, url, meta, extra }
+        let v1::ElicitationCapabilities { form, url, meta, extra, more: _ } = elicitation;
+        v2::ElicitationCapabilities { form, url, meta, extra, more: switchboard_acp::More }
     });
-    v2::ClientCapabilities { auth, elicitation, meta, extra }
+    v2::ClientCapabilities { auth, elicitation, meta, extra, more: switchboard_acp::More }
 }
 
 /// The client's words to a version 1 agent.
 pub(crate) fn request_to_v1(request: v2::InitializeRequest<'_>, served: Served) -> v1::InitializeRequest<'_> {
     // The version is the agent's own.
-    let v2::InitializeRequest { protocol_version: _, info, capabilities, mut meta, mut extra } = request;
+    let v2::InitializeRequest { protocol_version: _, info, capabilities, mut meta, mut extra, more: _ } =
+        request;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["clientInfo", "clientCapabilities"]);
     let offered = capabilities.unwrap_or_else(v2::ClientCapabilities::new);
     let client_capabilities = Some(client_to_v1(offered, served));
-    v1::InitializeRequest { protocol_version: 1, client_capabilities, client_info: Some(info), meta, extra }
+    v1::InitializeRequest {
+        protocol_version: 1,
+        client_capabilities,
+        client_info: Some(info),
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    }
 }
 
 fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::ClientCapabilities<'_> {
-    let v2::ClientCapabilities { auth, elicitation, mut meta, mut extra } = offered;
+    let v2::ClientCapabilities { auth, elicitation, mut meta, mut extra, more: _ } = offered;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["fs", "terminal", "session", "subagents", "plan"]);
     // Agents that run commands themselves then tell what they put out.
     meta::add(&mut meta, "terminal_output", &switchboard_acp::Raw::from(serde_json::Value::Bool(true)));
@@ -92,14 +115,14 @@ fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::Clie
     options.boolean = Some(EmptyObject::new());
     session.config_options = Some(options);
     let auth = auth.and_then(|auth| {
-        let v2::ClientAuthCapabilities { terminal, mut meta, extra } = auth;
+        let v2::ClientAuthCapabilities { terminal, mut meta, extra, more: _ } = auth;
         let terminal = flag(terminal.as_ref(), "terminal", &mut meta).then_some(true);
-        let auth = v1::ClientAuthCapabilities { terminal, meta, extra };
+        let auth = v1::ClientAuthCapabilities { terminal, meta, extra, more: switchboard_acp::More };
         (auth != v1::ClientAuthCapabilities::new()).then_some(auth)
     });
     let elicitation = elicitation.map(|elicitation| {
-        let v2::ElicitationCapabilities { form, url, meta, extra } = elicitation;
-        v1::ElicitationCapabilities { form, url, meta, extra }
+        let v2::ElicitationCapabilities { form, url, meta, extra, more: _ } = elicitation;
+        v1::ElicitationCapabilities { form, url, meta, extra, more: switchboard_acp::More }
     });
     v1::ClientCapabilities {
         fs: Some(fs),
@@ -112,6 +135,7 @@ fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::Clie
         plan: Some(EmptyObject::new()),
         meta,
         extra,
+        more: switchboard_acp::More,
     }
 }
 
@@ -121,8 +145,15 @@ pub(crate) fn response_to_v1<'a>(
     cx: &mut Conversion<'_>,
 ) -> Result<v1::InitializeResponse<'a>, Error> {
     // The version is the client's own.
-    let v2::InitializeResponse { protocol_version: _, info, capabilities, auth_methods, mut meta, mut extra } =
-        response;
+    let v2::InitializeResponse {
+        protocol_version: _,
+        info,
+        capabilities,
+        auth_methods,
+        mut meta,
+        mut extra,
+        more: _,
+    } = response;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["agentInfo", "agentCapabilities"]);
     let offered = capabilities.unwrap_or_else(v2::AgentCapabilities::new);
     let mut methods = Vec::new();
@@ -138,6 +169,7 @@ pub(crate) fn response_to_v1<'a>(
         agent_info: Some(info),
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
@@ -146,7 +178,7 @@ fn agent_to_v1<'a>(
     has_logins: bool,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::AgentCapabilities<'a>, Error> {
-    let v2::AgentCapabilities { session, auth, providers, mut meta, mut extra } = offered;
+    let v2::AgentCapabilities { session, auth, providers, mut meta, mut extra, more: _ } = offered;
     let Some(session) = session else { return Err(cx.key("session").error("the agent has no sessions")) };
     let known = ["loadSession", "promptCapabilities", "mcpCapabilities", "sessionCapabilities"];
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &known);
@@ -162,19 +194,21 @@ fn agent_to_v1<'a>(
         system_prompt,
         meta: mut session_meta,
         extra: mut session_extra,
+        more: _,
     } = session;
     meta::set_apart(&mut session_meta, Origin::V2, &mut session_extra, &["list", "resume", "close"]);
     let prompt_capabilities = prompt.map(|prompt| {
-        let v2::PromptCapabilities { image, audio, embedded_context, mut meta, extra } = prompt;
+        let v2::PromptCapabilities { image, audio, embedded_context, mut meta, extra, more: _ } = prompt;
         v1::PromptCapabilities {
             image: Some(flag(image.as_ref(), "image", &mut meta)),
             audio: Some(flag(audio.as_ref(), "audio", &mut meta)),
             embedded_context: Some(flag(embedded_context.as_ref(), "embeddedContext", &mut meta)),
             meta,
             extra,
+            more: switchboard_acp::More,
         }
     });
-    let v2::McpCapabilities { stdio, http, acp, meta: mut mcp_meta, extra: mut mcp_extra } =
+    let v2::McpCapabilities { stdio, http, acp, meta: mut mcp_meta, extra: mut mcp_extra, more: _ } =
         mcp.unwrap_or_else(v2::McpCapabilities::new);
     meta::set_apart(&mut mcp_meta, Origin::V2, &mut mcp_extra, &["sse"]);
     // Version 1 takes it for granted.
@@ -185,9 +219,15 @@ fn agent_to_v1<'a>(
         None if has_logins => Some(v2::AgentAuthCapabilities::new()),
         auth => auth,
     };
-    let auth = auth.map(|v2::AgentAuthCapabilities { status, mut meta, mut extra }| {
+    let auth = auth.map(|v2::AgentAuthCapabilities { status, mut meta, mut extra, more: _ }| {
         meta::set_apart(&mut meta, Origin::V2, &mut extra, &["logout"]);
-        v1::AgentAuthCapabilities { logout: has_logins.then(EmptyObject::new), status, meta, extra }
+        v1::AgentAuthCapabilities {
+            logout: has_logins.then(EmptyObject::new),
+            status,
+            meta,
+            extra,
+            more: switchboard_acp::More,
+        }
     });
     Ok(v1::AgentCapabilities {
         load_session: Some(true),
@@ -198,6 +238,7 @@ fn agent_to_v1<'a>(
             acp,
             meta: mcp_meta,
             extra: mcp_extra,
+            more: switchboard_acp::More,
         }),
         session_capabilities: Some(v1::SessionCapabilities {
             list: Some(EmptyObject::new()),
@@ -212,11 +253,13 @@ fn agent_to_v1<'a>(
             system_prompt,
             meta: session_meta,
             extra: session_extra,
+            more: switchboard_acp::More,
         }),
         auth,
         providers,
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
@@ -226,17 +269,41 @@ fn login_to_v1<'a>(
 ) -> Result<Option<v1::AuthMethod<'a>>, Error> {
     Ok(match method {
         v2::AuthMethod::Agent(method) => {
-            let v2::AuthMethodAgent { method_id, name, description, mut meta, mut extra } = method;
+            let v2::AuthMethodAgent { method_id, name, description, mut meta, mut extra, more: _ } = method;
             meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
-            let method = v1::AuthMethodAgent { id: method_id, name, description, meta, extra };
+            let method = v1::AuthMethodAgent {
+                id: method_id,
+                name,
+                description,
+                meta,
+                extra,
+                more: switchboard_acp::More,
+            };
             Some(v1::AuthMethod::Agent(method))
         }
         v2::AuthMethod::Terminal(method) => {
-            let v2::AuthMethodTerminal { method_id, name, description, args, env, mut meta, mut extra } =
-                method;
+            let v2::AuthMethodTerminal {
+                method_id,
+                name,
+                description,
+                args,
+                env,
+                mut meta,
+                mut extra,
+                more: _,
+            } = method;
             meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
             let env = env.map(|env| environment_to_v1(env, &mut meta, &mut cx.key("env"))).transpose()?;
-            let method = v1::AuthMethodTerminal { id: method_id, name, description, args, env, meta, extra };
+            let method = v1::AuthMethodTerminal {
+                id: method_id,
+                name,
+                description,
+                args,
+                env,
+                meta,
+                extra,
+                more: switchboard_acp::More,
+            };
             Some(v1::AuthMethod::Terminal(method))
         }
         v2::AuthMethod::Unknown(unknown) => {
@@ -244,6 +311,7 @@ fn login_to_v1<'a>(
             cx.lose(Severity::Minor, reason)?;
             None
         }
+        v2::AuthMethod::More(none) => none.never(),
     })
 }
 
@@ -259,7 +327,7 @@ fn environment_to_v1<'a>(
     let mut entries: Vec<(Text<'a>, Text<'a>)> = Vec::with_capacity(env.len());
     for (index, variable) in env.into_iter().enumerate() {
         // The rest of it is in the metadata.
-        let v2::EnvVariable { name, value, meta: _, extra: _ } = variable;
+        let v2::EnvVariable { name, value, meta: _, extra: _, more: _ } = variable;
         if entries.iter().any(|(known, _)| *known == name) {
             cx.item(index).lose(Severity::Minor, format!("version 1 has one value for {name}"))?;
         } else {
@@ -283,6 +351,7 @@ pub(crate) fn response_to_v2<'a>(
         agent_info,
         mut meta,
         mut extra,
+        more: _,
     } = response;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["info", "capabilities"]);
     let offered = agent_capabilities.unwrap_or_else(v1::AgentCapabilities::new);
@@ -301,6 +370,7 @@ pub(crate) fn response_to_v2<'a>(
         auth_methods: Some(methods),
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
@@ -318,14 +388,15 @@ fn agent_to_v2<'a>(
         providers,
         mut meta,
         mut extra,
+        more: _,
     } = offered;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["session"]);
     let prompt = prompt_capabilities.map(|prompt| {
-        let v1::PromptCapabilities { image, audio, embedded_context, meta, extra } = prompt;
+        let v1::PromptCapabilities { image, audio, embedded_context, meta, extra, more: _ } = prompt;
         let (image, audio, embedded_context) = (mark(image), mark(audio), mark(embedded_context));
-        v2::PromptCapabilities { image, audio, embedded_context, meta, extra }
+        v2::PromptCapabilities { image, audio, embedded_context, meta, extra, more: switchboard_acp::More }
     });
-    let v1::McpCapabilities { http, sse, acp, meta: mut mcp_meta, extra: mut mcp_extra } =
+    let v1::McpCapabilities { http, sse, acp, meta: mut mcp_meta, extra: mut mcp_extra, more: _ } =
         mcp_capabilities.unwrap_or_else(v1::McpCapabilities::new);
     meta::set_apart(&mut mcp_meta, Origin::V1, &mut mcp_extra, &["stdio"]);
     if sse == Some(true) {
@@ -334,7 +405,14 @@ fn agent_to_v2<'a>(
     }
     let stdio = Some(EmptyObject::new());
     let (http, acp) = (mark(http), mark(acp));
-    let mcp = Some(v2::McpCapabilities { stdio, http, acp, meta: mcp_meta, extra: mcp_extra });
+    let mcp = Some(v2::McpCapabilities {
+        stdio,
+        http,
+        acp,
+        meta: mcp_meta,
+        extra: mcp_extra,
+        more: switchboard_acp::More,
+    });
     let v1::SessionCapabilities {
         list,
         delete,
@@ -348,6 +426,7 @@ fn agent_to_v2<'a>(
         system_prompt,
         meta: mut session_meta,
         extra: mut session_extra,
+        more: _,
     } = session_capabilities.unwrap_or_else(v1::SessionCapabilities::new);
     meta::set_apart(&mut session_meta, Origin::V1, &mut session_extra, &["prompt", "mcp"]);
     // All agents of version 2 have these; what this one lacks, the bridge makes up for.
@@ -355,10 +434,10 @@ fn agent_to_v2<'a>(
         keep_mark(&mut session_meta, Origin::V1, name, marked.as_ref());
     }
     let auth = auth.and_then(|auth| {
-        let v1::AgentAuthCapabilities { logout, status, mut meta, extra } = auth;
+        let v1::AgentAuthCapabilities { logout, status, mut meta, extra, more: _ } = auth;
         // Where there are logins, all agents of version 2 can log out.
         keep_mark(&mut meta, Origin::V1, "logout", logout.as_ref());
-        let auth = v2::AgentAuthCapabilities { status, meta, extra };
+        let auth = v2::AgentAuthCapabilities { status, meta, extra, more: switchboard_acp::More };
         (auth != v2::AgentAuthCapabilities::new()).then_some(auth)
     });
     let session = Some(v2::SessionCapabilities {
@@ -373,8 +452,9 @@ fn agent_to_v2<'a>(
         system_prompt,
         meta: session_meta,
         extra: session_extra,
+        more: switchboard_acp::More,
     });
-    Ok(v2::AgentCapabilities { session, auth, providers, meta, extra })
+    Ok(v2::AgentCapabilities { session, auth, providers, meta, extra, more: switchboard_acp::More })
 }
 
 fn login_to_v2<'a>(
@@ -383,21 +463,38 @@ fn login_to_v2<'a>(
 ) -> Result<Option<v2::AuthMethod<'a>>, Error> {
     Ok(match method {
         v1::AuthMethod::Agent(method) => {
-            let v1::AuthMethodAgent { id, name, description, mut meta, mut extra } = method;
+            let v1::AuthMethodAgent { id, name, description, mut meta, mut extra, more: _ } = method;
             meta::set_type_apart(&mut meta, &mut extra, "agent");
             meta::set_apart(&mut meta, Origin::V1, &mut extra, &["methodId"]);
-            let method = v2::AuthMethodAgent { method_id: id, name, description, meta, extra };
+            let method = v2::AuthMethodAgent {
+                method_id: id,
+                name,
+                description,
+                meta,
+                extra,
+                more: switchboard_acp::More,
+            };
             Some(v2::AuthMethod::Agent(method))
         }
         v1::AuthMethod::Terminal(method) => {
-            let v1::AuthMethodTerminal { id, name, description, args, env, mut meta, mut extra } = method;
+            let v1::AuthMethodTerminal { id, name, description, args, env, mut meta, mut extra, more: _ } =
+                method;
             meta::set_apart(&mut meta, Origin::V1, &mut extra, &["methodId"]);
             let env = env.map(|env| {
                 let variable =
                     |(name, value): (&str, &Text<'a>)| v2::EnvVariable::new(name.to_owned(), value.clone());
                 env.iter().map(variable).collect()
             });
-            let method = v2::AuthMethodTerminal { method_id: id, name, description, args, env, meta, extra };
+            let method = v2::AuthMethodTerminal {
+                method_id: id,
+                name,
+                description,
+                args,
+                env,
+                meta,
+                extra,
+                more: switchboard_acp::More,
+            };
             Some(v2::AuthMethod::Terminal(method))
         }
         v1::AuthMethod::Unknown(unknown) => {
@@ -405,5 +502,6 @@ fn login_to_v2<'a>(
             cx.lose(Severity::Minor, reason)?;
             None
         }
+        v1::AuthMethod::More(none) => none.never(),
     })
 }

@@ -21,11 +21,11 @@ pub(crate) fn plan_to_v1<'a>(
     update: v2::PlanUpdate<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<Result<Plan<'a>, v2::PlanUpdateContent<'a>>, Error> {
-    let v2::PlanUpdate { plan, meta: outer, extra } = update;
+    let v2::PlanUpdate { plan, meta: outer, extra, more: _ } = update;
     let mut at_plan = cx.key("plan");
     match plan {
         v2::PlanUpdateContent::Items(items) => {
-            let v2::PlanItems { plan_id, entries, meta: inner, extra: more } = items;
+            let v2::PlanItems { plan_id, entries, meta: inner, extra: more, more: _ } = items;
             let entries = at_plan.key("entries").each(entries, entry_to_v1)?;
             let mut meta = meta::join(outer, inner, &mut at_plan)?;
             let mut extra = meta::join_extra(extra, more, &mut at_plan)?;
@@ -48,6 +48,7 @@ pub(crate) fn plan_in_words(plan: &v2::PlanUpdateContent<'_>) -> Option<String> 
         v2::PlanUpdateContent::File(file) => Some(file.uri.clone().into_owned()),
         v2::PlanUpdateContent::Markdown(markdown) => Some(markdown.content.clone().into_owned()),
         v2::PlanUpdateContent::Unknown(unknown) => unknown.text("content").map(Text::into_owned),
+        v2::PlanUpdateContent::More(none) => none.never(),
     }
 }
 
@@ -57,38 +58,40 @@ pub(crate) fn named_plan_to_v1<'a>(
     cx: &mut Conversion<'_>,
 ) -> Result<v1::unstable::PlanUpdate<'a>, Error> {
     use v1::unstable::PlanUpdateContent as V1;
-    let v2::PlanUpdate { plan, meta, extra } = update;
+    let v2::PlanUpdate { plan, meta, extra, more: _ } = update;
     let mut at_plan = cx.key("plan");
     let plan = match plan {
         v2::PlanUpdateContent::Items(items) => {
-            let v2::PlanItems { plan_id, entries, meta, extra } = items;
+            let v2::PlanItems { plan_id, entries, meta, extra, more: _ } = items;
             let entries = at_plan.key("entries").each(entries, entry_to_v1)?;
-            V1::Items(v2::PlanItems { plan_id, entries, meta, extra })
+            V1::Items(v2::PlanItems { plan_id, entries, meta, extra, more: switchboard_acp::More })
         }
         v2::PlanUpdateContent::File(file) => V1::File(file),
         v2::PlanUpdateContent::Markdown(markdown) => V1::Markdown(markdown),
         v2::PlanUpdateContent::Unknown(unknown) => {
             return Err(at_plan.error(format!("version 1 has no plans of type \"{}\"", unknown.tag)));
         }
+        v2::PlanUpdateContent::More(none) => none.never(),
     };
-    Ok(v1::unstable::PlanUpdate { plan, meta, extra })
+    Ok(v1::unstable::PlanUpdate { plan, meta, extra, more: switchboard_acp::More })
 }
 
 /// One of several plans as version 2 has it.
 pub(crate) fn named_plan_to_v2(update: v1::unstable::PlanUpdate<'_>) -> v2::PlanUpdate<'_> {
     use v1::unstable::PlanUpdateContent as V1;
-    let v1::unstable::PlanUpdate { plan, meta, extra } = update;
+    let v1::unstable::PlanUpdate { plan, meta, extra, more: _ } = update;
     let plan = match plan {
         V1::Items(items) => v2::PlanUpdateContent::Items(items),
         V1::File(file) => v2::PlanUpdateContent::File(file),
         V1::Markdown(markdown) => v2::PlanUpdateContent::Markdown(markdown),
         V1::Unknown(unknown) => v2::PlanUpdateContent::Unknown(unknown),
+        V1::More(none) => none.never(),
     };
-    v2::PlanUpdate { plan, meta, extra }
+    v2::PlanUpdate { plan, meta, extra, more: switchboard_acp::More }
 }
 
 fn entry_to_v1<'a>(entry: PlanEntry<'a>, cx: &mut Conversion<'_>) -> Result<PlanEntry<'a>, Error> {
-    let PlanEntry { mut content, mut priority, mut status, meta, extra } = entry;
+    let PlanEntry { mut content, mut priority, mut status, meta, extra, more: _ } = entry;
     if let PlanEntryPriority::Unknown(word) = &priority {
         let reason = format!("version 1 has no priority \"{word}\"; \"medium\" stands for it");
         cx.key("priority").lose(Severity::Minor, reason)?;
@@ -107,13 +110,14 @@ fn entry_to_v1<'a>(entry: PlanEntry<'a>, cx: &mut Conversion<'_>) -> Result<Plan
             cx.key("status").lose(Severity::Minor, reason)?;
             status = PlanEntryStatus::Pending;
         }
+        PlanEntryStatus::More(none) => none.never(),
     }
-    Ok(PlanEntry { content, priority, status, meta, extra })
+    Ok(PlanEntry { content, priority, status, meta, extra, more: switchboard_acp::More })
 }
 
 /// The plan of version 1, which is the plan `main` of version 2.
 pub(crate) fn plan_to_v2(plan: v1::Plan<'_>) -> v2::PlanUpdate<'_> {
-    let v1::Plan { entries, mut meta, mut extra } = plan;
+    let v1::Plan { entries, mut meta, mut extra, more: _ } = plan;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["type", "planId"]);
     let mut items = v2::PlanItems::new("main", entries);
     items.extra = extra;
@@ -127,9 +131,9 @@ pub(crate) fn commands_update_to_v1<'a>(
     update: v2::AvailableCommandsUpdate<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::AvailableCommandsUpdate<'a>, Error> {
-    let v2::AvailableCommandsUpdate { available_commands, meta, extra } = update;
+    let v2::AvailableCommandsUpdate { available_commands, meta, extra, more: _ } = update;
     let available_commands = cx.key("availableCommands").each(available_commands, command_to_v1)?;
-    Ok(v1::AvailableCommandsUpdate { available_commands, meta, extra })
+    Ok(v1::AvailableCommandsUpdate { available_commands, meta, extra, more: switchboard_acp::More })
 }
 
 /// A command as version 1 has it.
@@ -139,20 +143,21 @@ pub(crate) fn command_to_v1<'a>(
 ) -> Result<v1::AvailableCommand<'a>, Error> {
     match command {
         v2::AvailableCommand::Command(command) => {
-            let v2::Command { name, description, input, meta, extra } = command;
+            let v2::Command { name, description, input, meta, extra, more: _ } = command;
             let input = match input {
                 None => None,
                 Some(v2::AvailableCommandInput::Text(input)) => {
-                    let v2::TextCommandInput { hint, meta, extra } = input;
-                    Some(v1::AvailableCommandInput { hint, meta, extra })
+                    let v2::TextCommandInput { hint, meta, extra, more: _ } = input;
+                    Some(v1::AvailableCommandInput { hint, meta, extra, more: switchboard_acp::More })
                 }
                 Some(v2::AvailableCommandInput::Unknown(unknown)) => {
                     let reason = format!("version 1 has no command input of type \"{}\"", unknown.tag);
                     cx.key("input").lose(Severity::Minor, reason)?;
                     None
                 }
+                Some(v2::AvailableCommandInput::More(none)) => none.never(),
             };
-            Ok(v1::AvailableCommand { name, description, input, meta, extra })
+            Ok(v1::AvailableCommand { name, description, input, meta, extra, more: switchboard_acp::More })
         }
         v2::AvailableCommand::Unknown(unknown) => {
             let reason =
@@ -161,6 +166,7 @@ pub(crate) fn command_to_v1<'a>(
             let text = |key: &str| unknown.text(key).map(Text::into_owned).unwrap_or_default();
             Ok(v1::AvailableCommand::new(text("name"), text("description")))
         }
+        v2::AvailableCommand::More(none) => none.never(),
     }
 }
 
@@ -168,18 +174,30 @@ pub(crate) fn command_to_v1<'a>(
 pub(crate) fn commands_update_to_v2(
     update: v1::AvailableCommandsUpdate<'_>,
 ) -> v2::AvailableCommandsUpdate<'_> {
-    let v1::AvailableCommandsUpdate { available_commands, meta, extra } = update;
+    let v1::AvailableCommandsUpdate { available_commands, meta, extra, more: _ } = update;
     let available_commands = available_commands.into_iter().map(command_to_v2).collect();
-    v2::AvailableCommandsUpdate { available_commands, meta, extra }
+    v2::AvailableCommandsUpdate { available_commands, meta, extra, more: switchboard_acp::More }
 }
 
 fn command_to_v2(command: v1::AvailableCommand<'_>) -> v2::AvailableCommand<'_> {
-    let v1::AvailableCommand { name, description, input, mut meta, mut extra } = command;
+    let v1::AvailableCommand { name, description, input, mut meta, mut extra, more: _ } = command;
     meta::set_type_apart(&mut meta, &mut extra, "command");
     let input = input.map(|input| {
-        let v1::AvailableCommandInput { hint, mut meta, mut extra } = input;
+        let v1::AvailableCommandInput { hint, mut meta, mut extra, more: _ } = input;
         meta::set_type_apart(&mut meta, &mut extra, "text");
-        v2::AvailableCommandInput::Text(v2::TextCommandInput { hint, meta, extra })
+        v2::AvailableCommandInput::Text(v2::TextCommandInput {
+            hint,
+            meta,
+            extra,
+            more: switchboard_acp::More,
+        })
     });
-    v2::AvailableCommand::Command(v2::Command { name, description, input, meta, extra })
+    v2::AvailableCommand::Command(v2::Command {
+        name,
+        description,
+        input,
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    })
 }

@@ -10,9 +10,9 @@ pub(crate) fn chunk_to_v1<'a>(
     chunk: v2::ContentChunk<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::ContentChunk<'a>, Error> {
-    let v2::ContentChunk { message_id, content, meta, extra } = chunk;
+    let v2::ContentChunk { message_id, content, meta, extra, more: _ } = chunk;
     let content = content::to_v1(content, &mut cx.key("content"))?;
-    Ok(v1::ContentChunk { content, message_id: Some(message_id), meta, extra })
+    Ok(v1::ContentChunk { content, message_id: Some(message_id), meta, extra, more: switchboard_acp::More })
 }
 
 /// A chunk of a message, whose id must be known.
@@ -20,7 +20,7 @@ pub(crate) fn chunk_to_v2<'a>(
     chunk: v1::ContentChunk<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v2::ContentChunk<'a>, Error> {
-    let v1::ContentChunk { content, message_id, meta, extra } = chunk;
+    let v1::ContentChunk { content, message_id, meta, extra, more: _ } = chunk;
     let Some(message_id) = message_id else {
         let reason = "version 2 wants the id of the message, and this chunk has none";
         return Err(cx.key("messageId").error(reason));
@@ -30,6 +30,7 @@ pub(crate) fn chunk_to_v2<'a>(
         content: content::to_v2(content, &mut cx.key("content"))?,
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
@@ -58,7 +59,7 @@ pub(crate) fn message_to_v1<'a>(
     message: v2::MessageUpdate<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<Message<'a>, Error> {
-    let v2::MessageUpdate { message_id, content, meta, extra } = message;
+    let v2::MessageUpdate { message_id, content, meta, extra, more: _ } = message;
     let content = match content {
         Field::Set(blocks) => Field::Set(cx.key("content").each(blocks, content::to_v1)?),
         Field::Clear => Field::Clear,

@@ -42,14 +42,15 @@ pub(crate) fn question_to_v1<'a>(
         options,
         mut meta,
         mut extra,
+        more: _,
     } = request;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["toolCall"]);
     let subject = match subject {
         None => Subject::Other,
         Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
-            let v2::ToolCallPermissionSubject { tool_call, meta: inner, extra: more } = *subject;
+            let v2::ToolCallPermissionSubject { tool_call, meta: inner, extra: more, more: _ } = *subject;
             if inner.is_some() || !more.is_empty() {
-                let rest = v2::EmptyObject { meta: inner, extra: more };
+                let rest = v2::EmptyObject { meta: inner, extra: more, more: switchboard_acp::More };
                 meta::add(&mut meta, meta::SUBJECT, &meta::raw(&rest));
             }
             Subject::ToolCall(Box::new(tool_call))
@@ -71,6 +72,7 @@ pub(crate) fn question_to_v1<'a>(
             meta::add(&mut meta, meta::SUBJECT, &whole(&unknown, "type"));
             Subject::Other
         }
+        Some(v2::RequestPermissionSubject::More(none)) => none.never(),
     };
     let options = options_to_v1(options, &mut cx.key("options"))?;
     Ok(Question { session_id, title, description, subject, options, rest: Rest { meta, extra } })
@@ -99,11 +101,21 @@ pub(crate) fn question_to_v2<'a>(
     title: Text<'a>,
     convert_call: impl FnOnce(v1::ToolCallUpdate<'a>) -> Result<v2::ToolCallUpdate<'a>, Error>,
 ) -> Result<v2::RequestPermissionRequest<'a>, Error> {
-    let v1::RequestPermissionRequest { session_id, tool_call, options, mut meta, mut extra } = request;
+    let v1::RequestPermissionRequest { session_id, tool_call, options, mut meta, mut extra, more: _ } =
+        request;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["title", "description", "subject"]);
     let subject = v2::ToolCallPermissionSubject::new(convert_call(tool_call)?);
     let subject = Some(v2::RequestPermissionSubject::ToolCall(Box::new(subject)));
-    Ok(v2::RequestPermissionRequest { session_id, title, description: None, subject, options, meta, extra })
+    Ok(v2::RequestPermissionRequest {
+        session_id,
+        title,
+        description: None,
+        subject,
+        options,
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    })
 }
 
 /// An answer that may be an approval only if it chooses an option that was offered. Whatever else it is counts as
@@ -113,7 +125,7 @@ pub(crate) fn answer<'a>(
     offered: &[String],
     cx: &mut Conversion<'_>,
 ) -> Result<(v2::RequestPermissionResponse<'a>, bool), Error> {
-    let v2::RequestPermissionResponse { outcome, meta, extra } = answer;
+    let v2::RequestPermissionResponse { outcome, meta, extra, more: _ } = answer;
     let is_offered = |id: &str| offered.iter().any(|known| known == id);
     let (outcome, is_selected) = match outcome {
         v2::RequestPermissionOutcome::Cancelled(mark) => {
@@ -127,8 +139,9 @@ pub(crate) fn answer<'a>(
             cx.key("outcome").lose(Severity::Major, reason)?;
             (cancelled_outcome(), false)
         }
+        v2::RequestPermissionOutcome::More(none) => none.never(),
     };
-    Ok((v2::RequestPermissionResponse { outcome, meta, extra }, is_selected))
+    Ok((v2::RequestPermissionResponse { outcome, meta, extra, more: switchboard_acp::More }, is_selected))
 }
 
 /// The answer that is none.

@@ -13,22 +13,52 @@ pub(crate) fn new_to_v2<'a>(
     request: v1::NewSessionRequest<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v2::NewSessionRequest<'a>, Error> {
-    let v1::NewSessionRequest { cwd, additional_directories, mcp_servers, system_prompt, meta, extra } =
-        request;
+    let v1::NewSessionRequest {
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        meta,
+        extra,
+        more: _,
+    } = request;
     let system_prompt = prompt_words(system_prompt, content::to_v2, cx)?;
     let mcp_servers = Some(cx.key("mcpServers").each(mcp_servers, servers::to_v2)?);
-    Ok(v2::NewSessionRequest { cwd, additional_directories, mcp_servers, system_prompt, meta, extra })
+    Ok(v2::NewSessionRequest {
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    })
 }
 
 pub(crate) fn new_to_v1<'a>(
     request: v2::NewSessionRequest<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::NewSessionRequest<'a>, Error> {
-    let v2::NewSessionRequest { cwd, additional_directories, mcp_servers, system_prompt, meta, extra } =
-        request;
+    let v2::NewSessionRequest {
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        meta,
+        extra,
+        more: _,
+    } = request;
     let system_prompt = prompt_words(system_prompt, content::to_v1, cx)?;
     let mcp_servers = cx.key("mcpServers").each(mcp_servers.unwrap_or_default(), servers::to_v1)?;
-    Ok(v1::NewSessionRequest { cwd, additional_directories, mcp_servers, system_prompt, meta, extra })
+    Ok(v1::NewSessionRequest {
+        cwd,
+        additional_directories,
+        mcp_servers,
+        system_prompt,
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    })
 }
 
 /// A copy of a session is a new one with the id of the old.
@@ -44,6 +74,7 @@ pub(crate) fn fork_to_v2<'a>(
         system_prompt,
         meta,
         extra,
+        more: _,
     } = request;
     let system_prompt = prompt_words(system_prompt, content::to_v2, cx)?;
     let mcp_servers = mcp_servers.map(|list| cx.key("mcpServers").each(list, servers::to_v2)).transpose()?;
@@ -55,6 +86,7 @@ pub(crate) fn fork_to_v2<'a>(
         system_prompt,
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
@@ -70,6 +102,7 @@ pub(crate) fn fork_to_v1<'a>(
         system_prompt,
         meta,
         extra,
+        more: _,
     } = request;
     let system_prompt = prompt_words(system_prompt, content::to_v1, cx)?;
     let mcp_servers = mcp_servers.map(|list| cx.key("mcpServers").each(list, servers::to_v1)).transpose()?;
@@ -81,6 +114,7 @@ pub(crate) fn fork_to_v1<'a>(
         system_prompt,
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
@@ -89,19 +123,19 @@ pub(crate) fn status_to_v1<'a>(
     answer: v2::unstable::SessionStatusResponse<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::unstable::SessionStatusResponse<'a>, Error> {
-    let v2::unstable::SessionStatusResponse { status, state, meta, extra } = answer;
+    let v2::unstable::SessionStatusResponse { status, state, meta, extra, more: _ } = answer;
     if state.is_some() {
         cx.key("state").lose(Severity::Minor, "version 1 does not say whether a session is at work")?;
     }
-    Ok(v1::unstable::SessionStatusResponse { status, meta, extra })
+    Ok(v1::unstable::SessionStatusResponse { status, meta, extra, more: switchboard_acp::More })
 }
 
 pub(crate) fn status_to_v2(
     answer: v1::unstable::SessionStatusResponse<'_>,
 ) -> v2::unstable::SessionStatusResponse<'_> {
-    let v1::unstable::SessionStatusResponse { status, mut meta, mut extra } = answer;
+    let v1::unstable::SessionStatusResponse { status, mut meta, mut extra, more: _ } = answer;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["state"]);
-    v2::unstable::SessionStatusResponse { status, state: None, meta, extra }
+    v2::unstable::SessionStatusResponse { status, state: None, meta, extra, more: switchboard_acp::More }
 }
 
 /// What the model is told before the conversation. It must arrive whole.
@@ -110,9 +144,9 @@ fn prompt_words<'a>(
     convert: fn(v2::ContentBlock<'a>, &mut Conversion<'_>) -> Result<v2::ContentBlock<'a>, Error>,
     cx: &mut Conversion<'_>,
 ) -> Result<Option<SystemPrompt<'a>>, Error> {
-    let Some(SystemPrompt { mode, content, meta, extra }) = prompt else { return Ok(None) };
+    let Some(SystemPrompt { mode, content, meta, extra, more: _ }) = prompt else { return Ok(None) };
     let content = cx.key("systemPrompt").key("content").each(content, convert)?;
-    Ok(Some(SystemPrompt { mode, content, meta, extra }))
+    Ok(Some(SystemPrompt { mode, content, meta, extra, more: switchboard_acp::More }))
 }
 
 /// A load is a resume with all that was said.
@@ -128,6 +162,7 @@ pub(crate) fn load_to_v2<'a>(
         system_prompt,
         mut meta,
         mut extra,
+        more: _,
     } = request;
     let system_prompt = prompt_words(system_prompt, content::to_v2, cx)?;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["replayFrom"]);
@@ -142,6 +177,7 @@ pub(crate) fn load_to_v2<'a>(
         system_prompt,
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
@@ -157,6 +193,7 @@ pub(crate) fn resume_to_v2<'a>(
         system_prompt,
         mut meta,
         mut extra,
+        more: _,
     } = request;
     let system_prompt = prompt_words(system_prompt, content::to_v2, cx)?;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["replayFrom"]);
@@ -170,6 +207,7 @@ pub(crate) fn resume_to_v2<'a>(
         system_prompt,
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
@@ -186,6 +224,7 @@ pub(crate) fn resume_to_v1<'a>(
         system_prompt,
         meta,
         extra,
+        more: _,
     } = load_to_v1(request, cx)?;
     let mcp_servers = Some(mcp_servers);
     Ok(v1::ResumeSessionRequest {
@@ -196,6 +235,7 @@ pub(crate) fn resume_to_v1<'a>(
         system_prompt,
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
@@ -213,6 +253,7 @@ pub(crate) fn load_to_v1<'a>(
         system_prompt,
         mut meta,
         extra,
+        more: _,
     } = request;
     let system_prompt = prompt_words(system_prompt, content::to_v1, cx)?;
     match replay_from {
@@ -225,6 +266,7 @@ pub(crate) fn load_to_v1<'a>(
             let reason = format!("a version 1 agent cannot replay from \"{}\"", unknown.tag);
             return Err(cx.key("replayFrom").error(reason));
         }
+        Some(v2::ReplayFrom::More(none)) => none.never(),
     }
     let mcp_servers = cx.key("mcpServers").each(mcp_servers.unwrap_or_default(), servers::to_v1)?;
     Ok(v1::LoadSessionRequest {
@@ -235,6 +277,7 @@ pub(crate) fn load_to_v1<'a>(
         system_prompt,
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
@@ -256,7 +299,8 @@ pub(crate) type OpenedV2<'a> = Opened<'a, (), v2::SessionConfigOption<'a>, v2::A
 
 impl<'a> From<v1::NewSessionResponse<'a>> for OpenedV1<'a> {
     fn from(answer: v1::NewSessionResponse<'a>) -> Self {
-        let v1::NewSessionResponse { session_id, modes, config_options, mut meta, mut extra } = answer;
+        let v1::NewSessionResponse { session_id, modes, config_options, mut meta, mut extra, more: _ } =
+            answer;
         meta::set_apart(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
         let rest = Rest { meta, extra };
         Opened { session_id: Some(session_id), modes, options: config_options, commands: None, rest }
@@ -265,7 +309,7 @@ impl<'a> From<v1::NewSessionResponse<'a>> for OpenedV1<'a> {
 
 impl<'a> From<v1::LoadSessionResponse<'a>> for OpenedV1<'a> {
     fn from(answer: v1::LoadSessionResponse<'a>) -> Self {
-        let v1::LoadSessionResponse { modes, config_options, mut meta, mut extra } = answer;
+        let v1::LoadSessionResponse { modes, config_options, mut meta, mut extra, more: _ } = answer;
         meta::set_apart(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
         Opened {
             session_id: None,
@@ -279,8 +323,14 @@ impl<'a> From<v1::LoadSessionResponse<'a>> for OpenedV1<'a> {
 
 impl<'a> From<v2::NewSessionResponse<'a>> for OpenedV2<'a> {
     fn from(answer: v2::NewSessionResponse<'a>) -> Self {
-        let v2::NewSessionResponse { session_id, config_options, available_commands, mut meta, mut extra } =
-            answer;
+        let v2::NewSessionResponse {
+            session_id,
+            config_options,
+            available_commands,
+            mut meta,
+            mut extra,
+            more: _,
+        } = answer;
         meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modes"]);
         let (options, commands) = (config_options, available_commands);
         Opened { session_id: Some(session_id), modes: None, options, commands, rest: Rest { meta, extra } }
@@ -289,7 +339,8 @@ impl<'a> From<v2::NewSessionResponse<'a>> for OpenedV2<'a> {
 
 impl<'a> From<v2::ResumeSessionResponse<'a>> for OpenedV2<'a> {
     fn from(answer: v2::ResumeSessionResponse<'a>) -> Self {
-        let v2::ResumeSessionResponse { config_options, available_commands, mut meta, mut extra } = answer;
+        let v2::ResumeSessionResponse { config_options, available_commands, mut meta, mut extra, more: _ } =
+            answer;
         meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modes"]);
         let (options, commands) = (config_options, available_commands);
         Opened { session_id: None, modes: None, options, commands, rest: Rest { meta, extra } }
@@ -300,9 +351,9 @@ pub(crate) fn prompt_to_v2<'a>(
     request: v1::PromptRequest<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v2::PromptRequest<'a>, Error> {
-    let v1::PromptRequest { session_id, prompt, meta, extra } = request;
+    let v1::PromptRequest { session_id, prompt, meta, extra, more: _ } = request;
     let prompt = cx.key("prompt").each(prompt, content::to_v2)?;
-    Ok(v2::PromptRequest { session_id, prompt, meta, extra })
+    Ok(v2::PromptRequest { session_id, prompt, meta, extra, more: switchboard_acp::More })
 }
 
 /// A prompt must arrive whole: a block that version 1 does not know refuses it.
@@ -310,25 +361,33 @@ pub(crate) fn prompt_to_v1<'a>(
     request: v2::PromptRequest<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::PromptRequest<'a>, Error> {
-    let v2::PromptRequest { session_id, prompt, meta, extra } = request;
+    let v2::PromptRequest { session_id, prompt, meta, extra, more: _ } = request;
     let prompt = cx.key("prompt").each(prompt, |block, cx| match block.as_unknown() {
         Some(unknown) => Err(cx.error(format!("version 1 has no content of type \"{}\"", unknown.tag))),
         None => content::to_v1(block, cx),
     })?;
-    Ok(v1::PromptRequest { session_id, prompt, meta, extra })
+    Ok(v1::PromptRequest { session_id, prompt, meta, extra, more: switchboard_acp::More })
 }
 
 /// The end of a turn, as the state that tells it.
 pub(crate) fn prompt_answer_to_v2(answer: v1::PromptResponse<'_>) -> v2::IdleState<'_> {
-    let v1::PromptResponse { stop_reason, usage, mut meta, mut extra } = answer;
+    let v1::PromptResponse { stop_reason, usage, mut meta, mut extra, more: _ } = answer;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["sessionUpdate", "state", "error", "background"]);
     let usage = usage.map(Box::new);
-    v2::IdleState { stop_reason: Some(stop_reason), error: None, usage, background: None, meta, extra }
+    v2::IdleState {
+        stop_reason: Some(stop_reason),
+        error: None,
+        usage,
+        background: None,
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    }
 }
 
 /// The answer that takes a prompt: the id of the message, and what is for the end of the turn.
 pub(crate) fn acceptance(answer: v2::PromptResponse<'_>) -> (Option<Text<'_>>, Rest<'_>) {
-    let v2::PromptResponse { message_id, mut meta, mut extra } = answer;
+    let v2::PromptResponse { message_id, mut meta, mut extra, more: _ } = answer;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["stopReason"]);
     (message_id, Rest { meta, extra })
 }
@@ -363,7 +422,7 @@ pub(crate) fn idle_to_v1<'a>(
     accepted: Rest<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<Result<v1::PromptResponse<'a>, RpcError<'a>>, Error> {
-    let v2::IdleState { stop_reason, error, usage, background, meta, extra } = idle;
+    let v2::IdleState { stop_reason, error, usage, background, meta, extra, more: _ } = idle;
     if background.is_some() {
         cx.key("background").lose(Severity::Minor, "version 1 has no work in the background")?;
     }
@@ -399,7 +458,7 @@ pub(crate) fn idle_to_v1<'a>(
         None => v1::StopReason::EndTurn,
     };
     let usage = usage.map(|usage| *usage);
-    Ok(Ok(v1::PromptResponse { stop_reason, usage, meta, extra }))
+    Ok(Ok(v1::PromptResponse { stop_reason, usage, meta, extra, more: switchboard_acp::More }))
 }
 
 /// A state that version 1 shows by an open request or by a question. What it says beside is lost.
@@ -408,12 +467,12 @@ pub(crate) fn lose_state(state: &v2::StateUpdate<'_>, cx: &mut Conversion<'_>) -
         v2::StateUpdate::Running(active)
         | v2::StateUpdate::RequiresAction(active)
         | v2::StateUpdate::Unobservable(active) => {
-            let v2::ActiveState { background, meta, extra } = active;
+            let v2::ActiveState { background, meta, extra, more: _ } = active;
             (background, meta, extra)
         }
         v2::StateUpdate::Idle(idle) => {
             // Why work ended that nobody asked for has no place either, but is no news to anybody.
-            let v2::IdleState { stop_reason: _, error, usage, background, meta, extra } = idle;
+            let v2::IdleState { stop_reason: _, error, usage, background, meta, extra, more: _ } = idle;
             if usage.is_some() {
                 cx.key("usage").lose(Severity::Minor, "no prompt is open whose end could tell it")?;
             }
@@ -425,6 +484,7 @@ pub(crate) fn lose_state(state: &v2::StateUpdate<'_>, cx: &mut Conversion<'_>) -
         v2::StateUpdate::Unknown(unknown) => {
             return cx.lose(Severity::Minor, format!("version 1 has no state \"{}\"", unknown.tag));
         }
+        v2::StateUpdate::More(none) => none.never(),
     };
     if background.is_some() {
         cx.key("background").lose(Severity::Minor, "version 1 has no work in the background")?;

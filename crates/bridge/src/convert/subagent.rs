@@ -19,6 +19,7 @@ pub(crate) fn to_v2(update: v1::unstable::SubagentUpdate<'_>) -> v2::unstable::S
         additional_directories,
         meta,
         extra,
+        more: _,
     } = update;
     v2::unstable::SubagentUpdate {
         session_id,
@@ -30,27 +31,37 @@ pub(crate) fn to_v2(update: v1::unstable::SubagentUpdate<'_>) -> v2::unstable::S
         additional_directories,
         meta,
         extra,
+        more: switchboard_acp::More,
     }
 }
 
 fn state_to_v2(state: v1::unstable::StateUpdate<'_>) -> v2::StateUpdate<'_> {
     use v1::unstable::StateUpdate as V1;
     // What version 2 means by the key, version 1 does not.
-    let active = |v2::EmptyObject { mut meta, mut extra }| {
+    let active = |v2::EmptyObject { mut meta, mut extra, more: _ }| {
         meta::set_apart(&mut meta, Origin::V1, &mut extra, &["background"]);
-        v2::ActiveState { background: None, meta, extra }
+        v2::ActiveState { background: None, meta, extra, more: switchboard_acp::More }
     };
     match state {
         V1::Running(state) => v2::StateUpdate::Running(active(state)),
         V1::RequiresAction(state) => v2::StateUpdate::RequiresAction(active(state)),
         V1::Unobservable(state) => v2::StateUpdate::Unobservable(active(state)),
         V1::Idle(state) => {
-            let v1::unstable::IdleState { stop_reason, error, usage, mut meta, mut extra } = state;
+            let v1::unstable::IdleState { stop_reason, error, usage, mut meta, mut extra, more: _ } = state;
             meta::set_apart(&mut meta, Origin::V1, &mut extra, &["background"]);
             let stop_reason = stop_reason.map(|reason| v2::StopReason::from(&*reason));
-            v2::StateUpdate::Idle(v2::IdleState { stop_reason, error, usage, background: None, meta, extra })
+            v2::StateUpdate::Idle(v2::IdleState {
+                stop_reason,
+                error,
+                usage,
+                background: None,
+                meta,
+                extra,
+                more: switchboard_acp::More,
+            })
         }
         V1::Unknown(unknown) => v2::StateUpdate::Unknown(unknown),
+        V1::More(none) => none.never(),
     }
 }
 
@@ -69,6 +80,7 @@ pub(crate) fn to_v1<'a>(
         additional_directories,
         meta,
         extra,
+        more: _,
     } = update;
     let state = match state {
         Field::Set(state) => Field::Set(state_to_v1(state, &mut cx.key("state"))?),
@@ -85,6 +97,7 @@ pub(crate) fn to_v1<'a>(
         additional_directories,
         meta,
         extra,
+        more: switchboard_acp::More,
     })
 }
 
@@ -97,21 +110,29 @@ fn state_to_v1<'a>(
         Some(_) => cx.key("background").lose(Severity::Minor, "version 1 has no work in the background"),
         None => Ok(()),
     };
-    let mut active = |v2::ActiveState { background, meta, extra }| {
+    let mut active = |v2::ActiveState { background, meta, extra, more: _ }| {
         without_background(background)?;
-        Ok::<_, Error>(v2::EmptyObject { meta, extra })
+        Ok::<_, Error>(v2::EmptyObject { meta, extra, more: switchboard_acp::More })
     };
     Ok(match state {
         v2::StateUpdate::Running(state) => V1::Running(active(state)?),
         v2::StateUpdate::RequiresAction(state) => V1::RequiresAction(active(state)?),
         v2::StateUpdate::Unobservable(state) => V1::Unobservable(active(state)?),
         v2::StateUpdate::Idle(state) => {
-            let v2::IdleState { stop_reason, error, usage, background, meta, extra } = state;
+            let v2::IdleState { stop_reason, error, usage, background, meta, extra, more: _ } = state;
             without_background(background)?;
             let stop_reason = stop_reason.map(|reason| Text::Owned(reason.as_str().to_owned()));
-            V1::Idle(v1::unstable::IdleState { stop_reason, error, usage, meta, extra })
+            V1::Idle(v1::unstable::IdleState {
+                stop_reason,
+                error,
+                usage,
+                meta,
+                extra,
+                more: switchboard_acp::More,
+            })
         }
         v2::StateUpdate::Unknown(unknown) => V1::Unknown(unknown),
+        v2::StateUpdate::More(none) => none.never(),
     })
 }
 
@@ -121,7 +142,7 @@ pub(crate) fn reference_in_words<'a>(
     cx: &mut Conversion<'_>,
 ) -> Result<v1::ToolCallContent<'a>, Error> {
     cx.lose(Severity::Minor, "version 1 has no sessions in tool calls; words stand in its place")?;
-    let v2::unstable::SessionReference { session_id, meta, extra } = reference;
+    let v2::unstable::SessionReference { session_id, meta, extra, more: _ } = reference;
     let block = content::to_v1(v2::ContentBlock::text(format!("[session {session_id}]")), cx)?;
-    Ok(v1::ToolCallContent::Content(v1::Content { content: block, meta, extra }))
+    Ok(v1::ToolCallContent::Content(v1::Content { content: block, meta, extra, more: switchboard_acp::More }))
 }

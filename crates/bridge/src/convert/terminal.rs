@@ -25,6 +25,7 @@ pub(crate) fn lose_update(
         capabilities,
         meta,
         extra,
+        more: _,
     } = update;
     if let (Field::Set(_), false) = (command, introduces) {
         cx.key("command").lose(Severity::Minor, REASON)?;
@@ -33,11 +34,11 @@ pub(crate) fn lose_update(
         cx.key("cwd").lose(Severity::Minor, REASON)?;
     }
     if let Field::Set(output) = output {
-        let v2::TerminalOutput { data: _, meta, extra } = output;
+        let v2::TerminalOutput { data: _, meta, extra, more: _ } = output;
         cx.key("output").lose_rest(meta.as_ref(), extra, REASON)?;
     }
     if let Field::Set(status) = exit_status {
-        let v2::TerminalExitStatus { exit_code: _, signal: _, meta, extra } = status;
+        let v2::TerminalExitStatus { exit_code: _, signal: _, meta, extra, more: _ } = status;
         cx.key("exitStatus").lose_rest(meta.as_ref(), extra, REASON)?;
     }
     if let Field::Set(_) = size {
@@ -51,6 +52,6 @@ pub(crate) fn lose_update(
 
 /// What a chunk of output says beside the output.
 pub(crate) fn lose_chunk(chunk: &v2::TerminalOutputChunk<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
-    let v2::TerminalOutputChunk { terminal_id: _, data: _, meta, extra } = chunk;
+    let v2::TerminalOutputChunk { terminal_id: _, data: _, meta, extra, more: _ } = chunk;
     cx.lose_rest(meta.as_ref(), extra, REASON)
 }

@@ -47,6 +47,7 @@ fn status_to_v1(
         | ToolCallStatus::Failed => return Ok(status),
         ToolCallStatus::Cancelled => ToolCallStatus::Failed,
         ToolCallStatus::Paused | ToolCallStatus::Unknown(_) => ToolCallStatus::InProgress,
+        ToolCallStatus::More(none) => none.never(),
     };
     let reason = format!("version 1 has no status \"{status}\"; \"{nearest}\" stands for it");
     cx.lose(Severity::Minor, reason)?;
@@ -87,6 +88,7 @@ pub(crate) fn update_to_v1<'a>(
         capabilities,
         meta,
         extra,
+        more: _,
     } = update;
     let mut meta = meta::to_v1(meta, cx);
     let unnamed = resets.then(|| Text::Owned(placeholder(kind.value())));
@@ -121,6 +123,7 @@ pub(crate) fn update_to_v1<'a>(
         raw_output,
         meta,
         extra,
+        more: switchboard_acp::More,
     };
     Ok((update, content))
 }
@@ -170,15 +173,21 @@ pub(crate) fn item_to_v1<'a>(
             meta::add(&mut text.meta, meta::CONTENT, &content::whole(&unknown, "type"));
             Ok(vec![v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::Text(text)))])
         }
+        v2::ToolCallContent::More(none) => none.never(),
     }
 }
 
 /// Text in the place of a terminal.
 pub(crate) fn terminal_as_text(terminal: v2::Terminal<'_>, text: String) -> v1::ToolCallContent<'_> {
     // The id belongs to something that version 1 cannot ask for.
-    let v2::Terminal { terminal_id: _, mut meta, mut extra } = terminal;
+    let v2::Terminal { terminal_id: _, mut meta, mut extra, more: _ } = terminal;
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["content"]);
-    v1::ToolCallContent::Content(v1::Content { content: v1::ContentBlock::text(text), meta, extra })
+    v1::ToolCallContent::Content(v1::Content {
+        content: v1::ContentBlock::text(text),
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    })
 }
 
 /// The announcement of a call as an update of it.
@@ -195,6 +204,7 @@ pub(crate) fn announced(call: v1::ToolCall<'_>) -> v1::ToolCallUpdate<'_> {
         raw_output,
         meta,
         extra,
+        more: _,
     } = call;
     v1::ToolCallUpdate {
         tool_call_id,
@@ -208,6 +218,7 @@ pub(crate) fn announced(call: v1::ToolCall<'_>) -> v1::ToolCallUpdate<'_> {
         raw_output,
         meta,
         extra,
+        more: switchboard_acp::More,
     }
 }
 
@@ -227,6 +238,7 @@ pub(crate) fn announcement<'a>(update: v1::ToolCallUpdate<'a>, title: Text<'a>) 
         raw_output,
         meta,
         extra,
+        more: _,
     } = update;
     v1::ToolCall {
         tool_call_id,
@@ -240,6 +252,7 @@ pub(crate) fn announcement<'a>(update: v1::ToolCallUpdate<'a>, title: Text<'a>) 
         raw_output,
         meta,
         extra,
+        more: switchboard_acp::More,
     }
 }
 
@@ -261,6 +274,7 @@ pub(crate) fn in_one<'a>(
         raw_output,
         meta,
         extra,
+        more: _,
     } = later;
     Ok(v1::ToolCallUpdate {
         tool_call_id,
@@ -274,6 +288,7 @@ pub(crate) fn in_one<'a>(
         raw_output: raw_output.or(earlier.raw_output),
         meta: meta::join(meta, earlier.meta, cx)?,
         extra: meta::join_extra(extra, earlier.extra, cx)?,
+        more: switchboard_acp::More,
     })
 }
 
@@ -294,6 +309,7 @@ pub(crate) fn update_to_v2(
         raw_output,
         mut meta,
         mut extra,
+        more: _,
     } = update;
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["capabilities"]);
     let update = v2::ToolCallUpdate {
@@ -309,6 +325,7 @@ pub(crate) fn update_to_v2(
         capabilities: Field::Keep,
         meta: set(meta),
         extra,
+        more: switchboard_acp::More,
     };
     (update, content)
 }
@@ -341,5 +358,6 @@ pub(crate) fn item_to_v2<'a>(
             Ok(v2::ToolCallContent::Terminal(terminal))
         }
         v1::ToolCallContent::Unknown(unknown) => Ok(v2::ToolCallContent::Unknown(unknown)),
+        v1::ToolCallContent::More(none) => none.never(),
     }
 }

@@ -117,9 +117,9 @@ pub(crate) fn options_update_to_v1<'a>(
     booleans: bool,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::ConfigOptionUpdate<'a>, Error> {
-    let v2::ConfigOptionUpdate { config_options, meta, extra } = update;
+    let v2::ConfigOptionUpdate { config_options, meta, extra, more: _ } = update;
     let config_options = config::to_v1(config_options, booleans, &mut cx.key("configOptions"))?;
-    Ok(v1::ConfigOptionUpdate { config_options, meta, extra })
+    Ok(v1::ConfigOptionUpdate { config_options, meta, extra, more: switchboard_acp::More })
 }
 
 /// The list of options as version 2 has it.
@@ -127,7 +127,7 @@ pub(crate) fn options_update_to_v2<'a>(
     update: v1::ConfigOptionUpdate<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v2::ConfigOptionUpdate<'a>, Error> {
-    let v1::ConfigOptionUpdate { config_options, meta, extra } = update;
+    let v1::ConfigOptionUpdate { config_options, meta, extra, more: _ } = update;
     let config_options = config::to_v2(config_options, &mut cx.key("configOptions"))?;
-    Ok(v2::ConfigOptionUpdate { config_options, meta, extra })
+    Ok(v2::ConfigOptionUpdate { config_options, meta, extra, more: switchboard_acp::More })
 }

@@ -85,6 +85,7 @@ impl V1ToV2 {
                 (&mut url.session_id, &mut url.tool_call_id, &mut url.message)
             }
             v2::CreateElicitationRequest::Unknown(_) => return Ok(()),
+            v2::CreateElicitationRequest::More(none) => none.never(),
         };
         let Some(id) = session.clone().map(Text::into_owned) else { return Ok(()) };
         match self.standing(&id) {

@@ -179,6 +179,7 @@ impl V1ToV2 {
             additional_directories,
             meta,
             extra,
+            more: _,
         } = update;
         let tag = "subagent_update";
         // A name inside the content of a call may have been replaced before that is told again.
@@ -239,7 +240,7 @@ impl V1ToV2 {
         envelope: &Extra<'_>,
         size: usize,
     ) {
-        let v2::UpdateSessionNotification { session_id, update, meta, extra } = params;
+        let v2::UpdateSessionNotification { session_id, update, meta, extra, more: _ } = params;
         let id = &*session_id;
         self.context.report_left_out(Some(id), "session/update", root, left_out, Side::Client);
         for (pointer, rest) in [("/params", (meta.as_ref(), &extra)), ("", (None, envelope))] {
@@ -483,6 +484,7 @@ fn is_written(item: &v2::ToolCallContent<'_>) -> bool {
         v2::ToolCallContent::Content(item) => item.content.as_text().is_none(),
         v2::ToolCallContent::Diff(_) | v2::ToolCallContent::Unknown(_) => true,
         v2::ToolCallContent::Terminal(_) | v2::ToolCallContent::Session(_) => false,
+        v2::ToolCallContent::More(none) => none.never(),
     }
 }
 
@@ -498,6 +500,7 @@ fn is_bare_state(state: &v2::StateUpdate<'_>) -> bool {
             *idle == bare
         }
         v2::StateUpdate::Unobservable(_) | v2::StateUpdate::Unknown(_) => false,
+        v2::StateUpdate::More(none) => none.never(),
     }
 }
 

@@ -72,6 +72,7 @@ impl V1ToV2 {
             v2::CreateElicitationRequest::Form(_) => self.support.forms,
             v2::CreateElicitationRequest::Url(_) => self.support.urls,
             v2::CreateElicitationRequest::Unknown(_) => false,
+            v2::CreateElicitationRequest::More(none) => none.never(),
         };
         if !supported {
             return Err(Error::unrepresentable(

@@ -148,7 +148,13 @@ fn push(pieces: &mut ContentFingerprint, block: &v1::ContentBlock<'_>) {
 /// The update that shows a block.
 fn shown<'a>(role: Role, message_id: &'a str, (content, rest): Block<'a>) -> v1::SessionUpdate<'a> {
     let Rest { meta, extra } = rest;
-    let chunk = v1::ContentChunk { content, message_id: Some(Text::Borrowed(message_id)), meta, extra };
+    let chunk = v1::ContentChunk {
+        content,
+        message_id: Some(Text::Borrowed(message_id)),
+        meta,
+        extra,
+        more: switchboard_acp::More,
+    };
     role.chunk_v1(chunk)
 }
 
@@ -159,11 +165,11 @@ impl Active<'_> {
         if role == Role::User
             && self.suppresses(&chunk.message_id, std::slice::from_ref(&chunk.content), false)
         {
-            let v2::ContentChunk { message_id: _, content, meta, extra } = chunk;
+            let v2::ContentChunk { message_id: _, content, meta, extra, more: _ } = chunk;
             return self.lose_echo(tag, &[content], (meta.as_ref(), &extra));
         }
         let Some(chunk) = self.convert_update(tag, |cx| chunk_to_v1(chunk, cx)) else { return };
-        let v1::ContentChunk { content, message_id, meta, extra } = chunk;
+        let v1::ContentChunk { content, message_id, meta, extra, more: _ } = chunk;
         let (message_id, rest) = (message_id.unwrap_or_default(), Rest { meta, extra });
         if self.context.options.hold_messages && role != Role::User {
             return self.hold(role, &message_id, [(content, rest)], None);

@@ -48,7 +48,7 @@ impl Active<'_> {
 
     /// A plan that the client was shown as part of the only one is gone.
     fn plan_removed(&mut self, removed: &v2::unstable::PlanRemoved<'_>) {
-        let v2::unstable::PlanRemoved { plan_id, meta, extra } = removed;
+        let v2::unstable::PlanRemoved { plan_id, meta, extra, more: _ } = removed;
         let before = self.session.plans.len();
         self.session.plans.retain(|(known, _)| *known != **plan_id);
         if self.session.plans.len() == before {
@@ -61,7 +61,7 @@ impl Active<'_> {
     fn tell_plans(&mut self, rest: Rest<'_>) {
         let entries = self.session.plans.iter().flat_map(|(_, entries)| entries.iter().cloned()).collect();
         let Rest { meta, extra } = rest;
-        self.update(v1::SessionUpdate::Plan(v1::Plan { entries, meta, extra }));
+        self.update(v1::SessionUpdate::Plan(v1::Plan { entries, meta, extra, more: switchboard_acp::More }));
     }
 
     fn options_update(&mut self, update: v2::ConfigOptionUpdate<'_>) {
@@ -113,7 +113,7 @@ impl Active<'_> {
     fn notice(&mut self, notice: v2::Notice<'_>) {
         let reason = "the client takes no notices; it is shown as a message";
         self.lose("notice", "/params/update", reason, Severity::Minor);
-        let v2::Notice { severity, title, description, mut meta, mut extra } = notice;
+        let v2::Notice { severity, title, description, mut meta, mut extra, more: _ } = notice;
         let mut words = format!("[{severity}] {}", &*title);
         if let Some(description) = &description {
             words.push_str("\n\n");

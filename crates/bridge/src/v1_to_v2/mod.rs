@@ -181,7 +181,7 @@ impl V1ToV2 {
                 return self.hold_strange(Held::new(params, (root, left_out), envelope, size));
             }
         }
-        let v2::UpdateSessionNotification { session_id: id, update, meta, extra } = params;
+        let v2::UpdateSessionNotification { session_id: id, update, meta, extra, more: _ } = params;
         self.context.report_left_out(Some(&id), "session/update", root, left_out, Side::Client);
         self.context.begin_update(&id, meta, extra, envelope);
         if let v2::SessionUpdate::StateUpdate(state) = &update {

@@ -85,7 +85,14 @@ impl V1ToV2 {
         let call = tool_call.tool_call_id.clone().into_owned();
         let asked = Asked { session: session_id, call, about, asked_by_child, offered };
         let Rest { meta, extra } = rest;
-        let wire = v1::RequestPermissionRequest { session_id: told_id, tool_call, options, meta, extra };
+        let wire = v1::RequestPermissionRequest {
+            session_id: told_id,
+            tool_call,
+            options,
+            meta,
+            extra,
+            more: switchboard_acp::More,
+        };
         self.to_client.ask(request, METHOD, &wire, ToClient::Permission(asked), &mut self.context);
     }
 

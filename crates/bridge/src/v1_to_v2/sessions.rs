@@ -126,7 +126,14 @@ impl V1ToV2 {
         let (modes, config_options) = active.take_options(method, options);
         let Rest { meta, extra } = rest;
         let told_id = told_id.unwrap_or_default();
-        let wire = v1::NewSessionResponse { session_id: told_id, modes, config_options, meta, extra };
+        let wire = v1::NewSessionResponse {
+            session_id: told_id,
+            modes,
+            config_options,
+            meta,
+            extra,
+            more: switchboard_acp::More,
+        };
         active.context.respond(Side::Client, id, &wire, &response.extra);
         active.commands(method, commands);
         self.take_ready();
@@ -149,7 +156,8 @@ impl V1ToV2 {
         let Opened { session_id: _, modes: _, options, commands, rest } = OpenedV2::from(answer);
         let (modes, config_options) = active.take_options("session/resume", options);
         let Rest { meta, extra } = rest;
-        let wire = v1::LoadSessionResponse { modes, config_options, meta, extra };
+        let wire =
+            v1::LoadSessionResponse { modes, config_options, meta, extra, more: switchboard_acp::More };
         active.context.respond(Side::Client, id, &wire, &response.extra);
         active.commands("session/resume", commands);
     }
@@ -223,11 +231,21 @@ impl V1ToV2 {
         let (_, options) = active.take_options(method, Some(options));
         let config_options = options.unwrap_or_default();
         if !is_mode {
-            let wire = v1::SetSessionConfigOptionResponse { config_options, meta, extra };
+            let wire = v1::SetSessionConfigOptionResponse {
+                config_options,
+                meta,
+                extra,
+                more: switchboard_acp::More,
+            };
             active.context.respond(Side::Client, id, &wire, &response.extra);
             return active.tell_mode(before.as_deref());
         }
-        active.context.respond(Side::Client, id, &v1::EmptyResponse { meta, extra }, &response.extra);
+        active.context.respond(
+            Side::Client,
+            id,
+            &v1::EmptyResponse { meta, extra, more: switchboard_acp::More },
+            &response.extra,
+        );
         if !active.differs_in_mode_only(&known) {
             let update = v1::ConfigOptionUpdate::new(config_options);
             active.update(v1::SessionUpdate::ConfigOptionUpdate(update));
@@ -294,7 +312,7 @@ impl Active<'_> {
         let message_id = Some(Text::Owned(made));
         let Rest { meta, extra } = rest;
         let content = v1::ContentBlock::text(words.to_owned());
-        let chunk = v1::ContentChunk { content, message_id, meta, extra };
+        let chunk = v1::ContentChunk { content, message_id, meta, extra, more: switchboard_acp::More };
         self.update(v1::SessionUpdate::AgentMessageChunk(chunk));
     }
 }

@@ -217,7 +217,7 @@ pub(super) fn put(content: Option<Raw<'static>>, extra: &mut Extra<'_>) {
 
 /// Whether an item is nothing but text.
 fn is_plain(item: &v1::ToolCallContent<'_>) -> bool {
-    matches!(item, v1::ToolCallContent::Content(v1::Content { content, meta: None, extra })
+    matches!(item, v1::ToolCallContent::Content(v1::Content { content, meta: None, extra, more: _ })
         if extra.is_empty() && plain_text(content).is_some())
 }
 
@@ -435,7 +435,7 @@ impl Active<'_> {
 
     pub(super) fn tool_call_chunk(&mut self, chunk: v2::ToolCallContentChunk<'_>) {
         const TAG: &str = "tool_call_content_chunk";
-        let v2::ToolCallContentChunk { tool_call_id, content, meta, extra } = chunk;
+        let v2::ToolCallContentChunk { tool_call_id, content, meta, extra, more: _ } = chunk;
         let call_id = tool_call_id.into_owned();
         let reason = "version 1 has no chunks of tool content, hence nothing to say of one";
         self.lose_rest(TAG, (meta.as_ref(), &extra), reason);

@@ -327,8 +327,13 @@ impl V1ToV2 {
         let Some(session_id) = found else {
             return self.context.lose_cancellation(Side::Client, &params, envelope);
         };
-        let CancelRequestNotification { request_id: _, meta, extra } = params;
-        let params = v2::CancelSessionNotification { session_id: session_id.clone().into(), meta, extra };
+        let CancelRequestNotification { request_id: _, meta, extra, more: _ } = params;
+        let params = v2::CancelSessionNotification {
+            session_id: session_id.clone().into(),
+            meta,
+            extra,
+            more: switchboard_acp::More,
+        };
         self.context.notify(Side::Agent, "session/cancel", &params, envelope);
         self.cancel_children(&session_id);
     }

@@ -80,6 +80,7 @@ impl V2ToV1 {
             v1::CreateElicitationRequest::Form(_) => self.forms,
             v1::CreateElicitationRequest::Url(_) => self.urls,
             v1::CreateElicitationRequest::Unknown(_) => false,
+            v1::CreateElicitationRequest::More(none) => none.never(),
         };
         if !supported {
             return Err(Error::unrepresentable(

@@ -202,7 +202,7 @@ impl V2ToV1 {
         envelope: &Extra<'_>,
     ) {
         use v1::SessionUpdate as Update;
-        let v1::SessionNotification { session_id, update, meta, extra } = params;
+        let v1::SessionNotification { session_id, update, meta, extra, more: _ } = params;
         let id = &*session_id;
         self.context.report_left_out(Some(id), "session/update", root, left_out, Side::Client);
         let is_work = !matches!(

@@ -348,7 +348,7 @@ fn lose_rest(request: &Request<'_>, session_id: &str, context: &mut Context) {
     let variables =
         env.as_ref().and_then(|env| Vec::<v1::EnvVariable<'_>>::decode(env.as_str(), WireFormat::V1).ok());
     for (index, variable) in variables.unwrap_or_default().into_iter().enumerate() {
-        let v1::EnvVariable { name: _, value: _, meta, extra } = variable;
+        let v1::EnvVariable { name: _, value: _, meta, extra, more: _ } = variable;
         let root = format!("/params/env/{index}");
         context.lose_rest(session, method, &root, (meta.as_ref(), &extra), reason, toward);
     }

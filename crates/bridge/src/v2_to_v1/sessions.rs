@@ -107,6 +107,7 @@ impl V2ToV1 {
             available_commands: None,
             meta,
             extra,
+            more: switchboard_acp::More,
         };
         self.context.respond(Side::Client, id, &wire, &response.extra);
     }
@@ -122,6 +123,7 @@ impl V2ToV1 {
                 let reason = format!("a version 1 agent cannot replay from \"{}\"", unknown.tag);
                 return Err(Error::unrepresentable("replayFrom", reason));
             }
+            Some(v2::ReplayFrom::More(none)) => none.never(),
         };
         let has_journal = self.sessions.get(&session_id).is_some_and(|session| !session.journal.incomplete);
         let loads = match (replays, self.support.load, self.support.resume) {
@@ -204,7 +206,13 @@ impl V2ToV1 {
         let Opened { session_id: _, modes, options, commands: _, rest } = OpenedV1::from(answer);
         let config_options = active.take_options("session/resume", modes, options);
         let Rest { meta, extra } = rest;
-        let wire = v2::ResumeSessionResponse { config_options, available_commands: None, meta, extra };
+        let wire = v2::ResumeSessionResponse {
+            config_options,
+            available_commands: None,
+            meta,
+            extra,
+            more: switchboard_acp::More,
+        };
         self.context.respond(Side::Client, id, &wire, &response.extra);
     }
 
@@ -333,7 +341,7 @@ impl V2ToV1 {
             let Some(answer) = answer else { return };
             let (options, Rest { meta, extra }) = config::set_answer_to_v2(answer);
             let config_options = active.take_options(SET_OPTION, None, Some(options)).unwrap_or_default();
-            v2::SetSessionConfigOptionResponse { config_options, meta, extra }
+            v2::SetSessionConfigOptionResponse { config_options, meta, extra, more: switchboard_acp::More }
         } else {
             let answer = active.context.result::<v1::EmptyResponse<'_>>(id, SET_OPTION, response);
             let Some(answer) = answer else { return };

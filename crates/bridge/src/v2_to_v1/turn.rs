@@ -47,7 +47,7 @@ impl Turn {
 
     /// What repeats the prompt says more than the prompt.
     pub(super) fn lose_echo(&self, session: &str, chunk: v1::ContentChunk<'_>, context: &mut Context) {
-        let v1::ContentChunk { content, message_id: _, meta, extra } = chunk;
+        let v1::ContentChunk { content, message_id: _, meta, extra, more: _ } = chunk;
         let (tag, reason) =
             (Role::User.chunk_tag(), "the client has been told of its prompt, as it was given");
         context.lose_rest(
@@ -348,8 +348,13 @@ impl V2ToV1 {
         let Some(session_id) = found else {
             return self.context.lose_cancellation(Side::Client, &params, envelope);
         };
-        let CancelRequestNotification { request_id: _, meta, extra } = params;
-        let params = v2::CancelSessionNotification { session_id: session_id.into(), meta, extra };
+        let CancelRequestNotification { request_id: _, meta, extra, more: _ } = params;
+        let params = v2::CancelSessionNotification {
+            session_id: session_id.into(),
+            meta,
+            extra,
+            more: switchboard_acp::More,
+        };
         self.cancel_session(&params, envelope);
     }
 

@@ -36,6 +36,8 @@ pub struct AgentOptions {
     pub patience: Duration,
     /// The login to use.
     pub login: Option<String>,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 /// A scenario: a fresh process, and what is done with it.

@@ -135,6 +135,7 @@ async fn judged_agent(fault: &'static str) -> Report {
         cancel_prompt: "long".to_owned(),
         patience: Duration::from_secs(5),
         login: None,
+        more: switchboard_acp::More,
     };
     let mut told = 0;
     let (report, transcript) =

@@ -5,6 +5,7 @@ use std::fmt;
 /// A place where patch text cannot be read. What stands around it can be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {kind}")]
+#[non_exhaustive]
 pub struct PatchFault {
     /// The line of the patch text, from 1.
     pub line: usize,

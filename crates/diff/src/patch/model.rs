@@ -7,6 +7,7 @@ use crate::model::{FileType, Operation};
 
 /// What one section of a patch says about one file. Text is borrowed from where it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FilePatch<'a> {
     /// Lines before the section that are not part of it: mail headers, a commit message, `Index:`.
     pub preamble: &'a [u8],
@@ -97,6 +98,7 @@ pub enum Similarity {
 
 /// The object names from an `index` line.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Index<'a> {
     /// Name of the old content, perhaps shortened.
     pub old: Cow<'a, [u8]>,
@@ -162,6 +164,7 @@ pub enum Body<'a> {
 
 /// One direction of a binary change, still compressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BinaryHunk<'a> {
     /// Whether the data is the content or the way from the other content to it.
     pub method: BinaryMethod,
@@ -182,6 +185,7 @@ pub enum BinaryMethod {
 
 /// A run of changed lines with the unchanged lines around them.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Hunk<'a> {
     /// First line of the hunk in the old file, from 1; the line before it when it has no old lines.
     pub old_start: u32,
@@ -199,6 +203,7 @@ pub struct Hunk<'a> {
 
 /// One line of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Line<'a> {
     /// Which sides the line is on.
     pub kind: LineKind,

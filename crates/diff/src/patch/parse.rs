@@ -14,6 +14,7 @@ const MOST_FAULTS: usize = 1000;
 
 /// A patch text taken apart, as far as it can be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ParsedPatch<'a> {
     /// The sections that could be read, in order.
     pub files: Vec<FilePatch<'a>>,

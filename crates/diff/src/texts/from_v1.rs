@@ -39,7 +39,7 @@ const KIND_KEY: &str = "kind";
 /// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 pub fn from_v1(source: v1::Diff<'_>, file: &FileAtHand<'_>) -> v2::Diff<'static> {
-    let v1::Diff { path, old_text, new_text, meta, mut extra } = source;
+    let v1::Diff { path, old_text, new_text, meta, mut extra, more: _ } = source;
     let is_true = |value: Option<&Raw<'_>>| value.is_some_and(|value| value.as_str() == "true");
     let said = |key: &str| meta.as_ref().and_then(|meta| meta.get(key));
     let says = |key: &str, word: &str| said(key).as_ref().and_then(Raw::as_text).is_some_and(|it| it == word);
@@ -55,7 +55,7 @@ pub fn from_v1(source: v1::Diff<'_>, file: &FileAtHand<'_>) -> v2::Diff<'static>
     }
     let old_text = old_text.as_deref().filter(|_| !is_new);
     let built = structured(&path, old_text, &new_text, is_deleted, file);
-    let v2::Diff { changes, patch, meta: _, extra: _ } = v2::Diff::from(&built);
+    let v2::Diff { changes, patch, meta: _, extra: _, more: _ } = v2::Diff::from(&built);
     let mut carried = Carried::new(meta.as_ref(), extra);
     if is_deleted {
         carried.take(OPERATION_KEY);
@@ -64,7 +64,7 @@ pub fn from_v1(source: v1::Diff<'_>, file: &FileAtHand<'_>) -> v2::Diff<'static>
         carried.set(PARTIAL_KEY, Raw::from(serde_json::Value::Bool(true)));
     }
     let (meta, extra) = carried.finish("v1", &["changes", "patch"]);
-    v2::Diff { changes, patch, meta, extra }
+    v2::Diff { changes, patch, meta, extra, more: switchboard_acp::More }
 }
 
 fn structured(path: &str, old: Option<&str>, new: &str, is_deleted: bool, file: &FileAtHand<'_>) -> Diff {

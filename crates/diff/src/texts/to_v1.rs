@@ -12,6 +12,7 @@ use crate::patch::{Body, FilePatch, Hunk, LineKind, parse_patch, write_file};
 
 /// A structured diff as version 1 shows it, and what of it is shown in another way.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InV1 {
     /// What stands for the diff: texts, or words where texts cannot say it. There is always at least one item.
     pub items: Vec<v1::ToolCallContent<'static>>,
@@ -52,7 +53,7 @@ struct TextPair {
 /// define) is in the first item's `_meta`, under [`CHANGES_KEY`] and [`PATCH_KEY`].
 pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtHand<'f>) -> InV1 {
     let model = Diff::from(&source);
-    let v2::Diff { changes, patch, meta, extra } = source;
+    let v2::Diff { changes, patch, meta, extra, more: _ } = source;
     let mut carried = Carried::new(meta.as_ref(), extra);
     if !changes.iter().all(texts_say) {
         carried.set(CHANGES_KEY, raw(&changes));
@@ -84,6 +85,7 @@ fn texts_say(change: &v2::DiffChange<'_>) -> bool {
             *change == plain
         }
         v2::DiffChange::Move(_) | v2::DiffChange::Copy(_) | v2::DiffChange::Unknown(_) => false,
+        v2::DiffChange::More(none) => none.never(),
     }
 }
 
@@ -118,12 +120,13 @@ fn wire(item: Item, mut carried: Carried<'_>) -> v1::ToolCallContent<'static> {
                 new_text: Text::Owned(new_text),
                 meta,
                 extra,
+                more: switchboard_acp::More,
             })
         }
         Item::Words(words) => {
             let (meta, extra) = carried.finish("v2", &["content"]);
             let content = v1::ContentBlock::text(words);
-            v1::ToolCallContent::Content(v1::Content { content, meta, extra })
+            v1::ToolCallContent::Content(v1::Content { content, meta, extra, more: switchboard_acp::More })
         }
     }
 }

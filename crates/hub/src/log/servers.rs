@@ -12,6 +12,8 @@ pub struct JetStreamOptions {
     pub credentials: Option<String>,
     /// A file with the certificates of who signed the servers', where the system does not know them.
     pub root_certificates: Option<PathBuf>,
+    #[doc(hidden)]
+    pub more: switchboard_acp::More,
 }
 
 impl fmt::Debug for JetStreamOptions {
@@ -23,6 +25,7 @@ impl fmt::Debug for JetStreamOptions {
 
 /// Why the servers cannot keep the logs, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogError {
     /// What is wrong.
     pub problem: String,

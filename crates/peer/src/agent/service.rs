@@ -208,6 +208,7 @@ impl<A: Agent> Service<A> {
                         v2::SetSessionConfigOptionRequest::Unknown(set) => {
                             set.text("sessionId").unwrap_or_default().into_owned().into()
                         }
+                        v2::SetSessionConfigOptionRequest::More(none) => none.never(),
                     };
                     let core = find(&sessions, &id).ok_or_else(|| unknown_session(&id))?;
                     let options =
@@ -332,6 +333,7 @@ impl<A: Agent> Service<A> {
                     let message = format!("replay from \"{}\" is not supported", other.tag);
                     return Err(failed(codes::INVALID_PARAMS, message));
                 }
+                Some(v2::ReplayFrom::More(none)) => none.never(),
             };
             let core = match find(&sessions, &params.session_id) {
                 Some(core) => core,
@@ -388,7 +390,7 @@ pub(super) async fn recall(
     client: Arc<v2::ClientCapabilities<'static>>,
     recalled: Recalled,
 ) -> Arc<SessionInner> {
-    let Recalled { cwd, history, lists, mut subagents } = recalled;
+    let Recalled { cwd, history, lists, mut subagents, more: _ } = recalled;
     let new = |id: &str, first| SessionInner::new(id, &cwd, caller.clone(), Arc::clone(&client), first);
     let root = Arc::new(new(id, first_number(&history)));
     root.remember(&history).await;
@@ -427,6 +429,7 @@ async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answ
         Some(SessionArchiveFilter::Include) => true,
         Some(SessionArchiveFilter::Only) => core.is_archived(),
         Some(SessionArchiveFilter::Exclude | SessionArchiveFilter::Unknown(_)) | None => !core.is_archived(),
+        Some(SessionArchiveFilter::More(none)) => none.never(),
     });
     cores.sort_by(|left, right| (left.id.len(), &left.id).cmp(&(right.id.len(), &right.id)));
     let mut infos = Vec::new();

@@ -14,6 +14,7 @@ use crate::{Raw, Text, Wire, WireFormat};
 /// assert_eq!((glimpse.id, glimpse.has_outcome), (Some(7.into()), true));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Glimpse {
     /// The id, where it is one.
     pub id: Option<RequestId<'static>>,

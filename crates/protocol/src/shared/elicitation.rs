@@ -146,6 +146,7 @@ impl ElicitationPropertySchema<'_> {
             Schema::Boolean(field) => (&field.title, &field.description),
             Schema::Array(field) => (&field.title, &field.description),
             Schema::Unknown(_) => (&None, &None),
+            Schema::More(none) => none.never(),
         };
         (title.as_deref(), description.as_deref())
     }

@@ -45,6 +45,7 @@ impl<'a> DiffChange<'a> {
             }
             DiffChange::Move(change) | DiffChange::Copy(change) => Some(Text::Borrowed(change.path.as_str())),
             DiffChange::Unknown(unknown) => unknown.text("path"),
+            DiffChange::More(none) => none.never(),
         }
     }
 
@@ -64,6 +65,7 @@ impl<'a> DiffChange<'a> {
             }
             DiffChange::Move(change) | DiffChange::Copy(change) => change.file_type.as_ref(),
             DiffChange::Unknown(_) => None,
+            DiffChange::More(none) => none.never(),
         }
     }
 }

@@ -22,6 +22,7 @@ const MAX_DESCRIPTION: usize = 60;
 
 /// Where a session belongs that an agent has opened in the course of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Parent {
     /// The other session.
     pub session: Arc<str>,

@@ -66,8 +66,14 @@ impl Conversation {
     pub(super) fn auth_answer(&mut self, result: &Raw<'_>, left_out: &mut Vec<Diagnostic>) {
         let read = self.decode_part("/result", result.as_str(), left_out);
         if let Ok::<AuthStatusResponse<'_>, _>(answer) = read {
-            let AuthStatusResponse { state, accounts, meta, extra } = answer.into_owned();
-            self.auth_status = Some(Arc::new(AuthStatusUpdateNotification { state, accounts, meta, extra }));
+            let AuthStatusResponse { state, accounts, meta, extra, more: _ } = answer.into_owned();
+            self.auth_status = Some(Arc::new(AuthStatusUpdateNotification {
+                state,
+                accounts,
+                meta,
+                extra,
+                more: switchboard_acp::More,
+            }));
         }
     }
 

@@ -164,6 +164,7 @@ impl Conversation {
             v2::CreateElicitationRequest::Form(form) => (form.session_id.clone(), form.request_id.clone()),
             v2::CreateElicitationRequest::Url(url) => (url.session_id.clone(), url.request_id.clone()),
             v2::CreateElicitationRequest::Unknown(unknown) => (unknown.text("sessionId"), None),
+            v2::CreateElicitationRequest::More(none) => none.never(),
         };
         if let Some(session_id) = session_id {
             return self.place(Some(&session_id)).map(Some);

@@ -151,6 +151,7 @@ fn lists() -> SessionLists {
     SessionLists {
         config_options: Some(messages::options("calm", false)),
         commands: Some(scenario::commands()),
+        more: switchboard_acp::More,
     }
 }
 

@@ -205,6 +205,7 @@ fn build(arguments: &Arguments) -> Result<Built, Error> {
         patch,
         root: building.at.as_deref().map(std::path::absolute).transpose().unwrap_or_default(),
         max_file_size: if arguments.patch { LARGEST_PATCHED } else { BuildOptions::default().max_file_size },
+        more: switchboard_acp::More,
     };
     match (&arguments.git, &arguments.old, &arguments.new) {
         (Some(range), ..) => {

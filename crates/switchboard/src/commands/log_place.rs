@@ -47,7 +47,12 @@ impl LogArguments {
             std::fs::File::open(file).map_err(|error| unreadable(file, error))?;
         }
         let root_certificates = self.log_ca.clone();
-        Ok(LogPlace(Some(JetStreamOptions { servers, credentials, root_certificates })))
+        Ok(LogPlace(Some(JetStreamOptions {
+            servers,
+            credentials,
+            root_certificates,
+            more: switchboard_acp::More,
+        })))
     }
 }
 

@@ -171,6 +171,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         judge: Some(Box::new(HubJudge::new(rules.clone()))),
         listener: None,
         about: HubAbout::default(),
+        more: switchboard_acp::More,
     })
     .map_err(store_file::store_error)?;
     let path = recording.as_ref().map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));

@@ -271,6 +271,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         judge: Some(Box::new(HubJudge::new(rules.clone()))),
         listener: telemetry.clone().map(|telemetry| Box::new(telemetry) as Box<dyn Listener>),
         about,
+        more: switchboard_acp::More,
     })
     .map_err(store_file::store_error)?;
     let gate = Arc::new(gate.over(hub.clone()));

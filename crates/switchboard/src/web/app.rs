@@ -125,6 +125,7 @@ pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
         judge: None,
         listener: None,
         about: HubAbout::default(),
+        more: switchboard_acp::More,
     });
     let app =
         App::new(store.clone(), hub.unwrap(), Audience::One, "/".into(), Guard::new(1), Rules::of_file(None));

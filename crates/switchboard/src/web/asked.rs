@@ -67,8 +67,15 @@ impl Asked {
                 }
             }
             Some(v2::RequestPermissionSubject::Command(subject)) => {
-                let v2::CommandPermissionSubject { command, cwd, tool_call_id, terminal_id, meta, extra } =
-                    subject;
+                let v2::CommandPermissionSubject {
+                    command,
+                    cwd,
+                    tool_call_id,
+                    terminal_id,
+                    meta,
+                    extra,
+                    more: _,
+                } = subject;
                 asked.add("subject", "command");
                 asked.about = Some(command.to_string());
                 asked.add("command", command);
@@ -86,6 +93,7 @@ impl Asked {
                 asked.add("subject", &subject.encode(WireFormat::Any));
                 asked.fault(UNKNOWN_SUBJECT);
             }
+            Some(v2::RequestPermissionSubject::More(none)) => none.never(),
         }
         asked
     }
@@ -228,7 +236,7 @@ fn doubt(block: &v2::ToolCallContent<'static>) -> Option<&'static str> {
             is_unknown.then_some(UNKNOWN_PART)
         }
         v2::ToolCallContent::Diff(diff) => {
-            let v2::Diff { changes, patch, meta, extra } = &**diff;
+            let v2::Diff { changes, patch, meta, extra, more: _ } = &**diff;
             let is_unknown_change =
                 |change: &v2::DiffChange<'_>| matches!(change, v2::DiffChange::Unknown(_));
             if changes.iter().any(is_unknown_change) || !extra.is_empty() {
@@ -244,6 +252,7 @@ fn doubt(block: &v2::ToolCallContent<'static>) -> Option<&'static str> {
         v2::ToolCallContent::Terminal(_) => None,
         // What another session does is not told here.
         v2::ToolCallContent::Session(_) | v2::ToolCallContent::Unknown(_) => Some(UNKNOWN_PART),
+        v2::ToolCallContent::More(none) => none.never(),
     }
 }
 

@@ -86,6 +86,7 @@ fn failure(turn: &Turn) -> Option<(String, u64)> {
             Reason::MaxTurnRequests => "The turn ended early: it made too many requests.".to_owned(),
             Reason::Refusal => "The agent refuses to go on with this.".to_owned(),
             Reason::EndTurn | Reason::Cancelled | Reason::Unknown(_) => return None,
+            Reason::More(none) => none.never(),
         },
         TurnOutcome::Refused(error) => {
             format!("The agent did not take it: {} ({})", error.message, error.code)

@@ -563,6 +563,7 @@ fn login(live: &Live, method: &v2::AuthMethod<'_>) -> Markup {
         v2::AuthMethod::Unknown(_) => html! {
             p class="meta" { "There is also a way to log in that is not known here." }
         },
+        v2::AuthMethod::More(none) => none.never(),
     }
 }
 

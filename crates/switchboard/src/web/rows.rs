@@ -369,6 +369,7 @@ fn how_it_is(scene: Scene<'_>, inside: &Relative, entry: &Entry) -> (bool, Work)
         Some(State::Unobservable(_) | State::Unknown(_)) | None => {
             entry.as_tool_call().is_some_and(|call| !call.status().is_final())
         }
+        Some(State::More(none)) => none.never(),
     };
     match is_at_work && scene.is_over {
         true => (false, Work::Over),

@@ -119,6 +119,7 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
         cancel_prompt: arguments.cancel_prompt.clone(),
         patience: Duration::from_secs_f64(arguments.play.timeout),
         login: arguments.auth_method.clone(),
+        more: switchboard_acp::More,
     };
     let tells = std::io::stderr().is_terminal();
     let (report, transcript) = stdio::run_alone(async {

@@ -69,6 +69,7 @@ pub(crate) fn write(
                 v2::CreateElicitationRequest::Unknown(unknown) => {
                     unknown.text("message").unwrap_or_default().into_owned()
                 }
+                v2::CreateElicitationRequest::More(none) => none.never(),
             };
             writeln!(out, "\n? {}\n    {state}", shown(&message))?;
         }
@@ -96,6 +97,7 @@ pub(crate) fn write(
             v2::PlanUpdateContent::File(file) => writeln!(out, "    in {}", shown(&file.uri))?,
             v2::PlanUpdateContent::Markdown(markdown) => indented(out, &shown(&markdown.content))?,
             v2::PlanUpdateContent::Unknown(unknown) => writeln!(out, "    ({})", shown(&unknown.tag))?,
+            v2::PlanUpdateContent::More(none) => none.never(),
         }
     }
     for notice in session.notices() {
@@ -209,6 +211,7 @@ fn write_call(out: &mut impl Write, call: &ToolCall, session: &Snapshot) -> io::
             }
             Some(v2::ToolCallContent::Unknown(unknown)) => writeln!(out, "    [{}]", shown(&unknown.tag))?,
             None => {}
+            Some(v2::ToolCallContent::More(none)) => none.never(),
         }
     }
     indented(out, &shown(&text))

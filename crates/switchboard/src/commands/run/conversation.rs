@@ -572,6 +572,7 @@ fn option_id(option: &v2::SessionConfigOption<'_>) -> String {
         v2::SessionConfigOption::Select(select) => select.config_id.clone(),
         v2::SessionConfigOption::Boolean(boolean) => boolean.config_id.clone(),
         v2::SessionConfigOption::Unknown(unknown) => unknown.text("configId").unwrap_or_default(),
+        v2::SessionConfigOption::More(none) => none.never(),
     };
     visible_line(&id)
 }

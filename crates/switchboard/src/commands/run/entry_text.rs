@@ -88,6 +88,7 @@ pub(super) fn content(session: &Session, call: &ToolCall, amount: Amount, style:
             v2::ToolCallContent::Unknown(unknown) => {
                 let _ = writeln!(text, "[{}]", visible_line(&unknown.tag));
             }
+            v2::ToolCallContent::More(none) => none.never(),
         }
     }
     push_words(&mut text, &mut words, amount);
@@ -127,6 +128,7 @@ pub(super) fn block(block: &v2::ContentBlock<'_>) -> String {
             v2::EmbeddedResourceResource::Blob(blob) => format!("[{}]", visible_line(&blob.uri)),
         },
         v2::ContentBlock::Unknown(unknown) => format!("[{}]", visible_line(&unknown.tag)),
+        v2::ContentBlock::More(none) => none.never(),
     }
 }
 
@@ -197,6 +199,7 @@ pub(super) fn question(
             }
         }
         None => {}
+        Some(v2::RequestPermissionSubject::More(none)) => none.never(),
     }
     for (place, option) in request.options.iter().enumerate() {
         let _ = writeln!(

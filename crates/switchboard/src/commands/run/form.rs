@@ -63,6 +63,7 @@ impl Form {
                 (message, vec![Field::Page])
             }
             v2::CreateElicitationRequest::Unknown(_) => return None,
+            v2::CreateElicitationRequest::More(none) => none.never(),
         };
         Some(Form { message, fields, values: Vec::new() })
     }
@@ -196,6 +197,7 @@ fn read(field: &FormField, line: &str) -> Result<Option<Value>, String> {
         Schema::Unknown(_) => {
             serde_json::from_str(line).map_err(|error| format!("this is no JSON: {error}"))?
         }
+        Schema::More(none) => none.never(),
     };
     field.check(&value)?;
     Ok(Some(value))
@@ -227,6 +229,7 @@ fn rules(schema: &Schema<'_>) -> Vec<String> {
             range(field.min_items, field.max_items, " of them"),
         ),
         Schema::Unknown(unknown) => (Some(format!("{} as JSON", visible_line(&unknown.tag))), None),
+        Schema::More(none) => none.never(),
     };
     let mut rules: Vec<String> = what.into_iter().chain(range).collect();
     if let Schema::String(field) = schema {

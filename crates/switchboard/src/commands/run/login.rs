@@ -22,6 +22,7 @@ pub(in crate::commands) fn ways(agent: &AgentDescription) -> impl Iterator<Item 
         v2::AuthMethod::Unknown(method) => {
             format!("a way to log in: {}", visible_line(&method.text("name").unwrap_or_default()))
         }
+        v2::AuthMethod::More(none) => none.never(),
     })
 }
 

@@ -41,6 +41,7 @@ impl FilterArguments {
             since: self.since,
             until: self.until,
             limit: None,
+            more: switchboard_acp::More,
         }
     }
 }

@@ -68,6 +68,7 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
         since: arguments.since,
         until: arguments.until,
         limit: Some(arguments.limit),
+        more: switchboard_acp::More,
     };
     let hits = store.search(&search).map_err(store_error)?;
     let mut output = BufWriter::new(std::io::stdout().lock());

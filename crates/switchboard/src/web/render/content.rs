@@ -52,6 +52,7 @@ fn block(key: &str, block: &v2::ContentBlock<'_>) -> Markup {
         v2::ContentBlock::Unknown(unknown) => {
             self::unknown("content", &unknown.tag, &block.encode(WireFormat::Any))
         }
+        v2::ContentBlock::More(none) => none.never(),
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) fn elicitation(elicitation: &Elicitation) -> Vec<Part> {
         v2::CreateElicitationRequest::Form(form) => Some(form.message.clone()),
         v2::CreateElicitationRequest::Url(url) => Some(url.message.clone()),
         v2::CreateElicitationRequest::Unknown(unknown) => unknown.text("message"),
+        v2::CreateElicitationRequest::More(none) => none.never(),
     };
     let head = html! {
         header.p.head data-part="head" {
@@ -56,6 +57,7 @@ pub(crate) fn elicitation(elicitation: &Elicitation) -> Vec<Part> {
         v2::CreateElicitationRequest::Unknown(unknown) => {
             content::unknown("kind of question", &unknown.tag, &request.encode(WireFormat::Any))
         }
+        v2::CreateElicitationRequest::More(none) => none.never(),
     };
     let is_known = request.as_unknown().is_none();
     let html = html! {
@@ -92,6 +94,7 @@ fn settled(elicitation: &Elicitation) -> Markup {
                     v2::CreateElicitationResponse::Decline(_) => span.st.st-bad { "✗ declined" },
                     v2::CreateElicitationResponse::Cancel(_) => span.st.st-off { "∅ dismissed" },
                     v2::CreateElicitationResponse::Unknown(unknown) => span.st.st-off { (visible_line(&unknown.tag)) },
+                    v2::CreateElicitationResponse::More(none) => (none.never::<Markup>()),
                 }
                 span.dim { "by " (visible_line(&by.to_string())) }
                 time data-at=(at.0) {}
@@ -157,6 +160,7 @@ fn field(name: &str, schema: &v2::ElicitationPropertySchema<'_>, required: bool)
         Schema::Unknown(unknown) => {
             content::unknown("kind of field", &unknown.tag, &schema.encode(WireFormat::Any))
         }
+        Schema::More(none) => none.never(),
     };
     let heading = html! {
         (visible_line(title.unwrap_or(name)))
@@ -235,6 +239,7 @@ fn several(field: &Field<'_>, schema: &v2::MultiSelectPropertySchema<'_>) -> Mar
             items.options.iter().map(|option| (&*option.value, &*option.title)).collect()
         }
         v2::MultiSelectItems::Unknown(_) => Vec::new(),
+        v2::MultiSelectItems::More(none) => none.never(),
     };
     let defaults = schema.default.as_deref().unwrap_or_default();
     html! {

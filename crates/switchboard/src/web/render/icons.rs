@@ -33,6 +33,7 @@ pub(super) fn of_kind(kind: &v2::ToolKind) -> (Markup, &str) {
         v2::ToolKind::SwitchMode => (SWITCH_MODE, "Switch mode"),
         v2::ToolKind::Other => (OTHER, "Tool"),
         v2::ToolKind::Unknown(word) => (OTHER, &**word),
+        v2::ToolKind::More(none) => none.never(),
     };
     (icon(outline), word)
 }

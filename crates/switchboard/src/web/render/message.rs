@@ -101,6 +101,7 @@ pub(super) fn compaction(compaction: &Compaction, cache: &RenderCache) -> Vec<Pa
         v2::CompactionStatus::Failed => "Compacting the conversation failed",
         v2::CompactionStatus::Cancelled => "Compacting the conversation was cancelled",
         v2::CompactionStatus::Unknown(_) => "The conversation is being compacted (unknown state)",
+        v2::CompactionStatus::More(none) => none.never(),
     };
     let summary = compaction.summary();
     if summary.is_empty() && compaction.error().is_none() {

@@ -56,6 +56,7 @@ fn stop_reason(reason: &v2::StopReason) -> Markup {
         v2::StopReason::Cancelled => html! { "cancelled" },
         v2::StopReason::Error => html! { "failed" },
         v2::StopReason::Unknown(word) => visible_line(word),
+        v2::StopReason::More(none) => none.never(),
     }
 }
 
@@ -74,6 +75,7 @@ pub(crate) fn plans(snapshot: &Snapshot, cache: &RenderCache) -> Markup {
                 v2::PlanUpdateContent::Unknown(unknown) => {
                     (content::unknown("plan", &unknown.tag, &plan.content().encode(WireFormat::Any)))
                 },
+                v2::PlanUpdateContent::More(none) => (none.never::<Markup>()),
             }
         }
     }
@@ -113,6 +115,7 @@ fn steps(entries: &[v2::PlanEntry<'_>]) -> Markup {
                         v2::PlanEntryStatus::Completed => ("step step-done", "✓", "done"),
                         v2::PlanEntryStatus::Cancelled => ("step step-off", "∅", "cancelled"),
                         v2::PlanEntryStatus::Unknown(_) => ("step", "?", "unknown state"),
+            v2::PlanEntryStatus::More(none) => none.never(),
                     };
                     li class=(class) {
                         span.mark aria-hidden="true" { (mark) }
@@ -199,6 +202,7 @@ pub(crate) fn config_options(snapshot: &Snapshot) -> Markup {
                 v2::SessionConfigOption::Unknown(unknown) => {
                     (json::folded(&plain_line(&unknown.text("name").unwrap_or_default()), "unknown", &option.encode(WireFormat::Any)))
                 },
+                v2::SessionConfigOption::More(none) => (none.never::<Markup>()),
             }
         }
     }
@@ -254,6 +258,7 @@ pub(crate) fn notices(snapshot: &Snapshot) -> Markup {
                 v2::NoticeSeverity::Warning => ("notice notice-warn", "Warning"),
                 v2::NoticeSeverity::Error => ("notice notice-bad", "Error"),
                 v2::NoticeSeverity::Unknown(_) => ("notice", "Notice"),
+            v2::NoticeSeverity::More(none) => none.never(),
             };
             div class=(class) {
                 strong { (words) ": " (visible_line(&notice.title)) }

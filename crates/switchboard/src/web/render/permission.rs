@@ -131,6 +131,7 @@ fn subject(snapshot: &Snapshot, permission: &Permission, cache: &RenderCache) ->
         }
         v2::RequestPermissionSubject::Command(subject) => command_subject(snapshot, subject, cache),
         v2::RequestPermissionSubject::Unknown(unknown) => generic(&unknown.tag),
+        v2::RequestPermissionSubject::More(none) => none.never(),
     }
 }
 
@@ -192,6 +193,7 @@ fn meaning(kind: &v2::PermissionOptionKind) -> Markup {
         v2::PermissionOptionKind::RejectOnce => html! { "reject once" },
         v2::PermissionOptionKind::RejectAlways => html! { "reject always" },
         v2::PermissionOptionKind::Unknown(word) => html! { "unknown meaning: " (visible_line(word)) },
+        v2::PermissionOptionKind::More(none) => none.never(),
     }
 }
 
@@ -202,6 +204,7 @@ fn options(permission: &Permission) -> Markup {
         v2::PermissionOptionKind::RejectOnce => "opt opt-reject",
         v2::PermissionOptionKind::RejectAlways => "opt opt-reject opt-always",
         v2::PermissionOptionKind::Unknown(_) => "opt",
+        v2::PermissionOptionKind::More(none) => none.never(),
     };
     html! {
         div.p.opts data-part="options" data-permission=(request_id(permission.id())) role="group" aria-label="Answer" {

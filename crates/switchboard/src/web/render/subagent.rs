@@ -110,6 +110,7 @@ pub(crate) fn work(state: Option<&v2::StateUpdate<'_>>, words: &str) -> Markup {
             _ => ("st st-bad", "✗ "),
         },
         Some(State::Unobservable(_) | State::Unknown(_)) | None => ("st st-off", "? "),
+        Some(State::More(none)) => none.never(),
     };
     html! { span class=(class) { span aria-hidden="true" { (mark) } (words) } }
 }

@@ -107,6 +107,7 @@ fn item(
             let json = item.encode(WireFormat::Any);
             html! { div.p.block data-part=(key) { (content::unknown("content", &unknown.tag, &json)) } }
         }),
+        v2::ToolCallContent::More(none) => none.never(),
     }
 }
 
@@ -144,6 +145,7 @@ fn status(status: &v2::ToolCallStatus, waits: Option<Waits>) -> Markup {
         v2::ToolCallStatus::Failed => ("st st-bad", "✗", "failed"),
         v2::ToolCallStatus::Cancelled => ("st st-off", "∅", "cancelled"),
         v2::ToolCallStatus::Unknown(word) => ("st st-off", "?", &**word),
+        v2::ToolCallStatus::More(none) => none.never(),
     };
     html! { span class=(class) { span aria-hidden="true" { (mark) " " } (visible_line(words)) } }
 }
