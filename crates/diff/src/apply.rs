@@ -35,7 +35,8 @@ pub struct ApplyOptions {
     /// Which way.
     pub direction: Direction,
     /// The directory that absolute paths in the diff are below, when it is not the root that they are
-    /// applied to: they are then taken relative to it. Unless told, [`apply`] takes [`Diff::root`].
+    /// applied to: they are then taken relative to it. Unless told, [`apply`] takes
+    /// [`Diff::root`](crate::Diff::root).
     pub base: Option<PathBuf>,
     /// Files larger than this are not read, and nothing larger is made from binary data. 512 MiB unless
     /// told.
