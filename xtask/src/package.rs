@@ -8,28 +8,70 @@ use serde_json::Value;
 
 use crate::{examples, root, run, setup};
 
-/// Packages every crate that is published, builds the examples against the packages, and runs them.
+/// The crate with the wire types.
+const WIRE: &str = "switchboard-acp";
+
+/// What a later version of the protocol might add: a file of that crate, a line, and what comes behind it. The bridge hands these
+/// types on as they are; where it converts a type field by field it must not compile before it does so with a new one.
+const NOVELTIES: [(&str, &str, &str); 4] = [
+    ("shared/common.rs", "\n    Implementation {\n", NEW_FIELD),
+    ("shared/permission.rs", "\n    PermissionOption {\n", NEW_FIELD),
+    ("shared/tool.rs", "\n    ToolCallLocation {\n", NEW_FIELD),
+    ("shared/tool.rs", "\n    ToolKind default Other {\n", "/// New.\n Novelty = \"novelty\",\n"),
+];
+const NEW_FIELD: &str = "/// New.\n optional novelty: Text<'a> = \"novelty\",\n";
+
+/// Packages every crate that is published, builds the examples against the packages, and runs them; then builds them against
+/// wire types that have grown.
 pub(crate) fn package() -> Result<(), String> {
     let names = pack()?;
     let folder = unpack(&names)?;
-    // What this says goes before what the manifest of the examples says.
-    let mut patches = "[patch.crates-io]\n".to_owned();
-    for name in used_by_examples()? {
-        if !names.contains(&name) {
-            return Err(format!("the examples use {name}, which is not published"));
-        }
-        let path = folder.join(&name).display().to_string();
-        patches += &format!("{name}.path = {path:?}\n");
+    let used = used_by_examples()?;
+    if let Some(name) = used.iter().find(|name| !names.contains(*name)) {
+        return Err(format!("the examples use {name}, which is not published"));
     }
     let config = folder.join("packages.toml");
-    std::fs::write(&config, patches)
-        .map_err(|error| format!("cannot write {}: {error}", config.display()))?;
+    let path_of = |name: &str| folder.join(name);
+    cargo_with_packages("build", &used, path_of, &config)?;
+    examples::run(&setup::target().join("debug"))?;
+    println!("\n==> examples, with wire types that have grown");
+    let grown = grow(&folder.join(WIRE))?;
+    let path_of = |name: &str| if name == WIRE { grown.clone() } else { folder.join(name) };
+    cargo_with_packages("check", &used, path_of, &config)
+}
+
+/// Builds or checks the examples with these packages in the place of those that their manifest names.
+fn cargo_with_packages(
+    command: &str,
+    names: &[String],
+    path_of: impl Fn(&str) -> PathBuf,
+    config: &Path,
+) -> Result<(), String> {
+    let mut patches = "[patch.crates-io]\n".to_owned();
+    for name in names {
+        patches += &format!("{name}.path = {:?}\n", path_of(name).display().to_string());
+    }
+    std::fs::write(config, patches).map_err(|error| format!("cannot write {}: {error}", config.display()))?;
     run(Command::new("cargo")
-        .args(["build", "--locked", "--manifest-path", "examples/Cargo.toml", "--target-dir"])
+        .args([command, "--locked", "--manifest-path", "examples/Cargo.toml", "--target-dir"])
         .arg(setup::target())
         .arg("--config")
-        .arg(&config))?;
-    examples::run(&setup::target().join("debug"))
+        .arg(config))
+}
+
+/// The crate with the wire types, with new fields and a new variant.
+fn grow(package: &Path) -> Result<PathBuf, String> {
+    let grown = setup::target().join("package/grown").join(WIRE);
+    update(package, &grown).map_err(|error| format!("cannot make {}: {error}", grown.display()))?;
+    for (file, place, new) in NOVELTIES {
+        let path = grown.join("src").join(file);
+        let fault = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = std::fs::read_to_string(&path).map_err(|error| fault(&error))?;
+        let at = text.find(place).ok_or_else(|| fault(&format!("there is no {place:?}")))? + place.len();
+        std::fs::write(&path, format!("{}{new}{}", &text[..at], &text[at..]))
+            .map_err(|error| fault(&error))?;
+    }
+    Ok(grown)
 }
 
 /// Packages the crates; their names, which are also those of the packages without their version.

@@ -27,6 +27,39 @@
 //! assert_eq!(error.to_string(), r#"expected the key "toolCallId", found an object without it"#);
 //! # Ok::<(), switchboard_acp::DecodeError>(())
 //! ```
+//!
+//! Later versions of the protocol have more fields and values. So objects are made with `new` and the setters, or with `..`; they are
+//! taken apart with `..`, and a match has a `_`. Then a new version of this crate changes nothing:
+//!
+//! ```
+//! use switchboard_acp::{AbsolutePath, v2};
+//!
+//! let path = AbsolutePath::parse("/work/notes.txt")?;
+//! let location = v2::ToolCallLocation { line: None, ..v2::ToolCallLocation::new(path) };
+//! let v2::ToolCallLocation { path, line, .. } = location;
+//! assert_eq!((path.as_str(), line), ("/work/notes.txt", None));
+//! # Ok::<(), switchboard_acp::DecodeError>(())
+//! ```
+//!
+//! What would break does not compile today:
+//!
+//! ```compile_fail
+//! fn line(location: switchboard_acp::v2::ToolCallLocation<'_>) -> bool {
+//!     let switchboard_acp::v2::ToolCallLocation { path: _, line, meta: _, extra: _ } = location;
+//!     line.is_some()
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! fn is_good(status: &switchboard_acp::v2::ToolCallStatus) -> bool {
+//!     use switchboard_acp::v2::ToolCallStatus as Status;
+//!     match status {
+//!         Status::Completed => true,
+//!         Status::Pending | Status::InProgress | Status::Paused => false,
+//!         Status::Failed | Status::Cancelled | Status::Unknown(_) => false,
+//!     }
+//! }
+//! ```
 
 mod correlator;
 mod error;
