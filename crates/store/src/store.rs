@@ -293,7 +293,17 @@ impl Store {
 
     /// Begins a session that began at another time, as for imports.
     pub fn begin_at(&self, about: &About, began: Time) -> Result<Recorder> {
-        self.begin_as(&new_id(began), about, began)
+        self.begin_new(about, began, || new_id(began))
+    }
+
+    /// Begins a session under the first id that no session has.
+    fn begin_new(&self, about: &About, began: Time, mut id: impl FnMut() -> String) -> Result<Recorder> {
+        loop {
+            let id = id();
+            if self.shared.row(&id)?.is_none() && self.shared.has_no_journal(&id) {
+                return self.begin_as(&id, about, began);
+            }
+        }
     }
 
     /// Begins a session that has its id from elsewhere. It must be one that a store can have given.
@@ -423,11 +433,36 @@ fn repair(shared: &Shared) -> Result<Vec<Repair>> {
     Ok(repairs)
 }
 
-/// An id that sorts by time and that nobody else makes: the time and a random part.
+/// An id that sorts by time and that hardly anybody else makes: the time and a random part.
 fn new_id(began: Time) -> String {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
     hasher.write_i64(Time::now().0);
     let [date, time] = began.date_and_time();
     format!("{}-{}-{:06x}", date.replace('-', ""), time.replace(':', ""), hasher.finish() & 0xff_ffff)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{Channel, Record};
+
+    #[test]
+    fn a_new_session_never_gets_the_id_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
+        let (drawn, free) = ("19700101-000000-000001", "19700101-000000-000002");
+        for wanted in [drawn, free] {
+            let mut ids = [drawn, free].into_iter();
+            let mut recorder =
+                store.begin_new(&About::default(), Time(0), || ids.next().unwrap().to_owned()).unwrap();
+            assert_eq!(recorder.id(), wanted);
+            recorder.append(Record::new(Channel::ToClient, "{}")).unwrap();
+            recorder.complete().unwrap();
+        }
+        for id in [drawn, free] {
+            assert_eq!(store.read(id, 0).unwrap().count(), 1);
+        }
+    }
 }
