@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_hub::{FolderRefusal, Hub, HubAbout, HubOptions};
+use switchboard_hub::{FolderRefusal, Hub, HubOptions};
 use switchboard_store::{About, Store, StoreError};
 use switchboard_transport::Program;
 use switchboard_transport::server::{self, ListenerLimits};
@@ -158,20 +158,13 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
     let who = web::myself();
     let rules = Rules::of_file(arguments.permissions.permissions.as_deref());
     let hub = Hub::start(HubOptions {
-        store: store.clone(),
-        log: None,
-        agents,
-        folders: Box::new(|folder| usable_folder(Path::new(folder))),
         // It is there as long as this is.
         idle: Duration::MAX,
         handshake_timeout: arguments.handshake.handshake_timeout,
         tell: Arc::new(|what| standard_error::say(format!("switchboard: {what}"))),
-        tells_standard_error: false,
         local_names: vec![Arc::clone(&who.name)],
         judge: Some(Box::new(HubJudge::new(rules.clone()))),
-        listener: None,
-        about: HubAbout::default(),
-        more: switchboard_acp::More,
+        ..HubOptions::new(store.clone(), agents, Box::new(|folder| usable_folder(Path::new(folder))))
     })
     .map_err(store_file::store_error)?;
     let path = recording.as_ref().map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));

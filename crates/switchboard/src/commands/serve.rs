@@ -14,7 +14,7 @@ use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use switchboard_hub::{FolderRefusal, Hub, HubAbout, HubOptions, Listener};
+use switchboard_hub::{FolderRefusal, Folders, Hub, HubAbout, HubOptions, Listener};
 use switchboard_transport::server::{self, ListenerLimits, ServerLimits, Service, Tls};
 use switchboard_transport::{Grace, Program, Remote};
 use tokio::net::TcpListener;
@@ -256,13 +256,11 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         roots: roots.names(),
     };
     let rules = Rules::of_file(arguments.permissions.permissions.as_deref());
+    let folders: Folders = Box::new(move |folder| {
+        roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
+    });
     let hub = Hub::start(HubOptions {
-        store: store.clone(),
         log,
-        agents,
-        folders: Box::new(move |folder| {
-            roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
-        }),
         idle: settings.idle,
         handshake_timeout: arguments.handshake.handshake_timeout,
         tell: Arc::new(move |what| tell.say(what)),
@@ -271,7 +269,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         judge: Some(Box::new(HubJudge::new(rules.clone()))),
         listener: telemetry.clone().map(|telemetry| Box::new(telemetry) as Box<dyn Listener>),
         about,
-        more: switchboard_acp::More,
+        ..HubOptions::new(store.clone(), agents, folders)
     })
     .map_err(store_file::store_error)?;
     let gate = Arc::new(gate.over(hub.clone()));

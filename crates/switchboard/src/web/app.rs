@@ -105,27 +105,18 @@ impl App {
 pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
     use std::sync::LazyLock;
     use std::time::Duration;
-    use switchboard_hub::{HubAbout, HubOptions};
+    use switchboard_hub::HubOptions;
     use switchboard_transport::Program;
     use tokio::runtime::Runtime;
 
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
     let _entered = RUNTIME.enter();
     let who = super::myself();
+    let agents = vec![("agent".to_owned(), Program::new("true"))];
     let hub = Hub::start(HubOptions {
-        store: store.clone(),
-        log: None,
-        agents: vec![("agent".to_owned(), Program::new("true"))],
-        folders: Box::new(|folder| Ok(folder.to_owned())),
         idle: Duration::MAX,
-        handshake_timeout: Duration::from_secs(30),
-        tell: Arc::new(|_| ()),
-        tells_standard_error: false,
         local_names: vec![Arc::clone(&who.name)],
-        judge: None,
-        listener: None,
-        about: HubAbout::default(),
-        more: switchboard_acp::More,
+        ..HubOptions::new(store.clone(), agents, Box::new(|folder| Ok(folder.to_owned())))
     });
     let app =
         App::new(store.clone(), hub.unwrap(), Audience::One, "/".into(), Guard::new(1), Rules::of_file(None));
