@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use switchboard_store::{Record, Store};
 use tokio::sync::mpsc;
 
-use super::message::{Assembler, fence, hub};
+use super::message::{Assembler, hub};
 use super::reading::Reading;
 use super::server::{Server, locked, session_of};
 use super::view::{self, Place};
@@ -112,7 +112,7 @@ impl Follower {
             *at = Instant::now();
             let records = assembler.take(headers, &message.payload).unwrap_or_default();
             let by = hub(headers).unwrap_or_default();
-            if self.is_at_hand(&session, by, fence(headers).unwrap_or_default()) {
+            if locked(&self.writers).see(&self.name, &session, sequence, headers) {
                 continue;
             }
             let kept = locked(&self.local).take(&session, &records);
@@ -136,19 +136,6 @@ impl Follower {
             self.tell(News::Records { session, hub, records }).await?;
         }
         Ok(())
-    }
-
-    /// Whether this hub has what a message says, because it writes the session. It does not any more where another one has
-    /// written under a larger number.
-    fn is_at_hand(&self, session: &SessionId, by: &str, fence: u64) -> bool {
-        let mut writers = locked(&self.writers);
-        let Some(writer) = writers.known.get(session) else { return false };
-        if by == &*self.name || fence < writer.fence {
-            return true;
-        }
-        writers.known.remove(session);
-        writers.lost.push((Arc::clone(session), "another hub has gone on with it".to_owned()));
-        false
     }
 
     /// Copies what the store may not have: what this hub may have written without hearing so, and passed over when it came
@@ -180,8 +167,8 @@ impl Follower {
     async fn copy_all(&self, session: &SessionId) -> Result<Option<(Arc<str>, Record)>, String> {
         let Some(last) = self.server.last(session).await? else { return Ok(None) };
         let by: Arc<str> = hub(&last.headers).unwrap_or_default().into();
-        let record = view::copy(&self.server, &self.local, session, last.sequence).await?;
-        Ok(record.map(|record| (by, record)))
+        let copied = view::copy(&self.server, &self.local, session, last.sequence).await?;
+        Ok(copied.last.map(|record| (by, record)))
     }
 
     async fn tell(&self, news: News) -> Result<(), Ended> {

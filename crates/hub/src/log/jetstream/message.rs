@@ -119,6 +119,11 @@ pub(super) fn end(headers: &HeaderMap) -> Option<u64> {
     number(headers, FIRST)?.checked_add(number(headers, COUNT)?)
 }
 
+/// How many records end with a message.
+pub(super) fn count(headers: &HeaderMap) -> Option<u64> {
+    number(headers, COUNT)
+}
+
 /// The hub that has written a message.
 pub(super) fn hub(headers: &HeaderMap) -> Option<&str> {
     headers.get(HUB).map(async_nats::HeaderValue::as_str)

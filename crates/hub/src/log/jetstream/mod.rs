@@ -3,6 +3,7 @@
 //! session the servers refuse the second. The store has a copy of everything, from which is read, searched and folded; it can
 //! be made anew at any time.
 
+mod echo;
 mod follow;
 mod lease;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use switchboard_store::{Channel, Record, Store};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use self::echo::Echo;
 use self::follow::Follower;
 use self::lease::{Lease, Taken};
 use self::message::{Outgoing, messages};
@@ -114,6 +116,8 @@ struct JetStreamLog {
     unwritten: BTreeMap<SessionId, Vec<Record>>,
     /// The right to write them, and the name of this launch.
     lease: Arc<Lease>,
+    /// What has come back of what was written.
+    echo: Echo,
     /// What follows the other hubs.
     tasks: Vec<JoinHandle<()>>,
 }
@@ -135,6 +139,8 @@ struct Writer {
     next: u64,
     /// The number of its last message in the stream; 0 where there is none.
     last: u64,
+    /// The number of the message with which this hub has taken it; 0 where it has begun it.
+    taken: u64,
     /// The number under which this hub has taken it.
     fence: u64,
 }
@@ -143,8 +149,10 @@ impl JetStreamLog {
     fn new(server: Arc<Server>, store: Store) -> Self {
         server.watch();
         let writers = Arc::<Mutex<Writers>>::default();
-        let name = server.unique_name().into();
+        let name: Arc<str> = server.unique_name().into();
+        let from = view::Place::read(&store).map_or(0, |place| place.sequence);
         JetStreamLog {
+            echo: Echo::begin(Arc::clone(&server), Arc::clone(&name), Arc::clone(&writers), from),
             local: Arc::new(Mutex::new(LocalLog::new(store))),
             unwritten: BTreeMap::new(),
             lease: Lease::begin(Arc::clone(&server), name, Arc::clone(&writers)),
@@ -203,7 +211,7 @@ impl SessionLog for JetStreamLog {
                     Err(error) => Err(format!("no session can be begun: {}", server.fault(&in_words(error)))),
                 };
                 if let Ok(Taken::Here(fence)) = taken {
-                    locked(&writers).known.insert(id, Writer { next: 0, last: 0, fence });
+                    locked(&writers).known.insert(id, Writer { next: 0, last: 0, taken: 0, fence });
                     return Ok(begun);
                 }
                 // It stays nowhere.
@@ -260,9 +268,9 @@ impl SessionLog for JetStreamLog {
             let written = unwritten.into_iter().map(|(session, records)| {
                 let writer = locked(&self.writers).known.get(&session).copied();
                 let why_not = writer.is_none().then(|| self.why_not(&session));
-                let (server, name) = (&server, &name);
+                let (server, name, echo, writers) = (&server, &name, &self.echo, &self.writers);
                 async move {
-                    let Some(Writer { next, mut last, fence }) = writer else {
+                    let Some(Writer { next, mut last, taken, fence }) = writer else {
                         let reason = why_not.clone().unwrap_or_default();
                         return (session, records, Err(reason));
                     };
@@ -276,8 +284,16 @@ impl SessionLog for JetStreamLog {
                             Err(NotWritten::Unknown(reason)) => return (session, records, Err(reason)),
                         }
                     }
+                    if !echo.has(last).await {
+                        let reason = "the servers do not tell what they have taken".to_owned();
+                        return (session, records, Err(server.fault(&reason)));
+                    }
+                    // What has come back may have shown that another one was faster.
+                    if locked(writers).known.get(&session).is_none_or(|known| known.fence != fence) {
+                        return (session, records, Err("another hub has gone on with it".to_owned()));
+                    }
                     let next = next + records.len() as u64;
-                    (session, records, Ok(Writer { next, last, fence }))
+                    (session, records, Ok(Writer { next, last, taken, fence }))
                 }
             });
             let mut failed = Vec::new();
@@ -464,10 +480,11 @@ async fn take_over(
         if known > next {
             continue;
         }
-        let last = taken;
+        let mut next = next;
         let mut length = locked(local).length(session)?;
-        if length < next {
-            view::copy(server, local, session, last).await?;
+        if length != next {
+            // Where two wrote at once the last message need not be the one that goes furthest.
+            next = view::copy(server, local, session, taken).await?.end.max(next);
             length = locked(local).length(session)?;
         }
         // What came from others may not be written yet.
@@ -477,7 +494,7 @@ async fn take_over(
                 "the store has {length} records and the stream {next}; stop the hub and run `switchboard hub rebuild`"
             ));
         }
-        return Ok(Writer { next, last, fence });
+        return Ok(Writer { next, last: taken, taken, fence });
     }
     Err("another hub goes on writing it; try again later".to_owned())
 }

@@ -32,7 +32,26 @@ pub(super) struct Reading {
 
 impl Reading {
     pub(super) async fn open(stream: &Stream, filter: String, from: DeliverPolicy) -> Result<Self, String> {
+        Reading::with(stream, filter, from, false).await
+    }
+
+    /// Reads what the messages say about themselves alone.
+    pub(super) async fn of_headers(
+        stream: &Stream,
+        filter: String,
+        from: DeliverPolicy,
+    ) -> Result<Self, String> {
+        Reading::with(stream, filter, from, true).await
+    }
+
+    async fn with(
+        stream: &Stream,
+        filter: String,
+        from: DeliverPolicy,
+        headers_only: bool,
+    ) -> Result<Self, String> {
         let config = Config {
+            headers_only,
             filter_subject: filter,
             deliver_policy: from,
             ack_policy: AckPolicy::None,

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use switchboard_store::{Channel, Store};
+use switchboard_store::{Channel, Record, Store};
 use switchboard_testkit::NatsServer;
 use tempfile::TempDir;
 
+use super::message::messages;
 use super::{JetStream, JetStreamOptions, LogError};
 use crate::core::SessionId;
 use crate::log::suite::{self, Place};
@@ -446,4 +447,56 @@ async fn a_message_that_the_servers_know_and_have_not_kept_is_not_written() {
     server.stream.delete_message(first).await.unwrap();
     let again = server.publish("s", &message, ("hub", 1), 0).await;
     assert!(matches!(again, Err(super::NotWritten::Unknown(_))), "{again:?}");
+}
+
+#[test]
+fn a_hub_sees_who_else_writes_its_session() {
+    let id: SessionId = "s".into();
+    let mine = super::Writer { next: 3, last: 20, taken: 10, fence: 5 };
+    let sees = |hub: &str, fence: u64, sequence: u64, records: &[Record]| {
+        let mut writers = super::Writers::default();
+        writers.known.insert(Arc::clone(&id), mine);
+        let taking_over = super::Outgoing::taking_over(3);
+        let message = messages(3, records, 1000).pop().unwrap_or(taking_over);
+        let is_at_hand = writers.see("me", &id, sequence, &message.headers(hub, fence));
+        assert_eq!(is_at_hand, writers.known.contains_key(&id));
+        assert_eq!(is_at_hand, writers.lost.is_empty());
+        is_at_hand
+    };
+    let record = [Record::new(Channel::ToClient, "x")];
+    assert!(sees("me", 5, 21, &record));
+    assert!(sees("other", 4, 9, &record), "that was before this hub took it");
+    assert!(!sees("other", 4, 11, &record), "it came through together with what this hub writes");
+    assert!(sees("other", 4, 11, &[]), "it was too slow to take it");
+    assert!(!sees("other", 6, 9, &[]), "it is another's");
+    assert!(!sees("other", 6, 21, &record));
+}
+
+#[tokio::test]
+async fn of_two_who_wrote_at_the_same_moment_the_first_counts() {
+    let Some(servers) = Servers::start(&["--jetstream"]) else { return };
+    let ((mine, _mine), (other, _other)) = (new_store(), new_store());
+    let mut first = servers.open_with(&mine).await;
+    let id = begin(&mut first).await;
+    append(&mut first, &id, 0, "0").await;
+    first.release(&id).await;
+    // What a cluster may let through: both follow the same message.
+    let server = servers.connect().await.unwrap().server;
+    let record = |text: &str| Record::new(Channel::ToClient, text).with_protocol(2);
+    let long = [record("1"), record("2"), record("3")];
+    for (hub, fence, records) in [("slow", 7, &long[..]), ("fast", 8, &[record("none")])] {
+        let last = server.last(&id).await.unwrap().unwrap().sequence;
+        for message in messages(1, records, 1000) {
+            server.publish(&id, &message, (hub, fence), last).await.unwrap();
+        }
+    }
+    let second = servers.open_with(&other).await;
+    let local = Arc::new(Mutex::new(crate::log::LocalLog::new(mine.clone())));
+    let taken = super::take_over(&server, &local, &id, ("third", 9)).await.unwrap();
+    assert_eq!(taken.next, 4);
+    for store in [&mine, &other] {
+        assert_eq!(numbers(store, &id), ["0", "1", "2", "3"]);
+    }
+    first.close().await;
+    second.close().await;
 }

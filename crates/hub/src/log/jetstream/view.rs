@@ -198,19 +198,31 @@ pub(super) async fn copy(
     local: &Arc<Mutex<LocalLog>>,
     session: &SessionId,
     end: u64,
-) -> Result<Option<Record>, String> {
-    let (mut assembler, mut last) = (Assembler::default(), None);
+) -> Result<Copied, String> {
+    let (mut assembler, mut copied) = (Assembler::default(), Copied::default());
     let read = server.read(Some(session), (1, end), |message, _| {
         let mut records = records(&mut assembler, &message);
         locked(local).take(session, &records)?;
-        last = records.pop().or(last.take());
+        if let Some(last) = records.pop() {
+            copied.end = copied.end.max(last.sequence + 1);
+            copied.last = Some(last);
+        }
         Ok(())
     });
     read.await?;
     match locked(local).write().pop() {
         Some((_, reason)) => Err(reason),
-        None => Ok(last),
+        None => Ok(copied),
     }
+}
+
+/// What was copied of a session.
+#[derive(Debug, Default)]
+pub(super) struct Copied {
+    /// The last record that was read.
+    pub(super) last: Option<Record>,
+    /// The number of the first record that is not there.
+    pub(super) end: u64,
 }
 
 /// The records that are complete with a message. What no hub has written is none, and the session is refused when somebody

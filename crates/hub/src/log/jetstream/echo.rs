@@ -1,0 +1,91 @@
+//! What this hub has written comes back to it in the order of the stream, and only then is it told to anybody.
+//!
+//! The servers compare the number that a message names as the last one of its session with what they have kept, and a cluster may
+//! let two through that come at the same moment: it looks before it agrees on their order. Both are acknowledged then, and the first
+//! of them counts for everybody who reads the stream. So a hub looks at that order itself: nobody else may have written to a
+//! session between what it wrote before and what it writes now.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::consumer::DeliverPolicy;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::Writers;
+use super::message::{count, fence, hub};
+use super::reading::Reading;
+use super::server::{PATIENCE, Server, locked, session_of, subject};
+
+/// How long to wait before what has failed is tried again.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// How far this hub has read back what the stream has.
+pub(super) struct Echo {
+    reached: watch::Receiver<u64>,
+    task: JoinHandle<()>,
+}
+
+impl Echo {
+    /// Begins to read, behind a message.
+    pub(super) fn begin(
+        server: Arc<Server>,
+        name: Arc<str>,
+        writers: Arc<Mutex<Writers>>,
+        from: u64,
+    ) -> Self {
+        let (reached, receiver) = watch::channel(from);
+        let task = tokio::spawn(async move {
+            loop {
+                let start_sequence = *reached.borrow() + 1;
+                let from = DeliverPolicy::ByStartSequence { start_sequence };
+                if let Ok(mut messages) = Reading::of_headers(&server.stream, subject("*"), from).await {
+                    while let Ok((message, _)) = messages.next().await {
+                        let Ok(sequence) = message.info().map(|info| info.stream_sequence) else { break };
+                        let session = session_of(&message.subject);
+                        if let (Some(session), Some(headers)) = (session, &message.headers) {
+                            locked(&writers).see(&name, session, sequence, headers);
+                        }
+                        reached.send_replace(sequence);
+                    }
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+        Echo { reached: receiver, task }
+    }
+
+    /// Waits until a message of the stream has been seen. `false`: the servers do not tell it.
+    pub(super) async fn has(&self, sequence: u64) -> bool {
+        let mut reached = self.reached.clone();
+        let seen = reached.wait_for(|reached| *reached >= sequence);
+        matches!(tokio::time::timeout(PATIENCE, seen).await, Ok(Ok(_)))
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Writers {
+    /// Takes notice of a message. Gives whether this hub writes its session, and so has what it says.
+    ///
+    /// It does not write it any more where another one has taken it since, or has written to it after this one took it.
+    pub(super) fn see(&mut self, name: &str, session: &str, sequence: u64, headers: &HeaderMap) -> bool {
+        let Some(writer) = self.known.get(session) else { return false };
+        if hub(headers) == Some(name) {
+            return true;
+        }
+        let is_after = sequence > writer.taken && count(headers).is_some_and(|count| count > 0);
+        if fence(headers).unwrap_or_default() < writer.fence && !is_after {
+            return true;
+        }
+        if let Some((session, _)) = self.known.remove_entry(session) {
+            self.lost.push((session, "another hub has gone on with it".to_owned()));
+        }
+        false
+    }
+}
