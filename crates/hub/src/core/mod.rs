@@ -444,7 +444,7 @@ impl Core {
         session.is_waking = false;
         // It is read anew before it is used again.
         session.memory = None;
-        session.window_start = session.next;
+        session.goes_on_at(session.next);
         self.lose(id);
         self.tell(format!("the log of {id} cannot be written: {reason}"));
         if let Some(host) = host {
@@ -488,7 +488,7 @@ impl Core {
         let mut read_anew = Vec::new();
         for session in resting.filter(|session| session.memory.is_some()) {
             session.memory = None;
-            session.window_start = session.next;
+            session.goes_on_at(session.next);
             read_anew.push(Arc::clone(session.id()));
         }
         for id in read_anew {

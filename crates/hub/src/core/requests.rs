@@ -322,8 +322,7 @@ impl Core {
                 if session.memory.is_none() {
                     session.memory = Some(memory);
                     // It may have less than was to be written, when that has failed.
-                    session.next = length;
-                    session.window_start = session.next;
+                    session.goes_on_at(length);
                 }
                 // What was at work when the hub ended is not any more; which waits until it can be written down.
                 if session.host.is_none() && session.is_ours && self.log_problem.is_none() {

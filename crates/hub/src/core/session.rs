@@ -144,6 +144,14 @@ impl Session {
         }
     }
 
+    /// The log goes on at a place, and nothing before it is at hand: what was to be written there may not have been.
+    pub(super) fn goes_on_at(&mut self, place: u64) {
+        self.next = place;
+        self.window.clear();
+        self.window_bytes = 0;
+        self.window_start = place;
+    }
+
     /// The first record at hand from a place on.
     pub(super) fn recent(&mut self, place: u64) -> Option<&mut Recent> {
         // Nearly always it is the last one.

@@ -126,10 +126,7 @@ impl Core {
         let before = session.memory.as_ref().map(|memory| memory.questions.keys().copied());
         let closed: Vec<u64> = before.into_iter().flatten().filter(is_closed).collect();
         session.memory = Some(memory);
-        if session.next != length {
-            session.next = length;
-            session.window_start = length;
-        }
+        session.goes_on_at(length);
         for place in closed {
             self.withdraw(id, place, None);
         }
@@ -154,8 +151,7 @@ impl Core {
             if session.memory.is_none() || !is_next {
                 // It is read when somebody wants it; what is at hand ends here.
                 self.states += u64::from(session.next == 0);
-                session.next = sequence + 1;
-                session.window_start = session.next;
+                session.goes_on_at(sequence + 1);
                 session.known.changed = self.time;
                 if session.memory.take().is_some() {
                     self.load(&id);

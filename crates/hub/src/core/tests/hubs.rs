@@ -205,6 +205,8 @@ impl World {
                 let message: Value = serde_json::from_str(&line.text).unwrap();
                 if let (None, Some(id)) = (message.get("method"), message["id"].as_i64()) {
                     self.hubs[at].answers.entry((connection, id)).or_default().push(message);
+                } else if let Some(cursor) = &line.cursor {
+                    self.check_told(cursor, &message["params"]);
                 }
             }
             Output::Close { connection, .. } => {
@@ -241,6 +243,19 @@ impl World {
             | Output::Own { .. }) => self.hubs[at].later.push_back(later),
             _ => {}
         }
+    }
+
+    /// What a client is told is in the log, at the place that it is told.
+    fn check_told(&self, cursor: &str, told: &Value) {
+        // How a session stands is told once more behind what was before it.
+        if told["_meta"].get("switchboard/questions").is_some() {
+            return;
+        }
+        let (session, place) = cursor.rsplit_once('.').unwrap();
+        let records = &self.log.sessions[session];
+        let (_, text) = &records[place.parse::<usize>().unwrap()];
+        let written: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(written["params"]["update"], told["update"], "{cursor} is something else in the log");
     }
 
     /// The agent of a hub is told something.
@@ -524,4 +539,28 @@ proptest! {
         }
         world.check();
     }
+}
+
+#[test]
+fn what_could_not_be_written_is_told_to_nobody() {
+    let mut world = World::new();
+    let session = world.session();
+    // Another hub had it for a moment, and has written nothing.
+    world.hubs[0].writes.remove(&session);
+    world.log.owners.remove(&session);
+    let length = world.log.sessions[&session].len();
+    world.hubs[0].said.push_back(state(&format!("a{}", world.next), "running"));
+    world.agent_goes_on(0);
+    assert_eq!(world.log.sessions[&session].len(), length, "it is not in the log");
+    // Somebody looks at it before anything else is written.
+    let params = json!({"sessionId": &*session, "cwd": "/w", "replayFrom": {"type": "start"}});
+    world.request(0, 2, "session/resume", params);
+    for _ in 0..10 {
+        world.do_later(0, 0);
+    }
+    world.settle();
+    world.prompt(0, 1, "p2");
+    world.settle();
+    assert!(world.log.sessions[&session].len() > length);
+    world.check();
 }

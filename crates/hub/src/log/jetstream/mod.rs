@@ -309,7 +309,9 @@ impl SessionLog for JetStreamLog {
                 match kept {
                     Ok(writer) => {
                         // It may have been lost meanwhile.
-                        if let Some(known) = locked(&self.writers).known.get_mut(&session) {
+                        let mut writers = locked(&self.writers);
+                        let known = writers.known.get_mut(&session);
+                        if let Some(known) = known.filter(|known| known.fence == writer.fence) {
                             *known = writer;
                         }
                     }

@@ -223,10 +223,16 @@ impl Server {
                     Err(reason) => reason,
                 },
                 // A server knows a message from the moment in which it first sees it, also where it then does not keep it.
-                Ok(_) => match self.last(session).await {
-                    Ok(Some(found)) if is_named(&found, &name) => return Ok(found.sequence),
-                    Ok(_) => "the servers have seen it, and have not kept it".to_owned(),
-                    Err(reason) => reason,
+                Ok(ack) => match self.stream.get_raw_message(ack.sequence).await {
+                    Ok(found) if is_named(&found, &name) => return Ok(found.sequence),
+                    _ => match self.last(session).await {
+                        Ok(Some(found)) if is_named(&found, &name) => return Ok(found.sequence),
+                        Ok(Some(found)) if super::message::fence(&found.headers) > Some(fence) => {
+                            return Err(NotWritten::Overtaken);
+                        }
+                        Ok(_) => "the servers have seen it, and have not kept it".to_owned(),
+                        Err(reason) => reason,
+                    },
                 },
                 Err(error) => {
                     let is_passing = matches!(

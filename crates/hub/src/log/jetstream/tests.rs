@@ -449,6 +449,19 @@ async fn a_message_that_the_servers_know_and_have_not_kept_is_not_written() {
     assert!(matches!(again, Err(super::NotWritten::Unknown(_))), "{again:?}");
 }
 
+#[tokio::test]
+async fn a_message_that_is_sent_again_after_others_wrote_is_found_or_refused() {
+    let Some(servers) = Servers::start(&["--jetstream"]) else { return };
+    let server = servers.connect().await.unwrap().server;
+    let message = super::Outgoing::taking_over(0);
+    let first = server.publish("s", &message, ("hub", 1), 0).await.unwrap();
+    server.publish("s", &message, ("other", 2), first).await.unwrap();
+    assert_eq!(server.publish("s", &message, ("hub", 1), 0).await, Ok(first), "it is there");
+    server.stream.delete_message(first).await.unwrap();
+    let again = server.publish("s", &message, ("hub", 1), 0).await;
+    assert_eq!(again, Err(super::NotWritten::Overtaken));
+}
+
 #[test]
 fn a_hub_sees_who_else_writes_its_session() {
     let id: SessionId = "s".into();
