@@ -70,14 +70,14 @@ pub(crate) fn prune(
     is_dry: bool,
     tell: impl FnMut(&str),
 ) -> Result<(), CommandError> {
-    prune_by(store, limits, tell, |id| if is_dry { Ok(()) } else { store.delete(id).map_err(store_error) })
+    prune_by(store, limits, tell, |id| if is_dry { Ok(true) } else { delete(store, id) })
 }
 
 /// Deletes what is beyond the limits of the configuration, in one way or another, with room for what is to come. Gives how
-/// many sessions these were.
+/// many sessions these were. Who deletes says whether the session is gone: somebody else may be writing it.
 pub(crate) fn prune_for_more(
     store: &Store,
-    delete: impl FnMut(&str) -> Result<(), CommandError>,
+    delete: impl FnMut(&str) -> Result<bool, CommandError>,
 ) -> Result<usize, CommandError> {
     let limits = limits();
     let room = Limits { max_bytes: limits.max_bytes.map(|limit| limit / 10 * 9), ..limits };
@@ -90,7 +90,7 @@ fn prune_by(
     store: &Store,
     limits: &Limits,
     mut tell: impl FnMut(&str),
-    mut delete: impl FnMut(&str) -> Result<(), CommandError>,
+    mut delete: impl FnMut(&str) -> Result<bool, CommandError>,
 ) -> Result<(), CommandError> {
     if *limits == Limits::default() {
         return Ok(());
@@ -106,20 +106,23 @@ fn prune_by(
         if !is_old && !is_too_much {
             break;
         }
-        if store.is_recording(&session.id).map_err(store_error)? {
-            eprintln!("session {} is being written, and is kept", session.id);
-        } else {
-            delete(&session.id)?;
+        if !store.is_recording(&session.id).map_err(store_error)? && delete(&session.id)? {
             tell(&session.id);
+        } else {
+            eprintln!("session {} is being written, and is kept", session.id);
         }
     }
     Ok(())
 }
 
+fn delete(store: &Store, id: &str) -> Result<bool, CommandError> {
+    store.delete(id).map(|()| true).map_err(store_error)
+}
+
 /// Opens the store for recording: what is beyond the limits of the configuration is deleted first.
 pub(crate) fn open_to_record(place: PathBuf) -> Result<Store, CommandError> {
     let store = open(place)?;
-    let deleted = prune_for_more(&store, |id| store.delete(id).map_err(store_error))?;
+    let deleted = prune_for_more(&store, |id| delete(&store, id))?;
     if deleted > 0 {
         eprintln!("switchboard: {deleted} old sessions were deleted, as the configuration says");
     }

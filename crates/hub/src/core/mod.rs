@@ -13,6 +13,7 @@ mod hosting;
 pub(crate) mod lines;
 pub(crate) mod memory;
 mod methods;
+mod notices;
 mod notifications;
 mod opening;
 mod passing;

@@ -10,6 +10,7 @@ use switchboard_store::Channel;
 
 use super::hosting::Purpose;
 use super::lines::{self, Outcome, Rewrite};
+use super::notices::received;
 use super::session::{Prompt, Session};
 use super::{ConnectionId, Core, FolderRefusal, HostId, Known, Memory, Output, SessionId};
 
@@ -431,11 +432,8 @@ impl Core {
             asked.at_host = Some((host, number));
         }
         let by = by.unwrap_or_default();
-        let prompt = params.get("prompt").map(|prompt| prompt.to_value());
-        let sender =
-            json!({"clientId": connection.to_string(), "name": by["client"], "version": by["version"]});
-        let received = json!({"sessionUpdate": "prompt_received", "prompt": prompt, "sentBy": sender});
-        self.notice(id, &received, Some(connection));
+        let prompt = params.get("prompt");
+        self.notice(id, &received(prompt.as_ref(), &by, Some(connection)), Some(connection));
         self.note(id, &json!({"hub": "prompt", "request": number, "operation": operation, "by": by}));
         let _ = self.append(id, Channel::ToAgent, line.as_str());
         self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });

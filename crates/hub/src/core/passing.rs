@@ -10,6 +10,7 @@ use switchboard_store::Role;
 
 use super::connection::Asked;
 use super::lines::{self, OPERATION, Outcome, Rewrite};
+use super::notices::Act;
 use super::requests::{Refusal, WAITING};
 use super::{ConnectionId, Core, Identity, Output, SessionId};
 
@@ -88,6 +89,12 @@ impl Core {
             "session": &**id, "line": &*line, "client": client.client, "turns": client.is_told_of_turns,
             "who": {"name": &**name, "role": role.to_string(), "made": made},
         });
+        if let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any)
+            && request.method == "session/prompt"
+            && let Some(name) = lines::meta_text(request.params.as_ref(), OPERATION)
+        {
+            self.acted(id, Act::Prompt(name), connection);
+        }
         self.send_on(ticket, hub, id, &message, Some((connection, line)));
         Ok(())
     }
@@ -149,6 +156,7 @@ impl Core {
         {
             client.asked.remove(&number);
         }
+        self.acted(id, Act::Answer(place), connection);
         let (key, text) = outcome_text(outcome);
         self.last_ticket += 1;
         let message = json!({"session": &**id, "question": place, key: text, "by": by});

@@ -6,11 +6,11 @@ use serde_json::json;
 use switchboard_acp::rpc::{RequestId, Response, codes};
 use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_store::{Channel, Role};
-use switchboard_transport::SharedText;
 
 use super::connection::Topic;
 use super::lines::{self, Outcome, Rewrite};
 use super::memory::Question;
+use super::notices::resolved;
 use super::{ConnectionId, Core, HostId, Output, SessionId, ToClient};
 use crate::judge::Judgement;
 
@@ -191,62 +191,11 @@ impl Core {
             self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
         }
         self.withdraw(id, place, from);
-        self.tell_resolved(id, &question, outcome, by, from);
+        self.notice(id, &resolved(&question, &result, by, from), from);
     }
 
-    fn question(&self, id: &SessionId, place: u64) -> Option<&Question> {
+    pub(super) fn question(&self, id: &SessionId, place: u64) -> Option<&Question> {
         self.sessions.get(id)?.memory.as_ref()?.questions.get(&place)
-    }
-
-    /// Those who know the word are told who decided.
-    fn tell_resolved(
-        &mut self,
-        id: &SessionId,
-        question: &Question,
-        outcome: &Outcome,
-        by: &serde_json::Value,
-        from: Option<ConnectionId>,
-    ) {
-        let chosen = match outcome {
-            Outcome::Result(text) => {
-                parsed(text).pointer("/outcome/optionId").cloned().unwrap_or(serde_json::Value::Null)
-            }
-            Outcome::Error(_) => serde_json::Value::Null,
-        };
-        let call = question.params.to_value().pointer("/subject/toolCall/toolCallId").cloned();
-        let client_id = from.map(|from| from.to_string());
-        let mut update = json!({
-            "sessionUpdate": "permission_resolved", "toolCallId": call, "chosenOptionId": chosen,
-            "resolvedBy": {"clientId": client_id, "name": by["client"], "version": by["version"]},
-        });
-        if let Some(rule) = by.get("policy") {
-            update["resolvedBy"]["policy"] = rule.clone();
-        }
-        self.notice(id, &update, from);
-    }
-
-    /// Tells something to those clients of a session that know such notices.
-    pub(super) fn notice(
-        &mut self,
-        id: &SessionId,
-        update: &serde_json::Value,
-        except: Option<ConnectionId>,
-    ) {
-        let Some(session) = self.sessions.get(id) else { return };
-        let text: SharedText = lines::update(id, &update.to_string()).into();
-        for &connection in &session.attached {
-            let Some(client) = self.connections.get(&connection) else { continue };
-            let knows = client.attachments.get(id).is_some_and(|attachment| attachment.knows_notices);
-            if knows && Some(connection) != except {
-                let line = ToClient {
-                    text: text.clone(),
-                    stream: Some(Arc::clone(id)),
-                    cursor: None,
-                    counts: false,
-                };
-                self.output.push_back(Output::Send { connection, line });
-            }
-        }
     }
 
     /// The work is cancelled, and with it every question of a session.

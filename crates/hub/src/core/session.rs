@@ -8,6 +8,7 @@ use switchboard_acp::Raw;
 use switchboard_acp::rpc::RequestId;
 
 use super::memory::{Memory, Seen};
+use super::notices::Announced;
 use super::{
     ConnectionId, HostId, Identity, Known, QueuedPrompt, SessionId, SessionState, SessionSummary, ToClient,
 };
@@ -54,6 +55,8 @@ pub(super) struct Session {
     pub(super) hub: Option<Arc<str>>,
     /// How long its log is for sure, by what other hubs have written.
     pub(super) followed: u64,
+    /// A prompt that another hub has written down, and whose text comes next.
+    pub(super) announced: Option<Announced>,
 }
 
 /// A record at hand.
@@ -108,6 +111,7 @@ impl Session {
             waiting: VecDeque::new(),
             prompts: VecDeque::new(),
             is_ours: true,
+            announced: None,
             is_asking: false,
             asked_at: 0,
             hub: None,

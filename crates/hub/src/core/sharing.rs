@@ -2,7 +2,7 @@
 //! it writes, and pass on to it what their clients want. Who writes a session is decided where the log is: here is only what
 //! was last heard of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,9 +13,10 @@ use switchboard_store::Channel;
 use super::connection::Answers;
 use super::hosting::Purpose;
 use super::lines::Outcome;
+use super::notices::Act;
 use super::passing::{Guest, Passed};
 use super::session::Session;
-use super::{Core, HostId, Memory, Output, SessionId};
+use super::{ConnectionId, Core, HostId, Memory, Output, SessionId};
 
 /// What is said in a session whose agent was at another hub, which is gone.
 const HUB_GONE: &str = "the turn was interrupted: the hub that had the agent is gone";
@@ -52,6 +53,8 @@ pub(super) struct Sharing {
     /// The answers that they got, should they ask again.
     pub(super) served: Answers,
     pub(super) last_guest: u64,
+    /// What clients here have last wanted of sessions that other hubs write.
+    pub(super) acts: VecDeque<(SessionId, Act, ConnectionId)>,
     looked: u64,
 }
 
@@ -157,7 +160,11 @@ impl Core {
                     self.load(&id);
                 }
             } else {
+                let notice = self.notice_in(&id, *channel, text);
                 self.take_in(&id, *channel, Arc::clone(text), None);
+                if let Some((update, except)) = notice {
+                    self.notice(&id, &update, except);
+                }
             }
         }
     }

@@ -42,9 +42,9 @@ impl JetStream {
         match self.0 {}
     }
 
-    /// Deletes a session, at the servers and in the store.
+    /// Deletes a session, at the servers and in the store, unless a hub writes it.
     #[allow(clippy::unused_async)]
-    pub async fn delete(&self, _: &Store, _: &str) -> Result<(), LogError> {
+    pub async fn delete_unwritten(&self, _: &Store, _: &str) -> Result<bool, LogError> {
         match self.0 {}
     }
 }

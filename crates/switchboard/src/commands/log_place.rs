@@ -93,7 +93,7 @@ impl LogPlace {
         // It waits for the store and for the servers by turns.
         let deleted = tokio::task::block_in_place(|| {
             store_file::prune_for_more(store, |id| {
-                Handle::current().block_on(servers.delete(store, id)).map_err(log_error)
+                Handle::current().block_on(servers.delete_unwritten(store, id)).map_err(log_error)
             })
         })?;
         if deleted > 0 {

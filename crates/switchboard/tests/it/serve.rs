@@ -5,6 +5,7 @@ mod cluster;
 mod full_disk;
 pub(crate) mod hub;
 mod nats;
+mod nats_access;
 mod taken_up;
 
 use std::os::unix::fs::PermissionsExt;

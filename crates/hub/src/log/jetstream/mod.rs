@@ -3,6 +3,7 @@
 //! session the servers refuse the second. The store has a copy of everything, from which is read, searched and folded; it can
 //! be made anew at any time.
 
+mod access;
 mod echo;
 mod follow;
 mod lease;
@@ -77,7 +78,7 @@ impl JetStream {
         store: &Store,
         progress: impl FnMut(u64, u64) + Send,
     ) -> Result<(), LogError> {
-        view::catch_up(&self.server, store, progress).await
+        view::catch_up(&self.server, store, progress).await.map_err(|error| self.server.explain(error))
     }
 
     /// What a hub writes its logs with. Its store is one that has [caught up](JetStream::catch_up).
@@ -92,17 +93,22 @@ impl JetStream {
         progress: impl FnMut(u64, u64) + Send,
     ) -> Result<(), LogError> {
         view::forget(&self.server, store).await?;
-        view::catch_up(&self.server, store, progress).await
+        self.catch_up(store, progress).await
     }
 
-    /// Deletes a session, at the servers and in the store.
-    pub async fn delete(&self, store: &Store, session: &str) -> Result<(), LogError> {
-        self.server.remove(session).await.map_err(|reason| {
+    /// Deletes a session, at the servers and in the store, unless a hub writes it. Gives whether it is gone.
+    pub async fn delete_unwritten(&self, store: &Store, session: &str) -> Result<bool, LogError> {
+        let failed = |reason: String| {
+            let reason = self.server.refused().unwrap_or(reason);
             LogError::new(format!("{session} cannot be deleted: {reason}"), "try again later")
-        })?;
+        };
+        if self.server.is_written(session).await.map_err(failed)? {
+            return Ok(false);
+        }
+        self.server.remove(session).await.map_err(failed)?;
         let (store, id) = (store.clone(), session.to_owned());
         let deleted = blocking(move || store.delete(&id).map_err(|error| error.to_string())).await;
-        deleted.map_err(|reason| LogError::new(reason, "it goes with the next start"))
+        deleted.map(|()| true).map_err(|reason| LogError::new(reason, "it goes with the next start"))
     }
 }
 

@@ -3,16 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use async_nats::Client;
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::context::{ContextBuilder, CreateStreamErrorKind, PublishErrorKind};
+use async_nats::jetstream::context::{ContextBuilder, CreateStreamErrorKind, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, StorageType, Stream,
 };
-use async_nats::jetstream::{Context, Message, kv};
-use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
+use async_nats::jetstream::{Context, ErrorCode, Message, kv};
+use futures_util::StreamExt;
+use futures_util::future::join_all;
 
+use super::access::{self, Refusals, check_version};
 use super::message::Outgoing;
 use super::reading::Reading;
 use crate::log::servers::{JetStreamOptions, LogError};
@@ -35,12 +38,10 @@ const PASSED_ON: &str = "switchboard.hub.";
 pub(super) const TICKET: &str = "Switchboard-Ticket";
 /// How long another hub may take to answer before it is asked again.
 const ANSWER: Duration = Duration::from_secs(2);
-/// The oldest version that is known to work.
-const OLDEST: (u64, u64) = (2, 9);
 /// How many servers keep each record, where there are several.
 const REPLICAS: usize = 3;
 /// How long one request may take.
-const REQUEST: Duration = Duration::from_secs(5);
+pub(super) const REQUEST: Duration = Duration::from_secs(5);
 /// How long it is tried to make a message safe. Servers that elect a new leader need some of it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is tried, after a failure, whether the servers take something again.
@@ -75,6 +76,7 @@ pub(super) struct Server {
     trouble: Mutex<Option<String>>,
     /// Since when there is no connection.
     away: Mutex<Option<Instant>>,
+    refusals: Refusals,
 }
 
 pub(super) fn subject(session: &str) -> String {
@@ -88,40 +90,26 @@ pub(super) fn session_of(subject: &str) -> Option<&str> {
 
 impl Server {
     pub(super) async fn connect(options: &JetStreamOptions) -> Result<Self, LogError> {
-        let servers = addresses(&options.servers)?;
-        let named = || options.servers.clone();
-        let connect = with_credentials(ConnectOptions::new(), options.credentials.as_deref())?
-            .name("switchboard")
-            .connection_timeout(REQUEST)
-            .request_timeout(Some(REQUEST));
-        let connect = match &options.root_certificates {
-            Some(file) => connect.add_root_certificates(file.clone()),
-            None => connect,
-        };
-        let client = connect.connect(servers).await.map_err(|error| match error.kind() {
-            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => LogError::new(
-                format!("the NATS server at {} refuses the credentials", named()),
-                "give others with --log-credentials FILE or in SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token",
-            ),
-            ConnectErrorKind::Tls => LogError::new(
-                format!("no secure connection to the NATS server at {}: {error}", named()),
-                "name who signed its certificate with --log-ca FILE",
-            ),
-            _ => LogError::new(
-                format!("no NATS server answers at {}: {error}", named()),
-                "start one with `nats-server --jetstream`, or give another address with --log nats://HOST:PORT",
-            ),
-        })?;
+        let (client, refusals) = access::connect(options).await?;
         let info = client.server_info();
         check_version(&info.version)?;
+        let servers = options.servers.clone();
+        Server::prepare(client, servers, refusals.clone())
+            .await
+            .map_err(|error| refusals.error().unwrap_or(error))
+    }
+
+    /// Sees to it that the servers have what is needed.
+    async fn prepare(client: Client, servers: String, refusals: Refusals) -> Result<Self, LogError> {
+        let info = client.server_info();
         let context = ContextBuilder::new().timeout(REQUEST).build(client);
         let replicas = if info.cluster.is_some() { REPLICAS } else { 1 };
         let stream = stream(&context, replicas).await?;
         let sessions = bucket(&context, SESSIONS, Duration::ZERO, replicas).await?;
         let owners = bucket(&context, OWNERS, Duration::ZERO, replicas).await?;
         let hubs = bucket(&context, HUBS, LEASE, replicas).await?;
-        Ok(Server {
-            servers: named(),
+        let server = Server {
+            servers,
             context,
             stream,
             sessions,
@@ -129,7 +117,39 @@ impl Server {
             hubs,
             trouble: Mutex::default(),
             away: Mutex::default(),
-        })
+            refusals,
+        };
+        server.check_permissions().await?;
+        Ok(server)
+    }
+
+    /// Sees to it that the servers let this hub write, and hear what others pass on to it. What they do not let it they leave
+    /// without an answer.
+    async fn check_permissions(&self) -> Result<(), LogError> {
+        let buckets = [SESSIONS, OWNERS, HUBS].map(|bucket| format!("$KV.{bucket}.{PROBED}"));
+        let writing = join_all([subject(PROBED)].into_iter().chain(buckets).map(|subject| async {
+            // Nothing comes of it: it is for a stream that is not there.
+            let nothing = PublishMessage::build().expected_stream(PROBED);
+            if let Ok(answer) = self.context.send_publish(subject, nothing).await {
+                let _ = answer.await;
+            }
+        }));
+        let hearing = async {
+            let name = self.unique_name();
+            let Ok(mut requests) = self.requests(&name).await else { return };
+            let echo = async {
+                if let Some(inbox) = requests.next().await.and_then(|request| request.reply) {
+                    self.answer(inbox.to_string(), String::new()).await;
+                }
+            };
+            // What matters is what the servers say to it.
+            let _ = tokio::join!(
+                self.pass_on(&name, String::new(), String::new()),
+                tokio::time::timeout(ANSWER, echo)
+            );
+        };
+        tokio::join!(writing, hearing);
+        self.refusals.error().map_or(Ok(()), Err)
     }
 
     /// A name that nobody else has.
@@ -179,9 +199,20 @@ impl Server {
 
     /// Something did not succeed: nothing is begun until the servers take something again. Gives it in words.
     pub(super) fn fault(&self, reason: &str) -> String {
+        let reason = self.refused().unwrap_or_else(|| reason.to_owned());
         let reason = format!("the log at {} does not take it: {reason}", self.servers);
         *locked(&self.trouble) = Some(reason.clone());
         reason
+    }
+
+    /// What is behind an error, where the servers have said it beside.
+    pub(super) fn explain(&self, error: LogError) -> LogError {
+        self.refusals.error().unwrap_or(error)
+    }
+
+    /// What the servers do not let this hub do, where that was just found out.
+    pub(super) fn refused(&self) -> Option<String> {
+        self.refusals.news()
     }
 
     /// Publishes a message, which is to be the one behind that of this number in the stream. Gives its own number.
@@ -241,10 +272,14 @@ impl Server {
                             | PublishErrorKind::BrokenPipe
                             | PublishErrorKind::StreamNotFound
                     );
-                    if !is_passing {
-                        return Err(NotWritten::Unknown(self.fault(&in_words(&error))));
+                    let mut reason = in_words(&error);
+                    if is_without_room(&error) {
+                        reason += "; it needs more room, by `jetstream { max_file }` of the NATS server and on the disk of its `store_dir`";
                     }
-                    in_words(&error)
+                    if !is_passing {
+                        return Err(NotWritten::Unknown(self.fault(&reason)));
+                    }
+                    reason
                 }
             };
             if begun.elapsed() >= PATIENCE {
@@ -261,6 +296,16 @@ impl Server {
             Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(None),
             Err(error) => Err(in_words(&error)),
         }
+    }
+
+    /// Whether a hub that is there writes a session.
+    pub(super) async fn is_written(&self, session: &str) -> Result<bool, String> {
+        let Some(hub) = self.owners.get(session).await.map_err(|error| in_words(&error))? else {
+            return Ok(false);
+        };
+        let hub = String::from_utf8_lossy(&hub);
+        let found = self.hubs.get(&*hub).await.map_err(|error| in_words(&error))?;
+        Ok(found.is_some())
     }
 
     /// Removes the records of a session, and what says that there is one.
@@ -418,6 +463,18 @@ async fn drain(
     Ok(())
 }
 
+/// Whether servers do not take something because they are full.
+fn is_without_room(error: &PublishError) -> bool {
+    let codes = [
+        ErrorCode::INSUFFICIENT_RESOURCES,
+        ErrorCode::STORAGE_RESOURCES_EXCEEDED,
+        ErrorCode::STREAM_STORE_FAILED,
+    ];
+    let source = std::error::Error::source(error);
+    let told = source.and_then(|source| source.downcast_ref::<async_nats::jetstream::Error>());
+    told.is_some_and(|told| codes.contains(&told.error_code()))
+}
+
 pub(super) fn is_named(message: &StreamMessage, name: &str) -> bool {
     message.headers.get(async_nats::header::NATS_MESSAGE_ID).is_some_and(|found| found.as_str() == name)
 }
@@ -438,57 +495,6 @@ pub(super) fn in_words(error: &dyn std::error::Error) -> String {
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn addresses(text: &str) -> Result<Vec<ServerAddr>, LogError> {
-    let hint = "such as nats://127.0.0.1:4222, or tls://one:4222,tls://two:4222,tls://three:4222";
-    let parsed = text.split(',').map(|address| {
-        let address = address.trim();
-        let bad =
-            |reason: &str| LogError::new(format!("{address} is no address of a NATS server: {reason}"), hint);
-        if !["nats://", "tls://"].iter().any(|scheme| address.starts_with(scheme)) {
-            return Err(bad("it does not begin with nats:// or tls://"));
-        }
-        let parsed: ServerAddr = address.parse().map_err(|error: std::io::Error| bad(&error.to_string()))?;
-        if parsed.host().is_empty() {
-            return Err(bad("it names no host"));
-        }
-        if parsed.has_user_pass() {
-            // Others can read the command line.
-            let hint = "give them with --log-credentials FILE or in SWITCHBOARD_LOG_CREDENTIALS";
-            return Err(LogError::new("the address of a NATS server has credentials in it", hint));
-        }
-        Ok(parsed)
-    });
-    parsed.collect()
-}
-
-fn with_credentials(options: ConnectOptions, credentials: Option<&str>) -> Result<ConnectOptions, LogError> {
-    let Some(text) = credentials.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(options) };
-    if text.contains("BEGIN NATS USER JWT") {
-        return options.credentials(text).map_err(|error| {
-            LogError::new(
-                format!("the NATS credentials cannot be read: {error}"),
-                "a credentials file is made by `nsc generate creds`",
-            )
-        });
-    }
-    Ok(match text.split_once(':') {
-        Some((user, password)) => options.user_and_password(user.to_owned(), password.to_owned()),
-        None => options.token(text.to_owned()),
-    })
-}
-
-fn check_version(version: &str) -> Result<(), LogError> {
-    let mut numbers = version.trim_start_matches('v').split(['.', '-']).map(|part| part.parse::<u64>().ok());
-    let found = (numbers.next().flatten(), numbers.next().flatten());
-    match found {
-        (Some(major), Some(minor)) if (major, minor) >= OLDEST => Ok(()),
-        _ => Err(LogError::new(
-            format!("the NATS server has version {version}, which is too old"),
-            format!("version {}.{} or newer is needed", OLDEST.0, OLDEST.1),
-        )),
-    }
 }
 
 const NOT_ENABLED: &str = "JetStream is not enabled at the NATS server";
@@ -576,31 +582,4 @@ fn not_made(what: &str, reason: &str, replicas: usize) -> LogError {
             .to_owned()
     };
     LogError::new(problem, hint)
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_those_of_nats_servers() {
-        assert_eq!(addresses("nats://127.0.0.1:4222").unwrap().len(), 1);
-        assert_eq!(addresses("tls://one:1, nats://[::1]:2,nats://three").unwrap().len(), 3);
-        for wrong in ["", "127.0.0.1:4222", "http://127.0.0.1:4222", "nats://a:1,", "nats://", "nats://a:x"] {
-            assert!(addresses(wrong).unwrap_err().problem.contains("no address"), "{wrong}");
-        }
-        let refused = addresses("nats://me:secret@127.0.0.1:4222").unwrap_err();
-        assert!(!refused.problem.contains("secret") && refused.hint.contains("--log-credentials"));
-    }
-
-    #[test]
-    fn old_versions_are_refused() {
-        for good in ["2.9.10", "2.10.0", "v2.12.1-beta", "3.0.0"] {
-            assert!(check_version(good).is_ok(), "{good}");
-        }
-        for old in ["2.8.4", "1.4.1", "", "new"] {
-            assert!(check_version(old).unwrap_err().hint.contains("2.9"), "{old}");
-        }
-    }
 }

@@ -145,8 +145,11 @@ async fn a_store_that_is_no_copy_is_left_alone() {
 async fn servers_that_cannot_keep_logs_are_refused_in_words() {
     let Some(plain) = Servers::start(&[]) else { return };
     let refused = plain.connect().await.unwrap_err();
-    assert!(refused.problem.contains("JetStream is not enabled"), "{refused}");
-    assert!(refused.hint.contains("--jetstream"), "{refused}");
+    assert_eq!(refused.problem, "JetStream is not enabled at the NATS server");
+    assert_eq!(
+        refused.hint,
+        "start it with `nats-server --jetstream`, or set `jetstream {}` in its configuration and for the account"
+    );
 
     let closed = Servers::start(&["--jetstream", "--user", "me", "--pass", "secret"]).unwrap();
     for credentials in [None, Some("me:wrong"), Some("token")] {
@@ -180,7 +183,11 @@ async fn a_stream_with_other_settings_is_refused() {
     };
     context.create_stream(stream).await.unwrap();
     let refused = servers.connect().await.unwrap_err();
-    assert!(refused.problem.contains("max_msgs_per_subject 5 instead of -1"), "{refused}");
+    assert_eq!(
+        refused.problem,
+        "the stream SWITCHBOARD has the setting max_msgs_per_subject 5 instead of -1"
+    );
+    assert_eq!(refused.hint, "change it with `nats stream edit SWITCHBOARD`; records could be lost with it");
 }
 
 /// How long servers may take for something, on a machine that has much else to do.
@@ -259,10 +266,12 @@ async fn a_server_without_room_is_told_of_and_goes_on_with_more() {
         }
         sequence += 1;
     };
-    assert!(
-        failed[0].1.contains(&format!("the log at {} does not take it", servers.server.address())),
-        "{failed:?}"
+    let reason = format!(
+        "the log at {} does not take it: publish failed: insufficient resources (code 503, error code 10023); it needs more \
+         room, by `jetstream {{ max_file }}` of the NATS server and on the disk of its `store_dir`",
+        servers.server.address()
     );
+    assert_eq!(failed, [(Arc::clone(&removed), reason)]);
     assert!(log.problem().is_some());
     log.remove(&removed).await;
     // Servers of this version find out only then that there is room again.

@@ -1,5 +1,6 @@
 //! Several hubs whose log is kept by the same NATS servers.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -22,8 +23,12 @@ fn place_with_server() -> Option<(Place, NatsServer)> {
 }
 
 /// Looks at a session from its beginning; gives the places and the text of what it has.
-async fn attach(client: &mut Client, session: &str, place: &Place) -> (Vec<u64>, String) {
-    let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
+pub(super) async fn attach(client: &mut Client, session: &str, place: &Place) -> (Vec<u64>, String) {
+    attach_in(client, session, &place.work()).await
+}
+
+async fn attach_in(client: &mut Client, session: &str, folder: &Path) -> (Vec<u64>, String) {
+    let resume = json!({"sessionId": session, "cwd": folder, "replayFrom": {"type": "start"}});
     let begun = Instant::now();
     loop {
         let resumed = client.ask("session/resume", resume.clone()).await;
@@ -178,6 +183,151 @@ fn a_hub_that_stood_still_writes_nothing_more() {
         // And it is as good as any other from then on.
         again.prompt(&session, "hello").await;
         assert!(!text(&again.until_idle().await).is_empty());
+    });
+    assert_eq!((one.end(), other.end()), (Some(0), Some(0)));
+}
+
+#[test]
+fn a_session_goes_on_only_where_its_folder_is() {
+    let Some((place, server)) = place_with_server() else { return };
+    let folders = ["a", "b", "both"].map(|name| place.work().join(name));
+    for folder in &folders {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let [of_a, of_b, of_both] = &folders;
+    let start = |name: &str, roots: &[&PathBuf]| {
+        let configuration = place.home().join(name);
+        place.write(
+            format!("home/{name}/switchboard/config.json"),
+            &json!({"roots": roots.iter().map(|root| root.to_str().unwrap()).collect::<Vec<_>>()})
+                .to_string(),
+        );
+        let mut command = place.command(&["serve"]);
+        command.env("XDG_CONFIG_HOME", configuration);
+        Hub::start_command(&place, name, command, &["--log", &server.address(), "demo"]).unwrap()
+    };
+    let (a, b, c) = (start("a", &[of_a]), start("b", &[of_b, of_both]), start("c", &[of_both]));
+    block_on(async {
+        let mut at_b = b.client(2).await;
+        for (folder, hubs) in [(of_b, vec![]), (of_both, vec![&c])] {
+            let refused = at_b.ask("session/new", json!({"cwd": of_a, "mcpServers": []})).await;
+            assert_eq!(refused["error"]["code"], -32602, "{refused}");
+            let begun = at_b.ask("session/new", json!({"cwd": folder, "mcpServers": []})).await;
+            let session =
+                begun["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
+            at_b.prompt(&session, "hello").await;
+            at_b.until_idle().await;
+            // It lets go of it, and stays.
+            let closed = at_b.ask("session/close", json!({"sessionId": session})).await;
+            assert!(closed.get("error").is_none(), "{closed}");
+            until_let_go(&server, &session).await;
+            let mut at_a = a.client(2).await;
+            // It can be looked at everywhere.
+            attach_in(&mut at_a, &session, folder).await;
+            let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
+            let begun = Instant::now();
+            let refused = loop {
+                let refused = at_a.ask("session/prompt", prompt.clone()).await;
+                assert_eq!(refused["error"]["code"], -32602, "{refused}");
+                // Who else is there is looked up every second.
+                let named = refused["error"]["data"]["hubs"].as_array().map_or(0, Vec::len);
+                if named == 1 + hubs.len() || begun.elapsed() > FORGOTTEN {
+                    break refused;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            };
+            let mut addresses: Vec<String> =
+                [&b].into_iter().chain(hubs).map(|hub| format!("http://{}", hub.address)).collect();
+            addresses.sort();
+            let mut named: Vec<String> = serde_json::from_value(refused["error"]["data"]["hubs"].clone())
+                .unwrap_or_else(|_| panic!("{refused}"));
+            named.sort();
+            assert_eq!(named, addresses, "{refused}");
+            let message = refused["error"]["message"].as_str().unwrap();
+            let folder = folder.to_str().unwrap();
+            assert!(message.starts_with(&format!("the session cannot go on here: {folder}: ")), "{message}");
+            assert!(message.contains("; these hubs have the folder: http://127.0.0.1:"), "{message}");
+            assert_eq!(refused["error"]["data"]["roots"], json!([of_a]), "{refused}");
+            // Nothing keeps it from going on where it is.
+            until_let_go(&server, &session).await;
+            let mut again = b.client(2).await;
+            attach_in(&mut again, &session, Path::new(folder)).await;
+            again.prompt(&session, "hello").await;
+            assert!(!text(&again.until_idle().await).is_empty());
+        }
+    });
+    assert_eq!((a.end(), b.end(), c.end()), (Some(0), Some(0), Some(0)));
+}
+
+/// Waits until nobody writes a session.
+async fn until_let_go(server: &NatsServer, session: &str) {
+    let client = async_nats::connect(server.address()).await.unwrap();
+    let context = async_nats::jetstream::new(client);
+    let owners = context.get_key_value("switchboard-owners").await.unwrap();
+    let begun = Instant::now();
+    while owners.get(session).await.unwrap().is_some() {
+        assert!(begun.elapsed() < FORGOTTEN, "somebody still writes {session}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn who_attaches_at_another_hub_is_told_who_prompted_and_answered() {
+    let Some((place, server)) = place_with_server() else { return };
+    let one = Hub::start_as(&place, "one", &["--log", &server.address(), "demo"]);
+    let other = Hub::start_as(&place, "other", &["--log", &server.address(), "demo"]);
+    let kind =
+        |name: &'static str| move |message: &Value| message["params"]["update"]["sessionUpdate"] == name;
+    let is_notice =
+        |message: &&Value| ["prompt_received", "permission_resolved"].iter().any(|name| kind(name)(message));
+    block_on(async {
+        let mut owner = one.client(2).await;
+        let session = owner.new_session(&place).await;
+        let join = json!({"sessionId": session, "historyPolicy": "full", "clientInfo": {"name": "guest"}});
+        let mut beside = one.client(2).await;
+        assert!(beside.ask("session/attach", join.clone()).await.get("error").is_none());
+        let mut looking = other.client(2).await;
+        attach(&mut looking, &session, &place).await;
+        for version in [1, 2] {
+            let mut guest = other.client(version).await;
+            let attached = guest.ask("session/attach", join.clone()).await;
+            assert_eq!(attached["result"]["historyPolicy"], "full", "{attached}");
+            guest.seen.clear();
+            owner.prompt(&session, "permission").await;
+            let question = owner.question().await;
+            guest.question().await;
+            owner.allow(&question).await;
+            let received = guest.until(kind("prompt_received")).await;
+            assert_eq!(received["params"]["update"]["sentBy"]["name"], "new", "{received}");
+            assert_eq!(received["params"]["update"]["prompt"][0]["text"], "permission", "{received}");
+            let resolved = guest.until(kind("permission_resolved")).await;
+            let at_home = beside.until(kind("permission_resolved")).await;
+            for field in ["toolCallId", "chosenOptionId"] {
+                assert_eq!(resolved["params"]["update"][field], at_home["params"]["update"][field]);
+            }
+            assert_eq!(resolved["params"]["update"]["resolvedBy"]["name"], "new", "{resolved}");
+            guest.until(kind("turn_complete")).await;
+            beside.until(kind("turn_complete")).await;
+            owner.until_idle().await;
+
+            // What it does itself the others are told, and not it.
+            guest.seen.clear();
+            beside.seen.clear();
+            guest.prompt(&session, "permission").await;
+            let question = guest.question().await;
+            guest.allow(&question).await;
+            let name = if version == 1 { "old" } else { "new" };
+            let received = beside.until(kind("prompt_received")).await;
+            assert_eq!(received["params"]["update"]["sentBy"]["name"], name, "{received}");
+            let resolved = beside.until(kind("permission_resolved")).await;
+            assert_eq!(resolved["params"]["update"]["resolvedBy"]["name"], name, "{resolved}");
+            guest.until(kind("turn_complete")).await;
+            beside.until(kind("turn_complete")).await;
+            assert_eq!(guest.seen.iter().find(is_notice), None);
+            owner.until_idle().await;
+        }
+        // Who does not know such words gets none.
+        assert_eq!(looking.seen.iter().chain(&owner.seen).find(is_notice), None);
     });
     assert_eq!((one.end(), other.end()), (Some(0), Some(0)));
 }

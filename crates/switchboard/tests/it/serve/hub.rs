@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -36,10 +36,20 @@ impl Hub {
 
     /// The same; `None` where it ends at once.
     pub(crate) fn try_start(place: &Place, name: &str, arguments: &[&str]) -> Option<Self> {
+        Hub::start_command(place, name, place.command(&["serve"]), arguments)
+    }
+
+    /// The same with a command of its own: another environment or folder.
+    pub(crate) fn start_command(
+        place: &Place,
+        name: &str,
+        mut command: Command,
+        arguments: &[&str],
+    ) -> Option<Self> {
         let store = place.home().join(format!("{name}.sqlite3"));
         let file = place.home().join(format!("{name}.token"));
-        let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
-        command.arg("--store").arg(&store).arg("--token-file").arg(&file).args(arguments);
+        command.args(["--listen", "127.0.0.1:0"]).arg("--store").arg(&store);
+        command.arg("--token-file").arg(&file).args(arguments);
         let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

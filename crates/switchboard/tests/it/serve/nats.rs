@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use switchboard_testkit::NatsServer;
 
@@ -10,10 +11,10 @@ use super::{block_on, cursors, text};
 use crate::agent_program::Place;
 
 /// How long servers may take to be missed, or found again, on a machine that has much else to do.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A place to work, with a folder for a NATS server in its home.
-fn place_with_server(arguments: &[&str]) -> Option<(Place, NatsServer)> {
+pub(super) fn place_with_server(arguments: &[&str]) -> Option<(Place, NatsServer)> {
     let place = Place::new();
     let folder = place.home().join("nats");
     std::fs::create_dir_all(&folder).unwrap();
@@ -174,4 +175,109 @@ fn what_is_wrong_with_the_servers_is_said_with_the_setting() {
     assert_eq!(refused.code, 1, "{}", refused.stderr);
     assert!(refused.stderr.contains("JetStream is not enabled"), "{}", refused.stderr);
     assert!(refused.stderr.contains("--jetstream"), "{}", refused.stderr);
+}
+
+/// The subjects of sessions of which the stream has something.
+async fn subjects(server: &NatsServer) -> Vec<String> {
+    let client = async_nats::connect(server.address()).await.unwrap();
+    let stream = async_nats::jetstream::new(client).get_stream("SWITCHBOARD").await.unwrap();
+    let mut found = stream.info_with_subjects("switchboard.log.*").await.unwrap();
+    let mut subjects = Vec::new();
+    while let Some(subject) = found.next().await {
+        subjects.push(subject.unwrap().0);
+    }
+    subjects.sort();
+    subjects
+}
+
+/// The sessions of a hub, once they are those that are expected.
+async fn until_listed(hub: &Hub, expected: &[&String]) {
+    let mut client = hub.client(2).await;
+    let begun = Instant::now();
+    loop {
+        let list = client.ask("session/list", json!({})).await;
+        let mut ids: Vec<&str> = list["result"]["sessions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["sessionId"].as_str().unwrap())
+            .collect();
+        ids.sort_unstable();
+        if ids == expected {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{list}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn what_is_too_old_or_too_much_goes_everywhere_and_nothing_else() {
+    let Some((place, server)) = place_with_server(&["--jetstream"]) else { return };
+    let arguments = ["--log", &*server.address(), "demo"];
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        // What is kept is said to the second.
+        let second = switchboard_store::Time::now().to_string();
+        let hub = Hub::start(&place, &arguments);
+        block_on(async {
+            while switchboard_store::Time::now().to_string() == second {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            let mut client = hub.client(2).await;
+            for _ in 0..2 {
+                let session = client.new_session(&place).await;
+                client.prompt(&session, "hello").await;
+                client.until_idle().await;
+                sessions.push(session);
+            }
+        });
+        assert_eq!(hub.end(), Some(0));
+    }
+    let other = Hub::start_as(&place, "other", &arguments);
+    block_on(async {
+        // The oldest of them is at work at another hub.
+        let mut client = other.client(2).await;
+        super::cluster::attach(&mut client, &sessions[0], &place).await;
+        client.prompt(&sessions[0], "slow 600").await;
+        client.until(|message| message["params"]["update"]["state"] == "running").await;
+    });
+    let listed = |name: &str| {
+        let store = place.home().join(name);
+        place.run(&["sessions", "list", "--json", "--store", store.to_str().unwrap()]).json_lines()
+    };
+    let all = listed("hub.sqlite3");
+    let third = all.iter().find(|one| one["id"] == *sessions[2]).unwrap();
+    let keep = switchboard_store::Time(third["changed"].as_i64().unwrap());
+    let configure = |limits: Value| {
+        place.write("home/.config/switchboard/config.json", &json!({"store": limits}).to_string());
+    };
+    let subject = |session: &String| format!("switchboard.log.{session}");
+
+    // The hub's own copy is gone meanwhile: what is old is old by the log.
+    lose_store(&place);
+    configure(json!({"keep": keep.to_string()}));
+    let hub = Hub::start(&place, &arguments);
+    let mut kept = vec![&sessions[0], &sessions[2], &sessions[3]];
+    kept.sort();
+    block_on(async {
+        until_listed(&hub, &kept).await;
+        until_listed(&other, &kept).await;
+        assert_eq!(subjects(&server).await, kept.iter().map(|id| subject(id)).collect::<Vec<_>>());
+        let mut client = hub.client(2).await;
+        let (places, said) = replayed(&mut client, &sessions[2], &place).await;
+        assert!(places.len() > 1 && !said.is_empty());
+    });
+    assert_eq!(hub.end(), Some(0));
+
+    // More than there may be: all go but the one at which another hub is at work.
+    configure(json!({"max_size": "1kB"}));
+    let hub = Hub::start(&place, &arguments);
+    block_on(async {
+        until_listed(&hub, &[&sessions[0]]).await;
+        until_listed(&other, &[&sessions[0]]).await;
+        assert_eq!(subjects(&server).await, [subject(&sessions[0])]);
+    });
+    assert_eq!((hub.end(), other.end()), (Some(0), Some(0)));
+    assert_eq!(listed("hub.sqlite3").len(), 1);
 }
