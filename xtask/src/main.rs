@@ -1,16 +1,19 @@
 //! Chores of the repository: `cargo xtask test` installs what the tests need and runs all of them.
 
+mod api;
 mod bench;
 mod dependencies;
 mod dist;
 mod examples;
 mod fuzz;
 mod mutate;
+mod oldest;
 mod package;
 mod record;
 mod recordings;
 mod setup;
 mod testing;
+mod toolchain;
 mod windows;
 
 use std::ffi::OsStr;
@@ -32,12 +35,17 @@ cargo xtask mutate        forget a field of a conversion, and see a test fail, f
                           every one; PLACE: for those in files whose path contains it
 cargo xtask dist          make an archive of a release build with completions, manual pages and licences; --program FILE:
                           of this program; --to DIR: there
-cargo xtask package       package every crate, build the examples against the packages alone, and run them
+cargo xtask package       package every crate, build the examples against the packages alone, run them, and check the libraries
+                          with the oldest Rust that they promise; --all: every package with its own
+cargo xtask api           compare the public items of the libraries with api/; --bless: write them down
 cargo xtask windows       compile for Windows what can be
 cargo xtask schema        write the JSON Schema files anew
 cargo xtask screenshots   take the pictures of the README anew";
 
 fn main() -> ExitCode {
+    if std::env::var_os(api::AS_RUSTDOC).is_some() {
+        return api::as_rustdoc();
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
@@ -56,7 +64,10 @@ fn main() -> ExitCode {
         ["dist"] => dist::dist(None, None),
         ["dist", "--to", to] => dist::dist(None, Some(to)),
         ["dist", "--program", program, "--to", to] => dist::dist(Some(program), Some(to)),
-        ["package"] => package::package(),
+        ["package"] => package::package(false),
+        ["package", "--all"] => package::package(true),
+        ["api"] => api::check(false),
+        ["api", "--bless"] => api::check(true),
         ["windows"] => windows::check(),
         ["schema"] => write_schemas(),
         ["screenshots"] => take_screenshots(),
@@ -80,8 +91,9 @@ fn test() -> Result<(), String> {
     run(Command::new("cargo")
         .args(["doc", "--workspace", "--no-deps", "--locked"])
         .env("RUSTDOCFLAGS", "--deny warnings"))?;
+    api::check(false)?;
     run(Command::new("mdbook").args(["build", "docs"]))?;
-    package::package()?;
+    package::package(false)?;
     fuzz::run(15)?;
     println!("\nall tests passed in {} s", begin.elapsed().as_secs());
     Ok(())

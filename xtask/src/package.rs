@@ -1,12 +1,12 @@
 //! Packages as the registry would get them: all crates are packaged, and the examples built against the packages alone.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{examples, root, run, setup};
+use crate::{examples, oldest, root, run, setup};
 
 /// The crate with the wire types.
 const WIRE: &str = "switchboard-acp";
@@ -22,12 +22,12 @@ const NOVELTIES: [(&str, &str, &str); 4] = [
 const NEW_FIELD: &str = "/// New.\n optional novelty: Text<'a> = \"novelty\",\n";
 
 /// Packages every crate that is published, builds the examples against the packages, and runs them; then builds them against
-/// wire types that have grown.
-pub(crate) fn package() -> Result<(), String> {
-    let names = pack()?;
-    let folder = unpack(&names)?;
+/// wire types that have grown, and packages (for a release: all of them) with the oldest Rust that they promise.
+pub(crate) fn package(all: bool) -> Result<(), String> {
+    let packages = pack()?;
+    let folder = unpack(&packages)?;
     let used = used_by_examples()?;
-    if let Some(name) = used.iter().find(|name| !names.contains(*name)) {
+    if let Some(name) = used.iter().find(|name| !packages.contains_key(*name)) {
         return Err(format!("the examples use {name}, which is not published"));
     }
     let config = folder.join("packages.toml");
@@ -37,7 +37,8 @@ pub(crate) fn package() -> Result<(), String> {
     println!("\n==> examples, with wire types that have grown");
     let grown = grow(&folder.join(WIRE))?;
     let path_of = |name: &str| if name == WIRE { grown.clone() } else { folder.join(name) };
-    cargo_with_packages("check", &used, path_of, &config)
+    cargo_with_packages("check", &used, path_of, &config)?;
+    oldest::check(&folder, &packages, all)
 }
 
 /// Builds or checks the examples with these packages in the place of those that their manifest names.
@@ -74,10 +75,11 @@ fn grow(package: &Path) -> Result<PathBuf, String> {
     Ok(grown)
 }
 
-/// Packages the crates; their names, which are also those of the packages without their version.
-fn pack() -> Result<BTreeSet<String>, String> {
+/// Packages the crates; their names, which are also those of the packages without their version, and the oldest Rust that they
+/// promise.
+fn pack() -> Result<BTreeMap<String, String>, String> {
     let metadata = metadata(&["--no-deps"])?;
-    let mut names = BTreeSet::new();
+    let mut packages = BTreeMap::new();
     let mut command = Command::new("cargo");
     command.args(["package", "--workspace", "--no-verify", "--allow-dirty", "--locked", "--quiet"]);
     for package in metadata["packages"].as_array().into_iter().flatten() {
@@ -87,10 +89,10 @@ fn pack() -> Result<BTreeSet<String>, String> {
             continue;
         }
         check(package)?;
-        names.insert(name.to_owned());
+        packages.insert(name.to_owned(), package["rust_version"].as_str().unwrap_or_default().to_owned());
     }
     run(&mut command)?;
-    Ok(names)
+    Ok(packages)
 }
 
 /// What `cargo metadata` tells of the workspace.
@@ -122,12 +124,12 @@ fn check(package: &Value) -> Result<(), String> {
 }
 
 /// Unpacks the packages to a folder each. Files that are as they were stay untouched, so that nothing is built twice.
-fn unpack(names: &BTreeSet<String>) -> Result<PathBuf, String> {
+fn unpack(packages: &BTreeMap<String, String>) -> Result<PathBuf, String> {
     let folder = setup::target().join("package");
     let (fresh, kept) = (folder.join("fresh"), folder.join("unpacked"));
     remove(&fresh)?;
     std::fs::create_dir_all(&fresh).map_err(|error| format!("cannot make {}: {error}", fresh.display()))?;
-    for name in names {
+    for name in packages.keys() {
         let version = env!("CARGO_PKG_VERSION");
         let archive = folder.join(format!("{name}-{version}.crate"));
         let unpacked = Command::new("tar")
