@@ -109,7 +109,8 @@ fn static_checks() -> Result<(), String> {
     cargo(["fmt", "--all", "--check"])?;
     cargo(["fmt", "--all", "--check", "--manifest-path", "examples/Cargo.toml"])?;
     dependencies::check()?;
-    cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"])?;
+    let all = ["--workspace", "--all-targets", "--features", "switchboard/otlp", "--locked"];
+    cargo(["clippy"].into_iter().chain(all).chain(["--", "--deny", "warnings"]))?;
     // As a newcomer gets it, without what only tests turn on.
     cargo(["clippy", "--workspace", "--locked", "--", "--deny", "warnings"])
 }

@@ -8,7 +8,7 @@ use switchboard_acp::rpc::{Message, RequestId, messages};
 use switchboard_acp::{Wire, WireFormat};
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
 use switchboard_transport::{
-    DEFAULT_MESSAGE_LIMIT, Frame, Grace, LineReader, Outbox, OutboxOptions, Program, Spawned,
+    DEFAULT_MESSAGE_LIMIT, Frame, Grace, LineReader, Outbox, OutboxOptions, Program, SharedText, Spawned,
     StandardErrorLine, Substitute,
 };
 use tokio::sync::mpsc;
@@ -29,7 +29,7 @@ const ASKED: usize = 4096;
 #[derive(Debug)]
 pub(crate) enum Said {
     /// A line of version 2.
-    Line(String),
+    Line(SharedText),
     /// A line as it was on the other side of a translation, and the session that it is about.
     Other { from: Side, text: String, about: About },
     /// What could not be carried over.
@@ -223,11 +223,11 @@ impl Host {
             Frame::Message(line) => {
                 // Each message of a batch is one of its own.
                 for message in messages(&line) {
-                    self.agent_said(message);
+                    self.agent_said(&line.part(message));
                 }
             }
             Frame::TooLong(too_long) => match too_long.substitute() {
-                Some(Substitute::Answer(line)) => self.agent_said(&line),
+                Some(Substitute::Answer(line)) => self.agent_said(&line.into()),
                 Some(Substitute::Refusal(line)) => self.send(line),
                 None => self.said.push(Said::Noise("a message was too long and is dropped".to_owned())),
             },
@@ -239,7 +239,10 @@ impl Host {
         }
     }
 
-    fn agent_said(&mut self, line: &str) {
+    fn agent_said(&mut self, line: &SharedText) {
+        if self.bridge.is_passthrough(Side::Agent, line.as_bytes()) {
+            return self.said.push(Said::Line(line.clone()));
+        }
         let now = self.now();
         let handled = self.bridge.handle(Side::Agent, line, now);
         if !self.has_version
@@ -251,11 +254,11 @@ impl Host {
         if self.is_translated()
             && let Some(about) = self.about(line)
         {
-            self.said.push(Said::Other { from: Side::Agent, text: line.to_owned(), about });
+            self.said.push(Said::Other { from: Side::Agent, text: line.to_string(), about });
         }
         self.collect(None);
         if handled == Handled::Forward {
-            self.said.push(Said::Line(line.to_owned()));
+            self.said.push(Said::Line(line.clone()));
         }
     }
 
@@ -278,7 +281,7 @@ impl Host {
         let outputs: Vec<Output> = self.bridge.drain().collect();
         for output in outputs {
             match output {
-                Output::Line { to: Side::Client, line } => self.said.push(Said::Line(line)),
+                Output::Line { to: Side::Client, line } => self.said.push(Said::Line(line.into())),
                 Output::Line { to: Side::Agent, line } => {
                     if let Some(session) = session {
                         self.note(&line, session);

@@ -1,6 +1,8 @@
 //! Which other sessions an update names.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use switchboard_acp::v2::unstable::{BackgroundSubagent, SessionMessage, SessionReference, SubagentUpdate};
 use switchboard_acp::{Field, Text, Wire, WireFormat, v2};
 
@@ -72,13 +74,16 @@ pub fn sessions_started_in(update: &str) -> Vec<String> {
 /// Whether a message may name other sessions than the one that it is about. Says yes now and then where it does not, and
 /// lets nearly all pass: it looks at the text only.
 pub fn may_name_sessions(text: &str) -> bool {
-    // Kinds of updates, of items in tool calls and of background work.
-    let names = ["\"subagent", "\"session_message\"", "\"session\""];
-    let has = |sign: &&str| memmem::find(text.as_bytes(), sign.as_bytes()).is_some();
     // Who escapes letters, which need none, may hide them. Escaped control characters are common.
     let is_letter = |place| matches!(text.as_bytes().get(place + 4), Some(b'4'..=b'7'));
-    names.iter().any(has) || memmem::find_iter(text.as_bytes(), "\\u00").any(is_letter)
+    NAMES.iter().any(|name| name.find(text.as_bytes()).is_some())
+        || ESCAPED.find_iter(text.as_bytes()).any(is_letter)
 }
+
+/// Kinds of updates, of items in tool calls and of background work.
+static NAMES: LazyLock<[Finder<'static>; 3]> =
+    LazyLock::new(|| ["\"subagent", "\"session_message\"", "\"session\""].map(Finder::new));
+static ESCAPED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
 
 /// Gives the sessions that an update names other ids, where `rename` has one for them: those of sub-agents, in tool calls,
 /// at both ends of messages, and of work in the background. Whether it had one.

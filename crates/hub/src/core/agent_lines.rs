@@ -28,17 +28,18 @@ impl Core {
         if !self.hosts.contains_key(&host) {
             return;
         }
-        match Message::decode(line, WireFormat::Any) {
-            Ok(Message::Notification(notification)) => {
+        let message = Message::decode(line, WireFormat::Any);
+        match &message {
+            Ok(message @ Message::Notification(notification)) => {
                 let params = notification.params.as_ref();
                 match (lines::text_of(params, "sessionId"), &*notification.method) {
-                    (Some(session), _) => self.for_session(host, &session, line),
+                    (Some(session), _) => self.for_session(host, &session, line, message),
                     (None, "$/cancel_request") => self.taken_back(host, params, line),
                     (None, method) => self.for_all(host, method, params),
                 }
             }
-            Ok(Message::Request(request)) => self.asked(host, &request, line),
-            Ok(Message::Response(response)) => self.answered(host, &response, line),
+            Ok(Message::Request(request)) => self.asked(host, request, line),
+            Ok(Message::Response(response)) => self.answered(host, response, line),
             Err(error) => self.tell(format!("an agent said something that is no message: {error}")),
         }
     }
@@ -141,12 +142,12 @@ impl Core {
         Some(id)
     }
 
-    fn for_session(&mut self, host: HostId, session: &str, line: &str) {
+    fn for_session(&mut self, host: HostId, session: &str, line: &str, message: &Message<'_>) {
         if let Some(id) = self.session_of(host, session) {
             let is_waking = self.sessions.get(&id).is_some_and(|session| session.is_waking);
             // What comes before the answer of one that is woken is history, which the log has.
             if !is_waking {
-                let _ = self.append(&id, Channel::ToClient, line);
+                let _ = self.append_read(&id, Channel::ToClient, line, Some(message));
             }
             return;
         }

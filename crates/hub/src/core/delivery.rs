@@ -168,14 +168,12 @@ impl Core {
                 Some(line) => line.clone(),
                 None => {
                     let text = Arc::clone(&recent.text);
-                    let line = match Message::decode(&text, WireFormat::Any) {
-                        Ok(Message::Notification(notification)) => {
-                            for_client(&notification, session.memory.as_ref(), id, sequence)
+                    let line = match (Message::decode(&text, WireFormat::Any), &session.memory) {
+                        (Ok(Message::Notification(notification)), Some(memory)) => {
+                            client_line(&notification, memory, id, sequence)
                         }
-                        _ => None,
+                        _ => update_line(text.to_string().into(), id, lines::cursor(id, sequence)),
                     };
-                    let line = line.unwrap_or_else(|| text.to_string());
-                    let line = update_line(line.into(), id, sequence);
                     if let Some(recent) = session.recent(sequence) {
                         recent.line = Some(line.clone());
                     }
@@ -212,12 +210,13 @@ impl Core {
             }
             match Message::decode(&kept.text, WireFormat::Any) {
                 Ok(Message::Notification(notification)) if notification.method != "$/cancel_request" => {
-                    let line: SharedText =
-                        for_client(&notification, session.memory.as_ref(), id, kept.sequence)
-                            .unwrap_or_else(|| kept.text.to_string())
-                            .into();
-                    attachment.sent += line.len() as u64;
-                    let line = update_line(line, id, kept.sequence);
+                    let line = match &session.memory {
+                        Some(memory) => client_line(&notification, memory, id, kept.sequence),
+                        None => {
+                            update_line(kept.text.to_string().into(), id, lines::cursor(id, kept.sequence))
+                        }
+                    };
+                    attachment.sent += line.text.len() as u64;
                     self.output.push_back(Output::Send { connection, line });
                 }
                 Ok(Message::Request(_)) if is_live => questions.push(kept.sequence),
@@ -264,7 +263,7 @@ impl Core {
         {
             let text = state_line(id, &state, place - 1, open.len());
             attachment.sent += text.len() as u64;
-            let line = update_line(text, id, place - 1);
+            let line = update_line(text, id, lines::cursor(id, place - 1));
             self.output.push_back(Output::Send { connection, line });
         }
         if let Some((request, outcome)) = answer {
@@ -320,35 +319,42 @@ impl Core {
     }
 }
 
-/// A line of the agent as clients get it; `None`: as it is.
-fn for_client(
+/// A notification of the agent as clients get it.
+pub(super) fn client_line(
     notification: &Notification<'_>,
-    memory: Option<&Memory>,
-    id: &str,
+    memory: &Memory,
+    id: &SessionId,
     sequence: u64,
-) -> Option<String> {
-    let memory = memory?;
+) -> ToClient {
     let renamed = notification.params.as_ref().and_then(|params| renamed(params, memory, id));
     let params = renamed.as_ref().or(notification.params.as_ref());
     let name = lines::text_of(params, "sessionId").map(|session| memory.name_for_clients(id, &session));
-    let cursor = (notification.method == "session/update").then(|| lines::cursor(id, sequence));
-    let rewrite =
-        Rewrite { session: name.as_deref(), cursor: cursor.as_deref(), request: None, drops_own: false };
-    Some(lines::call(None, &notification.method, params, rewrite))
+    let cursor = lines::cursor(id, sequence);
+    let rewrite = Rewrite {
+        session: name.as_deref(),
+        cursor: (notification.method == "session/update").then_some(&*cursor),
+        request: None,
+        drops_own: false,
+    };
+    update_line(lines::call(None, &notification.method, params, rewrite).into(), id, cursor)
 }
 
 /// The parameters with the sessions that an update names as clients call them; `None` where it names none.
 fn renamed(params: &Raw<'_>, memory: &Memory, id: &str) -> Option<Raw<'static>> {
-    let update = params.get("update").filter(|update| may_name_sessions(update.as_str()))?;
+    // Before anything is looked for in it.
+    if !may_name_sessions(params.as_str()) {
+        return None;
+    }
+    let update = params.get("update")?;
     let mut update = v2::SessionUpdate::decode(update.as_str(), WireFormat::Any).ok()?;
-    let has_changed = rename_sessions(&mut update, &mut |session| Some(memory.name_for_clients(id, session)));
+    let rename = &mut |session: &str| Some(memory.name_for_clients(id, session).into_owned());
+    let has_changed = rename_sessions(&mut update, rename);
     let update = has_changed.then(|| update.encode(WireFormat::Any))?;
     Raw::parse(lines::merged(Some(params), &[("update", &update)])).ok()
 }
 
-fn update_line(text: SharedText, id: &SessionId, sequence: u64) -> ToClient {
-    let cursor = Some(lines::cursor(id, sequence).into());
-    ToClient { text, stream: Some(Arc::clone(id)), cursor, counts: true }
+fn update_line(text: SharedText, id: &SessionId, cursor: String) -> ToClient {
+    ToClient { text, stream: Some(Arc::clone(id)), cursor: Some(cursor.into()), counts: true }
 }
 
 /// The update that says what a session is at, under the cursor of what was told before it; and how many questions are asked

@@ -1,9 +1,10 @@
 //! What the log of a session amounts to, as far as the hub has to know it. It is made of the log's records alone, so it
 //! is the same while the session goes on and after a restart.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use switchboard_acp::rpc::{Message, RequestId};
+use switchboard_acp::rpc::{Message, Request, RequestId};
 use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_session::sessions_started_in;
 use switchboard_store::Channel;
@@ -29,6 +30,12 @@ pub(crate) struct Question {
     pub(crate) method: String,
     /// The parameters as they came.
     pub(crate) params: Raw<'static>,
+}
+
+impl Question {
+    fn len(&self) -> usize {
+        self.params.as_str().len()
+    }
 }
 
 /// A prompt that has a name of its client's.
@@ -66,6 +73,8 @@ pub(crate) struct Memory {
     pub(crate) options: Option<String>,
     pub(crate) commands: Option<String>,
     pub(crate) title: Option<String>,
+    /// How often that changed.
+    pub(crate) renamed: u64,
     /// By their place in the log.
     pub(crate) questions: BTreeMap<u64, Question>,
     operations: VecDeque<Operation>,
@@ -100,23 +109,26 @@ pub(crate) enum Seen {
 impl Memory {
     /// Takes a record of the log into account.
     pub(crate) fn see(&mut self, sequence: u64, channel: Channel, text: &str) -> Seen {
+        let message = || Message::decode(text, WireFormat::Any);
         match channel {
-            Channel::ToClient => self.agent_said(sequence, text),
+            Channel::ToClient => {
+                return message().map_or(Seen::Nothing, |message| self.agent_said(sequence, &message));
+            }
             Channel::ToAgent => {
-                self.agent_was_told(text);
-                Seen::Nothing
+                if let Ok(message) = message() {
+                    self.agent_was_told(&message);
+                }
             }
-            Channel::Hub => {
-                self.note(text);
-                Seen::Nothing
-            }
-            _ => Seen::Nothing,
+            Channel::Hub => self.note(text),
+            _ => {}
         }
+        Seen::Nothing
     }
 
-    fn agent_said(&mut self, sequence: u64, text: &str) -> Seen {
-        match Message::decode(text, WireFormat::Any) {
-            Ok(Message::Notification(notification)) => match &*notification.method {
+    /// Takes a message of the agent into account that is in the log.
+    pub(crate) fn agent_said(&mut self, sequence: u64, message: &Message<'_>) -> Seen {
+        match message {
+            Message::Notification(notification) => match &*notification.method {
                 "session/update" => {
                     self.update(notification.params.as_ref());
                     Seen::Update
@@ -127,26 +139,25 @@ impl Memory {
                 }
                 _ => Seen::Update,
             },
-            Ok(Message::Request(request)) => {
-                let bytes: usize =
-                    self.questions.values().map(|question| question.params.as_str().len()).sum();
-                if self.questions.len() >= QUESTIONS || bytes + text.len() > QUESTION_BYTES {
+            Message::Request(request) => {
+                let Request { id, method, params, .. } = request.clone();
+                let question = Question {
+                    id: id.into_owned(),
+                    method: method.into_owned(),
+                    params: params.map_or_else(|| Raw::from(serde_json::json!({})), Raw::into_owned),
+                };
+                let bytes: usize = self.questions.values().map(Question::len).sum();
+                if self.questions.len() >= QUESTIONS || bytes + question.len() > QUESTION_BYTES {
                     return Seen::Nothing;
                 }
-                let question = Question {
-                    id: request.id.into_owned(),
-                    method: request.method.into_owned(),
-                    params: request.params.map_or_else(|| Raw::from(serde_json::json!({})), Raw::into_owned),
-                };
                 self.questions.insert(sequence, question);
                 Seen::Question
             }
-            Ok(Message::Response(response)) => {
+            Message::Response(response) => {
                 let outcome = Outcome::of(&response.outcome);
-                self.answered(&response.id.into_owned(), &outcome);
+                self.answered(&response.id.clone().into_owned(), &outcome);
                 Seen::Nothing
             }
-            Err(_) => Seen::Nothing,
         }
     }
 
@@ -159,7 +170,7 @@ impl Memory {
             return;
         }
         self.learn_children(&update);
-        let id = params.get("sessionId").and_then(|id| id.as_text().map(std::borrow::Cow::into_owned));
+        let id = params.get("sessionId").and_then(|id| id.as_text().map(Cow::into_owned));
         if !id.is_some_and(|id| self.agent_session.is_none() || self.is_own(&id)) {
             return;
         }
@@ -187,7 +198,9 @@ impl Memory {
             }
             "session_info_update" => {
                 if let Some(title) = update.get("title") {
-                    self.title = title.as_text().map(std::borrow::Cow::into_owned);
+                    let title = title.as_text().map(Cow::into_owned);
+                    self.renamed += u64::from(title != self.title);
+                    self.title = title;
                 }
             }
             _ => {}
@@ -232,12 +245,12 @@ impl Memory {
         Some(place)
     }
 
-    fn agent_was_told(&mut self, text: &str) {
-        match Message::decode(text, WireFormat::Any) {
-            Ok(Message::Response(response)) => {
+    fn agent_was_told(&mut self, message: &Message<'_>) {
+        match message {
+            Message::Response(response) => {
                 self.questions.retain(|_, question| question.id != response.id);
             }
-            Ok(Message::Request(request)) => {
+            Message::Request(request) => {
                 let asked = match &*request.method {
                     "initialize" => {
                         // Another process, which knows nothing of what the last one was asked.
@@ -259,10 +272,10 @@ impl Memory {
                     _ => return,
                 };
                 if self.open.len() < QUESTIONS {
-                    self.open.insert(request.id.into_owned(), asked);
+                    self.open.insert(request.id.clone().into_owned(), asked);
                 }
             }
-            Ok(Message::Notification(_)) | Err(_) => {}
+            Message::Notification(_) => {}
         }
     }
 
@@ -291,7 +304,7 @@ impl Memory {
     /// Something that the hub wrote down itself.
     fn note(&mut self, text: &str) {
         let Ok(note) = Raw::parse(text) else { return };
-        let word = |key: &str| text_of(Some(&note), key).map(std::borrow::Cow::into_owned);
+        let word = |key: &str| text_of(Some(&note), key).map(Cow::into_owned);
         match word("hub").as_deref() {
             Some("agent session") => {
                 let before = std::mem::replace(&mut self.agent_session, word("id"));
@@ -334,8 +347,8 @@ impl Memory {
 
     /// What clients call a session of the agent: this one by the hub's id, a sub-agent by that and its own, so that an
     /// agent cannot speak in the name of somebody else's session.
-    pub(crate) fn name_for_clients(&self, hub: &str, id: &str) -> String {
-        if self.is_own(id) { hub.to_owned() } else { format!("{hub}{OF_SUBAGENT}{id}") }
+    pub(crate) fn name_for_clients<'h>(&self, hub: &'h str, id: &str) -> Cow<'h, str> {
+        if self.is_own(id) { hub.into() } else { format!("{hub}{OF_SUBAGENT}{id}").into() }
     }
 
     /// A prompt by the name that its client gave it.

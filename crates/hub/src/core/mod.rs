@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use switchboard_acp::Raw;
-use switchboard_acp::rpc::{RequestId, codes};
+use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
@@ -379,12 +379,23 @@ impl Core {
 
     /// Writes a record into the log of a session. Those who look on get it as soon as they can take it.
     fn append(&mut self, id: &SessionId, channel: Channel, text: impl Into<Arc<str>>) -> Option<u64> {
-        let text = text.into();
+        self.append_read(id, channel, text, None)
+    }
+
+    /// The same with a record that was read already.
+    fn append_read(
+        &mut self,
+        id: &SessionId,
+        channel: Channel,
+        text: impl Into<Arc<str>>,
+        message: Option<&Message<'_>>,
+    ) -> Option<u64> {
         if !self.is_ours(id) {
             return None;
         }
+        let text = text.into();
         let judgement = self.judge(id, channel, &text);
-        self.take_in(id, channel, text, judgement)
+        self.take_in(id, channel, text, message, judgement)
     }
 
     /// Takes a record into account that this hub writes, or another one has written.
@@ -393,6 +404,7 @@ impl Core {
         id: &SessionId,
         channel: Channel,
         text: Arc<str>,
+        message: Option<&Message<'_>>,
         judgement: Option<crate::judge::Judgement>,
     ) -> Option<u64> {
         let session = self.sessions.get_mut(id)?;
@@ -401,11 +413,14 @@ impl Core {
         session.next += 1;
         session.known.changed = self.time;
         let memory = session.memory.get_or_insert_default();
-        let (was_busy, had_title) = (memory.is_busy(), memory.title.clone());
+        let (was_busy, renamed) = (memory.is_busy(), memory.renamed);
         let asked: Vec<u64> = memory.questions.keys().copied().collect();
-        let seen = memory.see(sequence, channel, &text);
+        let seen = match message {
+            Some(message) if channel == Channel::ToClient => memory.agent_said(sequence, message),
+            _ => memory.see(sequence, channel, &text),
+        };
         let came_to_rest = was_busy && !memory.is_busy();
-        let has_new_title = memory.title != had_title;
+        let has_new_title = memory.renamed != renamed;
         let is_different =
             has_new_title || was_busy != memory.is_busy() || asked.len() != memory.questions.len();
         // Whoever writes a session sees to its questions.
@@ -413,7 +428,13 @@ impl Core {
             true => Vec::new(),
             false => asked.into_iter().filter(|place| !memory.questions.contains_key(place)).collect(),
         };
-        session.note(sequence, seen, &text);
+        let line = match message {
+            Some(Message::Notification(notification)) if !session.attached.is_empty() => {
+                Some(delivery::client_line(notification, memory, id, sequence))
+            }
+            _ => None,
+        };
+        session.note(sequence, seen, &text, line);
         self.states += u64::from(is_different || sequence == 0);
         if is_ours {
             self.output.push_back(Output::Append { session: Arc::clone(id), sequence, channel, text });

@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// Keeps a record at hand, while somebody looks on.
-    pub(super) fn note(&mut self, sequence: u64, seen: Seen, text: &Arc<str>) {
+    pub(super) fn note(&mut self, sequence: u64, seen: Seen, text: &Arc<str>, line: Option<ToClient>) {
         if self.attached.is_empty() {
             self.window.clear();
             self.window_bytes = 0;
@@ -139,7 +139,7 @@ impl Session {
             sequence,
             is_question: seen == Seen::Question,
             text: Arc::clone(text),
-            line: None,
+            line,
         });
         while self.window.len() > WINDOW || (self.window_bytes > WINDOW_BYTES && self.window.len() > 1) {
             let Some(oldest) = self.window.pop_front() else { return };

@@ -161,7 +161,7 @@ impl Core {
                 }
             } else {
                 let notice = self.notice_in(&id, *channel, text);
-                self.take_in(&id, *channel, Arc::clone(text), None);
+                self.take_in(&id, *channel, Arc::clone(text), None, None);
                 if let Some((update, except)) = notice {
                     self.notice(&id, &update, except);
                 }
