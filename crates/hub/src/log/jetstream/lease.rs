@@ -2,7 +2,7 @@
 //! renews it; a session has a key that names its hub. A hub takes a session by changing that key as it last saw it: of two, one
 //! succeeds, and the number of the change, which only grows, stands in every message that it writes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -113,13 +113,15 @@ impl Lease {
     /// Waits until this hub may write: nearly always it may.
     pub(super) async fn hold(&self) -> Result<(), String> {
         let begun = Instant::now();
+        // Once for each time that the servers are away: who knows that they are does not wait for them.
+        let patience = if self.server.problem().is_some() { Duration::ZERO } else { PATIENCE };
         loop {
             if locked(&self.state).until.is_some_and(|until| Instant::now() < until) {
                 return Ok(());
             }
             match self.renew().await {
                 Ok(()) => return Ok(()),
-                Err(reason) if begun.elapsed() >= PATIENCE => return Err(self.server.fault(&reason)),
+                Err(reason) if begun.elapsed() >= patience => return Err(self.server.fault(&reason)),
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
@@ -191,17 +193,17 @@ impl Lease {
 
     /// Finds out which hubs are there.
     async fn look(&self) -> Result<(), String> {
-        let mut hubs = Vec::new();
+        let mut hubs = BTreeMap::new();
         self.server
             .hub_entries(|name, text| {
                 if name != &*self.name {
-                    hubs.push((Arc::from(name), about(text)));
+                    hubs.insert(Arc::from(name), about(text));
                 }
             })
             .await?;
         let mut state = locked(&self.state);
         if state.is_steady() {
-            state.hubs = hubs;
+            state.hubs = hubs.into_iter().collect();
         }
         Ok(())
     }

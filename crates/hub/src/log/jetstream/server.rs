@@ -455,10 +455,15 @@ async fn drain(
     mut take: impl FnMut(Message, u64) -> Result<Flow, String>,
 ) -> Result<(), String> {
     let mut reading = Reading::open(stream, filter, policy).await?;
-    let mut is_over = reading.pending == 0;
-    while !is_over {
-        let (message, pending) = reading.next().await?;
-        is_over = matches!(take(message, pending)?, Flow::Enough) || pending == 0;
+    // What is forgotten or replaced before it is told still counts as to come: nobody may wait for it.
+    let mut left = reading.pending;
+    while left > 0 {
+        let next = tokio::time::timeout(REQUEST, reading.next()).await;
+        let (message, pending) = next.map_err(|_| "the server does not tell what it has".to_owned())??;
+        left = match take(message, pending)? {
+            Flow::On => pending.min(left - 1),
+            Flow::Enough => 0,
+        };
     }
     Ok(())
 }
