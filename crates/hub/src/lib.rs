@@ -27,7 +27,7 @@ pub use access::{WrongTokens, bearer, is_same};
 pub use judge::{Judge, Judgement};
 pub use listener::Listener;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -164,7 +164,6 @@ impl Hub {
         let (changes, changed) = watch::channel(0);
         let service = Service {
             core,
-            log,
             store,
             agents,
             hosts: HashMap::new(),
@@ -182,8 +181,9 @@ impl Hub {
             ending_hosts: 0,
             hurry: Arc::default(),
             inboxes: HashMap::new(),
+            held: VecDeque::new(),
         };
-        tokio::spawn(service.run(receiver));
+        tokio::spawn(service.run(log, receiver));
         Ok(Hub { events, agents: names.into(), metrics, last: Arc::default(), changed })
     }
 

@@ -1,8 +1,9 @@
 //! The hub at work: one task that tells the core what happens and does what it says.
 
 mod others;
+mod writing;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -113,6 +114,27 @@ pub(crate) enum Event {
     },
 }
 
+/// What happens, in its order.
+pub(crate) struct Events {
+    coming: mpsc::Receiver<Event>,
+    /// What has come and could not be looked at yet.
+    next: Option<Event>,
+}
+
+impl Events {
+    async fn recv(&mut self) -> Option<Event> {
+        match self.next.take() {
+            Some(event) => Some(event),
+            None => self.coming.recv().await,
+        }
+    }
+
+    /// What has happened already.
+    fn now(&mut self) -> Option<Event> {
+        self.next.take().or_else(|| self.coming.try_recv().ok())
+    }
+}
+
 /// What somebody may do by the tokens that there are.
 fn of_token(tokens: &[Token], who: Identity) -> Option<Identity> {
     let token = tokens.iter().find(|token| *token.name == *who.name && token.made.0 == who.made)?;
@@ -127,7 +149,6 @@ pub(crate) struct Seat {
 
 pub(crate) struct Service {
     pub(crate) core: Core,
-    pub(crate) log: Box<dyn SessionLog>,
     pub(crate) store: Store,
     pub(crate) agents: Vec<(String, Program)>,
     pub(crate) hosts: HashMap<HostId, mpsc::UnboundedSender<ForAgent>>,
@@ -152,61 +173,86 @@ pub(crate) struct Service {
     pub(crate) hurry: Arc<OnceLock<Grace>>,
     /// Where the answers to what other hubs have passed on go.
     pub(crate) inboxes: HashMap<String, String>,
+    /// What is to be done after what is being made safe.
+    pub(crate) held: VecDeque<Output>,
 }
 
 impl Service {
     /// Works until it is told to end.
-    pub(crate) async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+    pub(crate) async fn run(mut self, mut log: Box<dyn SessionLog>, events: mpsc::Receiver<Event>) {
+        let mut events = Events { coming: events, next: None };
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        self.perform().await;
+        self.perform(&mut *log, Some(&mut events)).await;
         loop {
             let event = tokio::select! {
                 event = events.recv() => event,
                 _ = ticks.tick() => {
                     self.look_at_clock();
+                    self.core.log_has(log.problem());
                     self.look_at_access();
-                    self.look_at_others();
+                    self.look_at_others(&mut *log);
                     self.core.tick();
-                    self.perform().await;
+                    self.perform(&mut *log, Some(&mut events)).await;
                     continue;
                 }
             };
             let Some(event) = event else { return };
             self.look_at_clock();
+            self.core.log_has(log.problem());
             let mut next = Some(event);
             for _ in 0..TURN {
                 let Some(event) = next.take() else { break };
                 if let Event::End { reason, grace, done } = event {
                     let _ = self.hurry.set(grace);
-                    return self.end(&reason, done, events).await;
+                    return self.end(log, &reason, done, events.coming).await;
                 }
-                self.take(event).await;
+                self.take(event, &mut *log).await;
                 // What many clients are to get at once must not wait together.
                 if self.core.outputs() >= BURST {
-                    self.perform().await;
+                    self.perform(&mut *log, None).await;
                 }
-                next = events.try_recv().ok();
+                next = events.now();
             }
             if let Some(Event::End { reason, grace, done }) = next {
                 let _ = self.hurry.set(grace);
-                return self.end(&reason, done, events).await;
+                return self.end(log, &reason, done, events.coming).await;
             }
             if let Some(event) = next {
-                self.take(event).await;
+                self.take(event, &mut *log).await;
             }
-            self.perform().await;
+            self.perform(&mut *log, Some(&mut events)).await;
         }
     }
 
     fn look_at_clock(&mut self) {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.core.at(now, Time::now().0);
-        self.core.log_has(self.log.problem());
     }
 
     /// Tells the core what happened.
-    async fn take(&mut self, event: Event) {
+    async fn take(&mut self, event: Event, log: &mut dyn SessionLog) {
+        match event {
+            event @ (Event::Continue { .. } | Event::Reconnected { .. }) => {
+                // What was decided before belongs to the time before.
+                self.perform(log, None).await;
+                self.tell_core(event);
+            }
+            Event::Created { ticket, begun } => {
+                let known = begun.map(|begun| log.begun(begun));
+                self.core.created(ticket, known);
+            }
+            Event::JudgeAgain { answer } => {
+                let answered = self.core.judge_again();
+                self.perform(log, None).await;
+                let _ = answer.send(answered);
+            }
+            event => self.tell_core(event),
+        }
+    }
+
+    /// Tells the core what happened, where nothing else has to be known for it.
+    fn tell_core(&mut self, event: Event) {
         match event {
             Event::Connected { connection, who, agent, is_named, stream } => {
                 // What counts is bounded by its flow, answers and questions by how many may be open; and the connection's
@@ -225,13 +271,10 @@ impl Service {
             }
             Event::Room { connection, session, gone } => self.core.has_room(connection, &session, gone),
             Event::Continue { connection, session, cursor } => {
-                // What was decided before belongs to the time before.
-                self.perform().await;
                 let decision = self.core.continue_at(connection, &session, &cursor);
                 self.pass(connection, ForConnection::Decided(decision));
             }
             Event::Reconnected { connection } => {
-                self.perform().await;
                 self.core.reconnected(connection);
                 self.pass(connection, ForConnection::Paused);
             }
@@ -259,10 +302,6 @@ impl Service {
                 self.ending_hosts = self.ending_hosts.saturating_sub(1);
                 self.core.host_ended(host, &reason, &last_lines);
             }
-            Event::Created { ticket, begun } => {
-                let known = begun.map(|begun| self.log.begun(begun));
-                self.core.created(ticket, known);
-            }
             Event::Loaded { session, memory } => self.core.loaded(&session, *memory),
             Event::Read { connection, session, from, part } => match part {
                 Ok((part, to)) => self.core.read(connection, &session, from, &part, to),
@@ -275,11 +314,6 @@ impl Service {
                 // Who asked may have gone.
                 let _ = answer.send(self.core.counts());
             }
-            Event::JudgeAgain { answer } => {
-                let answered = self.core.judge_again();
-                self.perform().await;
-                let _ = answer.send(answered);
-            }
             Event::Look { who, answer } => {
                 let known = self.identity_now(who);
                 let seen = known.map(|who| {
@@ -288,7 +322,7 @@ impl Service {
                 });
                 let _ = answer.send(seen);
             }
-            Event::End { .. } => {}
+            Event::Created { .. } | Event::JudgeAgain { .. } | Event::End { .. } => {}
         }
     }
 
@@ -308,70 +342,43 @@ impl Service {
         }
     }
 
-    /// Does what the core says: records are safe before anything else is done.
-    async fn perform(&mut self) {
-        loop {
-            let mut rest = Vec::new();
-            let mut failed: Vec<(SessionId, String)> = Vec::new();
-            let mut has_records = false;
-            while let Some(output) = self.core.next_output() {
-                match output {
-                    Output::Append { session, sequence, channel, text } => {
-                        has_records = true;
-                        let is_broken = failed.iter().any(|(failed, _)| *failed == session);
-                        if !is_broken && let Err(reason) = self.log.append(&session, sequence, channel, &text)
-                        {
-                            failed.push((session, reason));
-                        } else if let Some(listener) = &mut self.listener {
-                            listener.written(&session, channel, &text);
-                        }
-                    }
-                    output => rest.push(output),
+    fn act(&mut self, output: Output, log: &mut dyn SessionLog) {
+        match output {
+            Output::Create { ticket, agent, owner, folder } => {
+                let begun = log.begin(Beginning { agent, owner, folder });
+                self.aside(async move { Event::Created { ticket, begun: Box::new(begun.await) } });
+            }
+            Output::Remove { session } => drop(tokio::spawn(log.remove(&session))),
+            // Who only looks at a session of a shared log need not have the right to write it.
+            Output::Load { session } if log.name().is_none() => {
+                let prepared = log.prepare(&session);
+                self.load(session, async { prepared.await.map(drop) });
+            }
+            Output::Rest { session } => log.rest(&session),
+            output => {
+                if let Some(output) = self.act_without_log(output) {
+                    self.act_among_hubs(output, log);
                 }
-            }
-            if has_records {
-                let begun = Instant::now();
-                failed.extend(self.log.commit().await);
-                self.metrics.appended(begun.elapsed());
-            }
-            if rest.is_empty() && failed.is_empty() {
-                let states = self.core.states();
-                if std::mem::replace(&mut self.told, states) != states {
-                    self.changed.send_modify(|count| *count += 1);
-                }
-                return;
-            }
-            let mut untold = Vec::new();
-            for output in rest {
-                let about = match &output {
-                    Output::Send { line, .. } => line.stream.as_ref(),
-                    Output::ToHost { session, .. } => session.as_ref(),
-                    Output::Answer { session, .. } => Some(session),
-                    _ => None,
-                };
-                let reason = about.and_then(|session| failed.iter().find(|(failed, _)| failed == session));
-                match (output, reason) {
-                    (output, None) => self.act(output),
-                    (Output::Send { connection, .. }, Some((session, reason))) => {
-                        untold
-                            .push((connection, format!("the log of {session} cannot be written: {reason}")));
-                    }
-                    (_, Some(_)) => {}
-                }
-            }
-            for (session, reason) in failed {
-                self.core.log_failed(&session, &reason);
-            }
-            // Who waits for an answer of it need not look at the session.
-            for (connection, reason) in untold {
-                self.core.cut_off(connection, reason);
             }
         }
     }
 
-    fn act(&mut self, output: Output) {
+    /// Reads a log as a whole, once it is prepared for it.
+    fn load(&self, session: SessionId, prepared: impl Future<Output = Result<(), String>> + Send + 'static) {
+        let store = self.store.clone();
+        self.aside(async move {
+            let at = Arc::clone(&session);
+            let memory = match prepared.await {
+                Ok(()) => blocking(move || log::load(&store, &at)).await,
+                Err(reason) => Err(reason),
+            };
+            Event::Loaded { session, memory: Box::new(memory) }
+        });
+    }
+
+    /// Does what needs nothing of what the logs are written with; gives back what does.
+    fn act_without_log(&mut self, output: Output) -> Option<Output> {
         match output {
-            Output::Append { .. } => {}
             Output::Send { connection, line } => {
                 self.metrics.to_clients.fetch_add(1, Ordering::Relaxed);
                 self.pass(connection, ForConnection::Line(line));
@@ -379,30 +386,7 @@ impl Service {
             Output::Close { connection, code, reason } => {
                 self.pass(connection, ForConnection::Close { code, reason });
             }
-            Output::Create { ticket, agent, owner, folder } => {
-                let begun = self.log.begin(Beginning { agent, owner, folder });
-                self.aside(async move { Event::Created { ticket, begun: Box::new(begun.await) } });
-            }
-            Output::Remove { session } => drop(tokio::spawn(self.log.remove(&session))),
-            Output::Load { session } => {
-                let store = self.store.clone();
-                // Who only looks at a session of a shared log need not have the right to write it.
-                let prepared = self.log.name().is_none().then(|| self.log.prepare(&session));
-                self.aside(async move {
-                    let prepared = match prepared {
-                        Some(prepared) => prepared.await.map(drop),
-                        None => Ok(()),
-                    };
-                    let memory = match prepared {
-                        Ok(()) => {
-                            let session = Arc::clone(&session);
-                            blocking(move || log::load(&store, &session)).await
-                        }
-                        Err(reason) => Err(reason),
-                    };
-                    Event::Loaded { session, memory: Box::new(memory) }
-                });
-            }
+            Output::Load { session } => self.load(session, std::future::ready(Ok(()))),
             Output::Read { connection, session, from, end } => {
                 let store = self.store.clone();
                 self.aside(async move {
@@ -411,15 +395,14 @@ impl Service {
                     Event::Read { connection, session, from, part }
                 });
             }
-            Output::Rest { session } => self.log.rest(&session),
             Output::Changed { session } => {
-                let Some((known, agent_session)) = self.core.agent_session(&session) else { return };
+                let (known, agent_session) = self.core.agent_session(&session)?;
                 let (store, known, agent_session) =
                     (self.store.clone(), known.clone(), agent_session.to_owned());
                 tokio::task::spawn_blocking(move || log::save(&store, &known, &agent_session));
             }
             Output::StartHost { host, agent } => {
-                let Some((name, program)) = self.agents.get(agent) else { return };
+                let (name, program) = self.agents.get(agent)?;
                 self.hosts.insert(
                     host,
                     host::start(host, name, program, self.events.clone(), Arc::clone(&self.hurry)),
@@ -438,8 +421,9 @@ impl Service {
                 }
             }
             Output::Tell(what) => (self.tell)(&what),
-            other => self.act_among_hubs(other),
+            other => return Some(other),
         }
+        None
     }
 
     /// Does something that takes time, beside everything else.
@@ -485,9 +469,15 @@ impl Service {
     }
 
     /// Ends everything: agents are told, logs are closed.
-    async fn end(mut self, reason: &str, done: oneshot::Sender<()>, mut events: mpsc::Receiver<Event>) {
+    async fn end(
+        mut self,
+        mut log: Box<dyn SessionLog>,
+        reason: &str,
+        done: oneshot::Sender<()>,
+        mut events: mpsc::Receiver<Event>,
+    ) {
         self.core.end(reason);
-        self.perform().await;
+        self.perform(&mut *log, None).await;
         self.ending_hosts += std::mem::take(&mut self.hosts).len();
         let ended = async {
             while self.ending_hosts > 0 {
@@ -499,7 +489,7 @@ impl Service {
             }
         };
         let _ = tokio::time::timeout(END, ended).await;
-        self.log.close().await;
+        log.close().await;
         let _ = done.send(());
     }
 }

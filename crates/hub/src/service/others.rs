@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use super::{Event, Service};
 use crate::core::{Output, Owned, SessionId};
-use crate::log::{self, News, Prepared, blocking};
+use crate::log::{News, Prepared, SessionLog, blocking, load};
 
 /// How many places for answers to other hubs are known.
 const INBOXES: usize = 10_000;
 
 impl Service {
     /// Looks which sessions other hubs have taken, and which hubs there are.
-    pub(super) fn look_at_others(&mut self) {
-        for (session, reason) in self.log.lost() {
+    pub(super) fn look_at_others(&mut self, log: &mut dyn SessionLog) {
+        for (session, reason) in log.lost() {
             self.core.log_failed(&session, &reason);
         }
-        self.core.hubs_are(self.log.hubs());
+        self.core.hubs_are(log.hubs());
     }
 
     /// Tells the core what another hub does.
@@ -44,16 +44,16 @@ impl Service {
     }
 
     /// Does what concerns other hubs.
-    pub(super) fn act_among_hubs(&mut self, output: Output) {
+    pub(super) fn act_among_hubs(&mut self, output: Output, log: &mut dyn SessionLog) {
         match output {
             Output::Own { session } => {
                 let store = self.store.clone();
-                let prepared = self.log.prepare(&session);
+                let prepared = log.prepare(&session);
                 self.aside(async move {
                     let owned = match prepared.await {
                         Ok(Prepared::Here) => {
                             let at = SessionId::clone(&session);
-                            let loaded = blocking(move || log::load(&store, &at)).await;
+                            let loaded = blocking(move || load(&store, &at)).await;
                             loaded.map(|(memory, length)| Owned::Here(Box::new(memory), length))
                         }
                         Ok(Prepared::There(hub)) => Ok(Owned::There(hub)),
@@ -62,14 +62,14 @@ impl Service {
                     Event::Owned { session, owned: Box::new(owned) }
                 });
             }
-            Output::Release { session } => drop(tokio::spawn(self.log.release(&session))),
+            Output::Release { session } => drop(tokio::spawn(log.release(&session))),
             Output::PassOn { hub, ticket, message } => {
-                let passed = self.log.pass_on(&hub, ticket, &message);
+                let passed = log.pass_on(&hub, ticket, &message);
                 self.aside(async move { Event::Passed { ticket, reply: passed.await } });
             }
             Output::Answer { key, session: _, text } => {
                 if let Some(inbox) = self.inboxes.remove(&key) {
-                    tokio::spawn(self.log.answer(inbox, text));
+                    tokio::spawn(log.answer(inbox, text));
                 }
             }
             _ => {}

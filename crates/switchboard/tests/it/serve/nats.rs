@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
-use switchboard_testkit::NatsServer;
+use switchboard_testkit::{Gate, NatsServer};
 
 use super::hub::{Client, Hub};
 use super::{block_on, cursors, text};
@@ -143,6 +143,63 @@ fn without_its_servers_a_hub_shows_what_it_has_and_goes_on_when_they_are_back() 
         let mut late = hub.client(2).await;
         let (places, _) = replayed(&mut late, &session, &place).await;
         assert!(places.is_sorted_by(|one, other| one < other), "{places:?}");
+    });
+    assert_eq!(hub.end(), Some(0));
+}
+
+#[test]
+fn who_only_looks_does_not_wait_for_who_writes() {
+    let Some((place, server)) = place_with_server(&["--jetstream"]) else { return };
+    let gate = Gate::start(([127, 0, 0, 1], server.port()).into()).unwrap();
+    let hub = Hub::start(&place, &["--log", &format!("nats://{}", gate.address()), "demo"]);
+    block_on(async {
+        let mut reader = hub.client(2).await;
+        let read = reader.new_session(&place).await;
+        reader.prompt(&read, "hello").await;
+        reader.until_idle().await;
+        let (whole, _) = replayed(&mut reader, &read, &place).await;
+        let mut writer = hub.client(2).await;
+        let written = writer.new_session(&place).await;
+        writer.prompt(&written, "hello").await;
+        writer.until_idle().await;
+
+        gate.open(false);
+        writer.prompt(&written, "hello").await;
+        let (mut looks, mut longest) = (0, Duration::ZERO);
+        // Its connection ends when it is known that the log cannot be written.
+        while !writer.end.is_finished() {
+            let begun = Instant::now();
+            let list = reader.ask("session/list", json!({})).await;
+            assert_eq!(list["result"]["sessions"].as_array().map(Vec::len), Some(2), "{list}");
+            let mut late = hub.client(2).await;
+            assert_eq!(replayed(&mut late, &read, &place).await.0, whole);
+            looks += 1;
+            longest = longest.max(begun.elapsed());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        eprintln!("{looks} looks while somebody waited for the servers, the longest {longest:?}");
+        // Where everybody waits, two come through: what was asked before, and after.
+        assert!(looks > 10, "{looks}");
+        let reason = writer.ended().await;
+        assert!(reason.contains("cannot be written"), "{reason}");
+
+        gate.open(true);
+        for session in [&written, &read] {
+            let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
+            let begun = Instant::now();
+            let mut again = hub.client(2).await;
+            replayed(&mut again, session, &place).await;
+            while again.ask("session/prompt", prompt.clone()).await.get("error").is_some() {
+                assert!(begun.elapsed() < PATIENCE);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            // What was cut off is told first.
+            again.until(|message| message["params"]["update"]["stopReason"] == "end_turn").await;
+            assert!(!text(again.seen.make_contiguous()).is_empty());
+            let mut late = hub.client(2).await;
+            let (places, _) = replayed(&mut late, session, &place).await;
+            assert!(places.is_sorted_by(|one, other| one < other), "{places:?}");
+        }
     });
     assert_eq!(hub.end(), Some(0));
 }
