@@ -74,6 +74,11 @@ pub use switchboard_acp::{Moment, Side};
 pub use turn::{Turn, TurnEnd, TurnOutcome};
 pub use update::entry_of_update;
 
+/// The examples of the guide run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/session-engine.md")]
+struct Guide;
+
 /// The example of the package's front page runs with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -39,7 +39,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn fold(conversation: &mut Conversation, lines: &[&str]) -> Result<(), Box<dyn Error>> {
     for line in lines {
         let recorded = RecordedLine::parse(line)?;
-        if let Recorded::Message { from, text, .. } = &recorded.recorded {
+        // Of a translation the recording has both sides, which say the same.
+        if let Recorded::Message { from, text, other_side: false, .. } = &recorded.recorded {
             conversation.read(text, *from, Moment(0))?;
         }
     }
