@@ -6,6 +6,7 @@
 //! - [`FaultProxy`] is a bad network between a client and a server, [`Gate`] one that can be cut.
 //! - `Collector` (feature `collector`) stands in for a collector of OpenTelemetry's.
 //! - [`NatsServer`] is a real NATS server for a test.
+//! - [`code_blocks`] and [`links`] are what pages of documentation hold.
 //! - [`Contest`] times contenders side by side and prints their ratios.
 //! - [`run_on_mount`] runs a test on a small disk, or one that cannot be written.
 //! - [`assert_every_file_is_a_module`] guards against test files that nobody compiles.
@@ -24,6 +25,7 @@ mod gate;
 mod modules;
 mod mounts;
 mod nats;
+mod pages;
 mod recordings;
 mod stream;
 
@@ -35,5 +37,6 @@ pub use gate::Gate;
 pub use modules::assert_every_file_is_a_module;
 pub use mounts::{Mount, run_on_mount};
 pub use nats::NatsServer;
+pub use pages::{CodeBlock, code_blocks, links};
 pub use recordings::{Recorded, Recording, recordings};
 pub use stream::{TagPlace, stream};

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use switchboard_testkit::{code_blocks, links};
+
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn root() -> PathBuf {
@@ -13,18 +15,9 @@ fn root() -> PathBuf {
 }
 
 /// The lines of all blocks of code in some of these languages.
-fn blocks(text: &str, languages: &[&str]) -> Vec<Vec<String>> {
-    let mut blocks = Vec::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        let Some(language) = line.strip_prefix("```") else { continue };
-        let block: Vec<String> =
-            lines.by_ref().take_while(|line| !line.starts_with("```")).map(str::to_owned).collect();
-        if languages.contains(&language) {
-            blocks.push(block);
-        }
-    }
-    blocks
+fn lines<'p>(page: &'p str, languages: &[&str]) -> Vec<&'p str> {
+    let blocks = code_blocks(page).unwrap_or_else(|fault| panic!("{fault}\n{page}"));
+    blocks.into_iter().filter(|block| languages.contains(&block.info)).flat_map(|block| block.lines).collect()
 }
 
 /// A command of a tutorial, with what its output has in it.
@@ -35,14 +28,14 @@ struct Step {
 
 fn steps(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    for line in blocks(text, &["console"]).concat() {
+    for line in lines(text, &["console"]) {
         if let Some(command) = line.strip_prefix("$ ") {
             steps.push(Step { command: command.to_owned(), expected: Vec::new() });
         } else {
             let step = steps.last_mut().expect("a block begins with a command");
             match line.strip_prefix("> ") {
                 Some(more) => step.command.extend(["\n", more]),
-                None => step.expected.push(line),
+                None => step.expected.push(line.to_owned()),
             }
         }
     }
@@ -182,7 +175,7 @@ fn command_lines_are_ones_that_the_program_takes() {
     let mut count = 0;
     for page in pages() {
         let text = std::fs::read_to_string(&page).unwrap();
-        for line in blocks(&text, &["sh", "console"]).concat() {
+        for line in lines(&text, &["sh", "console"]) {
             let line = line.trim_start_matches("$ ");
             let Some(rest) = line.strip_prefix("switchboard ") else { continue };
             let mut words = words(rest);
@@ -219,11 +212,7 @@ fn links_lead_somewhere() {
     let mut count = 0;
     for page in pages() {
         let text = std::fs::read_to_string(&page).unwrap();
-        let prose: String = text.split("```").step_by(2).collect();
-        for link in prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
-            if link.contains("://") || link.contains(char::is_whitespace) {
-                continue;
-            }
+        for link in links(&text) {
             let (file, wanted) = link.split_once('#').unwrap_or((link, ""));
             let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
             assert!(target.exists(), "{}: {link} leads nowhere", page.display());
