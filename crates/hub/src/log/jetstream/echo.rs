@@ -3,10 +3,11 @@
 //! The servers compare the number that a message names as the last one of its session with what they have kept, and a cluster may
 //! let two through that come at the same moment: it looks before it agrees on their order. Both are acknowledged then, and the first
 //! of them counts for everybody who reads the stream. So a hub looks at that order itself: nobody else may have written to a
-//! session between what it wrote before and what it writes now.
+//! session between what it wrote before and what it writes now. Where nothing comes back, because the server that tells it is gone,
+//! it asks those that keep the session for that order.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::DeliverPolicy;
@@ -20,6 +21,9 @@ use super::server::{PATIENCE, Server, locked, session_of, subject};
 
 /// How long to wait before what has failed is tried again.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// How long what was written may take to come back before it is asked for.
+const TOLD: Duration = Duration::from_millis(100);
 
 /// How far this hub has read back what the stream has.
 pub(super) struct Echo {
@@ -56,11 +60,32 @@ impl Echo {
         Echo { reached: receiver, task }
     }
 
-    /// Waits until a message of the stream has been seen. `false`: the servers do not tell it.
-    pub(super) async fn has(&self, sequence: u64) -> bool {
-        let mut reached = self.reached.clone();
-        let seen = reached.wait_for(|reached| *reached >= sequence);
-        matches!(tokio::time::timeout(PATIENCE, seen).await, Ok(Ok(_)))
+    /// Waits until messages of a session have been seen, each with the number of the one that it is to follow. The server that
+    /// tells them may be gone; then those that keep the session are asked.
+    pub(super) async fn has(
+        &self,
+        server: &Server,
+        session: &str,
+        written: &[(u64, u64)],
+    ) -> Result<(), String> {
+        let last = written.last().map_or(0, |(_, sequence)| *sequence);
+        let begun = Instant::now();
+        loop {
+            let mut reached = self.reached.clone();
+            let seen = reached.wait_for(|reached| *reached >= last);
+            if matches!(tokio::time::timeout(TOLD, seen).await, Ok(Ok(_))) {
+                return Ok(());
+            }
+            match server.follow_each_other(session, written).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => return Err("another hub has gone on with it".to_owned()),
+                Err(reason) if begun.elapsed() >= PATIENCE => {
+                    let reason = format!("the servers do not tell what they have taken: {reason}");
+                    return Err(server.fault(&reason));
+                }
+                Err(_) => {}
+            }
+        }
     }
 }
 

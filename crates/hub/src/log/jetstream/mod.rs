@@ -280,9 +280,13 @@ impl SessionLog for JetStreamLog {
                         let reason = why_not.clone().unwrap_or_default();
                         return (session, records, Err(reason));
                     };
+                    let mut written = Vec::new();
                     for message in messages(next, &records, limit) {
                         match server.publish(&session, &message, (name, fence), last).await {
-                            Ok(sequence) => last = sequence,
+                            Ok(sequence) => {
+                                written.push((last, sequence));
+                                last = sequence;
+                            }
                             Err(NotWritten::Overtaken) => {
                                 let reason = "another hub has gone on with it".to_owned();
                                 return (session, records, Err(reason));
@@ -290,9 +294,8 @@ impl SessionLog for JetStreamLog {
                             Err(NotWritten::Unknown(reason)) => return (session, records, Err(reason)),
                         }
                     }
-                    if !echo.has(last).await {
-                        let reason = "the servers do not tell what they have taken".to_owned();
-                        return (session, records, Err(server.fault(&reason)));
+                    if let Err(reason) = echo.has(server, &session, &written).await {
+                        return (session, records, Err(reason));
                     }
                     // What has come back may have shown that another one was faster.
                     if locked(writers).known.get(&session).is_none_or(|known| known.fence != fence) {

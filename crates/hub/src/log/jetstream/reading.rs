@@ -13,7 +13,7 @@ use super::server::in_words;
 /// How long the server may keep a request for messages that are not there yet.
 const EXPIRES: Duration = Duration::from_secs(10);
 /// How often it says meanwhile that it still does. Silence for twice as long means that it does not.
-const HEARTBEAT: Duration = Duration::from_secs(2);
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// After how long without a request the server forgets what was read last.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 /// How many messages are asked for at once.

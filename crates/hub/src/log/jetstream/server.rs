@@ -374,6 +374,25 @@ impl Server {
         }
     }
 
+    /// Whether each of these messages of a session comes next behind the one that it is to follow: nobody else has written between
+    /// them.
+    pub(super) async fn follow_each_other(
+        &self,
+        session: &str,
+        written: &[(u64, u64)],
+    ) -> Result<bool, String> {
+        let filter = subject(session);
+        for (before, sequence) in written {
+            match self.next_of(&filter, before + 1).await? {
+                Some(next) if next.sequence == *sequence => {}
+                Some(_) => return Ok(false),
+                // It was taken, so whoever answers is behind, or it was deleted.
+                None => return Err("the server does not have it".to_owned()),
+            }
+        }
+        Ok(true)
+    }
+
     /// How many records a session has by the messages between two numbers; 0 where there are none.
     pub(super) async fn end_between(&self, session: &str, from: u64, to: u64) -> Result<u64, String> {
         let (filter, mut place, mut end) = (subject(session), from + 1, 0);

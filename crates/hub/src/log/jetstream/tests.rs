@@ -399,6 +399,9 @@ async fn what_was_written_at_the_same_moment_is_seen_by_who_takes_a_session() {
     let last = server.last(&id).await.unwrap().unwrap().sequence;
     assert_eq!(server.end_between(&id, last - 2, last).await, Ok(2));
     assert_eq!(server.end_between(&id, last - 1, last).await, Ok(0), "nobody wrote between them");
+    assert_eq!(server.follow_each_other(&id, &[(last - 2, last - 1), (last - 1, last)]).await, Ok(true));
+    assert_eq!(server.follow_each_other(&id, &[(last - 2, last)]).await, Ok(false), "somebody wrote between");
+    assert!(server.follow_each_other(&id, &[(last, last + 1)]).await.is_err(), "it is not there");
     log.close().await;
 }
 
