@@ -45,19 +45,8 @@ impl Folder {
 
     /// The sessions that have a journal, each with its segments in their order.
     pub(crate) fn journals(&self) -> std::io::Result<Vec<(String, Vec<u64>)>> {
-        let entries = match std::fs::read_dir(&self.0) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
         let mut journals: std::collections::BTreeMap<String, Vec<u64>> = std::collections::BTreeMap::new();
-        for entry in entries {
-            let name = entry?.file_name();
-            let parts = name.to_str().and_then(|name| name.rsplit_once('.'));
-            if let Some((id, Ok(first))) = parts.map(|(id, first)| (id, first.parse())) {
-                journals.entry(id.to_owned()).or_default().push(first);
-            }
-        }
+        self.each(|id, first| journals.entry(id.to_owned()).or_default().push(first))?;
         for segments in journals.values_mut() {
             segments.sort_unstable();
         }
@@ -66,8 +55,30 @@ impl Folder {
 
     /// The first records of a session's segments, in order.
     pub(crate) fn segments(&self, id: &str) -> std::io::Result<Vec<u64>> {
-        let journals = self.journals()?;
-        Ok(journals.into_iter().find(|(session, _)| session == id).map(|(_, it)| it).unwrap_or_default())
+        let mut segments = Vec::new();
+        self.each(|session, first| {
+            if session == id {
+                segments.push(first);
+            }
+        })?;
+        segments.sort_unstable();
+        Ok(segments)
+    }
+
+    fn each(&self, mut see: impl FnMut(&str, u64)) -> std::io::Result<()> {
+        let entries = match std::fs::read_dir(&self.0) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let name = entry?.file_name();
+            let parts = name.to_str().and_then(|name| name.rsplit_once('.'));
+            if let Some((id, Ok(first))) = parts.map(|(id, first)| (id, first.parse())) {
+                see(id, first);
+            }
+        }
+        Ok(())
     }
 
     fn segment(&self, id: &str, first: u64) -> PathBuf {
@@ -298,6 +309,8 @@ pub(crate) struct Cursor {
     id: Arc<str>,
     next: u64,
     segment: Option<Open>,
+    /// Whether all segments were looked through since something was last found.
+    has_looked: bool,
     /// What the segments said about the session, once one was read.
     pub(crate) head: Option<Head>,
     /// Whether the recorder has said goodbye.
@@ -314,7 +327,7 @@ struct Open {
 impl Cursor {
     pub(crate) fn new(folder: &Folder, id: &str, next: u64) -> Self {
         let folder = folder.clone();
-        Cursor { folder, id: id.into(), next, segment: None, head: None, closed: false }
+        Cursor { folder, id: id.into(), next, segment: None, has_looked: false, head: None, closed: false }
     }
 
     /// Whether it has found its place.
@@ -350,12 +363,14 @@ impl Cursor {
             }
             let records = self.frames(limit)?;
             if !records.is_empty() {
+                self.has_looked = false;
                 return Ok(Found::Records(records));
             }
-            let Some(open) = &self.segment else { return Ok(Found::End) };
-            let successor = self.folder.segments(&self.id)?.into_iter().find(|first| *first > open.first);
-            match successor {
-                None => return Ok(Found::End),
+            match self.successor()? {
+                None => {
+                    self.has_looked = true;
+                    return Ok(Found::End);
+                }
                 Some(_) if !looked_again => looked_again = true,
                 Some(first) if first <= self.next => {
                     self.segment = None;
@@ -366,6 +381,17 @@ impl Cursor {
         }
     }
 
+    /// The segment behind the open one. Who looks again and again, as a writer of many sessions does, looks for the one that
+    /// follows, and not at all that there are: where something is missing before it, it has been found the first time.
+    fn successor(&self) -> std::io::Result<Option<u64>> {
+        let Some(open) = &self.segment else { return Ok(None) };
+        if self.has_looked {
+            let follows = self.next > open.first && self.folder.segment(&self.id, self.next).try_exists()?;
+            return Ok(follows.then_some(self.next));
+        }
+        Ok(self.folder.segments(&self.id)?.into_iter().find(|first| *first > open.first))
+    }
+
     /// Goes on behind what is missing.
     pub(crate) fn skip_to(&mut self, next: u64) {
         self.next = next;
@@ -374,6 +400,7 @@ impl Cursor {
 
     /// Opens the segment that the next record is in. Says whether there is one.
     fn open(&mut self) -> std::io::Result<bool> {
+        self.has_looked = false;
         let segments = self.folder.segments(&self.id)?;
         let Some(first) = segments.into_iter().rev().find(|first| *first <= self.next) else {
             return Ok(false);
