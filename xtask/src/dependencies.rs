@@ -1,12 +1,13 @@
 //! What dependencies bring in, held against `deny.toml`: licences, versions, where they come from. `cargo deny` does the same
-//! and more, and takes minutes to build.
+//! and more, and takes minutes to build; where it is installed, it is asked too.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use serde_json::Value;
 use toml::de::DeTable;
 
-use crate::{package, root};
+use crate::{package, root, run, setup};
 
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
@@ -43,7 +44,13 @@ pub(crate) fn check() -> Result<(), String> {
         }
     }
     faults.extend(twice.iter().map(|name| format!("{name} is there once now: take it out of deny.toml")));
-    if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
+    if !faults.is_empty() {
+        return Err(faults.join("\n"));
+    }
+    if setup::exists("cargo-deny", &["--version"]) {
+        run(Command::new("cargo").args(["deny", "--locked", "check", "bans", "licenses", "sources"]))?;
+    }
+    Ok(())
 }
 
 /// The packages that the published crates need, without those that only tests do.

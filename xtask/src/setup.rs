@@ -95,7 +95,7 @@ fn install_official_sdks() -> Result<(), String> {
 }
 
 /// Whether a program answers.
-fn exists(program: &str, arguments: &[&str]) -> bool {
+pub(crate) fn exists(program: &str, arguments: &[&str]) -> bool {
     Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
