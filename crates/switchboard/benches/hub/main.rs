@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod agent;
-#[cfg(feature = "jetstream")]
 mod cluster;
 mod hub;
 mod socket;
@@ -57,7 +56,6 @@ fn main() {
         deaf();
     }
     // It needs a NATS server, and so is measured by name only.
-    #[cfg(feature = "jetstream")]
     if names.iter().any(|wanted| wanted == "cluster") {
         cluster::run();
     }
@@ -252,7 +250,6 @@ impl Delays {
         Delays { counts: (0..10_000).map(|_| AtomicU32::new(0)).collect(), micros: 1000 }
     }
 
-    #[cfg(feature = "jetstream")]
     fn of_tenths() -> Self {
         Delays { micros: 100, ..Delays::new() }
     }
