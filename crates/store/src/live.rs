@@ -34,6 +34,8 @@ pub(crate) struct Live {
     moved: u64,
     /// How many of them this has moved.
     moved_here: u64,
+    /// Where the segment begins before which all were removed.
+    cleared: u64,
     cursor: Cursor,
     /// Records that were read, and wait for a block.
     pending: Vec<Record>,
@@ -89,6 +91,7 @@ impl Live {
             began,
             moved: 0,
             moved_here: 0,
+            cleared: 0,
             cursor: Cursor::new(folder, id, 0),
             pending: Vec::new(),
             pending_bytes: 0,
@@ -211,6 +214,9 @@ impl Live {
         }
         let work = |live: &mut Self, connection: &mut Connection| {
             live.find_or_begin(connection)?;
+            if live.has_no_news() {
+                return Ok(Outcome::Rest);
+            }
             let is_closing = live.closing.is_some();
             if live.transfer(connection, is_closing)? {
                 return Ok(Outcome::Moved);
@@ -237,6 +243,15 @@ impl Live {
             Err(StoreError::Busy { .. }) => Outcome::Busy,
             Err(error) => Outcome::Failed(error),
         }
+    }
+
+    /// Whether there is nothing to move, without a look at the journal: of many open sessions few are written at a time.
+    fn has_no_news(&self) -> bool {
+        let is_read = |progress: &Arc<Progress>| self.cursor.next() >= progress.written();
+        self.closing.is_none()
+            && self.progress.as_ref().is_some_and(is_read)
+            && self.observed == Observed::default()
+            && block_ends(&self.pending).is_empty()
     }
 
     /// Reads the journal on, and moves what is enough for a block; with `all`, everything. Says whether it did
@@ -303,8 +318,12 @@ impl Live {
         if let Some(to) = gap {
             self.cursor.skip_to(to);
         }
-        // What is left over is only looked at once more.
-        drop(self.folder.remove(&self.id, Some(self.moved)));
+        let start = self.cursor.segment_start();
+        if start > self.cleared && start <= self.moved {
+            self.cleared = start;
+            // What is left over is only looked at once more.
+            drop(self.folder.remove(&self.id, Some(self.moved)));
+        }
         Ok(taken > 0 || gap.is_some())
     }
 }

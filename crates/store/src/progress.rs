@@ -72,6 +72,11 @@ impl Progress {
         state.failed.clone().map(|error| (state.written, error))
     }
 
+    /// The number behind the last record that is written.
+    pub(crate) fn written(&self) -> u64 {
+        locked(&self.state).written
+    }
+
     pub(crate) fn is_durable(&self, sequence: u64) -> bool {
         locked(&self.state).durable > sequence
     }

@@ -351,6 +351,11 @@ impl Cursor {
         self.next
     }
 
+    /// The number of the first record of the segment that is being read.
+    pub(crate) fn segment_start(&self) -> u64 {
+        self.segment.as_ref().map_or(0, |open| open.first)
+    }
+
     /// The records that stand here, about so many bytes of them.
     pub(crate) fn read(&mut self, limit: usize) -> std::io::Result<Found> {
         // A segment that was opened before its successor may have got more in between: hence the second look.

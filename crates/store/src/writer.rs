@@ -314,7 +314,10 @@ impl Writer {
         if behind <= SMALL {
             while !live.is_overdue() && indexing::step(&mut self.connection, session).unwrap_or(false) {}
         }
-        self.checkpoint();
+        // Of many that are closed at once, the last one sees to it.
+        if !self.live.values().any(Live::is_closing) {
+            self.checkpoint();
+        }
         live.done();
         self.signal.raise();
     }

@@ -51,6 +51,8 @@ pub(super) struct Session {
     pub(super) is_asking: bool,
     /// When that was last begun.
     pub(super) asked_at: u64,
+    /// When another hub last wrote to it.
+    pub(super) heard_at: u64,
     /// Another hub that writes it, as far as is known.
     pub(super) hub: Option<Arc<str>>,
     /// How long its log is for sure, by what other hubs have written.
@@ -114,6 +116,7 @@ impl Session {
             announced: None,
             is_asking: false,
             asked_at: 0,
+            heard_at: 0,
             hub: None,
             followed: 0,
         }

@@ -22,6 +22,8 @@ use super::{ConnectionId, Core, HostId, Memory, Output, SessionId};
 const HUB_GONE: &str = "the turn was interrupted: the hub that had the agent is gone";
 /// After how many milliseconds it is looked again who writes a session, and what has no answer yet is passed on again.
 const LOOK: u64 = 500;
+/// After how many milliseconds without a word of the hub that writes a session that is at work it is asked for whether it does.
+const SILENCE: u64 = 10_000;
 
 /// What other hubs are told of a hub.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -143,6 +145,7 @@ impl Core {
         }
         let id = Arc::clone(session.id());
         session.hub = Some(Arc::clone(hub)).filter(|hub| self.options.name.as_ref() != Some(hub));
+        session.heard_at = self.now;
         let end = records.last().map_or(0, |(sequence, ..)| sequence + 1);
         session.followed = session.followed.max(end);
         for (sequence, channel, text) in records {
@@ -252,8 +255,13 @@ impl Core {
             }
             let is_at_work = |memory: &Memory| memory.is_busy() || !memory.questions.is_empty();
             let has_hub = session.hub.as_ref().is_some_and(|hub| self.sharing.hubs.contains_key(hub));
-            let is_orphan = !session.is_ours && !has_hub && session.memory.as_ref().is_some_and(is_at_work);
-            if is_orphan && is_well && self.now >= session.asked_at + LOOK {
+            // A hub that is there may have lost a session that nobody here wants anything of.
+            let due = match has_hub {
+                true => session.asked_at.max(session.heard_at) + SILENCE,
+                false => session.asked_at + LOOK,
+            };
+            let is_followed = !session.is_ours && session.memory.as_ref().is_some_and(is_at_work);
+            if is_followed && is_well && self.now >= due {
                 orphaned.push(Arc::clone(session.id()));
             }
         }

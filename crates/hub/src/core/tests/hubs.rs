@@ -564,3 +564,38 @@ fn what_could_not_be_written_is_told_to_nobody() {
     assert!(world.log.sessions[&session].len() > length);
     world.check();
 }
+
+#[test]
+fn a_session_that_its_hub_has_lost_without_anybody_at_it_is_gone_on_with() {
+    let mut world = World::new();
+    let session = world.session();
+    world.prompt(0, 1, "p1");
+    // Another hub shows the session at work.
+    let params = json!({"sessionId": &*session, "cwd": "/w", "replayFrom": {"type": "start"}});
+    world.request(1, 1, "session/resume", params);
+    for _ in 0..40 {
+        for hub in 0..2 {
+            world.follow(hub);
+            world.do_later(hub, 0);
+        }
+        if let Some(line) = world.hubs[0].said.pop_front() {
+            let agent = world.hubs[0].agent.unwrap();
+            world.hubs[0].core.host_line(agent, &line.to_string());
+            world.perform(0);
+        }
+    }
+    let is_busy = |world: &World, hub: usize| {
+        world.hubs[hub].core.sessions[&session].memory.as_ref().is_some_and(Memory::is_busy)
+    };
+    assert!(is_busy(&world, 1), "it is at work");
+    // Its hub starts anew under its name, has no agent, and lets go of what it had.
+    world.hubs[0] = hub(0);
+    world.log.owners.remove(&session);
+    let begun = world.now;
+    while is_busy(&world, 1) {
+        assert!(world.now < begun + 30_000, "nobody goes on with it");
+        world.tick(1);
+        world.do_later(1, 0);
+    }
+    assert_eq!(world.log.owners.get(&session), Some(&1));
+}

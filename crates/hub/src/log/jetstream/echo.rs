@@ -4,7 +4,7 @@
 //! let two through that come at the same moment: it looks before it agrees on their order. Both are acknowledged then, and the first
 //! of them counts for everybody who reads the stream. So a hub looks at that order itself: nobody else may have written to a
 //! session between what it wrote before and what it writes now. Where nothing comes back, because the server that tells it is gone,
-//! it asks those that keep the session for that order.
+//! it asks those that keep the session for that order. One server alone lets nobody through who is second, and nothing is read back.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -42,6 +42,10 @@ impl Echo {
         let (reached, receiver) = watch::channel(from);
         let task = tokio::spawn(async move {
             loop {
+                if !server.is_replicated() {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
                 let start_sequence = *reached.borrow() + 1;
                 let from = DeliverPolicy::ByStartSequence { start_sequence };
                 if let Ok(mut messages) = Reading::of_headers(&server.stream, subject("*"), from).await {

@@ -110,11 +110,12 @@ impl Follower {
             let (assembler, at) =
                 known.entry(Arc::clone(&session)).or_insert_with(|| (Assembler::default(), Instant::now()));
             *at = Instant::now();
-            let records = assembler.take(headers, &message.payload).unwrap_or_default();
-            let by = hub(headers).unwrap_or_default();
             if locked(&self.writers).see(&self.name, &session, sequence, headers) {
+                assembler.pass_over(headers, &message.payload);
                 continue;
             }
+            let records = assembler.take(headers, &message.payload).unwrap_or_default();
+            let by = hub(headers).unwrap_or_default();
             let kept = locked(&self.local).take(&session, &records);
             if kept.is_err() && view::copy(&self.server, &self.local, &session, sequence).await.is_err() {
                 locked(&self.writers).unsure.insert(session);

@@ -218,6 +218,15 @@ impl Lease {
 
     /// Takes a session, unless another hub that is there has it.
     pub(super) async fn take(&self, session: &SessionId) -> Result<Taken, String> {
+        let taken = self.try_to_take(session).await;
+        if taken.is_err() {
+            // What was to be let go of was forgotten for this, and what was asked for may have been done.
+            self.doubt(session);
+        }
+        taken
+    }
+
+    async fn try_to_take(&self, session: &SessionId) -> Result<Taken, String> {
         let owners = &self.server.owners;
         for _ in 0..TRIES {
             self.hold().await?;
@@ -254,10 +263,7 @@ impl Lease {
             match taken {
                 Ok(fence) => return Ok(Taken::Here(fence)),
                 Err(_) if was_overtaken => {}
-                Err(reason) => {
-                    self.doubt(session);
-                    return Err(self.server.fault(&reason));
-                }
+                Err(reason) => return Err(self.server.fault(&reason)),
             }
         }
         Err("other hubs are at it; try again later".to_owned())
@@ -306,7 +312,8 @@ impl Lease {
             let is_mine =
                 |entry: &Entry| entry.operation == Operation::Put && entry.value == self.name.as_bytes();
             // Whoever takes it meanwhile has taken it out of these.
-            let is_doubtful = locked(&self.state).doubtful.contains(&session);
+            let is_written = locked(&self.writers).known.contains_key(&session);
+            let is_doubtful = locked(&self.state).doubtful.contains(&session) && !is_written;
             if let Some(entry) = entry.filter(is_mine)
                 && is_doubtful
                 && self.server.owners.delete_expect_revision(&*session, Some(entry.revision)).await.is_err()

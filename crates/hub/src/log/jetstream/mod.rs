@@ -294,7 +294,9 @@ impl SessionLog for JetStreamLog {
                             Err(NotWritten::Unknown(reason)) => return (session, records, Err(reason)),
                         }
                     }
-                    if let Err(reason) = echo.has(server, &session, &written).await {
+                    if server.is_replicated()
+                        && let Err(reason) = echo.has(server, &session, &written).await
+                    {
                         return (session, records, Err(reason));
                     }
                     // What has come back may have shown that another one was faster.

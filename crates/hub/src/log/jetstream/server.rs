@@ -1,5 +1,6 @@
 //! The NATS servers that keep the logs: how they are reached, and that they are what is needed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,7 @@ pub(super) struct Server {
     trouble: Mutex<Option<String>>,
     /// Since when there is no connection.
     away: Mutex<Option<Instant>>,
+    is_replicated: AtomicBool,
     refusals: Refusals,
 }
 
@@ -108,6 +110,7 @@ impl Server {
         let sessions = bucket(&context, SESSIONS, Duration::ZERO, replicas).await?;
         let owners = bucket(&context, OWNERS, Duration::ZERO, replicas).await?;
         let hubs = bucket(&context, HUBS, LEASE, replicas).await?;
+        let is_replicated = AtomicBool::new(stream.cached_info().config.num_replicas > 1);
         let server = Server {
             servers,
             context,
@@ -117,6 +120,7 @@ impl Server {
             hubs,
             trouble: Mutex::default(),
             away: Mutex::default(),
+            is_replicated,
             refusals,
         };
         server.check_permissions().await?;
@@ -182,7 +186,13 @@ impl Server {
         locked(&self.trouble).clone()
     }
 
-    /// Finds out when the servers take something again, for as long as somebody uses this.
+    /// Whether several servers have to agree on the order of messages, or one decides by itself.
+    pub(super) fn is_replicated(&self) -> bool {
+        self.is_replicated.load(Ordering::Relaxed)
+    }
+
+    /// Finds out when the servers take something again, for as long as somebody uses this, and whether somebody has changed how
+    /// many keep the stream.
     pub(super) fn watch(self: &Arc<Self>) {
         let server = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -192,6 +202,9 @@ impl Server {
                 let is_well = locked(&server.trouble).is_none();
                 if !is_well && server.sessions.put(PROBED, Vec::new().into()).await.is_ok() {
                     *locked(&server.trouble) = None;
+                }
+                if let Ok(info) = server.stream.get_info().await {
+                    server.is_replicated.store(info.config.num_replicas > 1, Ordering::Relaxed);
                 }
             }
         });

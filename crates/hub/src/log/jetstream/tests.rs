@@ -449,6 +449,26 @@ async fn a_key_that_a_hub_got_without_hearing_so_is_let_go() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_to_be_let_go_of_goes_though_it_could_not_be_taken_again() {
+    let Some(mut servers) = Servers::start(&["--jetstream"]) else { return };
+    let server = servers.connect().await.unwrap().server;
+    let lease = super::Lease::begin(Arc::clone(&server), "mine".into(), Arc::default());
+    let id: SessionId = "s".into();
+    let Ok(super::Taken::Here(fence)) = lease.take(&id).await else { panic!("it is not taken") };
+    servers.server.kill();
+    lease.release(&id, fence);
+    assert!(lease.take(&id).await.is_err());
+    servers.server.restart();
+    let gone = async {
+        while !matches!(server.owners.get("s").await, Ok(None)) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(2 * PATIENCE, gone).await.unwrap();
+    lease.end().await;
+}
+
+#[tokio::test]
 async fn a_message_that_the_servers_know_and_have_not_kept_is_not_written() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let server = servers.connect().await.unwrap().server;
