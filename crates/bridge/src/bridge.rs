@@ -336,6 +336,15 @@ impl Bridge {
         self.context_mut().strict_failure = None;
     }
 
+    /// The client goes on with a session that it did not open by a request here. All that was said in it is told again, so that
+    /// what follows can be translated.
+    pub fn reopen(&mut self, session: &str) {
+        if let Mode::Different(machine) = &mut self.mode {
+            machine.reopen(session);
+        }
+        self.settle();
+    }
+
     /// Does what is due.
     pub fn tick(&mut self, now: Moment) {
         self.at(now);

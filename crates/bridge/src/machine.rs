@@ -24,6 +24,11 @@ pub(crate) trait Machine: Turns + Memory + fmt::Debug + Send {
     /// Takes an update whose envelope is not in the usual order, or holds more.
     fn update_notification(&mut self, notification: &Notification<'_>);
 
+    /// The client goes on with a session of which everything is told again.
+    fn reopen(&mut self, session: &str) {
+        let _ = session;
+    }
+
     fn client_request(&mut self, request: &Request<'_>);
 
     fn client_response(&mut self, response: Response<'_>);

@@ -57,6 +57,7 @@ pub(crate) async fn run(
         bridge: None,
         begun: Instant::now(),
         knows_version: false,
+        is_translated: false,
         room: Arc::new(Notify::new()),
         flows: HashMap::new(),
         flow: flow as u64,
@@ -81,6 +82,8 @@ struct Client {
     bridge: Option<Box<Bridge>>,
     begun: Instant,
     knows_version: bool,
+    /// Whether the hub knows that it is of version 1.
+    is_translated: bool,
     /// Raised when the client has taken something.
     room: Arc<Notify>,
     flows: HashMap<SessionId, Traffic>,
@@ -184,18 +187,16 @@ impl Client {
                             reply.send(Ok(()));
                             self.tell_again(lines);
                         }
-                        None => {
+                        None if self.cursors.contains_key(&*session) => {
                             let message = "a client of version 1 goes on with session/load from here";
                             reply.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
                         }
+                        // It was told that on another connection.
+                        None => return self.go_on_elsewhere(session, cursor, reply).await,
                     }
                     return Ok(());
                 }
-                if let Some((_, earlier)) = self.resuming.replace((session.clone(), reply)) {
-                    let message = "another request for a stream came before this one was decided";
-                    earlier.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
-                }
-                self.tell(Event::Continue { connection: self.id, session, cursor }).await
+                self.go_on_elsewhere(session, cursor, reply).await
             }
             Incoming::Reconnected(gate) => {
                 self.gate = Some(gate);
@@ -207,6 +208,23 @@ impl Client {
         }
     }
 
+    /// Asks the hub to go on with a session behind a place in its log.
+    async fn go_on_elsewhere(
+        &mut self,
+        session: String,
+        cursor: String,
+        reply: ResumeReply,
+    ) -> Result<(), Gone> {
+        if let Some((_, earlier)) = self.resuming.replace((session.clone(), reply)) {
+            let message = "another request for a stream came before this one was decided";
+            earlier.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
+        }
+        if let Some(bridge) = &mut self.bridge {
+            bridge.reopen(&session);
+        }
+        self.tell(Event::Continue { connection: self.id, session, cursor }).await
+    }
+
     async fn tell(&mut self, event: Event) -> Result<(), Gone> {
         self.events.send(event).await.map_err(|_| Gone)
     }
@@ -215,7 +233,11 @@ impl Client {
         if !self.knows_version && !self.open(&text) {
             return Ok(());
         }
-        if self.bridge.is_none() {
+        let is_old = self.bridge.is_some();
+        if is_old && !std::mem::replace(&mut self.is_translated, true) {
+            self.tell(Event::Translated { connection: self.id }).await?;
+        }
+        if !is_old {
             return self.tell(Event::Message { connection: self.id, text: text.into() }).await;
         }
         if let Some(gate) = self.gate.take() {
@@ -307,7 +329,7 @@ impl Client {
             }
             ForConnection::Decided(decision) => {
                 if let Some((session, reply)) = self.resuming.take() {
-                    reply.send(decision.map_err(|reason| refusal(&session, reason)));
+                    reply.send(decision.map_err(|reason| refusal(&session, reason, self.bridge.is_some())));
                 }
                 false
             }
@@ -319,7 +341,7 @@ impl Client {
     }
 
     fn line(&mut self, line: ToClient) {
-        let ToClient { text, stream, cursor, counts } = line;
+        let ToClient { text, stream, cursor, counts, is_known } = line;
         let written = match (&stream, counts) {
             (Some(session), true) => Some(self.take(session, text.len())),
             _ => None,
@@ -339,6 +361,9 @@ impl Client {
         let mut made = self.made();
         if handled == Handled::Forward {
             made.push(text);
+        }
+        if is_known {
+            made.retain(|made| !is_update(made));
         }
         self.send_made(made, written);
     }
@@ -483,14 +508,20 @@ fn with_transport(outcome: &Result<Raw<'_>, switchboard_acp::rpc::RpcError<'_>>)
     Some(lines::merged(Some(result), &[("agentCapabilities", &capabilities)]))
 }
 
-fn refusal(session: &str, reason: NoSuchPlace) -> Refusal {
+/// Whether a line is what a client that knows the session so far has been told.
+fn is_update(text: &str) -> bool {
+    matches!(Message::decode(text, WireFormat::Any), Ok(Message::Notification(call)) if call.method == "session/update")
+}
+
+fn refusal(session: &str, reason: NoSuchPlace, is_old: bool) -> Refusal {
     match reason {
         NoSuchPlace::Session => {
             let message = format!("there is no session {session} here, or not for this token");
             Refusal::new(http::StatusCode::NOT_FOUND, message)
         }
         NoSuchPlace::Cursor => {
-            let message = format!("there is no such place in {session}; use session/resume with replayFrom");
+            let instead = if is_old { "session/load" } else { "session/resume with replayFrom" };
+            let message = format!("there is no such place in {session}; use {instead}");
             Refusal::new(http::StatusCode::CONFLICT, message)
         }
     }

@@ -85,6 +85,15 @@ pub(crate) enum Event {
         from: u64,
         part: Result<(Vec<Kept>, u64), String>,
     },
+    /// A message was looked for.
+    Found {
+        connection: ConnectionId,
+        place: Result<Option<u64>, String>,
+    },
+    /// A client is of version 1.
+    Translated {
+        connection: ConnectionId,
+    },
     /// It is known who writes a session.
     Owned {
         session: SessionId,
@@ -307,6 +316,8 @@ impl Service {
                 Ok((part, to)) => self.core.read(connection, &session, from, &part, to),
                 Err(reason) => self.core.read_failed(connection, &session, &reason),
             },
+            Event::Found { connection, place } => self.core.found(connection, place),
+            Event::Translated { connection } => self.core.translated(connection),
             Event::Owned { session, owned } => self.core.owned(&session, *owned),
             Event::Passed { ticket, reply } => self.core.passed(ticket, reply.as_deref()),
             Event::News(news) => self.hear(news),
@@ -393,6 +404,13 @@ impl Service {
                     let at = Arc::clone(&session);
                     let part = blocking(move || log::read(&store, &at, from, end)).await;
                     Event::Read { connection, session, from, part }
+                });
+            }
+            Output::Seek { connection, session, message, end } => {
+                let store = self.store.clone();
+                self.aside(async move {
+                    let place = blocking(move || log::seek(&store, &session, &message, end)).await;
+                    Event::Found { connection, place }
                 });
             }
             Output::Changed { session } => {

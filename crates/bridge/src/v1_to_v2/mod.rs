@@ -21,6 +21,7 @@ use switchboard_acp::{Diagnostic, Extra, Meta, v1, v2};
 
 use self::family::{Family, Held, Standing};
 use self::messages::Messages;
+use self::sessions::is_told_all;
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
@@ -240,6 +241,10 @@ impl Machine for V1ToV2 {
         }
     }
 
+    fn reopen(&mut self, session: &str) {
+        self.begin_anew(session);
+    }
+
     fn client_request(&mut self, request: &Request<'_>) {
         let outcome = match &*request.method {
             "initialize" => self.initialize(request),
@@ -257,7 +262,10 @@ impl Machine for V1ToV2 {
                 if method == "session/attach"
                     && let Some(session) = crate::context::session_of(request.params.as_ref())
                 {
-                    self.family.open(&session);
+                    match is_told_all(request.params.as_ref()) {
+                        true => self.begin_anew(&session),
+                        false => self.family.open(&session),
+                    }
                 }
                 let method = match method {
                     "authenticate" => "auth/login",

@@ -1,7 +1,7 @@
 //! Opening sessions, and their configuration.
 
 use switchboard_acp::rpc::{Request, RequestId, Response};
-use switchboard_acp::{Extra, Text, Wire, v1, v2};
+use switchboard_acp::{Extra, Raw, Text, Wire, v1, v2};
 
 use super::{Active, ToAgent, V1ToV2};
 use crate::context::session_of;
@@ -9,6 +9,16 @@ use crate::convert::session::{self, Opened, OpenedV2};
 use crate::convert::{config, lists, message::Rest};
 use crate::sessions::{KnownOptions, roots};
 use crate::{Error, Side};
+
+/// The place in the log of a hub behind which a client goes on, among the metadata of a request.
+const CURSOR: &str = "acp/cursor";
+
+/// Whether who attaches to a session is told what was said in it, or knows it.
+pub(super) fn is_told_all(params: Option<&Raw<'_>>) -> bool {
+    let policy = params.and_then(|params| params.get("historyPolicy"));
+    let policy = policy.as_ref().and_then(Raw::as_text);
+    !matches!(policy.as_deref(), Some("pending_only" | "none"))
+}
 
 impl V1ToV2 {
     pub(super) fn new_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
@@ -90,22 +100,27 @@ impl V1ToV2 {
         }
         let id = wire.session_id.clone().into_owned();
         self.family.open(&id);
-        let mut active = self.active(&id);
+        let active = self.active(&id);
         active.session.roots = roots(&wire.cwd, wire.additional_directories.as_deref());
-        let replays = wire.replay_from.is_some();
-        if replays {
-            // The client forgets what it has seen, so that all of it counts as new.
-            active.flush_all();
-            active.session.messages.forget();
-            active.session.calls.forget();
-            active.session.plans.clear();
-            active.session.replays += 1;
-        }
-        if replays {
-            self.family.begin_replay(&id);
+        let is_behind = wire.meta.as_ref().is_some_and(|meta| meta.get(CURSOR).is_some());
+        if wire.replay_from.is_some() || (is_behind && self.context.options.is_shared) {
+            self.begin_anew(&id);
+            self.active(&id).session.replays += 1;
         }
         let purpose = ToAgent::OldSession { session: id };
         self.to_agent.ask(request, "session/resume", wire, purpose, &mut self.context);
+    }
+
+    /// All that was said in a session comes again. The client forgets what it has seen, or is not told again what it knows: in
+    /// either case all of it counts as new.
+    pub(super) fn begin_anew(&mut self, id: &str) {
+        self.family.open(id);
+        let mut active = self.active(id);
+        active.flush_all();
+        active.session.messages.forget();
+        active.session.calls.forget();
+        active.session.plans.clear();
+        self.family.begin_replay(id);
     }
 
     pub(super) fn session_made(

@@ -207,7 +207,8 @@ impl Core {
         });
         let concerned: Vec<ConnectionId> = concerned.map(|(id, _)| *id).collect();
         for connection in concerned {
-            let line = ToClient { text: text.clone(), stream: None, cursor: None, counts: false };
+            let line =
+                ToClient { text: text.clone(), stream: None, cursor: None, counts: false, is_known: false };
             self.output.push_back(Output::Send { connection, line });
         }
     }
@@ -413,7 +414,10 @@ impl Core {
         if outcome.is_error() {
             return self.reply(client.0, &client.1, outcome.clone(), None);
         }
-        let Some(folder) = self.sessions.get(of).map(|session| session.known.folder.clone()) else { return };
+        let Some(folder) = self.sessions.get(of).map(|session| session.known.folder.clone()) else {
+            let message = format!("the session {of} was deleted meanwhile");
+            return self.refuse(client.0, &client.1, codes::RESOURCE_NOT_FOUND, message, None);
+        };
         let request = lines::call(
             Some(&RequestId::Number(number)),
             "session/fork",

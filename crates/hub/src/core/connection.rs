@@ -6,6 +6,7 @@ use std::sync::Arc;
 use switchboard_acp::rpc::RequestId;
 
 use super::lines::Outcome;
+use super::seeking::Seeking;
 use super::{Identity, SessionId, ToClient};
 
 /// How many requests of one client may be open.
@@ -25,6 +26,8 @@ pub(super) struct Connection {
     pub(super) is_agent_named: bool,
     /// Whether a prompt with the id of an earlier one is that one.
     pub(super) repeats_by_id: bool,
+    /// Whether what it is told is translated on the way, which needs to know what was told before.
+    pub(super) is_translated: bool,
     /// The client's own name and version.
     pub(super) client: (String, String),
     pub(super) is_initialized: bool,
@@ -43,6 +46,8 @@ pub(super) struct Connection {
     pub(super) is_paused: bool,
     /// Whether it is no connection but one message that another hub has passed on, and which.
     pub(super) guest: Option<String>,
+    /// Messages behind which it wants to go on. The first of them is being looked for.
+    pub(super) seeking: VecDeque<Seeking>,
 }
 
 /// A request of a client.
@@ -69,6 +74,8 @@ pub(super) enum Topic {
 pub(super) struct Attachment {
     /// The place in the log of what it gets next.
     pub(super) place: u64,
+    /// What stands before this place is only for whoever translates for it: it has that.
+    pub(super) known: u64,
     pub(super) phase: Phase,
     /// Whether a part of the log is being read for it.
     pub(super) is_reading: bool,
@@ -88,12 +95,32 @@ pub(super) struct Attachment {
 
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// It gets what stands in the log up to here; then the state, then the answer, then the questions.
+    /// It gets what stands in the log up to a place; then the state, then the answer, then the questions.
     CatchingUp {
+        start: Start,
         until: u64,
         answer: Option<(RequestId<'static>, Outcome)>,
     },
     Live,
+}
+
+impl Phase {
+    /// The answer that the client still waits for.
+    pub(super) fn take_answer(&mut self) -> Option<(RequestId<'static>, Outcome)> {
+        match self {
+            Phase::CatchingUp { answer, .. } => answer.take(),
+            Phase::Live => None,
+        }
+    }
+}
+
+/// Where a client begins in a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// At a place, whatever was before it.
+    At(u64),
+    /// At a place, and it has what was before it.
+    Behind(u64),
 }
 
 impl Connection {
@@ -103,6 +130,7 @@ impl Connection {
             agent,
             is_agent_named,
             repeats_by_id,
+            is_translated: false,
             client: (String::new(), String::new()),
             is_initialized: false,
             is_told_of_turns: false,
@@ -114,6 +142,7 @@ impl Connection {
             last_id: 0,
             is_paused: false,
             guest: None,
+            seeking: VecDeque::new(),
         }
     }
 
@@ -127,6 +156,7 @@ impl Attachment {
     pub(super) fn new(place: u64, phase: Phase) -> Self {
         Attachment {
             place,
+            known: 0,
             phase,
             is_reading: false,
             sent: 0,

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use switchboard_acp::rpc::{Message, Notification, RequestId};
+use switchboard_acp::rpc::{Message, Notification, RequestId, codes};
 use switchboard_acp::{Raw, Wire, WireFormat, v2};
 use switchboard_session::{may_name_sessions, rename_sessions};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
-use super::connection::{Attachment, Phase};
+use super::connection::{Attachment, Phase, Start};
 use super::lines::{self, Outcome, Rewrite};
 use super::{ConnectionId, Core, Kept, Memory, Output, SessionId, ToClient};
 
@@ -28,28 +28,39 @@ impl Core {
         &mut self,
         connection: ConnectionId,
         id: &SessionId,
-        place: u64,
+        start: Start,
         answer: Option<(RequestId<'static>, Outcome)>,
     ) {
+        // Who asks twice has two answers.
+        if let Some((request, outcome)) = self.take_answer(connection, id) {
+            self.reply(connection, &request, outcome, None);
+        }
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
         if client.guest.is_some() {
             return;
         }
-        let phase = Phase::CatchingUp { until: session.next, answer };
+        let (place, known) = match start {
+            Start::At(place) => (place, 0),
+            // What it is told depends on everything before it.
+            Start::Behind(place) if client.is_translated => (0, place),
+            Start::Behind(place) => (place, 0),
+        };
+        let phase = Phase::CatchingUp { start, until: session.next, answer };
         if session.attached.insert(connection) && session.attached.len() == 1 {
             // Nobody looked on, so nothing is at hand.
             session.window_start = session.window_start.max(session.next);
         }
         match client.attachments.get_mut(id) {
             Some(attachment) => {
-                attachment.place = place;
+                (attachment.place, attachment.known) = (place, known);
                 attachment.is_reading = false;
                 attachment.leaves = false;
                 attachment.phase = phase;
             }
             None => {
-                client.attachments.insert(Arc::clone(id), Attachment::new(place, phase));
+                let attachment = Attachment { known, ..Attachment::new(place, phase) };
+                client.attachments.insert(Arc::clone(id), attachment);
             }
         }
         self.pump(connection, id);
@@ -70,7 +81,7 @@ impl Core {
     /// A client looks at a session no more.
     pub(super) fn detach(&mut self, connection: ConnectionId, id: &SessionId) -> bool {
         let Some(client) = self.connections.get_mut(&connection) else { return false };
-        let Some(attachment) = client.attachments.remove(id) else { return false };
+        let Some(mut attachment) = client.attachments.remove(id) else { return false };
         for question in attachment.asked.values() {
             client.asked.remove(question);
         }
@@ -79,6 +90,10 @@ impl Core {
         }
         if let Some(session) = self.sessions.get_mut(id) {
             session.attached.remove(&connection);
+        }
+        if let Some((request, _)) = attachment.phase.take_answer() {
+            let message = "the session is looked at no more";
+            self.decline(connection, &request, Outcome::error(codes::REQUEST_CANCELLED, message, None));
         }
         true
     }
@@ -136,8 +151,7 @@ impl Core {
                 // Over HTTP some read the stream of a session only when they have the answer: it must not wait for them.
                 if client.repeats_by_id
                     && !attachment.is_reading
-                    && let Phase::CatchingUp { answer, .. } = &mut attachment.phase
-                    && let Some((request, outcome)) = answer.take()
+                    && let Some((request, outcome)) = attachment.phase.take_answer()
                 {
                     self.reply(connection, &request, outcome, None);
                 }
@@ -181,6 +195,7 @@ impl Core {
                 }
             };
             attachment.sent += line.text.len() as u64;
+            let line = ToClient { is_known: sequence < attachment.known, ..line };
             self.output.push_back(Output::Send { connection, line });
         }
     }
@@ -217,6 +232,7 @@ impl Core {
                         }
                     };
                     attachment.sent += line.text.len() as u64;
+                    let line = ToClient { is_known: kept.sequence < attachment.known, ..line };
                     self.output.push_back(Output::Send { connection, line });
                 }
                 Ok(Message::Request(_)) if is_live => questions.push(kept.sequence),
@@ -301,21 +317,18 @@ impl Core {
         }
         // What it was asked is asked again under the same ids.
         let pending = self.take_answer(connection, &id);
-        self.attach(connection, &id, place + 1, pending);
+        self.attach(connection, &id, Start::Behind(place + 1), pending);
         Ok(())
     }
 
     /// The answer that a client still waits for in a session that it was catching up with.
-    fn take_answer(
+    pub(super) fn take_answer(
         &mut self,
         connection: ConnectionId,
         id: &SessionId,
     ) -> Option<(RequestId<'static>, Outcome)> {
         let attachment = self.connections.get_mut(&connection)?.attachments.get_mut(id)?;
-        match &mut attachment.phase {
-            Phase::CatchingUp { answer, .. } => answer.take(),
-            Phase::Live => None,
-        }
+        attachment.phase.take_answer()
     }
 }
 
@@ -354,7 +367,8 @@ fn renamed(params: &Raw<'_>, memory: &Memory, id: &str) -> Option<Raw<'static>> 
 }
 
 fn update_line(text: SharedText, id: &SessionId, cursor: String) -> ToClient {
-    ToClient { text, stream: Some(Arc::clone(id)), cursor: Some(cursor.into()), counts: true }
+    let cursor = Some(cursor.into());
+    ToClient { text, stream: Some(Arc::clone(id)), cursor, counts: true, is_known: false }
 }
 
 /// The update that says what a session is at, under the cursor of what was told before it; and how many questions are asked

@@ -1,5 +1,6 @@
 //! The text of messages: what the hub changes in them on their way, and nothing else.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use switchboard_acp::rpc::{Message, RequestId, RpcError};
@@ -24,6 +25,9 @@ pub(crate) const ADOPTED: &str = "switchboard/session";
 
 /// The key under which a question tells the id that the agent gave it, which is the one in the log.
 pub(crate) const REQUEST: &str = "switchboard/request";
+
+/// How many characters of what a client has named are told again: ids and folders are shorter.
+const NAMED: usize = 1024;
 
 /// What changes in the parameters of a message.
 #[derive(Clone, Copy, Default)]
@@ -283,6 +287,14 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
+/// What a client has named, as it is told again in an error: the beginning, where it is longer than any name.
+pub(crate) fn named(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(NAMED) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
 /// A text among the parameters.
 pub(crate) fn text_of<'r>(params: Option<&'r Raw<'_>>, key: &str) -> Option<Text<'r>> {
     let value = params?.entries().find_map(|(name, value)| (&*name == key).then_some(value))?;
@@ -337,7 +349,7 @@ pub(crate) fn place(session: &str, cursor: &str) -> Option<u64> {
 mod tests {
     use switchboard_acp::Raw;
 
-    use super::{Rewrite, call, cursor, place};
+    use super::{NAMED, Rewrite, call, cursor, named, place};
 
     #[test]
     fn only_what_must_changes() {
@@ -364,6 +376,13 @@ mod tests {
             line,
             r#"{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{"sessionId":"s","_meta":{"k":2},"prompt":[]}}"#
         );
+    }
+
+    #[test]
+    fn a_name_is_told_again_as_far_as_names_go() {
+        assert_eq!(named("session"), "session");
+        let long = "ä".repeat(NAMED + 1);
+        assert_eq!(named(&long), format!("{}…", "ä".repeat(NAMED)));
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub(crate) struct Memory {
     open: HashMap<RequestId<'static>, Asked>,
     /// How many prompts are on their way or at work.
     prompts: usize,
+    /// How often the agent was told to stop since it last began to work.
+    pub(crate) cancels: usize,
 }
 
 /// A request to the agent whose answer matters.
@@ -184,6 +186,9 @@ impl Memory {
                     Some("requires_action") => Activity::RequiresAction,
                     _ => Activity::Idle,
                 };
+                if !was_at_work && self.activity != Activity::Idle {
+                    self.cancels = 0;
+                }
                 if self.activity == Activity::Idle {
                     self.prompts = 0;
                     if was_at_work || update.get("stopReason").is_some() {
@@ -260,6 +265,7 @@ impl Memory {
                     }
                     "session/prompt" => {
                         self.prompts += 1;
+                        self.cancels = 0;
                         // The note of its name stands before it.
                         if matches!(self.open.get(&request.id), Some(Asked::Prompt { .. })) {
                             return;
@@ -275,7 +281,7 @@ impl Memory {
                     self.open.insert(request.id.clone().into_owned(), asked);
                 }
             }
-            Message::Notification(_) => {}
+            Message::Notification(call) => self.cancels += usize::from(call.method == "session/cancel"),
         }
     }
 
@@ -343,6 +349,11 @@ impl Memory {
     /// Whether an id is one that an agent gave this session, and not a sub-agent.
     pub(crate) fn is_own(&self, id: &str) -> bool {
         self.agent_session.as_deref() == Some(id) || self.earlier.iter().any(|earlier| earlier == id)
+    }
+
+    /// All of them.
+    pub(crate) fn own_ids(&self) -> Vec<String> {
+        self.earlier.iter().chain(&self.agent_session).cloned().collect()
     }
 
     /// What clients call a session of the agent: this one by the hub's id, a sub-agent by that and its own, so that an

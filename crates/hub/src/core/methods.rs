@@ -7,7 +7,7 @@ use switchboard_acp::Raw;
 use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 
-use super::connection::{ATTACHMENTS, Connection};
+use super::connection::{ATTACHMENTS, Connection, Start};
 use super::hosting::Purpose;
 use super::lines::{self, CURSOR, OPERATION, Outcome};
 use super::memory::Memory;
@@ -17,8 +17,6 @@ use super::{ConnectionId, Core, Output, SessionId};
 
 /// Error of `session/attach`: something of it is not offered.
 const UNSUPPORTED: i32 = -32003;
-/// How many sessions are listed at once.
-const PAGE: usize = 100;
 /// How many prompts of a session may wait.
 const PROMPTS: usize = 256;
 
@@ -63,49 +61,6 @@ impl Core {
         client_mut(self, connection, |client| client.is_initialized = true);
         let answer = super::capabilities::of_hub(&description);
         self.reply(connection, id, Outcome::Result(answer), None);
-        Ok(())
-    }
-
-    pub(super) fn list(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
-        let ClientRequest { connection, id, params, .. } = request;
-        let Some(client) = self.connections.get(&connection) else { return Ok(()) };
-        let folder = lines::text_of(params, "cwd");
-        let folder = match &folder {
-            // A folder that may not be used has no sessions.
-            Some(folder) => Some((self.options.folders)(folder).unwrap_or_else(|_| folder.to_string())),
-            None => None,
-        };
-        let agent = client.is_agent_named.then(|| self.options.agents.get(client.agent)).flatten();
-        let mut sessions: Vec<_> = self
-            .sessions
-            .values()
-            .filter(|session| session.is_visible_to(&client.who))
-            .filter(|session| folder.as_ref().is_none_or(|folder| session.known.folder == *folder))
-            .filter(|session| agent.is_none_or(|agent| session.known.agent == *agent))
-            .filter(|session| session.next > 0)
-            .collect();
-        sessions.sort_by(|one, other| {
-            (other.known.changed, &other.known.id).cmp(&(one.known.changed, &one.known.id))
-        });
-        let from = match lines::text_of(params, "cursor") {
-            None => 0,
-            Some(cursor) => match sessions.iter().position(|session| *session.known.id == *cursor) {
-                Some(place) => place + 1,
-                None => {
-                    let message =
-                        "at /params/cursor: no cursor of this list; begin again without one".to_owned();
-                    return Err((codes::INVALID_PARAMS, message, None));
-                }
-            },
-        };
-        let page: Vec<_> = sessions.iter().skip(from).take(PAGE).collect();
-        let next = (sessions.len() > from + PAGE).then(|| page.last().map(|last| last.known.id.to_string()));
-        let page: Vec<serde_json::Value> = page.iter().map(|session| session.information()).collect();
-        let mut result = json!({"sessions": page});
-        if let (Some(Some(next)), Some(result)) = (next, result.as_object_mut()) {
-            result.insert("nextCursor".to_owned(), next.into());
-        }
-        self.reply(connection, id, Outcome::Result(result.to_string()), None);
         Ok(())
     }
 
@@ -194,12 +149,13 @@ impl Core {
             return Ok(());
         }
         let Some(known) = self.sessions.get(&session) else { return Ok(()) };
-        let place =
+        let start =
             match (lines::meta_text(params, CURSOR), params.and_then(|params| params.get("replayFrom"))) {
                 (Some(cursor), _) => {
                     match lines::place(&session, &cursor).filter(|place| *place < known.next) {
-                        Some(place) => place + 1,
+                        Some(place) => Start::Behind(place + 1),
                         None => {
+                            let cursor = lines::named(&cursor);
                             let message =
                                 format!("{cursor} is no place in {session}; resume with replayFrom");
                             let data = json!({"cursor": cursor, "reason": "unknown_cursor"});
@@ -214,12 +170,12 @@ impl Core {
                         let message = "at /params/replayFrom: expected {\"type\": \"start\"}".to_owned();
                         return Err((codes::INVALID_PARAMS, message, None));
                     }
-                    0
+                    Start::At(0)
                 }
-                _ => known.next,
+                _ => Start::At(known.next),
             };
         let answer = Outcome::Result(known.opened_result());
-        self.attach(connection, &session, place, Some((id.clone(), answer)));
+        self.attach(connection, &session, start, Some((id.clone(), answer)));
         Ok(())
     }
 
@@ -244,16 +200,36 @@ impl Core {
         self.may_attach(connection, Some(&session))?;
         let policy = lines::text_of(params, "historyPolicy");
         let policy = policy.as_deref().unwrap_or("full").to_owned();
-        if !matches!(&*policy, "full" | "pending_only" | "none") {
-            let message =
-                format!("at /params/historyPolicy: {policy} is not offered; full, pending_only and none are");
+        if !matches!(&*policy, "full" | "pending_only" | "none" | "after_message") {
+            let policy = lines::named(&policy);
+            let message = format!(
+                "at /params/historyPolicy: {policy} is not offered; full, after_message, pending_only and none are"
+            );
             return Err((UNSUPPORTED, message, None));
         }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
         let Some(known) = self.sessions.get(&session) else { return Ok(()) };
-        let place = if policy == "full" { 0 } else { known.next };
+        let start = match &*policy {
+            "after_message" => return self.seek(connection, id, &session, params),
+            "full" => Start::At(0),
+            _ => Start::At(known.next),
+        };
+        self.attach_by_policy(connection, id, &session, start, &policy);
+        Ok(())
+    }
+
+    /// Lets a client look at a session that knows how several do.
+    pub(super) fn attach_by_policy(
+        &mut self,
+        connection: ConnectionId,
+        id: &RequestId<'static>,
+        session: &SessionId,
+        start: Start,
+        policy: &str,
+    ) {
+        let Some(known) = self.sessions.get(session) else { return };
         let others = known.attached.iter().chain([&connection]).collect::<std::collections::BTreeSet<_>>();
         let clients: Vec<serde_json::Value> = others
             .into_iter()
@@ -263,16 +239,15 @@ impl Core {
             })
             .collect();
         let result = json!({
-            "sessionId": &*session, "clientId": connection.to_string(), "historyPolicy": policy,
+            "sessionId": &**session, "clientId": connection.to_string(), "historyPolicy": policy,
             "connectedClients": clients,
         });
-        self.attach(connection, &session, place, Some((id.clone(), Outcome::Result(result.to_string()))));
+        self.attach(connection, session, start, Some((id.clone(), Outcome::Result(result.to_string()))));
         client_mut(self, connection, |client| {
-            if let Some(attachment) = client.attachments.get_mut(&session) {
+            if let Some(attachment) = client.attachments.get_mut(session) {
                 attachment.knows_notices = true;
             }
         });
-        Ok(())
     }
 
     pub(super) fn detach_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
@@ -322,7 +297,7 @@ impl Core {
         let Some(client) = self.connections.get(&connection) else { return };
         if let (false, Some(known)) = (client.attachments.contains_key(session), self.sessions.get(session)) {
             let next = known.next;
-            self.attach(connection, session, next, None);
+            self.attach(connection, session, Start::At(next), None);
         }
     }
 

@@ -11,6 +11,7 @@ mod connection;
 mod delivery;
 mod hosting;
 pub(crate) mod lines;
+mod listing;
 pub(crate) mod memory;
 mod methods;
 mod notices;
@@ -19,6 +20,7 @@ mod opening;
 mod passing;
 mod questions;
 mod requests;
+pub(crate) mod seeking;
 mod session;
 mod sharing;
 #[cfg(test)]
@@ -104,6 +106,8 @@ pub(crate) struct ToClient {
     pub(crate) cursor: Option<Arc<str>>,
     /// Whether it counts against what may be on its way to the client in its session.
     pub(crate) counts: bool,
+    /// Whether the client has it already, and only whoever translates for it needs it.
+    pub(crate) is_known: bool,
 }
 
 /// What is to be done.
@@ -123,6 +127,8 @@ pub(crate) enum Output {
     Load { session: SessionId },
     /// A part of a log is to be read for somebody; [`Core::read`] takes it. `end` is how long the log is.
     Read { connection: ConnectionId, session: SessionId, from: u64, end: u64 },
+    /// The end of a message is to be found in a log for somebody; [`Core::found`] takes it. `end` is how long the log is.
+    Seek { connection: ConnectionId, session: SessionId, message: seeking::Sought, end: u64 },
     /// Nothing will be written for now.
     Rest { session: SessionId },
     /// What is known of a session has changed.
@@ -554,6 +560,7 @@ impl Core {
             stream: asked.stream.clone(),
             cursor: None,
             counts: false,
+            is_known: false,
         };
         if let Some(operation) = asked.operation {
             self.answers.keep(&client.who.name, operation, outcome);

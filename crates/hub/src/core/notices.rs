@@ -66,7 +66,13 @@ impl Core {
         for connection in self.who_know_notices(id) {
             if Some(connection) != except {
                 let text = text.clone();
-                let line = ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false };
+                let line = ToClient {
+                    text,
+                    stream: Some(Arc::clone(id)),
+                    cursor: None,
+                    counts: false,
+                    is_known: false,
+                };
                 self.output.push_back(Output::Send { connection, line });
             }
         }

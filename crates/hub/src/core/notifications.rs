@@ -7,11 +7,14 @@ use switchboard_acp::Raw;
 use switchboard_acp::rpc::{Notification, RequestId, codes};
 use switchboard_store::{Channel, Role};
 
-use super::connection::{ATTACHMENTS, Connection};
+use super::connection::{ATTACHMENTS, Connection, Phase};
 use super::delivery::NoSuchPlace;
 use super::lines::{self, OPERATION, Outcome, Rewrite};
 use super::requests::Named;
 use super::{ConnectionId, Core, Output, SessionId};
+
+/// How often an agent is told to stop what it does.
+const CANCELS: usize = 100;
 
 impl Core {
     pub(super) fn notification(
@@ -69,6 +72,8 @@ impl Core {
     /// Cancels the work of a session, or of a sub-agent alone.
     pub(super) fn cancel(&mut self, connection: ConnectionId, Named { session, child }: &Named) {
         let Some(known) = self.sessions.get(session) else { return };
+        // An agent that does not stop hears it often enough: whoever repeats it without end fills neither log nor memory.
+        let is_told = known.memory.as_ref().is_some_and(|memory| memory.cancels >= CANCELS);
         let (Some(host), Some(own)) = (known.host, known.agent_session().map(str::to_owned)) else {
             return self.cancel_prompts(session);
         };
@@ -76,9 +81,11 @@ impl Core {
         let name = child.as_deref().unwrap_or(&own);
         let params = Raw::from(json!({"sessionId": name}));
         let line = lines::call(None, "session/cancel", Some(&params), Rewrite::default());
-        self.note(session, &json!({"hub": "cancelled", "by": by}));
-        let _ = self.append(session, Channel::ToAgent, line.as_str());
-        self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(session)) });
+        if !is_told {
+            self.note(session, &json!({"hub": "cancelled", "by": by}));
+            let _ = self.append(session, Channel::ToAgent, line.as_str());
+            self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(session)) });
+        }
         if child.is_none() {
             self.cancel_prompts(session);
             self.cancel_questions(session, &by);
@@ -145,12 +152,23 @@ impl Core {
                 let params = Raw::from(json!({"sessionId": session, "reason": reason}));
                 let text =
                     lines::call(None, "stream/resume_failed", Some(&params), Rewrite::default()).into();
-                let line = super::ToClient { text, stream: None, cursor: None, counts: false };
+                let line =
+                    super::ToClient { text, stream: None, cursor: None, counts: false, is_known: false };
                 self.output.push_back(Output::Send { connection, line });
             }
         }
         for session in left {
-            self.detach(connection, &session);
+            // What it asked for and has not got any of is still wanted, from its beginning.
+            let client = self.connections.get(&connection);
+            let start = client.and_then(|client| match client.attachments.get(&session)?.phase {
+                Phase::CatchingUp { start, answer: Some(_), .. } => Some(start),
+                _ => None,
+            });
+            let answer = self.take_answer(connection, &session);
+            match start {
+                Some(start) => self.attach(connection, &session, start, answer),
+                None => drop(self.detach(connection, &session)),
+            }
         }
     }
 }

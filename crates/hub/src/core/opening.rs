@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Raw, WireFormat};
+use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_store::Channel;
 
+use super::connection::Start;
 use super::hosting::Purpose;
 use super::lines::{self, Outcome, Rewrite};
 use super::notices::received;
@@ -183,7 +184,7 @@ impl Core {
             &[(lines::ADOPTED, &lines::quoted(id))],
         );
         let told = Outcome::Result(lines::merged(result.as_ref(), &[("_meta", &meta)]));
-        self.attach(client.0, id, 0, Some((client.1.clone(), told)));
+        self.attach(client.0, id, Start::At(0), Some((client.1.clone(), told)));
     }
 
     /// A list of an agent's sessions, in which those that the hub has are called as it calls them.
@@ -244,9 +245,18 @@ impl Core {
         self.states += 1;
         if let Some(session) = self.sessions.remove(id) {
             for connection in session.attached {
-                if let Some(client) = self.connections.get_mut(&connection) {
-                    client.attachments.remove(id);
+                self.detach(connection, id);
+            }
+            let waiting = session.waiting.iter().filter_map(|(connection, line)| {
+                match Message::decode(line, WireFormat::Any) {
+                    Ok(Message::Request(request)) => Some((*connection, request.id.into_owned())),
+                    _ => None,
                 }
+            });
+            let prompts = session.prompts.iter().map(|prompt| (prompt.connection, prompt.id.clone()));
+            for (connection, request) in waiting.chain(prompts).collect::<Vec<_>>() {
+                let (message, data) = (format!("the session {id} was deleted"), json!({"sessionId": &**id}));
+                self.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, Some(data));
             }
         }
         for host in self.hosts.values_mut() {

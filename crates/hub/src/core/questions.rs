@@ -107,7 +107,8 @@ impl Core {
         let rewrite = Rewrite { session: name.as_deref(), request: Some(&question.id), ..Rewrite::default() };
         let request = RequestId::Number(number);
         let text = lines::call(Some(&request), &question.method, Some(&question.params), rewrite).into();
-        let line = ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false };
+        let line =
+            ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false, is_known: false };
         self.output.push_back(Output::Send { connection, line });
     }
 
@@ -123,7 +124,8 @@ impl Core {
                 continue;
             }
             let text = lines::cancel(&RequestId::Number(number)).into();
-            let line = ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false };
+            let line =
+                ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false, is_known: false };
             self.output.push_back(Output::Send { connection, line });
         }
     }
@@ -247,7 +249,7 @@ impl Core {
         let number = client.last_id;
         client.asked.insert(number, Topic::Direct(host, id.clone().into_owned()));
         let text = lines::call(Some(&RequestId::Number(number)), method, params, Rewrite::default()).into();
-        let line = ToClient { text, stream: None, cursor: None, counts: false };
+        let line = ToClient { text, stream: None, cursor: None, counts: false, is_known: false };
         self.output.push_back(Output::Send { connection, line });
         true
     }

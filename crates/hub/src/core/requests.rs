@@ -42,6 +42,11 @@ impl Core {
         self.connections.insert(connection, Connection::new(who, agent, is_named, repeats_by_id));
     }
 
+    /// What a client is told is translated on the way.
+    pub(crate) fn translated(&mut self, connection: ConnectionId) {
+        client_mut(self, connection, |client| client.is_translated = true);
+    }
+
     /// A client is gone. Its sessions stay, and so does its work.
     pub(crate) fn disconnected(&mut self, connection: ConnectionId) {
         let Some(client) = self.connections.get(&connection) else { return };
@@ -100,7 +105,8 @@ impl Core {
             Err(error) => {
                 let error = Outcome::error(codes::INVALID_REQUEST, error.to_string(), None);
                 let text = lines::answer(&RequestId::Null, &error).into();
-                let line = super::ToClient { text, stream: None, cursor: None, counts: false };
+                let line =
+                    super::ToClient { text, stream: None, cursor: None, counts: false, is_known: false };
                 self.output.push_back(Output::Send { connection, line });
                 return;
             }
@@ -234,8 +240,9 @@ impl Core {
             ));
         };
         let unknown = || {
+            let name = lines::named(&name);
             let message = format!("there is no session {name} here, or not for this token");
-            Err((codes::RESOURCE_NOT_FOUND, message, Some(json!({"sessionId": &*name}))))
+            Err((codes::RESOURCE_NOT_FOUND, message, Some(json!({"sessionId": name}))))
         };
         let Some(client) = self.connections.get(&connection) else { return unknown() };
         if let Some(session) = self.sessions.get(&*name) {
@@ -257,6 +264,7 @@ impl Core {
 
     pub(super) fn folder(&self, params: Option<&Raw<'_>>) -> Result<String, Refusal> {
         let refused = |place: &str, folder: &str, FolderRefusal { reason, roots }: FolderRefusal| {
+            let folder = lines::named(folder);
             let data = json!({"folder": folder, "roots": roots});
             (codes::INVALID_PARAMS, format!("at /params/{place}: {folder}: {reason}"), Some(data))
         };

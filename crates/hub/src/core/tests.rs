@@ -2,7 +2,9 @@
 //! as late as it likes.
 
 mod hubs;
+mod listing;
 mod remembered;
+mod seeking;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use serde_json::{Value, json};
 use switchboard_acp::rpc::codes;
 use switchboard_store::{Channel, Role};
 
+use super::connection::{Phase, Start};
+use super::seeking::Found;
 use super::{ConnectionId, Core, CoreOptions, HostId, Identity, Kept, Known, Memory, Output, SessionId};
 
 /// What a client has got.
@@ -19,11 +23,15 @@ use super::{ConnectionId, Core, CoreOptions, HostId, Identity, Kept, Known, Memo
 struct Client {
     /// The places of the updates of each session, since it last said where it is.
     updates: BTreeMap<String, Vec<u64>>,
+    /// What was told for whoever translates for it alone, since then.
+    known: BTreeMap<String, Vec<u64>>,
     /// Where it said that it is: it gets what stands from there on.
     from: BTreeMap<String, u64>,
     /// Answers by request.
     answers: HashMap<i64, Vec<Value>>,
     asked: HashSet<i64>,
+    /// Those that are prompts, which wait for their turn.
+    prompts: HashSet<i64>,
     /// Questions that it has been asked and that were not taken back: the agent's words.
     questions: BTreeMap<i64, String>,
     bytes: HashMap<String, u64>,
@@ -94,10 +102,17 @@ fn world(flow: usize) -> World {
 
 impl World {
     fn connect(&mut self, role: Role) -> ConnectionId {
+        self.connect_translated(role, false)
+    }
+
+    fn connect_translated(&mut self, role: Role, is_translated: bool) -> ConnectionId {
         self.next_connection += 1;
         let id = self.next_connection;
         self.clients.insert(id, Client::default());
         self.core.connected(id, who(&format!("{role}-{id}"), role), 0, false, false);
+        if is_translated {
+            self.core.translated(id);
+        }
         self.request(id, "initialize", json!({"protocolVersion": 2, "info": {"name": "c", "version": "1"}}));
         id
     }
@@ -107,6 +122,9 @@ impl World {
         client.next_id += 1;
         let id = client.next_id;
         client.asked.insert(id);
+        if method == "session/prompt" {
+            client.prompts.insert(id);
+        }
         let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
         self.core.client_line(connection, &line.into());
         self.perform();
@@ -161,9 +179,10 @@ impl World {
                 | Output::Answer { .. } => {
                     panic!("there are no other hubs")
                 }
-                later @ (Output::Create { .. } | Output::Load { .. } | Output::Read { .. }) => {
-                    self.later.push_back(later);
-                }
+                later @ (Output::Create { .. }
+                | Output::Load { .. }
+                | Output::Read { .. }
+                | Output::Seek { .. }) => self.later.push_back(later),
             }
         }
         for line in std::mem::take(&mut self.agent_out()) {
@@ -222,6 +241,17 @@ impl World {
                 let to = part.last().map_or(from, |last| last.sequence + 1);
                 self.core.read(connection, &session, from, &part, to);
             }
+            Some(Output::Seek { connection, session, message, end }) => {
+                let mut found = Found::default();
+                let log = self.log.get(&session).cloned().unwrap_or_default();
+                for (place, (channel, text)) in log.iter().enumerate().take(end as usize) {
+                    message.look(&mut found, place as u64, *channel, text);
+                }
+                if let Some(place) = found.place().filter(|_| self.clients.contains_key(&connection)) {
+                    self.begin_at(connection, &session, place + 1);
+                }
+                self.core.found(connection, Ok(found.place()));
+            }
             _ => {}
         }
         self.perform();
@@ -267,6 +297,8 @@ impl World {
                 let id = id.as_i64().unwrap();
                 client.answers.entry(id).or_default().push(message.clone());
             }
+            // A notice, which is in no log.
+            (Some("session/update"), None) if line.cursor.is_none() => {}
             (Some("session/update"), None) => {
                 let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
                 let cursor =
@@ -278,7 +310,8 @@ impl World {
                     let place = place.parse().unwrap();
                     // It is in the log before anybody sees it.
                     assert!(self.log[&*session].len() as u64 > place);
-                    client.updates.entry(session).or_default().push(place);
+                    let told = if line.is_known { &mut client.known } else { &mut client.updates };
+                    told.entry(session).or_default().push(place);
                 }
             }
             (Some("$/cancel_request"), None) => {
@@ -415,6 +448,8 @@ enum Action {
     New(usize),
     Attach(usize, usize),
     AttachAt(usize, usize, usize),
+    /// Behind a message, which may not be there.
+    AttachAfter(usize, usize, usize),
     Detach(usize, usize),
     Disconnect(usize),
     Reconnect(usize),
@@ -428,6 +463,10 @@ enum Action {
     Answer(usize, usize),
     Rest(usize),
     Cancel(usize, usize),
+    /// Something that needs the agent, which is woken for it.
+    Configure(usize, usize),
+    /// Somebody deletes the session, with the hub or behind its back.
+    Delete(usize, usize, bool),
     Close(usize, usize),
     Later(usize),
     Room(usize),
@@ -441,6 +480,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => place.clone().prop_map(Action::New),
         4 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Attach(a, b)),
         3 => (place.clone(), place.clone(), 0..40_usize).prop_map(|(a, b, c)| Action::AttachAt(a, b, c)),
+        3 => (place.clone(), place.clone(), 0..20_usize).prop_map(|(a, b, c)| Action::AttachAfter(a, b, c)),
         1 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Detach(a, b)),
         1 => place.clone().prop_map(Action::Disconnect),
         2 => place.clone().prop_map(Action::Reconnect),
@@ -453,6 +493,8 @@ fn action() -> impl Strategy<Value = Action> {
         4 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Answer(a, b)),
         4 => place.clone().prop_map(Action::Rest),
         1 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Cancel(a, b)),
+        2 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Configure(a, b)),
+        1 => (place.clone(), 0..20_usize, any::<bool>()).prop_map(|(a, b, c)| Action::Delete(a, b, c)),
         1 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Close(a, b)),
         12 => place.clone().prop_map(Action::Later),
         8 => place.prop_map(Action::Room),
@@ -476,8 +518,9 @@ impl World {
         match action {
             Action::Connect(role) => {
                 if self.clients.len() < 5 {
+                    let is_translated = role == 2;
                     let role = [Role::Own, Role::Answer, Role::Own][usize::from(role)];
-                    self.connect(role);
+                    self.connect_translated(role, is_translated);
                 }
             }
             Action::New(which) => {
@@ -506,6 +549,13 @@ impl World {
                     "session/resume",
                     json!({"sessionId": session, "cwd": "/w/p", "_meta": meta}),
                 );
+            }
+            Action::AttachAfter(which, session, message) => {
+                if let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) {
+                    let params = json!({"sessionId": session, "historyPolicy": "after_message",
+                        "afterMessageId": format!("m{message}")});
+                    self.request(client, "session/attach", params);
+                }
             }
             Action::Detach(which, session) => {
                 if let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) {
@@ -554,7 +604,8 @@ impl World {
                 if !self.agent.sessions.is_empty() {
                     let session = self.agent.sessions[which % self.agent.sessions.len()].clone();
                     notes.number += 1;
-                    let update = json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "n": notes.number,
+                    let message = format!("m{}", notes.number / 3);
+                    let update = json!({"sessionUpdate": "agent_message_chunk", "messageId": message, "n": notes.number,
                         "content": {"type": "text", "text": "x".repeat(notes.number as usize % 50)}});
                     self.update(&session, update);
                 }
@@ -603,6 +654,29 @@ impl World {
                     self.notify(client, "session/cancel", json!({"sessionId": session}));
                 }
             }
+            Action::Configure(which, session) => {
+                if let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) {
+                    let params = json!({"sessionId": session, "configId": "c", "value": "v"});
+                    self.request(client, "session/set_config_option", params);
+                }
+            }
+            Action::Delete(which, session, by_hub) => {
+                // Seldom: there is nothing to be tried with what is not there.
+                let Some(session) = self.session_of(0).filter(|_| session == 0) else { return };
+                let Some(client) = self.client(which) else { return };
+                if by_hub {
+                    self.request(client, "session/delete", json!({"sessionId": session}));
+                } else {
+                    self.core.keep_sessions(|id| *id != *session);
+                    self.perform();
+                }
+                if !self.core.sessions.contains_key(&*session) {
+                    for client in self.clients.keys().copied().collect::<Vec<_>>() {
+                        self.forget(client, &session);
+                    }
+                    self.log.remove(&*session);
+                }
+            }
             Action::Close(which, session) => {
                 if let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) {
                     self.request(client, "session/close", json!({"sessionId": session}));
@@ -640,12 +714,14 @@ impl World {
         }
         let client = self.clients.get_mut(&client).unwrap();
         client.updates.insert(session.to_owned(), Vec::new());
+        client.known.remove(session);
         client.from.insert(session.to_owned(), place);
     }
 
     fn forget(&mut self, id: ConnectionId, session: &str) {
         let client = self.clients.get_mut(&id).unwrap();
         client.updates.remove(session);
+        client.known.remove(session);
         client.from.remove(session);
         let known: HashSet<i64> =
             self.core.connections.values().flat_map(|known| known.asked.keys().copied()).collect();
@@ -657,16 +733,28 @@ impl World {
         let Some(id) = self.client(which) else { return };
         self.core.reconnected(id);
         self.perform();
+        let wanted = |session: &String| match &self.core.connections[&id].attachments.get(&**session)?.phase {
+            Phase::CatchingUp { start: Start::At(place) | Start::Behind(place), answer: Some(_), .. } => {
+                Some(*place)
+            }
+            _ => None,
+        };
         let client = self.clients.get_mut(&id).unwrap();
+        client.known.clear();
         let mut streams = Vec::new();
+        // What it has asked for and has nothing of, it still wants.
+        let mut still = BTreeMap::new();
         for (session, updates) in &mut client.updates {
             // The last one is lost.
             updates.pop();
             let last = match updates.last() {
                 Some(last) => *last,
                 None => match client.from.get(session) {
-                    // It has nothing to name, so it gives the session up.
-                    None | Some(0) => continue,
+                    // It has nothing to name, so it gives the session up, unless it waits for the answer.
+                    None | Some(0) => {
+                        still.extend(wanted(session).map(|place| (session.clone(), place)));
+                        continue;
+                    }
                     Some(from) => from - 1,
                 },
             };
@@ -676,6 +764,8 @@ impl World {
             streams.iter().map(|stream| stream["sessionId"].as_str().unwrap().to_owned()).collect();
         client.updates.retain(|session, _| named.contains(session));
         client.from.retain(|session, _| named.contains(session));
+        client.updates.extend(still.keys().map(|session| (session.clone(), Vec::new())));
+        client.from.extend(still);
         let streams = json!({"streams": streams});
         // Some want an answer.
         if which.is_multiple_of(2) {
@@ -783,10 +873,10 @@ impl World {
             for id in &client.asked {
                 let count = client.answers.get(id).map_or(0, Vec::len);
                 // Prompts wait for their turn.
-                let waits = self.core.connections[connection]
-                    .open
-                    .keys()
-                    .any(|open| *open == switchboard_acp::rpc::RequestId::Number(*id));
+                let waits = client.prompts.contains(id)
+                    && self.core.connections[connection]
+                        .open
+                        .contains_key(&switchboard_acp::rpc::RequestId::Number(*id));
                 assert_eq!(
                     count,
                     usize::from(!waits),
@@ -799,6 +889,12 @@ impl World {
                 assert!(attached, "{connection} is not attached to {session}");
                 let got = client.updates.get(session).cloned().unwrap_or_default();
                 assert_eq!(got, self.wanted(session, *from), "{connection} in {session} from {from}");
+                // Whoever translates for it has all that it knows.
+                let known = client.known.get(session).cloned().unwrap_or_default();
+                let before = self.core.connections[connection].attachments[&**session].known;
+                let mut wanted = self.wanted(session, 0);
+                wanted.retain(|place| *place < before);
+                assert_eq!(known, wanted, "{connection} knows {session} up to {before}");
                 let open: Vec<String> = self.core.sessions[&**session]
                     .memory
                     .iter()

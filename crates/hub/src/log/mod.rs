@@ -19,6 +19,7 @@ use std::sync::Arc;
 use switchboard_store::{Channel, Filter, Hosted, Item, Record, Recorder, Store, StoreError};
 use tokio::sync::mpsc;
 
+use crate::core::seeking::{Found, Sought};
 use crate::core::{HubAbout, Kept, Known, Memory, SessionId};
 use crate::service::Event;
 #[cfg(not(feature = "jetstream"))]
@@ -240,4 +241,17 @@ pub(crate) fn read(store: &Store, session: &str, from: u64, end: u64) -> Result<
         }
     }
     Ok((part, to))
+}
+
+/// The place of the last record of a log that belongs to a message. Of the log, one record is in memory at a time.
+pub(crate) fn seek(store: &Store, session: &str, message: &Sought, end: u64) -> Result<Option<u64>, String> {
+    let mut found = Found::default();
+    for item in store.read_part(session, 0..end).map_err(|error| error.to_string())? {
+        if let Item::Record(record) = item.map_err(|error| error.to_string())?
+            && let Ok(text) = std::str::from_utf8(&record.bytes)
+        {
+            message.look(&mut found, record.sequence, record.channel, text);
+        }
+    }
+    Ok(found.place())
 }

@@ -1,5 +1,6 @@
 //! `switchboard serve`: sessions that outlive their clients.
 
+mod behind;
 mod chaos;
 mod cluster;
 mod full_disk;

@@ -145,6 +145,45 @@ fn what_is_taken_back_has_an_answer_too() {
 }
 
 #[test]
+fn an_agent_is_told_to_stop_often_but_not_without_end() {
+    let (mut world, client) = asked();
+    let session = world.session_of(0).unwrap();
+    for _ in 0..10_000 {
+        world.notify(client, "session/cancel", json!({"sessionId": session}));
+    }
+    let told = |world: &World| {
+        let log = &world.log[&*session];
+        log.iter().filter(|(_, text)| text.contains(r#""session/cancel""#)).count()
+    };
+    assert_eq!(told(&world), 100);
+    // The next prompt can be cancelled like every other one.
+    world.request(
+        client,
+        "session/prompt",
+        json!({"sessionId": session, "prompt": [{"type": "text", "text": "on"}]}),
+    );
+    world.notify(client, "session/cancel", json!({"sessionId": session}));
+    assert_eq!(told(&world), 101);
+    world.check();
+}
+
+#[test]
+fn a_name_that_nobody_could_read_is_not_told_again() {
+    let mut world = world(1 << 20);
+    let client = world.connect(Role::Own);
+    let long = "x".repeat(1 << 20);
+    for (method, params) in [
+        ("session/resume", json!({"sessionId": long, "cwd": "/w/p"})),
+        ("session/new", json!({"cwd": long})),
+        ("session/attach", json!({"sessionId": format!("a:{long}")})),
+    ] {
+        let id = world.request(client, method, params);
+        let answer = world.clients[&client].answers[&id][0].to_string();
+        assert!(answer.contains("error") && answer.len() < 10_000, "{method}: {}", answer.len());
+    }
+}
+
+#[test]
 fn who_answered_without_a_person_is_noted_and_not_told_to_the_agent() {
     let (mut world, client) = asked();
     let question = *world.clients[&client].questions.keys().next().unwrap();

@@ -1,0 +1,80 @@
+//! The sessions of the hub as `session/list` tells them.
+
+use std::cmp::Reverse;
+
+use serde_json::{Value, json};
+use switchboard_acp::rpc::codes;
+
+use super::Core;
+use super::lines::{self, Outcome};
+use super::requests::{ClientRequest, Refusal};
+use super::session::Session;
+
+/// How many sessions are listed at once.
+const PAGE: usize = 100;
+
+impl Core {
+    pub(super) fn list(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, .. } = request;
+        let Some(client) = self.connections.get(&connection) else { return Ok(()) };
+        let folder = lines::text_of(params, "cwd");
+        let folder = match &folder {
+            // A folder that may not be used has no sessions.
+            Some(folder) => Some((self.options.folders)(folder).unwrap_or_else(|_| folder.to_string())),
+            None => None,
+        };
+        let agent = client.is_agent_named.then(|| self.options.agents.get(client.agent)).flatten();
+        let after = lines::text_of(params, "cursor");
+        let after = match after.as_deref().map(place) {
+            Some(None) => {
+                let message = "at /params/cursor: no cursor of this list; begin again without one".to_owned();
+                return Err((codes::INVALID_PARAMS, message, None));
+            }
+            after => after.flatten(),
+        };
+        let mut sessions: Vec<_> = self
+            .sessions
+            .values()
+            .filter(|session| session.is_visible_to(&client.who))
+            .filter(|session| folder.as_ref().is_none_or(|folder| session.known.folder == *folder))
+            .filter(|session| agent.is_none_or(|agent| session.known.agent == *agent))
+            .filter(|session| session.next > 0)
+            .filter(|session| after.is_none_or(|after| order(session) < after))
+            .collect();
+        sessions.sort_by_key(|session| Reverse(order(session)));
+        let page = &sessions[..sessions.len().min(PAGE)];
+        let next = page.last().filter(|_| sessions.len() > PAGE).map(|last| {
+            let (changed, id) = order(last);
+            format!("{changed}.{id}")
+        });
+        let mut result =
+            json!({"sessions": page.iter().map(|session| information(session)).collect::<Vec<_>>()});
+        if let (Some(next), Some(result)) = (next, result.as_object_mut()) {
+            result.insert("nextCursor".to_owned(), next.into());
+        }
+        self.reply(connection, id, Outcome::Result(result.to_string()), None);
+        Ok(())
+    }
+}
+
+/// The one that changed last is listed first.
+fn order(session: &Session) -> (i64, &str) {
+    (session.known.changed, session.id())
+}
+
+/// A cursor names a place in the order and no session, which may be elsewhere by now or gone.
+fn place(cursor: &str) -> Option<(i64, &str)> {
+    let (changed, id) = cursor.split_once('.')?;
+    Some((changed.parse().ok()?, id))
+}
+
+fn information(session: &Session) -> Value {
+    let mut information = session.information();
+    // What it is called now, if that was told since the hub has known it.
+    if let (Some(title), Some(information)) =
+        (session.memory.as_ref().and_then(|memory| memory.title.clone()), information.as_object_mut())
+    {
+        information.insert("title".to_owned(), title.into());
+    }
+    information
+}

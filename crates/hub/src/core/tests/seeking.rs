@@ -1,0 +1,144 @@
+//! Clients that go on behind a message.
+
+use super::*;
+
+/// A session in which messages were said: `one` twice, `two`, the same by a sub-agent, and something else.
+fn spoken() -> (World, ConnectionId, String) {
+    let mut world = world(100_000);
+    let client = world.connect(Role::Own);
+    world.request(client, "session/new", json!({"cwd": "/w/p"}));
+    world.settle();
+    let (session, agent) = (world.session_of(0).unwrap(), world.agent.sessions[0].clone());
+    let chunk =
+        |message: &str, n: u64| json!({"sessionUpdate": "agent_message_chunk", "messageId": message, "n": n});
+    world.update(&agent, chunk("one", 1));
+    world.update(&agent, chunk("one", 2));
+    world.update(&agent, json!({"sessionUpdate": "user_message", "messageId": "two", "n": 3}));
+    let started = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "n": 4,
+        "subagent": {"sessionId": "child"}});
+    world.update(&agent, started);
+    world.update("child", chunk("one", 5));
+    world.update(&agent, json!({"sessionUpdate": "plan_update", "n": 6, "about": "\"messageId\": \"one\""}));
+    (world, client, session)
+}
+
+fn after(session: &str, message: &str) -> Value {
+    json!({"sessionId": session, "historyPolicy": "after_message", "afterMessageId": message})
+}
+
+/// What a client that goes on behind a message gets.
+fn told(world: &mut World, session: &str, message: &str) -> (Vec<u64>, Value) {
+    let client = world.connect(Role::Own);
+    let id = world.request(client, "session/attach", after(session, message));
+    world.settle();
+    let places = world.clients[&client].updates.get(session).cloned().unwrap_or_default();
+    let numbers = places.iter().map(|place| {
+        let message: Value = serde_json::from_str(&world.log[session][*place as usize].1).unwrap();
+        message["params"]["update"]["n"].as_u64().unwrap()
+    });
+    (numbers.collect(), world.clients[&client].answers[&id][0].clone())
+}
+
+#[test]
+fn who_names_a_message_gets_what_stands_behind_its_last_part() {
+    let (mut world, _, session) = spoken();
+    let (numbers, answer) = told(&mut world, &session, "one");
+    assert_eq!(answer["result"]["historyPolicy"], "after_message", "{answer}");
+    assert!(!numbers.contains(&2) && numbers.contains(&3), "{numbers:?}");
+    let (numbers, _) = told(&mut world, &session, "two");
+    assert!(!numbers.contains(&3) && numbers.contains(&6), "{numbers:?}");
+    // A client of version 1 has another id for what was said anew.
+    assert_eq!(told(&mut world, &session, "two~r1").0, numbers);
+    world.check();
+}
+
+#[test]
+fn a_message_that_is_not_there_is_refused_with_what_to_do() {
+    let (mut world, client, session) = spoken();
+    for message in ["three", "", "one~rx", "one~"] {
+        let (_, answer) = told(&mut world, &session, message);
+        assert_eq!(answer["error"]["code"], codes::INVALID_PARAMS, "{answer}");
+        assert_eq!(answer["error"]["data"]["reason"], "unknown_message", "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains("full"), "{answer}");
+    }
+    let missing = json!({"sessionId": session, "historyPolicy": "after_message"});
+    let missing = world.request(client, "session/attach", missing);
+    let answer = &world.clients[&client].answers[&missing][0];
+    assert_eq!(answer["error"]["code"], codes::INVALID_PARAMS, "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("afterMessageId"), "{answer}");
+    let other = json!({"sessionId": session, "historyPolicy": "some"});
+    let other = world.request(client, "session/attach", other);
+    assert_eq!(world.clients[&client].answers[&other][0]["error"]["code"], -32003);
+    world.check();
+}
+
+#[test]
+fn one_log_is_gone_through_at_a_time_for_a_client() {
+    let (mut world, _, session) = spoken();
+    let client = world.connect(Role::Own);
+    let ids: Vec<i64> =
+        (0..20).map(|_| world.request(client, "session/attach", after(&session, "one"))).collect();
+    let seeks =
+        |world: &World| world.later.iter().filter(|later| matches!(later, Output::Seek { .. })).count();
+    for _ in &ids {
+        assert_eq!(seeks(&world), 1);
+        world.do_later(0);
+    }
+    world.settle();
+    assert_eq!(seeks(&world), 0);
+    assert!(ids.iter().all(|id| world.clients[&client].answers[id][0].get("result").is_some()));
+    world.check();
+}
+
+#[test]
+fn who_may_not_see_a_session_any_more_gets_nothing_of_it() {
+    let (mut world, _, session) = spoken();
+    let client = world.connect(Role::View);
+    let id = world.request(client, "session/attach", after(&session, "one"));
+    let who = Identity { all: false, ..who("view", Role::View) };
+    world.core.access_changed(client, Some(who));
+    world.settle();
+    let answer = &world.clients[&client].answers[&id][0];
+    assert_eq!(answer["error"]["code"], codes::RESOURCE_NOT_FOUND, "{answer}");
+    assert!(world.core.connections[&client].attachments.is_empty());
+}
+
+#[test]
+fn a_log_that_cannot_be_read_is_told() {
+    let (mut world, _, session) = spoken();
+    let client = world.connect(Role::Own);
+    let id = world.request(client, "session/attach", after(&session, "one"));
+    world.later.clear();
+    world.core.found(client, Err("no disk".to_owned()));
+    world.settle();
+    let answer = &world.clients[&client].answers[&id][0];
+    assert!(answer["error"]["message"].as_str().unwrap().contains("no disk"), "{answer}");
+    // Nobody waits for it any more.
+    world.core.found(client, Ok(Some(1)));
+    world.check();
+}
+
+#[test]
+fn whoever_stops_looking_while_it_catches_up_is_answered() {
+    let (mut world, _, session) = spoken();
+    let client = world.connect(Role::View);
+    let resume = json!({"sessionId": session, "cwd": "/w/p", "replayFrom": {"type": "start"}});
+    let first = world.request(client, "session/resume", resume.clone());
+    let second = world.request(client, "session/resume", resume.clone());
+    // Two who ask are two who are answered; the one whose share was taken away is told that.
+    assert!(world.clients[&client].answers[&first][0].get("result").is_some());
+    assert!(!world.clients[&client].answers.contains_key(&second));
+    world.core.access_changed(client, Some(Identity { all: false, ..who("view", Role::View) }));
+    world.settle();
+    assert_eq!(world.clients[&client].answers[&second][0]["error"]["code"], codes::REQUEST_CANCELLED);
+
+    // One whose socket breaks before it has got anything still waits, and gets it.
+    let client = world.connect(Role::View);
+    let resume = world.request(client, "session/resume", resume);
+    world.core.reconnected(client);
+    world.notify(client, "stream/resume", json!({"streams": []}));
+    world.settle();
+    assert!(world.clients[&client].answers[&resume][0].get("result").is_some());
+    assert_eq!(world.clients[&client].updates[&session], world.wanted(&session, 0));
+    world.check();
+}
