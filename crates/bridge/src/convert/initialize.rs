@@ -219,7 +219,8 @@ fn agent_to_v1<'a>(
         None if has_logins => Some(v2::AgentAuthCapabilities::new()),
         auth => auth,
     };
-    let auth = auth.map(|v2::AgentAuthCapabilities { status, mut meta, mut extra, more: _ }| {
+    let auth = auth.map(|auth| {
+        let v2::AgentAuthCapabilities { status, mut meta, mut extra, more: _ } = auth;
         meta::set_apart(&mut meta, Origin::V2, &mut extra, &["logout"]);
         v1::AgentAuthCapabilities {
             logout: has_logins.then(EmptyObject::new),

@@ -144,7 +144,8 @@ fn prompt_words<'a>(
     convert: fn(v2::ContentBlock<'a>, &mut Conversion<'_>) -> Result<v2::ContentBlock<'a>, Error>,
     cx: &mut Conversion<'_>,
 ) -> Result<Option<SystemPrompt<'a>>, Error> {
-    let Some(SystemPrompt { mode, content, meta, extra, more: _ }) = prompt else { return Ok(None) };
+    let Some(prompt) = prompt else { return Ok(None) };
+    let SystemPrompt { mode, content, meta, extra, more: _ } = prompt;
     let content = cx.key("systemPrompt").key("content").each(content, convert)?;
     Ok(Some(SystemPrompt { mode, content, meta, extra, more: switchboard_acp::More }))
 }

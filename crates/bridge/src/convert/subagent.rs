@@ -38,7 +38,8 @@ pub(crate) fn to_v2(update: v1::unstable::SubagentUpdate<'_>) -> v2::unstable::S
 fn state_to_v2(state: v1::unstable::StateUpdate<'_>) -> v2::StateUpdate<'_> {
     use v1::unstable::StateUpdate as V1;
     // What version 2 means by the key, version 1 does not.
-    let active = |v2::EmptyObject { mut meta, mut extra, more: _ }| {
+    let active = |state| {
+        let v2::EmptyObject { mut meta, mut extra, more: _ } = state;
         meta::set_apart(&mut meta, Origin::V1, &mut extra, &["background"]);
         v2::ActiveState { background: None, meta, extra, more: switchboard_acp::More }
     };
@@ -110,7 +111,8 @@ fn state_to_v1<'a>(
         Some(_) => cx.key("background").lose(Severity::Minor, "version 1 has no work in the background"),
         None => Ok(()),
     };
-    let mut active = |v2::ActiveState { background, meta, extra, more: _ }| {
+    let mut active = |state| {
+        let v2::ActiveState { background, meta, extra, more: _ } = state;
         without_background(background)?;
         Ok::<_, Error>(v2::EmptyObject { meta, extra, more: switchboard_acp::More })
     };

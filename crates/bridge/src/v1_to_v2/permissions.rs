@@ -32,7 +32,7 @@ enum About {
     /// A call of the agent whose words were not changed.
     Call,
     /// A call of the agent that shows the words of the prompt.
-    Disguised { content: bool },
+    Embedded { content: bool },
     /// A call that exists only to carry the question.
     Synthetic,
 }
@@ -137,20 +137,20 @@ impl V1ToV2 {
         response: Response<'_>,
     ) {
         let selected = self.context.answer_question(id, &asked.session, &asked.offered, response);
-        self.undisguise(asked, selected);
+        self.remove_prompt(asked, selected);
     }
 
     /// The agent has taken its question back.
     pub(super) fn permission_withdrawn(&mut self, id: &RequestId<'static>, asked: &Asked) {
         self.context.respond(Side::Agent, id, &permission::cancelled(), &Extra::new());
-        self.undisguise(asked, false);
+        self.remove_prompt(asked, false);
     }
 
     /// Takes the words of the prompt out of the call again.
-    fn undisguise(&mut self, asked: &Asked, selected: bool) {
+    fn remove_prompt(&mut self, asked: &Asked, selected: bool) {
         match asked.about {
             About::Call => {}
-            About::Disguised { content } => {
+            About::Embedded { content } => {
                 self.active(&asked.session).restore(&asked.call, content);
             }
             About::Synthetic => {
@@ -194,7 +194,7 @@ impl Active<'_> {
             super::tool_calls::put(content, &mut wire.extra);
         }
         let about = if renamed || description.is_some() || !announced {
-            About::Disguised { content: description.is_some() }
+            About::Embedded { content: description.is_some() }
         } else {
             About::Call
         };

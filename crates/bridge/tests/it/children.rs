@@ -137,6 +137,25 @@ fn a_child_is_shown_in_the_call_that_refers_to_it() {
 }
 
 #[test]
+fn what_is_told_of_a_child_inside_a_call_and_not_shown_there_is_reported() {
+    let mut bench = at_work(json!({}));
+    bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "task", "title": "Task", "status": "in_progress",
+        "content": [{"type": "session", "sessionId": "c"}]}));
+    bench.losses.clear();
+    for (key, value) in [
+        ("title", json!("other")),
+        ("description", json!("other")),
+        ("capabilities", json!({"cancel": {}})),
+        ("cwd", json!("/w/other")),
+        ("additionalDirectories", json!(["/w/more"])),
+    ] {
+        bench.update(json!({"sessionUpdate": "subagent_update", "sessionId": "c", key: value}));
+        assert_eq!(bench.lost(), [format!("subagent_update {key}")]);
+        bench.losses.clear();
+    }
+}
+
+#[test]
 fn what_is_below_a_child_is_shown_in_its_call() {
     let mut bench = at_work(json!({}));
     bench.update(announced("c", "helper"));

@@ -314,8 +314,9 @@ pub(crate) fn conversation_v1() -> Vec<(Side, Value)> {
             "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
             "elicitation": {"form": {}, "url": {}}}}),
         json!({"protocolVersion": 1, "agentInfo": {"name": "agent-name", "version": "agent-version"}, "agentCapabilities": {"loadSession": true,
-            "promptCapabilities": {"image": true, "audio": true, "embeddedContext": true}, "mcpCapabilities": {"http": true, "sse": true}, "auth": {"logout": {}},
-            "sessionCapabilities": {"list": {}, "delete": {}, "additionalDirectories": {}, "resume": {}, "close": {}}},
+            "promptCapabilities": {"image": true, "audio": true, "embeddedContext": true}, "mcpCapabilities": {"http": true, "sse": true},
+            "auth": {"logout": {}, "status": {}}, "providers": {},
+            "sessionCapabilities": {"list": {}, "delete": {}, "additionalDirectories": {}, "resume": {}, "close": {}, "systemPrompt": {}}},
             "authMethods": [{"id": "key", "name": "Key-name", "description": "key-words"}, {"type": "terminal", "id": "terminal-login", "name": "Terminal-name",
                 "description": "terminal-words", "args": ["login-argument"], "env": {"LOGIN": "login-value"}}]}),
     );
@@ -415,9 +416,9 @@ pub(crate) fn conversation_v2() -> Vec<(Side, Value)> {
         "initialize",
         json!({"protocolVersion": 2, "info": {"name": "client-name", "version": "client-version", "title": "client-title"},
             "capabilities": {"auth": {"terminal": {}}, "elicitation": {"form": {}, "url": {}}}}),
-        json!({"protocolVersion": 2, "info": {"name": "agent-name", "version": "agent-version"}, "capabilities": {"auth": {}, "session": {
-            "prompt": {"image": {}, "audio": {}, "embeddedContext": {}}, "mcp": {"stdio": {}, "http": {}}, "delete": {},
-            "additionalDirectories": {}}},
+        json!({"protocolVersion": 2, "info": {"name": "agent-name", "version": "agent-version"}, "capabilities": {"auth": {"status": {}}, "providers": {}, "session": {
+            "prompt": {"image": {}, "audio": {}, "embeddedContext": {}}, "mcp": {"stdio": {}, "http": {}, "acp": {}}, "delete": {},
+            "additionalDirectories": {}, "systemPrompt": {}}},
             "authMethods": [{"type": "agent", "methodId": "key", "name": "Key-name", "description": "key-words"},
                 {"type": "terminal", "methodId": "terminal-login", "name": "Terminal-name", "description": "terminal-words", "args": ["login-argument"],
                     "env": [{"name": "LOGIN", "value": "login-value"}]},

@@ -56,7 +56,7 @@ fn handshake_of_a_version_2_client() {
         "initialize",
         hello.clone(),
         json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true,
-            "promptCapabilities": {"image": true, "audio": false}, "mcpCapabilities": {"http": true, "sse": true},
+            "promptCapabilities": {"image": true, "audio": false}, "mcpCapabilities": {"http": true, "sse": true, "acp": true},
             "sessionCapabilities": {"delete": {}}},
             "authMethods": [{"id": "key", "name": "Key"},
                 {"type": "terminal", "id": "t", "name": "T", "args": ["login"], "env": {"A": "1"}}]}),
@@ -64,7 +64,7 @@ fn handshake_of_a_version_2_client() {
     assert_eq!(
         answer["result"],
         json!({"protocolVersion": 2, "info": {"name": "agent", "version": "unknown"},
-            "capabilities": {"session": {"prompt": {"image": {}}, "mcp": {"stdio": {}, "http": {}}, "delete": {}}},
+            "capabilities": {"session": {"prompt": {"image": {}}, "mcp": {"stdio": {}, "http": {}, "acp": {}}, "delete": {}}},
             "authMethods": [{"type": "agent", "methodId": "key", "name": "Key"},
                 {"type": "terminal", "methodId": "t", "name": "T", "args": ["login"],
                  "env": [{"name": "A", "value": "1"}]}]})
@@ -92,12 +92,12 @@ fn handshake_of_a_version_1_client() {
                 {"type": "terminal", "methodId": "t", "name": "T", "env": [{"name": "A", "value": "1"}]}]});
         answered(Bench::v1_client(), "initialize", hello.clone(), result)
     };
-    let (told, lost) = answer(json!({"session": {"prompt": {"audio": {}}, "mcp": {"http": {}}}}));
+    let (told, lost) = answer(json!({"session": {"prompt": {"audio": {}}, "mcp": {"http": {}, "acp": {}}}}));
     assert_eq!(
         told["result"],
         json!({"protocolVersion": 1, "agentInfo": {"name": "a", "version": "1"}, "agentCapabilities": {
             "loadSession": true, "promptCapabilities": {"image": false, "audio": true, "embeddedContext": false},
-            "mcpCapabilities": {"http": true, "sse": false}, "auth": {"logout": {}},
+            "mcpCapabilities": {"http": true, "sse": false, "acp": true}, "auth": {"logout": {}},
             "sessionCapabilities": {"list": {}, "resume": {}, "close": {}}},
             "authMethods": [{"id": "key", "name": "Key"},
                 {"type": "terminal", "id": "t", "name": "T", "env": {"A": "1"}}]})
