@@ -69,7 +69,7 @@ pub use host::{Host, HostError, NoHost, TerminalStart};
 pub use loss::{Loss, LossReport, Note, Severity};
 pub use options::{BridgeOptions, Dialect, Limits, Policy};
 pub use recording::{RecordedLine, RecordingBridge};
-pub use stateless::{Converted, Stateless, update_to_v1, update_to_v2};
+pub use stateless::{Converted, Stateless, permission_to_v2, update_to_v1, update_to_v2};
 pub use switchboard_acp::{Moment, Side, Version};
 pub use switchboard_diff::FileAtHand;
 

@@ -147,7 +147,8 @@ fn call_to_v2<'a>(
 
 fn plan_to_v1<'a>(update: v2::PlanUpdate<'a>, cx: &mut Conversion<'_>) -> Result<v1::Plan<'a>, Error> {
     match lists::plan_to_v1(update, cx)? {
-        Ok(lists::Plan { id: _, entries, rest: Rest { meta, extra } }) => {
+        Ok(plan) => {
+            let lists::Plan { id: _, entries, rest: Rest { meta, extra } } = plan;
             cx.key("plan").key("planId").omit(Severity::Minor, "version 1 has one plan, without an id");
             Ok(v1::Plan { entries, meta, extra, more: switchboard_acp::More })
         }
@@ -190,6 +191,25 @@ pub fn update_to_v2(update: v1::SessionUpdate<'_>) -> Result<Converted<v2::Sessi
             },
         })
     })
+}
+
+/// Translates a question of version 1 into the one of version 2 that asks the same. Where its tool call has no title, the
+/// question has one of ours.
+///
+/// ```
+/// use switchboard_bridge::permission_to_v2;
+/// use switchboard_acp::v1;
+///
+/// let mut call = v1::ToolCallUpdate::new("c");
+/// call.title = Some("Remove a folder".into());
+/// let question = permission_to_v2(v1::RequestPermissionRequest::new("s", call, vec![]))?.value;
+/// assert_eq!(question.title, "Remove a folder");
+/// # Ok::<(), switchboard_bridge::Error>(())
+/// ```
+pub fn permission_to_v2(
+    request: v1::RequestPermissionRequest<'_>,
+) -> Result<Converted<v2::RequestPermissionRequest<'_>>, Error> {
+    strictly("session/request_permission", "/params", |cx| question_to_v2(request, cx))
 }
 
 const NO_MODES: &str = "version 2 has no modes; the option for them is known only to who remembers it";
@@ -400,10 +420,7 @@ fn call_in_v2(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<Cal
             if request.options.is_empty() {
                 return Err(cx.key("options").error("version 2 wants at least one option"));
             }
-            let title = request.tool_call.title.clone().unwrap_or(Text::Borrowed("Permission requested"));
-            let question =
-                permission::question_to_v2(request, title, |call| call_to_v2(call, &mut cx.key("toolCall")))?;
-            named("session/request_permission", &question, OUT)
+            named("session/request_permission", &question_to_v2(request, cx)?, OUT)
         }
         "elicitation/create" => {
             let request = v1::CreateElicitationRequest::decode(params, IN)?;
@@ -465,6 +482,14 @@ fn call_in_v1(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<Cal
         "tool_call/cancel" | "terminal/cancel" => Err(cx.error("version 1 can cancel a whole turn only")),
         _ => Ok(None),
     }
+}
+
+fn question_to_v2<'a>(
+    request: v1::RequestPermissionRequest<'a>,
+    cx: &mut Conversion<'_>,
+) -> Result<v2::RequestPermissionRequest<'a>, Error> {
+    let title = request.tool_call.title.clone().unwrap_or(Text::Borrowed("Permission requested"));
+    permission::question_to_v2(request, title, |call| call_to_v2(call, &mut cx.key("toolCall")))
 }
 
 fn question_to_v1<'a>(

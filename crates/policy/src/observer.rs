@@ -7,7 +7,7 @@ use switchboard_acp::rpc::{
     BATCH_LIMIT, Expected, Message, Notification, Request, RequestId, Response, batch_entries, is_batch,
 };
 use switchboard_acp::{Correlator, Diagnostic, Extra, Raw, Text, Version, Wire, WireFormat, v1, v2};
-use switchboard_bridge::update_to_v2;
+use switchboard_bridge::{permission_to_v2, update_to_v2};
 use switchboard_session::{
     AgentQuestion, Conversation, ConversationError, Decoded, Moment, SessionError, Side,
 };
@@ -536,40 +536,28 @@ fn is_v1_question(request: &Request<'_>) -> bool {
 
 fn read_v1(text: &str) -> Result<(v2::RequestPermissionRequest<'_>, Option<String>), String> {
     let read = v1::RequestPermissionRequest::decode_tolerant(text, WireFormat::V1);
-    let (request, mut left_out) = read.map_err(|error| error.to_string())?;
+    let (mut request, mut left_out) = read.map_err(|error| error.to_string())?;
     left_out.retain(|problem| !problem.kept);
-    let v1::RequestPermissionRequest { session_id, tool_call, options, meta, extra, more: _ } = request;
-    let title = tool_call.title.clone().unwrap_or(Text::Borrowed("Permission requested"));
-    let update = without_terminals(v1::SessionUpdate::ToolCallUpdate(Box::new(tool_call)))?;
-    let v2::SessionUpdate::ToolCallUpdate(call) = update else {
-        return Err("the tool call cannot be translated".to_owned());
-    };
-    let subject = v2::ToolCallPermissionSubject::new(*call);
-    let subject = Some(v2::RequestPermissionSubject::ToolCall(Box::new(subject)));
-    let request = v2::RequestPermissionRequest {
-        session_id,
-        title,
-        description: None,
-        subject,
-        options,
-        meta,
-        extra,
-        more: switchboard_acp::More,
-    };
+    drop_terminals(request.tool_call.content.as_mut());
+    let request = permission_to_v2(request).map_err(|error| error.to_string())?.value;
     Ok((request, first_problem(&left_out)))
 }
 
-/// An update of version 1 as version 2 has it. Its terminals belong to the client and tell nothing.
+/// An update of version 1 as version 2 has it.
 fn without_terminals(mut update: v1::SessionUpdate<'_>) -> Result<v2::SessionUpdate<'_>, String> {
-    let content = match &mut update {
-        v1::SessionUpdate::ToolCall(call) => call.content.as_mut(),
-        v1::SessionUpdate::ToolCallUpdate(call) => call.content.as_mut(),
-        _ => None,
-    };
+    match &mut update {
+        v1::SessionUpdate::ToolCall(call) => drop_terminals(call.content.as_mut()),
+        v1::SessionUpdate::ToolCallUpdate(call) => drop_terminals(call.content.as_mut()),
+        _ => {}
+    }
+    update_to_v2(update).map(|converted| converted.value).map_err(|error| error.to_string())
+}
+
+/// The terminals of version 1 belong to the client and tell nothing.
+fn drop_terminals(content: Option<&mut Vec<v1::ToolCallContent<'_>>>) {
     if let Some(content) = content {
         content.retain(|item| !matches!(item, v1::ToolCallContent::Terminal(_)));
     }
-    update_to_v2(update).map(|converted| converted.value).map_err(|error| error.to_string())
 }
 
 fn first_problem(left_out: &[Diagnostic]) -> Option<String> {
