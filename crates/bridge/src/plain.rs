@@ -7,7 +7,7 @@ pub(crate) struct OutputText {
     text: String,
     /// The first bytes of a character whose others are yet to come.
     incomplete: Vec<u8>,
-    state: State,
+    state: ScanState,
     /// Whether control sequences stay, for readers that understand them.
     keeps_controls: bool,
     /// How much of the text is settled: it cannot be taken back by a backspace.
@@ -16,7 +16,7 @@ pub(crate) struct OutputText {
 
 /// What the next character belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
+enum ScanState {
     #[default]
     Text,
     /// After a carriage return, which is part of a line end or one by itself.
@@ -99,40 +99,40 @@ impl OutputText {
 
     fn push_character(&mut self, character: char) {
         self.state = match (self.state, character) {
-            (State::Return, '\n') => {
+            (ScanState::Return, '\n') => {
                 self.text.push('\n');
-                State::Text
+                ScanState::Text
             }
-            (State::Return, other) => {
+            (ScanState::Return, other) => {
                 self.text.push('\n');
-                self.state = State::Text;
+                self.state = ScanState::Text;
                 return self.push_character(other);
             }
-            (State::StringEscape, other) if other != '\\' => {
-                self.state = State::Text;
+            (ScanState::StringEscape, other) if other != '\\' => {
+                self.state = ScanState::Text;
                 return self.push_character(other);
             }
-            (State::Text, '\u{1b}') => State::Escape,
-            (State::Text, '\r') => State::Return,
-            (State::Text, '\u{8}') => {
+            (ScanState::Text, '\u{1b}') => ScanState::Escape,
+            (ScanState::Text, '\r') => ScanState::Return,
+            (ScanState::Text, '\u{8}') => {
                 if self.text.len() > self.settled && self.text.ends_with(|last: char| last != '\n') {
                     self.text.pop();
                 }
-                State::Text
+                ScanState::Text
             }
-            (State::Text, other) => {
+            (ScanState::Text, other) => {
                 if matches!(other, '\n' | '\t') || !other.is_control() {
                     self.text.push(other);
                 }
-                State::Text
+                ScanState::Text
             }
-            (State::Escape, '[') => State::Control,
-            (State::Escape, ']' | 'P' | '^' | '_' | 'X') => State::String,
-            (State::Escape, '(' | ')' | '*' | '+' | '#' | '%' | ' ') => State::Designation,
-            (State::Control, '\u{40}'..='\u{7e}') | (State::String, '\u{7}') => State::Text,
-            (State::String, '\u{1b}') => State::StringEscape,
-            (State::Control | State::String, _) => self.state,
-            (State::Escape | State::StringEscape | State::Designation, _) => State::Text,
+            (ScanState::Escape, '[') => ScanState::Control,
+            (ScanState::Escape, ']' | 'P' | '^' | '_' | 'X') => ScanState::String,
+            (ScanState::Escape, '(' | ')' | '*' | '+' | '#' | '%' | ' ') => ScanState::Designation,
+            (ScanState::Control, '\u{40}'..='\u{7e}') | (ScanState::String, '\u{7}') => ScanState::Text,
+            (ScanState::String, '\u{1b}') => ScanState::StringEscape,
+            (ScanState::Control | ScanState::String, _) => self.state,
+            (ScanState::Escape | ScanState::StringEscape | ScanState::Designation, _) => ScanState::Text,
         };
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Raw, Wire, WireFormat};
+use switchboard_acp::{Correlator, Raw, Wire, WireFormat};
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
 use switchboard_transport::SharedText;
 use switchboard_transport::server::{
@@ -64,7 +64,7 @@ pub(crate) async fn run(
         gate: None,
         resuming: None,
         for_hub: Vec::new(),
-        streams: HashMap::new(),
+        streams: Correlator::new(REQUESTS),
         cursors: HashMap::new(),
         told: Told::default(),
         prompts: VecDeque::new(),
@@ -94,7 +94,7 @@ struct Client {
     /// What the bridge has for the hub.
     for_hub: Vec<String>,
     /// The sessions that open requests of a version 1 client are about.
-    streams: HashMap<RequestId<'static>, Arc<str>>,
+    streams: Correlator<Arc<str>>,
     /// The last place in the log that a version 1 client was told of, in each session.
     cursors: HashMap<SessionId, Arc<str>>,
     /// What a version 1 client was told last.
@@ -253,9 +253,9 @@ impl Client {
         if let Ok(Message::Request(request)) = Message::decode(&text, WireFormat::Any)
             && !matches!(&*request.method, "session/load" | "session/resume" | "session/new" | "session/fork")
             && let Some(session) = lines::text_of(request.params.as_ref(), "sessionId")
-            && self.streams.len() < REQUESTS
         {
-            self.streams.insert(request.id.into_owned(), (*session).into());
+            // The answer to one too many goes to the stream of the connection.
+            drop(self.streams.open(Side::Client, &request.id, (*session).into()));
         }
         let now = self.now();
         let Some(bridge) = &mut self.bridge else { return Ok(()) };
@@ -429,8 +429,8 @@ impl Client {
     }
 
     /// Sends lines once more.
-    fn tell_again(&mut self, lines: Vec<told::Line>) {
-        for told::Line { text, stream, cursor } in lines {
+    fn tell_again(&mut self, lines: Vec<told::ToldLine>) {
+        for told::ToldLine { text, stream, cursor } in lines {
             self.outgoing.send(OutgoingLine { text, stream: Some(stream), cursor, written: None });
         }
     }
@@ -471,7 +471,7 @@ impl Client {
                 let told = with_transport(&response.outcome)
                     .map(|result| lines::answer(&response.id, &Outcome::Result(result)).into());
                 let id = response.id.into_owned();
-                let stream = self.streams.remove(&id);
+                let stream = self.streams.answered(Side::Agent, &id);
                 let told = told.unwrap_or_else(|| text.clone());
                 if let Some((_, answer)) = self.prompts.iter_mut().find(|(known, _)| *known == id) {
                     *answer = Some((told.clone(), stream.clone()));

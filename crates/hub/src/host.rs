@@ -1,11 +1,11 @@
 //! An agent's process, in version 2 whatever it speaks.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use switchboard_acp::rpc::{Message, RequestId, messages};
-use switchboard_acp::{Wire, WireFormat};
+use switchboard_acp::rpc::{Message, messages};
+use switchboard_acp::{Correlator, WireFormat};
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
 use switchboard_transport::{
     DEFAULT_MESSAGE_LIMIT, Frame, Grace, LineReader, Outbox, OutboxOptions, Program, SharedText, Spawned,
@@ -99,7 +99,7 @@ struct Host {
     waiting: VecDeque<String>,
     waiting_bytes: usize,
     /// Which sessions open requests to the agent are about, by their ids on the agent's side.
-    asked: HashMap<RequestId<'static>, SessionId>,
+    asked: Correlator<SessionId>,
     has_version: bool,
     /// How long it may take to end with the hub.
     hurry: Arc<OnceLock<Grace>>,
@@ -115,7 +115,7 @@ impl Host {
             said: Vec::new(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            asked: HashMap::new(),
+            asked: Correlator::new(ASKED),
             has_version: false,
             hurry,
         }
@@ -301,10 +301,9 @@ impl Host {
 
     /// Remembers which session a request is about.
     fn note(&mut self, line: &str, session: &SessionId) {
-        if self.asked.len() < ASKED
-            && let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any)
-        {
-            self.asked.insert(request.id.into_owned(), session.clone());
+        if let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) {
+            // The answer to one too many is taken for what the agent says of itself.
+            drop(self.asked.open(Side::Client, &request.id, session.clone()));
         }
     }
 
@@ -312,7 +311,7 @@ impl Host {
     fn about(&mut self, line: &str) -> Option<About> {
         let params = match Message::decode(line, WireFormat::Any).ok()? {
             Message::Response(response) => {
-                let session = self.asked.remove(&response.id.into_owned());
+                let session = self.asked.answered(Side::Agent, &response.id);
                 return Some(session.map_or(About::Introduction, About::Session));
             }
             Message::Request(request) => request.params,

@@ -13,7 +13,7 @@ const BYTES: usize = 256 * 1024;
 
 /// A line in a session.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct ToldLine {
     pub(crate) text: SharedText,
     pub(crate) stream: Arc<str>,
     /// Its place in the log.
@@ -23,7 +23,7 @@ pub(crate) struct Line {
 /// The lines of all sessions in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    lines: VecDeque<Line>,
+    lines: VecDeque<ToldLine>,
     bytes: usize,
 }
 
@@ -37,7 +37,7 @@ impl Told {
         }
         let Some(stream) = stream else { return };
         self.bytes += text.len();
-        self.lines.push_back(Line {
+        self.lines.push_back(ToldLine {
             text: text.clone(),
             stream: Arc::clone(stream),
             cursor: cursor.cloned(),
@@ -50,7 +50,7 @@ impl Told {
 
     /// A question is open no more.
     pub(crate) fn answered(&mut self, id: &RequestId<'_>) {
-        let is_it = |line: &Line| {
+        let is_it = |line: &ToldLine| {
             line.cursor.is_none()
                 && matches!(Message::decode(&line.text, WireFormat::Any), Ok(Message::Request(question)) if question.id == *id)
         };
@@ -62,7 +62,7 @@ impl Told {
     }
 
     /// What was told in a session behind a place; `None` where that is not known any more.
-    pub(crate) fn after(&self, session: &str, cursor: &str) -> Option<Vec<Line>> {
+    pub(crate) fn after(&self, session: &str, cursor: &str) -> Option<Vec<ToldLine>> {
         let lines = self.lines.iter().filter(|line| *line.stream == *session);
         let mut rest = lines.skip_while(|line| line.cursor.as_deref() != Some(cursor));
         rest.next()?;

@@ -25,7 +25,7 @@ use switchboard_transport::{Child, Connection, ConnectionOptions, Program};
 
 use crate::{Error, translation};
 use negotiation::Early;
-use state::Shared;
+use state::ClientInner;
 
 /// What a client tells of itself, and how patient it is.
 #[derive(Debug, Clone)]
@@ -123,7 +123,7 @@ impl Client {
             connection = translated;
             (gone, anomalies) = (Some(behind.gone), Some(behind.anomalies));
         }
-        let shared = Arc::new(Shared::new(connection.caller, &options, gone));
+        let shared = Arc::new(ClientInner::new(connection.caller, &options, gone));
         Ok(Client {
             agent: AgentHandle::new(Arc::clone(&shared), Arc::new(description)),
             feed: Feed::new(connection.inbox, shared, early, anomalies),

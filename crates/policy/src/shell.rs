@@ -148,7 +148,7 @@ pub(crate) struct Redirection {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Cwd {
     Unknown,
-    After(Vec<Step>),
+    After(Vec<DirectoryChange>),
 }
 
 impl Default for Cwd {
@@ -159,7 +159,7 @@ impl Default for Cwd {
 
 /// What `cd` was given.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum DirectoryChange {
     Home,
     To(String),
     /// Below the home directory.
@@ -167,7 +167,7 @@ pub(crate) enum Step {
 }
 
 impl Cwd {
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: DirectoryChange) {
         match self {
             Cwd::After(steps) if steps.len() < MAX_STEPS => steps.push(step),
             _ => *self = Cwd::Unknown,

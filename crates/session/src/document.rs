@@ -195,6 +195,7 @@ impl Store {
     }
 
     fn entry(&self, entry: &Entry) -> EntryDocument {
+        let mut dropped = 0;
         let chunks = match entry {
             Entry::Message(message) => self.chunks(&message.content),
             Entry::ToolCall(call) => self.chunks(&call.content),
@@ -202,6 +203,7 @@ impl Store {
             Entry::SessionMessage(message) => self.chunks(&message.content),
             Entry::Subagent(_) => Vec::new(),
             Entry::Terminal(terminal) => {
+                dropped = terminal.output.dropped();
                 let chunk = |(place, attached): (usize, &Attached)| {
                     let (meta, extra) = self.attached(attached.meta.as_ref(), &attached.extra);
                     (place, meta, extra)
@@ -209,7 +211,6 @@ impl Store {
                 terminal.chunks().map(chunk).collect()
             }
         };
-        let dropped = entry.as_terminal().map_or(0, |terminal| terminal.output.dropped());
         EntryDocument {
             update: self.raw(&entry.to_update()),
             revision: entry.revision(),

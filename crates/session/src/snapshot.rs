@@ -127,13 +127,14 @@ pub struct Usage {
 }
 
 /// What a session is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Activity {
     /// Foreground work goes on.
     Running,
     /// Foreground work waits for the user.
     RequiresAction,
     /// No foreground work. A session that never told its state is idle.
+    #[default]
     Idle,
     /// A state that nobody here knows, or that the agent cannot tell; certainly not idle.
     Unknown,

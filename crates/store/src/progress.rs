@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How far the records of one session are.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
     /// Held while the disk is waited for, so that one wait serves all who wait.
     syncing: Mutex<()>,
     /// Bytes that were ever written, for who wants to know whether much is going on.
@@ -28,7 +28,7 @@ pub(crate) struct Progress {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ProgressState {
     /// All before this one survive the process.
     written: u64,
     /// All before this one survive a power cut.
@@ -39,7 +39,7 @@ struct State {
 
 impl Progress {
     pub(crate) fn new(next: u64, traffic: &Arc<AtomicU64>, ticker: &Arc<Ticker>) -> Arc<Self> {
-        let state = State { written: next, durable: next, ..State::default() };
+        let state = ProgressState { written: next, durable: next, ..ProgressState::default() };
         let progress = Arc::new(Progress {
             state: Mutex::new(state),
             syncing: Mutex::new(()),

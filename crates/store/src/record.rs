@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use switchboard_acp::Side;
+use switchboard_acp::{Moment, Side};
 
 /// The largest message that is kept: the same limit as on a connection, with room for noise.
 pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
@@ -18,6 +18,13 @@ impl Time {
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// For what folds and translates, where nothing is before 1970.
+impl From<Time> for Moment {
+    fn from(time: Time) -> Self {
+        Moment(u64::try_from(time.0).unwrap_or_default())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::lock::SessionLock;
 use crate::progress::Progress;
 use crate::record::{About, Channel, MAX_MESSAGE, Record, Time};
 use crate::segment::{FRAME, Folder, Frame, Head, Note, SEGMENT};
-use crate::store::Shared;
+use crate::store::StoreInner;
 use crate::writer::Command;
 
 /// How long the end of a recording may take. What is not in the store's file by then is in its journal, and the next
@@ -53,7 +53,7 @@ impl Receipt {
 /// compressed, folded and made searchable in the background.
 #[derive(Debug)]
 pub struct Recorder {
-    shared: Arc<Shared>,
+    shared: Arc<StoreInner>,
     id: Arc<str>,
     next: u64,
     progress: Arc<Progress>,
@@ -67,7 +67,7 @@ pub struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<StoreInner>,
         lock: SessionLock,
         id: &str,
         about: &About,

@@ -51,10 +51,10 @@ pub struct Repair {
 /// A file of sessions.
 #[derive(Debug, Clone)]
 pub struct Store {
-    shared: Arc<Shared>,
+    shared: Arc<StoreInner>,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct StoreInner {
     path: PathBuf,
     folder: Folder,
     /// It goes before the writer's connection does: the last one of a store clears up, if it may write.
@@ -73,16 +73,16 @@ pub(crate) struct Shared {
     exposed: Vec<Exposed>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for StoreInner {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl StoreInner {
     /// A store that is only read, so far.
     fn new(path: PathBuf, reader: Connection, identity: Option<Identity>) -> Self {
-        Shared {
+        StoreInner {
             folder: Folder::beside(&path),
             reader: Mutex::new(Some(reader)),
             access: Mutex::default(),
@@ -167,7 +167,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for StoreInner {
     fn drop(&mut self) {
         drop((locked(&self.reader).take(), locked(&self.access).take()));
         self.queue.close();
@@ -192,7 +192,7 @@ impl Store {
         let path = path.into();
         let schema::Opened { connection, exposed, identity } = schema::open_writer(&path, settings)?;
         let reader = schema::open_reader(&path)?;
-        let mut shared = Shared::new(path, reader, identity);
+        let mut shared = StoreInner::new(path, reader, identity);
         shared.exposed = exposed;
         let mut writer = Writer::new(
             connection,
@@ -228,7 +228,7 @@ impl Store {
     pub fn open_read_only(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let reader = schema::open_reader(&path)?;
-        let shared = Shared::new(path, reader, None);
+        let shared = StoreInner::new(path, reader, None);
         Ok(Store { shared: Arc::new(shared) })
     }
 
@@ -378,7 +378,7 @@ impl Store {
 }
 
 /// Puts in order the sessions that were not closed, or not moved out of their journals, and that nobody writes.
-fn repair(shared: &Shared) -> Result<Vec<Repair>> {
+fn repair(shared: &StoreInner) -> Result<Vec<Repair>> {
     let journals = shared.folder.journals().map_err(|error| StoreError::Open {
         path: shared.path.clone(),
         reason: format!("cannot read {}: {error}", shared.folder.path().display()),

@@ -294,7 +294,7 @@ impl Fold {
             return;
         };
         // The time in the session: milliseconds, as everywhere here.
-        let at = Moment(record.time.0.unsigned_abs());
+        let at = Moment::from(record.time);
         if record.channel == Channel::Hub && apply_hub_note(&mut self.conversation, text, at) {
             self.keep(record, text);
         }

@@ -131,12 +131,12 @@ pub(crate) fn takes_along(child: &Child, recording: Option<&Recording>) {
 #[derive(Debug)]
 pub(crate) struct Stops {
     stops: mpsc::Receiver<Stop>,
-    shared: Arc<Shared>,
+    shared: Arc<EndingFlags>,
 }
 
 /// What the thread that looks at the clock has to know.
 #[derive(Debug, Default)]
-struct Shared {
+struct EndingFlags {
     has_time_limit: AtomicBool,
     /// Somebody has taken notice that the program is to end.
     is_heard: AtomicBool,
@@ -154,7 +154,7 @@ impl Stops {
         // Nobody needs to know how often more than one was sent.
         let (told, stops) = mpsc::channel(4);
         let limit = timeout.and_then(|timeout| tokio::time::Instant::now().checked_add(timeout));
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(EndingFlags::default());
         shared.has_time_limit.store(limit.is_some(), Ordering::Release);
         let known = Arc::clone(&shared);
         let watch = move || watch(&runtime, signals, limit, &known, &told);
@@ -191,7 +191,7 @@ fn watch(
     runtime: &Runtime,
     mut signals: Signals,
     mut limit: Option<tokio::time::Instant>,
-    shared: &Shared,
+    shared: &EndingFlags,
     told: &mpsc::Sender<Stop>,
 ) {
     runtime.block_on(async {

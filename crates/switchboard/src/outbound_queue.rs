@@ -18,24 +18,24 @@ pub(crate) struct OutboundQueue {
     outbox: Option<Outbox>,
     /// Lines are held until they may go: see [`OutboundQueue::holding`].
     holds: bool,
-    waiting: VecDeque<Line>,
+    waiting: VecDeque<OutboundLine>,
     waiting_bytes: usize,
     closed: bool,
 }
 
 /// A line that one side gets.
-pub(crate) enum Line {
+pub(crate) enum OutboundLine {
     /// It was made here, or is several lines that wait together.
     Made(String),
     /// It came so.
     Forwarded(SharedText),
 }
 
-impl Line {
+impl OutboundLine {
     pub(crate) fn text(&self) -> &str {
         match self {
-            Line::Made(line) => line,
-            Line::Forwarded(line) => line.as_str(),
+            OutboundLine::Made(line) => line,
+            OutboundLine::Forwarded(line) => line.as_str(),
         }
     }
 }
@@ -74,7 +74,7 @@ impl OutboundQueue {
     }
 
     /// Sends a line behind all that came before it, at once where that can be.
-    pub(crate) fn push(&mut self, line: Line) {
+    pub(crate) fn push(&mut self, line: OutboundLine) {
         if self.holds || !self.waiting.is_empty() || !self.takes(line.text()) {
             self.waiting_bytes += line.text().len();
             self.waiting.push_back(line);
@@ -86,7 +86,7 @@ impl OutboundQueue {
     pub(crate) fn push_run(&mut self, lines: &str) {
         if !self.waiting.is_empty() || !self.takes(lines) {
             self.waiting_bytes += lines.len();
-            self.waiting.push_back(Line::Made(lines.to_owned()));
+            self.waiting.push_back(OutboundLine::Made(lines.to_owned()));
         }
     }
 

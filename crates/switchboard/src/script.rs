@@ -28,11 +28,11 @@ pub(crate) struct Script {
 pub(crate) struct SessionScript {
     pub(crate) id: String,
     pub(crate) cwd: Option<String>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ScriptStep>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct ScriptStep {
     /// How long after the step before.
     pub(crate) pause: Duration,
     pub(crate) action: Action,
@@ -264,7 +264,7 @@ impl Reader {
             let outcome = Ok(Raw::from(json!({ "sessionId": script.id })));
             script
                 .steps
-                .insert(0, Step { pause: Duration::ZERO, action: Action::Answer { request, outcome } });
+                .insert(0, ScriptStep { pause: Duration::ZERO, action: Action::Answer { request, outcome } });
             self.opened(session, None, request, at, at);
         }
         self.script
@@ -285,7 +285,7 @@ impl Reader {
             first.pause = between(asked_at, shown_at);
         }
         let action = Action::AwaitOpening { request, with_history: false };
-        script.steps.insert(0, Step { pause: Duration::ZERO, action });
+        script.steps.insert(0, ScriptStep { pause: Duration::ZERO, action });
     }
 
     fn number(&mut self) -> usize {
@@ -297,7 +297,7 @@ impl Reader {
         let before = std::mem::replace(&mut self.times[session], at);
         let pause = between(before, at);
         self.current = Some(session);
-        self.script.sessions[session].steps.push(Step { pause, action });
+        self.script.sessions[session].steps.push(ScriptStep { pause, action });
     }
 
     fn open(&mut self, id: String, cwd: Option<String>, at: Time) -> usize {

@@ -16,7 +16,7 @@ use switchboard_bridge::{Policy, RecordingBridge, Version};
 use switchboard_session::{Change, Conversation, Decoded, EntryKind, RequestEvent, Session};
 use switchboard_store::apply_hub_note;
 
-use crate::Shared;
+use crate::TelemetryInner;
 use crate::spans::{OpenSpan, name, word};
 use crate::trace_parent;
 
@@ -30,7 +30,7 @@ const MAX_HANDSHAKE: usize = 16;
 ///
 /// Of the conversation only what is needed for that is kept: no messages, no content of tool calls.
 pub struct Connection {
-    shared: Arc<Shared>,
+    shared: Arc<TelemetryInner>,
     conversation: Conversation,
     /// Makes version 2 of version 1.
     translation: Option<Box<RecordingBridge>>,
@@ -58,7 +58,7 @@ struct Watched {
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Arc<Shared>, session: Option<&str>) -> Self {
+    pub(crate) fn new(shared: Arc<TelemetryInner>, session: Option<&str>) -> Self {
         Connection {
             shared,
             conversation: Conversation::new(WireFormat::Any),
@@ -427,7 +427,7 @@ impl Watched {
     }
 
     /// Ends the calls that nobody works on: no turn is open any more, and they do not go on in the background.
-    fn end_calls(&mut self, folded: Option<&Session>, shared: &Shared, agent: &str) {
+    fn end_calls(&mut self, folded: Option<&Session>, shared: &TelemetryInner, agent: &str) {
         let in_background = |id: &str| {
             let works = folded.and_then(|folded| folded.background()).unwrap_or_default();
             works

@@ -81,10 +81,10 @@ pub enum TelemetryError {
 /// What is sent, and where to. Clones are the same.
 #[derive(Clone)]
 pub struct Telemetry {
-    shared: Arc<Shared>,
+    shared: Arc<TelemetryInner>,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct TelemetryInner {
     exporter: Exporter,
     pub(crate) tracer: SdkTracer,
     pub(crate) instruments: Instruments,
@@ -107,7 +107,7 @@ impl Telemetry {
             return Ok(None);
         }
         let exporter = Exporter::start(&settings, tell)?;
-        let shared = Shared {
+        let shared = TelemetryInner {
             tracer: exporter.traces.tracer(SCOPE),
             instruments: Instruments::new(&exporter.metrics.meter(SCOPE)),
             exporter,

@@ -7,7 +7,7 @@ use switchboard_acp::rpc::{RequestId, RpcError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use crate::connection::{Limit, Shared, cancel_line};
+use crate::connection::{ConnectionInner, Limit, cancel_line};
 use crate::{ClosureCause, Error, SharedText};
 
 /// How long a call waits for its answer.
@@ -44,7 +44,7 @@ impl Answer {
 /// A request that has been sent. Dropped before the answer came, it tells the peer to cancel.
 #[derive(Debug)]
 pub struct PendingCall {
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionInner>,
     id: RequestId<'static>,
     method: String,
     receiver: oneshot::Receiver<Result<Answer, Error>>,
@@ -57,7 +57,7 @@ pub struct PendingCall {
 
 impl PendingCall {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<ConnectionInner>,
         id: RequestId<'static>,
         method: &str,
         receiver: oneshot::Receiver<Result<Answer, Error>>,
@@ -134,7 +134,7 @@ impl Drop for PendingCall {
     }
 }
 
-impl Shared {
+impl ConnectionInner {
     fn closed_here(&self) -> Error {
         Error::Closed(Arc::new(crate::Closure { cause: ClosureCause::ClosedHere, process: None }))
     }

@@ -135,9 +135,9 @@ impl Connection {
         if let Some(process) = &process {
             process.attach_input(outbox.closer());
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ConnectionInner {
             outbox,
-            state: Mutex::new(State {
+            state: Mutex::new(ConnectionState {
                 requests: RequestTable::new(options.call_limit, options.request_limit),
                 closed: None,
             }),
@@ -151,9 +151,9 @@ impl Connection {
 
 /// What the halves of a connection, its calls and its open requests share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ConnectionInner {
     pub(crate) outbox: Outbox,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     closure: OnceCell<Arc<Closure>>,
     /// The process at the other end, where it is one that we started.
     process: Option<Child>,
@@ -161,7 +161,7 @@ pub(crate) struct Shared {
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ConnectionState {
     pub(crate) requests: RequestTable<Waiter, watch::Sender<bool>>,
     /// Set when no answer will come any more.
     closed: Option<Arc<Closure>>,
@@ -174,8 +174,8 @@ pub(crate) struct Waiter {
     pub(crate) answer: oneshot::Sender<Result<Answer, Error>>,
 }
 
-impl Shared {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+impl ConnectionInner {
+    pub(crate) fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -221,7 +221,7 @@ impl Shared {
 /// and requests that are open are gone.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionInner>,
 }
 
 impl Caller {

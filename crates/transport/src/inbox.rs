@@ -13,7 +13,7 @@ use switchboard_acp::{Wire, WireFormat};
 use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
-use crate::connection::{CANCEL_REQUEST, Shared, Waiter, error_line, failure, method_not_found};
+use crate::connection::{CANCEL_REQUEST, ConnectionInner, Waiter, error_line, failure, method_not_found};
 use crate::envelope::{Envelope, Unreadable};
 use crate::incoming::{BatchAnswers, Cancellation};
 use crate::{
@@ -35,7 +35,7 @@ pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
 #[derive(Debug)]
 pub struct Inbox {
     lines: Lines,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionInner>,
     /// Entries of a batch that are not looked at yet.
     batch: VecDeque<BatchEntry>,
     /// Answers of the connection itself that are not queued yet.
@@ -61,7 +61,7 @@ struct BatchEntry {
     answers: Arc<BatchAnswers>,
 }
 
-enum Step<T> {
+enum Taking<T> {
     Event(Event),
     Taken(T),
     Nothing,
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Lines {
 }
 
 impl Inbox {
-    pub(crate) fn new(lines: LineReader<Input>, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(lines: LineReader<Input>, shared: Arc<ConnectionInner>) -> Self {
         let (batch, replies) = (VecDeque::new(), VecDeque::new());
         Inbox { lines: Lines(lines), shared, batch, replies, end: None, closed: false }
     }
@@ -125,10 +125,10 @@ impl Inbox {
     ) -> Option<Received<T>> {
         loop {
             match self.step(&mut take).await {
-                Step::Event(event) => return Some(Received::Event(event)),
-                Step::Taken(taken) => return Some(Received::Taken(taken)),
-                Step::Nothing => {}
-                Step::End => return None,
+                Taking::Event(event) => return Some(Received::Event(event)),
+                Taking::Taken(taken) => return Some(Received::Taken(taken)),
+                Taking::Nothing => {}
+                Taking::End => return None,
             }
         }
     }
@@ -140,21 +140,21 @@ impl Inbox {
         mut take: impl FnMut(&SharedText) -> Option<T>,
     ) -> Option<Option<Received<T>>> {
         match self.step(&mut take).await {
-            Step::Event(event) => Some(Some(Received::Event(event))),
-            Step::Taken(taken) => Some(Some(Received::Taken(taken))),
-            Step::Nothing => Some(None),
-            Step::End => None,
+            Taking::Event(event) => Some(Some(Received::Event(event))),
+            Taking::Taken(taken) => Some(Some(Received::Taken(taken))),
+            Taking::Nothing => Some(None),
+            Taking::End => None,
         }
     }
 
     /// Takes one frame off the stream. A frame that is no event, such as an answer, is a step too, so that
     /// whoever waited for it can go first.
-    async fn step<T>(&mut self, take: &mut impl FnMut(&SharedText) -> Option<T>) -> Step<T> {
+    async fn step<T>(&mut self, take: &mut impl FnMut(&SharedText) -> Option<T>) -> Taking<T> {
         // One read may bring thousands of frames: without this, timers would wait for the last of them.
         tokio::task::coop::consume_budget().await;
         if let Some(entry) = self.batch.pop_front() {
             if let Some(taken) = take(&entry.line) {
-                return Step::Taken(taken);
+                return Taking::Taken(taken);
             }
             let event = self.take_entry(entry);
             return self.told(event);
@@ -165,20 +165,20 @@ impl Inbox {
             self.replies.pop_front();
         }
         if self.closed {
-            return Step::End;
+            return Taking::End;
         }
         if let Some(cause) = &self.end {
             let closure = self.shared.closure(cause.clone()).await;
             self.shared.close_calls(&closure);
             self.closed = true;
-            return Step::Event(Event::Closed(closure));
+            return Taking::Event(Event::Closed(closure));
         }
         let read = tokio::select! {
             biased;
             read = self.lines.0.next() => read,
             cause = input_closed(&self.shared.outbox) => {
                 self.end = Some(cause);
-                return Step::Nothing;
+                return Taking::Nothing;
             }
         };
         match read {
@@ -186,7 +186,7 @@ impl Inbox {
                 if let Frame::Message(line) = &frame {
                     self.show(Seen::Message { direction: Direction::Received, line });
                     if let Some(taken) = take(line) {
-                        return Step::Taken(taken);
+                        return Taking::Taken(taken);
                     }
                 }
                 let event = self.take_frame(frame);
@@ -195,15 +195,15 @@ impl Inbox {
             Ok(None) => self.end = Some(ClosureCause::EndOfStream),
             Err(error) => self.end = Some(ClosureCause::ReadFailed(Arc::new(error))),
         }
-        Step::Nothing
+        Taking::Nothing
     }
 
     /// Hands out what came of a message.
-    fn told<T>(&self, event: Option<Event>) -> Step<T> {
+    fn told<T>(&self, event: Option<Event>) -> Taking<T> {
         if let Some(Event::Anomaly(anomaly)) = &event {
             self.show(Seen::Anomaly(anomaly));
         }
-        event.map_or(Step::Nothing, Step::Event)
+        event.map_or(Taking::Nothing, Taking::Event)
     }
 
     fn show(&self, seen: Seen<'_>) {
@@ -245,10 +245,10 @@ impl Inbox {
                 biased;
                 output = &mut future => return output,
                 step = self.step(&mut take_none) => match step {
-                    Step::Event(event) => handle(event),
-                    Step::Taken(never) => match never {},
-                    Step::Nothing => {}
-                    Step::End => return future.await,
+                    Taking::Event(event) => handle(event),
+                    Taking::Taken(never) => match never {},
+                    Taking::Nothing => {}
+                    Taking::End => return future.await,
                 },
             }
         }

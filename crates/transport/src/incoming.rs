@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use switchboard_acp::rpc::{RequestId, RpcError, codes};
 use tokio::sync::watch;
 
-use crate::connection::{Shared, error_line, failure, method_not_found, result_line};
+use crate::connection::{ConnectionInner, error_line, failure, method_not_found, result_line};
 use crate::{Closure, Error, Json, Noise, Refusal, SharedText, TooLong};
 
 /// What an [`Inbox`](crate::Inbox) hands out, in the order in which it came.
@@ -55,7 +55,7 @@ pub struct IncomingRequest {
     pub(crate) method: SharedText,
     pub(crate) params: Option<SharedText>,
     pub(crate) cancellation: Cancellation,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ConnectionInner>,
     pub(crate) batch: Option<Arc<BatchAnswers>>,
     pub(crate) answered: bool,
 }

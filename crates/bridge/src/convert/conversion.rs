@@ -12,11 +12,11 @@ use crate::loss::{Note, Severity, element_of};
 #[derive(Debug, Clone, Copy)]
 struct At<'p> {
     parent: Option<&'p At<'p>>,
-    step: Step<'p>,
+    step: PathPart<'p>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Step<'p> {
+enum PathPart<'p> {
     /// A pointer to where the conversion began.
     Root(&'p str),
     Key(&'p str),
@@ -29,9 +29,9 @@ impl fmt::Display for At<'_> {
             parent.fmt(formatter)?;
         }
         match self.step {
-            Step::Root(pointer) => formatter.write_str(pointer),
-            Step::Key(key) => write!(formatter, "/{}", key.replace('~', "~0").replace('/', "~1")),
-            Step::Index(index) => write!(formatter, "/{index}"),
+            PathPart::Root(pointer) => formatter.write_str(pointer),
+            PathPart::Key(key) => write!(formatter, "/{}", key.replace('~', "~0").replace('/', "~1")),
+            PathPart::Index(index) => write!(formatter, "/{index}"),
         }
     }
 }
@@ -56,7 +56,7 @@ impl Losses {
 
     /// A conversion of what stands at `root`, a JSON pointer into a message of this kind.
     pub(crate) fn at<'c>(&'c mut self, message: &'c str, root: &'c str) -> Conversion<'c> {
-        Conversion { message, at: At { parent: None, step: Step::Root(root) }, losses: self }
+        Conversion { message, at: At { parent: None, step: PathPart::Root(root) }, losses: self }
     }
 }
 
@@ -71,13 +71,13 @@ pub(crate) struct Conversion<'c> {
 impl Conversion<'_> {
     /// The same for the value of a key.
     pub(crate) fn key<'k>(&'k mut self, key: &'k str) -> Conversion<'k> {
-        let at = At { parent: Some(&self.at), step: Step::Key(key) };
+        let at = At { parent: Some(&self.at), step: PathPart::Key(key) };
         Conversion { message: self.message, at, losses: &mut *self.losses }
     }
 
     /// The same for an item of a list.
     pub(crate) fn item(&mut self, index: usize) -> Conversion<'_> {
-        let at = At { parent: Some(&self.at), step: Step::Index(index) };
+        let at = At { parent: Some(&self.at), step: PathPart::Index(index) };
         Conversion { message: self.message, at, losses: &mut *self.losses }
     }
 
@@ -157,7 +157,7 @@ impl Conversion<'_> {
         while let Some(parent) = root.parent {
             root = *parent;
         }
-        let whole = matches!(root.step, Step::Root(root) if root.len() == pointer.len());
+        let whole = matches!(root.step, PathPart::Root(root) if root.len() == pointer.len());
         if whole { self.message.to_owned() } else { format!("{}.{}", self.message, element_of(&pointer)) }
     }
 }

@@ -44,14 +44,14 @@ pub(crate) struct Comparison {
 
 /// One change before it is written down.
 #[derive(Debug)]
-struct Step {
+struct PlannedChange {
     operation: Operation,
     old: Option<Entry>,
     new: Option<Entry>,
     similarity: Option<u8>,
 }
 
-impl Step {
+impl PlannedChange {
     fn path(&self) -> &[u8] {
         self.new.as_ref().or(self.old.as_ref()).map_or(b"", |entry| &entry.path)
     }
@@ -81,10 +81,10 @@ fn find_steps(
     unchanged: &[Entry],
     options: &BuildOptions,
     problems: &mut Vec<Problem>,
-) -> Vec<Step> {
+) -> Vec<PlannedChange> {
     let mut steps = Vec::new();
     let (mut deleted, mut added) = (Vec::new(), Vec::new());
-    let step = |operation, old, new| Step { operation, old, new, similarity: None };
+    let step = |operation, old, new| PlannedChange { operation, old, new, similarity: None };
     for found in files {
         match (found.old, found.new) {
             (Some(old), Some(new)) if old.is_symlink() == new.is_symlink() => {
@@ -139,7 +139,7 @@ fn find_steps(
     for (at, entry) in added.into_iter().enumerate() {
         steps.push(match made.next_if(|(target, ..)| *target == at) {
             Some((_, operation, source, similarity)) => {
-                Step { operation, old: Some(source), new: Some(entry), similarity: Some(similarity) }
+                PlannedChange { operation, old: Some(source), new: Some(entry), similarity: Some(similarity) }
             }
             None => step(Operation::Add, None, Some(entry)),
         });
@@ -170,7 +170,7 @@ impl<'a> Output<'a> {
         self.add_change(operation, &path, None, FileType::Directory);
     }
 
-    fn add_step(&mut self, step: &Step, problems: &mut Vec<Problem>) {
+    fn add_step(&mut self, step: &PlannedChange, problems: &mut Vec<Problem>) {
         let mut load = |entry: &Option<Entry>| -> Option<Option<Arc<Vec<u8>>>> {
             match entry.as_ref().map(Entry::load) {
                 None => Some(Some(Arc::default())),
@@ -227,7 +227,7 @@ impl<'a> Output<'a> {
 
     fn file_patch<'b>(
         &self,
-        step: &'b Step,
+        step: &'b PlannedChange,
         old_path: &'b Option<Vec<u8>>,
         new_path: &'b Option<Vec<u8>>,
         texts: Option<(&'b [u8], &'b [u8])>,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use switchboard_acp::rpc::{Message, Request, RequestId};
 use switchboard_acp::{Raw, Wire, WireFormat};
-use switchboard_session::sessions_started_in;
+use switchboard_session::{Activity, MAX_SUBAGENTS, sessions_started_in};
 use switchboard_store::Channel;
 
 use super::lines::{Outcome, text_of};
@@ -19,8 +19,6 @@ const QUESTIONS: usize = 1024;
 const QUESTION_BYTES: usize = 32 * 1024 * 1024;
 /// Stands between the hub's id of a session and the agent's of a sub-agent.
 pub(crate) const OF_SUBAGENT: char = ':';
-/// How many sub-agents of a session are known.
-const CHILDREN: usize = 10_000;
 
 /// What the agent asks and nobody has answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,15 +44,6 @@ pub(crate) struct Operation {
     pub(crate) outcome: Option<Outcome>,
     /// The `state_update` that ended the work on it.
     pub(crate) ended: Option<String>,
-}
-
-/// What a session is at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Activity {
-    #[default]
-    Idle,
-    Running,
-    RequiresAction,
 }
 
 /// What the log of a session amounts to.
@@ -184,7 +173,9 @@ impl Memory {
                 self.activity = match state.as_ref().and_then(Raw::as_text).as_deref() {
                     Some("running") => Activity::Running,
                     Some("requires_action") => Activity::RequiresAction,
-                    _ => Activity::Idle,
+                    Some("idle") | None => Activity::Idle,
+                    // Whatever it is, nobody has said that the work is over.
+                    Some(_) => Activity::Unknown,
                 };
                 if !was_at_work && self.activity != Activity::Idle {
                     self.cancels = 0;
@@ -235,7 +226,7 @@ impl Memory {
     /// Sub-agents are told of by the session that started them, or by one of them.
     fn learn_children(&mut self, update: &Raw<'_>) {
         for child in sessions_started_in(update.as_str()) {
-            if self.children.len() < CHILDREN && !self.is_own(&child) {
+            if self.children.len() < MAX_SUBAGENTS && !self.is_own(&child) {
                 self.children.insert(child);
             }
         }
@@ -375,7 +366,7 @@ impl Memory {
 
     /// Whether a prompt is on its way or at work.
     pub(crate) fn is_busy(&self) -> bool {
-        self.prompts > 0 || self.activity != Activity::Idle
+        self.prompts > 0 || matches!(self.activity, Activity::Running | Activity::RequiresAction)
     }
 
     /// The update that says what the session is at.
@@ -386,4 +377,30 @@ impl Memory {
 
 fn question_id(id: &RequestId<'_>) -> String {
     id.encode(WireFormat::Any)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_that_nobody_knows_ends_no_prompt() {
+        let mut memory = Memory::default();
+        let update = |state: &str| {
+            format!(
+                r#"{{"method":"session/update","params":{{"sessionId":"a","update":{{"sessionUpdate":"state_update","state":"{state}"}}}}}}"#
+            )
+        };
+        let prompt = r#"{"id":1,"method":"session/prompt","params":{"sessionId":"a","prompt":[]}}"#;
+        memory.see(0, Channel::ToAgent, prompt);
+        for (place, (state, is_busy)) in
+            [("running", true), ("unknown", true), ("_other", true), ("idle", false), ("unknown", false)]
+                .into_iter()
+                .enumerate()
+        {
+            memory.see(place as u64 + 1, Channel::ToClient, &update(state));
+            assert_eq!(memory.is_busy(), is_busy, "{state}");
+            assert_eq!(memory.end_before_answer(&1.into()).is_some(), !is_busy, "{state}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_acp::Raw;
+use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 
@@ -24,11 +25,9 @@ impl Core {
     pub(super) fn initialize(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
         let Some(client) = self.connections.get_mut(&connection) else { return Ok(()) };
-        let number = params.and_then(|params| params.get("protocolVersion"));
-        let number = number.and_then(|number| number.as_str().trim().parse::<u64>().ok());
+        let number = Handshake::of_request(params).number;
         if number.is_none_or(|number| number < 2) {
-            let requested = number.map_or(serde_json::Value::Null, Into::into);
-            let data = json!({"requested": requested, "supported": [1, 2]});
+            let data = json!({"requested": number, "supported": [1, 2]});
             let message =
                 "at /params/protocolVersion: the versions that are spoken here are 1 and 2".to_owned();
             return Err((codes::UNSUPPORTED_PROTOCOL_VERSION, message, Some(data)));

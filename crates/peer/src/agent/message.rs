@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use switchboard_acp::{Field, Meta, v2};
 
-use super::sending::Line;
+use super::sending::Emitter;
 use crate::Error;
 
 /// A message or a thought that is being written.
 #[derive(Debug)]
 pub struct Message {
-    line: Line,
+    emitter: Emitter,
     id: Arc<str>,
     is_thought: bool,
 }
 
 impl Message {
-    pub(super) fn new(line: Line, is_thought: bool) -> Self {
-        let id = line.core.make_id(if is_thought { "thought" } else { "message" });
-        Message { line, id, is_thought }
+    pub(super) fn new(emitter: Emitter, is_thought: bool) -> Self {
+        let id = emitter.core.make_id(if is_thought { "thought" } else { "message" });
+        Message { emitter, id, is_thought }
     }
 
     /// The id.
@@ -39,7 +39,7 @@ impl Message {
         } else {
             v2::SessionUpdate::AgentMessageChunk(chunk)
         };
-        self.line.say(update).await
+        self.emitter.say(update).await
     }
 
     /// Replaces all that has been written.
@@ -64,6 +64,6 @@ impl Message {
         } else {
             v2::SessionUpdate::AgentMessage(update)
         };
-        self.line.say(update).await
+        self.emitter.say(update).await
     }
 }

@@ -93,10 +93,10 @@ impl<'t> Ask<'t> {
         if ids.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(Error::BrokenRule("two options of one question have the same id".into()));
         }
-        let line = turn.line();
+        let emitter = turn.emitter();
         if let Some(v2::RequestPermissionSubject::ToolCall(subject)) = &request.subject {
             // The client takes it as an update, so the history must have it too.
-            line.core.voice().await.note(&subject.tool_call.clone().into());
+            emitter.core.writer().await.note(&subject.tool_call.clone().into());
         }
         let answer =
             question(turn, "session/request_permission", Json::of(&request, WireFormat::Any)).await?;
@@ -127,9 +127,9 @@ pub(super) async fn elicit(
 
 /// Asks the client something while the session says that it waits; `None` when the turn is cancelled meanwhile.
 async fn question(turn: &Turn, method: &str, params: Json<'_>) -> Result<Option<Answer>, Error> {
-    let line = turn.line();
-    line.begin_question().await?;
-    let mut call = line.core.caller.begin(method, params, Deadline::Never).await?;
+    let emitter = turn.emitter();
+    emitter.begin_question().await?;
+    let mut call = emitter.core.caller.begin(method, params, Deadline::Never).await?;
     let answer = tokio::select! {
         biased;
         answer = call.answer() => Some(answer?),
@@ -137,7 +137,7 @@ async fn question(turn: &Turn, method: &str, params: Json<'_>) -> Result<Option<
         () = turn.cancelled() => None,
     };
     drop(call);
-    line.end_question().await?;
+    emitter.end_question().await?;
     Ok(answer)
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct SessionInner {
     pub(crate) cwd: String,
     pub(crate) caller: Caller,
     pub(crate) client: Arc<v2::ClientCapabilities<'static>>,
-    voice: Mutex<SessionWriter>,
+    writer: Mutex<SessionWriter>,
     closed: AtomicBool,
     archived: AtomicBool,
     next: AtomicU64,
@@ -55,7 +55,7 @@ pub(crate) struct SessionWriter {
 
 /// The right to say something in a session.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct Emitter {
     pub(crate) core: Arc<SessionInner>,
     /// The turn that it belongs to; 0 for what may be said at any time.
     pub(crate) turn: u64,
@@ -75,7 +75,7 @@ impl SessionInner {
             cwd: cwd.to_owned(),
             caller,
             client,
-            voice: Mutex::new(SessionWriter {
+            writer: Mutex::new(SessionWriter {
                 history: Session::new(WireFormat::Any),
                 lists: SessionLists::default(),
                 open_calls: Vec::new(),
@@ -126,8 +126,8 @@ impl SessionInner {
     }
 
     /// What it is doing.
-    pub(crate) fn state(&self, voice: &SessionWriter) -> v2::StateUpdate<'static> {
-        match (self.is_busy(), voice.questions) {
+    pub(crate) fn state(&self, writer: &SessionWriter) -> v2::StateUpdate<'static> {
+        match (self.is_busy(), writer.questions) {
             (false, _) => v2::StateUpdate::Idle(v2::IdleState::new()),
             (true, 0) => v2::StateUpdate::Running(v2::ActiveState::new()),
             (true, _) => v2::StateUpdate::RequiresAction(v2::ActiveState::new()),
@@ -138,10 +138,10 @@ impl SessionInner {
         self.turn.load(Ordering::Acquire) != 0
     }
 
-    pub(crate) fn begin_turn(self: &Arc<Self>) -> Line {
+    pub(crate) fn begin_turn(self: &Arc<Self>) -> Emitter {
         let turn = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
         self.turn.store(turn, Ordering::Release);
-        Line { core: Arc::clone(self), turn }
+        Emitter { core: Arc::clone(self), turn }
     }
 
     pub(crate) fn end_turn(&self) {
@@ -160,25 +160,25 @@ impl SessionInner {
         let _ = self.prompts.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    pub(crate) fn line(self: &Arc<Self>) -> Line {
-        Line { core: Arc::clone(self), turn: 0 }
+    pub(crate) fn emitter(self: &Arc<Self>) -> Emitter {
+        Emitter { core: Arc::clone(self), turn: 0 }
     }
 
     /// Whoever holds this is the only one who speaks.
-    pub(crate) async fn voice(&self) -> tokio::sync::MutexGuard<'_, SessionWriter> {
-        self.voice.lock().await
+    pub(crate) async fn writer(&self) -> tokio::sync::MutexGuard<'_, SessionWriter> {
+        self.writer.lock().await
     }
 
     /// Says something without a look at turns.
     pub(crate) async fn say(
         &self,
-        voice: &mut SessionWriter,
+        writer: &mut SessionWriter,
         update: v2::SessionUpdate<'_>,
     ) -> Result<(), Error> {
         if self.is_closed() {
             return Err(Error::SessionClosed(self.id.to_string()));
         }
-        voice.note(&update);
+        writer.note(&update);
         self.transmit(update).await
     }
 
@@ -193,15 +193,15 @@ impl SessionInner {
     /// Tells a state, also in the session that started this one.
     pub(crate) async fn say_state(
         &self,
-        voice: &mut SessionWriter,
+        writer: &mut SessionWriter,
         state: v2::StateUpdate<'_>,
     ) -> Result<(), Error> {
         if let Some(parent) = self.parent.upgrade() {
             let update =
                 SubagentUpdate { state: Field::Set(state.clone()), ..SubagentUpdate::new(&*self.id) };
-            parent.line().say(v2::SessionUpdate::SubagentUpdate(Box::new(update))).await?;
+            parent.emitter().say(v2::SessionUpdate::SubagentUpdate(Box::new(update))).await?;
         }
-        self.say(voice, v2::SessionUpdate::StateUpdate(Box::new(state))).await
+        self.say(writer, v2::SessionUpdate::StateUpdate(Box::new(state))).await
     }
 }
 
@@ -215,12 +215,12 @@ impl Drop for Working {
     }
 }
 
-impl Line {
+impl Emitter {
     /// Says something, in its turn.
     pub(crate) async fn say(&self, update: impl Into<v2::SessionUpdate<'_>>) -> Result<(), Error> {
-        let mut voice = self.core.voice().await;
+        let mut writer = self.core.writer().await;
         self.check()?;
-        self.core.say(&mut voice, update.into()).await
+        self.core.say(&mut writer, update.into()).await
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -235,24 +235,24 @@ impl Line {
 
     /// Says that a question waits for the user, the first time that one does.
     pub(crate) async fn begin_question(&self) -> Result<(), Error> {
-        let mut voice = self.core.voice().await;
+        let mut writer = self.core.writer().await;
         self.check()?;
-        voice.questions += 1;
-        if voice.questions == 1 {
+        writer.questions += 1;
+        if writer.questions == 1 {
             let state = v2::StateUpdate::RequiresAction(v2::ActiveState::new());
-            self.core.say_state(&mut voice, state).await?;
+            self.core.say_state(&mut writer, state).await?;
         }
         Ok(())
     }
 
     /// Says that the work goes on, when no question waits any more.
     pub(crate) async fn end_question(&self) -> Result<(), Error> {
-        let mut voice = self.core.voice().await;
+        let mut writer = self.core.writer().await;
         self.check()?;
-        voice.questions = voice.questions.saturating_sub(1);
-        if voice.questions == 0 {
+        writer.questions = writer.questions.saturating_sub(1);
+        if writer.questions == 0 {
             let state = v2::StateUpdate::Running(v2::ActiveState::new());
-            self.core.say_state(&mut voice, state).await?;
+            self.core.say_state(&mut writer, state).await?;
         }
         Ok(())
     }

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
+use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{Message, RpcError, codes};
 use switchboard_acp::v2::unstable::SessionArchiveFilter;
-use switchboard_acp::{AbsolutePath, Raw, Wire, WireFormat, v2};
+use switchboard_acp::{AbsolutePath, Raw, Version, Wire, WireFormat, v2};
 use switchboard_transport::{
     Caller, Connection, Event, IncomingNotification, IncomingRequest, Json, Received, SharedText,
 };
@@ -63,9 +64,9 @@ pub async fn serve_versions<A: Agent>(
 /// Takes a line by which a client of version 1 introduces itself.
 fn asks_for_version_one(line: &SharedText) -> Option<SharedText> {
     let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return None };
-    let version =
-        request.params.as_ref().filter(|_| request.method == "initialize")?.get("protocolVersion")?;
-    matches!(version.as_str(), "0" | "1").then(|| line.clone())
+    let Handshake { version, number, .. } = Handshake::of_request(request.params.as_ref());
+    let is_one = request.method == "initialize" && version == Version::V1 && number.is_some();
+    is_one.then(|| line.clone())
 }
 
 async fn play<A: Agent>(agent: A, connection: Connection, first: Option<Event>) -> Result<(), Error> {
@@ -213,7 +214,7 @@ impl<A: Agent> Service<A> {
                     let core = find(&sessions, &id).ok_or_else(|| unknown_session(&id))?;
                     let options =
                         agent.set_config_option(&AgentSession { core: Arc::clone(&core) }, &params).await?;
-                    core.voice().await.lists.config_options = Some(options.clone());
+                    core.writer().await.lists.config_options = Some(options.clone());
                     Ok(json(&v2::SetSessionConfigOptionResponse::new(options)))
                 });
             }
@@ -262,9 +263,9 @@ impl<A: Agent> Service<A> {
     }
 
     fn initialize(&mut self, request: &IncomingRequest) -> Answer {
-        let requested = Raw::parse(request.params())
-            .ok()
-            .and_then(|raw| raw.get("protocolVersion")?.as_str().parse::<u16>().ok())
+        let requested = Handshake::of_request(Raw::parse(request.params()).ok().as_ref())
+            .number
+            .and_then(|number| u16::try_from(number).ok())
             .ok_or_else(|| failed(codes::INVALID_PARAMS, "the protocol version is missing"))?;
         if requested < 2 {
             let data = v2::UnsupportedProtocolVersionErrorData::new(requested, vec![2]);
@@ -310,7 +311,7 @@ impl<A: Agent> Service<A> {
         let (agent, sessions) = (Arc::clone(&self.agent), Arc::clone(&self.sessions));
         self.answer(request, async move {
             let lists = agent.open_session(&AgentSession { core: Arc::clone(&core) }, &params).await?;
-            core.voice().await.lists = lists.clone();
+            core.writer().await.lists = lists.clone();
             insert(&sessions, &core);
             Ok(json(&v2::NewSessionResponse {
                 config_options: lists.config_options,
@@ -394,7 +395,7 @@ pub(super) async fn recall(
     let new = |id: &str, first| SessionInner::new(id, &cwd, caller.clone(), Arc::clone(&client), first);
     let root = Arc::new(new(id, first_number(&history)));
     root.remember(&history).await;
-    root.voice().await.lists = lists;
+    root.writer().await.lists = lists;
     // The id of a child begins with that of its parent, which therefore comes first.
     subagents.sort_by_key(|(id, _)| id.len());
     for (id, history) in subagents {
@@ -434,7 +435,7 @@ async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answ
     cores.sort_by(|left, right| (left.id.len(), &left.id).cmp(&(right.id.len(), &right.id)));
     let mut infos = Vec::new();
     for core in cores {
-        let title = core.voice().await.history.title().map(|title| title.to_owned().into());
+        let title = core.writer().await.history.title().map(|title| title.to_owned().into());
         infos.push(v2::SessionInfo {
             title,
             archived: core.is_archived().then_some(true),
@@ -470,11 +471,11 @@ fn cancel_tool_call(sessions: &Sessions, params: &v2::CancelToolCallRequest<'_>)
 impl SessionInner {
     /// Takes note of what happened before.
     async fn remember(&self, history: &[v2::SessionUpdate<'static>]) {
-        let mut voice = self.voice().await;
+        let mut writer = self.writer().await;
         for update in history {
-            voice.note(update);
+            writer.note(update);
         }
-        voice.take_open();
+        writer.take_open();
     }
 
     /// Tells the history, where it is wanted, also of the sessions that this one has started, and the state; and gives
@@ -484,18 +485,18 @@ impl SessionInner {
         // Whoever tells of itself in the session that started it has its own voice then, and waits for that one's.
         let mut voices = Vec::new();
         for core in family.iter().rev() {
-            voices.push(core.voice().await);
+            voices.push(core.writer().await);
         }
         voices.reverse();
-        for (core, voice) in family.iter().zip(&voices).filter(|_| with_history) {
-            for update in history::updates(&voice.history) {
+        for (core, writer) in family.iter().zip(&voices).filter(|_| with_history) {
+            for update in history::updates(&writer.history) {
                 core.transmit(update).await?;
             }
         }
-        for (core, voice) in family.iter().zip(&voices) {
-            core.transmit(v2::SessionUpdate::StateUpdate(Box::new(core.state(voice)))).await?;
+        for (core, writer) in family.iter().zip(&voices) {
+            core.transmit(v2::SessionUpdate::StateUpdate(Box::new(core.state(writer)))).await?;
         }
-        let lists = voices.first().map(|voice| voice.lists.clone()).unwrap_or_default();
+        let lists = voices.first().map(|writer| writer.lists.clone()).unwrap_or_default();
         Ok(json(&v2::ResumeSessionResponse {
             config_options: lists.config_options,
             available_commands: lists.commands,

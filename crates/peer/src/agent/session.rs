@@ -39,20 +39,20 @@ impl AgentSession {
 
     /// Tells the commands that the user can give.
     pub async fn commands(&self, commands: Vec<v2::AvailableCommand<'static>>) -> Result<(), Error> {
-        self.core.voice().await.lists.commands = Some(commands.clone());
+        self.core.writer().await.lists.commands = Some(commands.clone());
         let update = v2::AvailableCommandsUpdate::new(commands);
         self.update(v2::SessionUpdate::AvailableCommandsUpdate(update)).await
     }
 
     /// Tells what the user can set, and how it is set.
     pub async fn config_options(&self, options: Vec<v2::SessionConfigOption<'static>>) -> Result<(), Error> {
-        self.core.voice().await.lists.config_options = Some(options.clone());
+        self.core.writer().await.lists.config_options = Some(options.clone());
         self.update(v2::SessionUpdate::ConfigOptionUpdate(v2::ConfigOptionUpdate::new(options))).await
     }
 
     /// What the user can set, as it was told last.
     pub async fn current_options(&self) -> Vec<v2::SessionConfigOption<'static>> {
-        self.core.voice().await.lists.config_options.clone().unwrap_or_default()
+        self.core.writer().await.lists.config_options.clone().unwrap_or_default()
     }
 
     /// Tells how full the context is.
@@ -72,7 +72,7 @@ impl AgentSession {
         if matches!(update, v2::SessionUpdate::StateUpdate(_)) {
             return Err(Error::BrokenRule("the state of a session is told by itself".into()));
         }
-        self.core.line().say(update).await
+        self.core.emitter().say(update).await
     }
 
     /// The sessions of the sub-agents that were started here, and of those that they started: each after the one that
@@ -85,7 +85,7 @@ impl AgentSession {
     /// The updates that make up the history, as a replay tells them.
     pub async fn history(&self) -> Vec<v2::SessionUpdate<'static>> {
         use switchboard_acp::Wire;
-        let voice = self.core.voice().await;
-        history::updates(&voice.history).into_iter().map(Wire::into_owned).collect()
+        let writer = self.core.writer().await;
+        history::updates(&writer.history).into_iter().map(Wire::into_owned).collect()
     }
 }

@@ -7,7 +7,7 @@ use switchboard_acp::rpc::RpcError;
 use switchboard_acp::{Field, v2};
 use v2::unstable::{SessionMessage, SessionReference, SubagentSessionCapabilities, SubagentUpdate};
 
-use super::sending::{Line, SessionInner};
+use super::sending::{Emitter, SessionInner};
 use super::session::AgentSession;
 use super::turn::Turn;
 use super::work;
@@ -17,7 +17,7 @@ use crate::Error;
 #[derive(Debug)]
 #[must_use = "it is not told before `start`"]
 pub struct SubagentStart {
-    parent: Line,
+    parent: Emitter,
     title: String,
     description: Option<String>,
     task: Option<String>,
@@ -26,7 +26,7 @@ pub struct SubagentStart {
 
 impl SubagentStart {
     /// `call`: the tool call that starts it, in whose content it then stands.
-    pub(super) fn new(parent: Line, title: &str, call: Option<Arc<str>>) -> Self {
+    pub(super) fn new(parent: Emitter, title: &str, call: Option<Arc<str>>) -> Self {
         SubagentStart { parent, title: title.to_owned(), description: None, task: None, call }
     }
 
@@ -65,15 +65,15 @@ impl SubagentStart {
             parent.say(v2::SessionUpdate::ToolCallContentChunk(chunk)).await?;
         }
         parent.say(v2::SessionUpdate::SubagentUpdate(Box::new(announcement))).await?;
-        let line = core.begin_turn();
+        let emitter = core.begin_turn();
         // The announcement has told the state to the parent's transcript.
-        line.say(v2::SessionUpdate::StateUpdate(Box::new(running()))).await?;
+        emitter.say(v2::SessionUpdate::StateUpdate(Box::new(running()))).await?;
         if let Some(task) = &task {
-            send(&parent, &line, task).await?;
+            send(&parent, &emitter, task).await?;
         }
         let prompt = task.map(v2::ContentBlock::text).into_iter().collect();
         let cancels = *core.cancel.borrow();
-        let turn = Turn::new(AgentSession { core }, line, prompt, String::new(), cancels);
+        let turn = Turn::new(AgentSession { core }, emitter, prompt, String::new(), cancels);
         Ok(Subagent { turn, parent: parent.core, is_over: false })
     }
 }
@@ -104,7 +104,7 @@ impl Subagent {
 
     /// Sends a message to the session that started it, for instance with what it has found.
     pub async fn report(&self, text: &str) -> Result<(), Error> {
-        send(self.turn.line(), &self.parent.line(), text).await
+        send(self.turn.emitter(), &self.parent.emitter(), text).await
     }
 
     /// Its work is over: what is left open is closed, and both sessions tell that it is idle. After a cancel, the reason
@@ -120,7 +120,7 @@ impl Subagent {
 
     async fn end(mut self, outcome: Result<v2::StopReason, RpcError<'static>>) -> Result<(), Error> {
         self.is_over = true;
-        work::finish(&self.turn.line().core, outcome, self.turn.is_cancelled()).await
+        work::finish(&self.turn.emitter().core, outcome, self.turn.is_cancelled()).await
     }
 }
 
@@ -129,7 +129,7 @@ impl Drop for Subagent {
         if self.is_over {
             return;
         }
-        let core = Arc::clone(&self.turn.line().core);
+        let core = Arc::clone(&self.turn.emitter().core);
         // Without a runtime there is nobody left to be told.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { work::finish(&core, Ok(v2::StopReason::Cancelled), true).await });
@@ -138,7 +138,7 @@ impl Drop for Subagent {
 }
 
 /// Tells a message in the transcripts of the session that sends it and of the one that gets it.
-async fn send(sender: &Line, recipient: &Line, text: &str) -> Result<(), Error> {
+async fn send(sender: &Emitter, recipient: &Emitter, text: &str) -> Result<(), Error> {
     let sent = sender.core.make_id("message");
     let received = recipient.core.make_id("message");
     let message = |id: &str| SessionMessage {

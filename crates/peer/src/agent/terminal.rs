@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use switchboard_acp::{AbsolutePath, Base64, v2};
 
-use super::sending::Line;
+use super::sending::Emitter;
 use crate::Error;
 
 /// A terminal whose program runs. It is over with [`Terminal::exit`]; one that is still open when the turn ends is
 /// closed with it.
 #[derive(Debug)]
 pub struct Terminal {
-    line: Line,
+    emitter: Emitter,
     id: Arc<str>,
 }
 
 impl Terminal {
-    pub(super) async fn open(line: Line, command: &str, cwd: &str) -> Result<Self, Error> {
-        let id = line.core.make_id("terminal");
+    pub(super) async fn open(emitter: Emitter, command: &str, cwd: &str) -> Result<Self, Error> {
+        let id = emitter.core.make_id("terminal");
         let update = v2::TerminalUpdate::new(&*id)
             .command(command)
             .cwd(AbsolutePath::parse(cwd).map_err(Error::rule)?);
-        line.say(update).await?;
-        Ok(Terminal { line, id })
+        emitter.say(update).await?;
+        Ok(Terminal { emitter, id })
     }
 
     /// The id.
@@ -33,7 +33,7 @@ impl Terminal {
     /// Appends output. It may be cut anywhere, also inside a character.
     pub async fn output(&self, bytes: &[u8]) -> Result<(), Error> {
         let chunk = v2::TerminalOutputChunk::new(&*self.id, Base64::from_bytes(bytes));
-        self.line.say(v2::SessionUpdate::TerminalOutputChunk(chunk)).await
+        self.emitter.say(v2::SessionUpdate::TerminalOutputChunk(chunk)).await
     }
 
     /// The program has ended with a code.
@@ -48,6 +48,6 @@ impl Terminal {
     }
 
     async fn end(&self, status: v2::TerminalExitStatus<'_>) -> Result<(), Error> {
-        self.line.say(v2::TerminalUpdate::new(&*self.id).exit_status(status)).await
+        self.emitter.say(v2::TerminalUpdate::new(&*self.id).exit_status(status)).await
     }
 }

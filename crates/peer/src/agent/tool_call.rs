@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use switchboard_acp::{Field, Raw, v2};
 use tokio::sync::watch;
 
-use super::sending::Line;
+use super::sending::Emitter;
 use super::subagent::SubagentStart;
 use super::terminal::Terminal;
 use crate::Error;
@@ -14,16 +14,16 @@ use crate::Error;
 #[derive(Debug)]
 #[must_use = "it is not told before `begin` or `announce`"]
 pub struct ToolCallStart {
-    line: Line,
+    emitter: Emitter,
     cancellable: bool,
     update: v2::ToolCallUpdate<'static>,
 }
 
 impl ToolCallStart {
-    pub(super) fn new(line: Line, title: &str) -> Self {
-        let id = line.core.make_id("call");
+    pub(super) fn new(emitter: Emitter, title: &str) -> Self {
+        let id = emitter.core.make_id("call");
         let update = v2::ToolCallUpdate::new(id.to_string()).title(title.to_owned());
-        ToolCallStart { line, cancellable: false, update }
+        ToolCallStart { emitter, cancellable: false, update }
     }
 
     /// What the tool does.
@@ -86,12 +86,12 @@ impl ToolCallStart {
         let id: Arc<str> = self.update.tool_call_id.as_ref().into();
         let cancelled = self.cancellable.then(|| {
             let (sender, receiver) = watch::channel(false);
-            let mut all = self.line.core.cancellable.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.emitter.core.cancellable.lock().unwrap_or_else(PoisonError::into_inner);
             all.insert(id.to_string(), sender);
             receiver
         });
-        let call = ToolCall { line: self.line, id, cancelled };
-        call.line.say(self.update).await?;
+        let call = ToolCall { emitter: self.emitter, id, cancelled };
+        call.emitter.say(self.update).await?;
         Ok(call)
     }
 }
@@ -100,7 +100,7 @@ impl ToolCallStart {
 /// about it; one that is still open when the turn ends is closed with it.
 #[derive(Debug)]
 pub struct ToolCall {
-    line: Line,
+    emitter: Emitter,
     id: Arc<str>,
     cancelled: Option<watch::Receiver<bool>>,
 }
@@ -121,7 +121,7 @@ impl ToolCall {
     ///
     /// [`Turn::subagent`]: crate::Turn::subagent
     pub fn subagent(&self, title: &str) -> SubagentStart {
-        SubagentStart::new(self.line.clone(), title, Some(Arc::clone(&self.id)))
+        SubagentStart::new(self.emitter.clone(), title, Some(Arc::clone(&self.id)))
     }
 
     /// Gives the call another title.
@@ -141,7 +141,7 @@ impl ToolCall {
 
     /// Runs a command in a terminal that is shown with this call.
     pub async fn terminal(&self, command: &str, cwd: &str) -> Result<Terminal, Error> {
-        let terminal = Terminal::open(self.line.clone(), command, cwd).await?;
+        let terminal = Terminal::open(self.emitter.clone(), command, cwd).await?;
         self.append(v2::ToolCallContent::Terminal(v2::Terminal::new(terminal.id()))).await?;
         Ok(terminal)
     }
@@ -149,14 +149,14 @@ impl ToolCall {
     /// Appends content of any kind.
     pub async fn append(&self, content: v2::ToolCallContent<'_>) -> Result<(), Error> {
         let chunk = v2::ToolCallContentChunk::new(&*self.id, content);
-        self.line.say(v2::SessionUpdate::ToolCallContentChunk(chunk)).await
+        self.emitter.say(v2::SessionUpdate::ToolCallContentChunk(chunk)).await
     }
 
     /// Replaces all that the tool has produced.
     pub async fn replace(&self, content: Vec<v2::ToolCallContent<'_>>) -> Result<(), Error> {
         let update =
             v2::ToolCallUpdate { content: Field::Set(content), ..v2::ToolCallUpdate::new(&*self.id) };
-        self.line.say(update).await
+        self.emitter.say(update).await
     }
 
     /// Changes anything else, starting from an update that changes nothing. A status that ends the call is refused
@@ -170,7 +170,7 @@ impl ToolCall {
         if update.status.value().is_some_and(v2::ToolCallStatus::is_final) {
             return Err(Error::BrokenRule("a tool call ends by a method of its own".into()));
         }
-        self.line.say(update).await
+        self.emitter.say(update).await
     }
 
     /// Waits until the user cancels this call by itself; for ever when it was not made cancellable.
@@ -212,14 +212,14 @@ impl ToolCall {
             // What is over cannot be cancelled.
             update.capabilities = Field::Clear;
         }
-        self.line.say(update).await
+        self.emitter.say(update).await
     }
 }
 
 impl Drop for ToolCall {
     fn drop(&mut self) {
         if self.cancelled.is_some() {
-            let mut all = self.line.core.cancellable.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.emitter.core.cancellable.lock().unwrap_or_else(PoisonError::into_inner);
             all.remove(&*self.id);
         }
     }

@@ -4,7 +4,7 @@ use switchboard_acp::v2;
 
 use super::message::Message;
 use super::permission::{self, Ask};
-use super::sending::Line;
+use super::sending::Emitter;
 use super::session::AgentSession;
 use super::subagent::SubagentStart;
 use super::terminal::Terminal;
@@ -16,7 +16,7 @@ use crate::Error;
 #[derive(Debug)]
 pub struct Turn {
     session: AgentSession,
-    line: Line,
+    emitter: Emitter,
     prompt: Vec<v2::ContentBlock<'static>>,
     message_id: String,
     /// How many cancels there had been when it began.
@@ -26,16 +26,16 @@ pub struct Turn {
 impl Turn {
     pub(super) fn new(
         session: AgentSession,
-        line: Line,
+        emitter: Emitter,
         prompt: Vec<v2::ContentBlock<'static>>,
         message_id: String,
         cancels: u64,
     ) -> Self {
-        Turn { session, line, prompt, message_id, cancels }
+        Turn { session, emitter, prompt, message_id, cancels }
     }
 
-    pub(super) fn line(&self) -> &Line {
-        &self.line
+    pub(super) fn emitter(&self) -> &Emitter {
+        &self.emitter
     }
 
     /// The session.
@@ -60,12 +60,12 @@ impl Turn {
 
     /// Begins a message.
     pub fn message(&self) -> Message {
-        Message::new(self.line.clone(), false)
+        Message::new(self.emitter.clone(), false)
     }
 
     /// Begins a thought.
     pub fn thought(&self) -> Message {
-        Message::new(self.line.clone(), true)
+        Message::new(self.emitter.clone(), true)
     }
 
     /// Says one whole message.
@@ -75,12 +75,12 @@ impl Turn {
 
     /// Prepares a tool call with a title for people.
     pub fn tool_call(&self, title: &str) -> ToolCallStart {
-        ToolCallStart::new(self.line.clone(), title)
+        ToolCallStart::new(self.emitter.clone(), title)
     }
 
     /// Runs a command in a terminal that belongs to no tool call.
     pub async fn terminal(&self, command: &str, cwd: &str) -> Result<Terminal, Error> {
-        Terminal::open(self.line.clone(), command, cwd).await
+        Terminal::open(self.emitter.clone(), command, cwd).await
     }
 
     /// Prepares a sub-agent with a title for people: a session of its own that this one starts. **Unstable.**
@@ -130,7 +130,7 @@ impl Turn {
     ///
     /// [`ToolCall::subagent`]: crate::ToolCall::subagent
     pub fn subagent(&self, title: &str) -> SubagentStart {
-        SubagentStart::new(self.line.clone(), title, None)
+        SubagentStart::new(self.emitter.clone(), title, None)
     }
 
     /// Prepares a question for permission.
@@ -159,17 +159,17 @@ impl Turn {
         if matches!(update, v2::SessionUpdate::StateUpdate(_)) {
             return Err(Error::BrokenRule("the state of a session is told by itself".into()));
         }
-        self.line.say(update).await
+        self.emitter.say(update).await
     }
 
     /// Whether the user has cancelled.
     pub fn is_cancelled(&self) -> bool {
-        *self.line.core.cancel.borrow() > self.cancels
+        *self.emitter.core.cancel.borrow() > self.cancels
     }
 
     /// Waits until the user cancels.
     pub async fn cancelled(&self) {
-        let mut cancel = self.line.core.cancel.subscribe();
+        let mut cancel = self.emitter.core.cancel.subscribe();
         let cancels = self.cancels;
         // The sender lives as long as the session.
         let _ = cancel.wait_for(|count| *count > cancels).await;

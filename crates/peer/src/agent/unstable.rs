@@ -67,7 +67,7 @@ impl<A: Agent> Service<A> {
                             || json(&unstable::SessionStatusResponse::new(unstable::SessionStatus::Saved));
                         return if kept { Ok(saved()) } else { Err(unknown_session(&id)) };
                     };
-                    let state = core.state(&*core.voice().await);
+                    let state = core.state(&*core.writer().await);
                     Ok(json(&unstable::SessionStatusResponse {
                         state: Some(state),
                         ..unstable::SessionStatusResponse::new(unstable::SessionStatus::Open)
@@ -90,9 +90,9 @@ impl<A: Agent> Service<A> {
         self.answer(request, async move {
             let from = match find(&sessions, &params.session_id) {
                 Some(core) => {
-                    let voice = core.voice().await;
-                    let history = history::updates(&voice.history).into_iter().map(Wire::into_owned);
-                    let (history, lists) = (history.collect(), voice.lists.clone());
+                    let writer = core.writer().await;
+                    let history = history::updates(&writer.history).into_iter().map(Wire::into_owned);
+                    let (history, lists) = (history.collect(), writer.lists.clone());
                     Some(Recalled { history, lists, ..Recalled::new(&core.cwd) })
                 }
                 None => agent.recall_session(&params.session_id).await,

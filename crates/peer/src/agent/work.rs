@@ -81,11 +81,11 @@ async fn work<A: Agent>(
     prompt: Vec<v2::ContentBlock<'static>>,
     cancels: u64,
 ) -> Result<(), Error> {
-    let line = core.begin_turn();
+    let emitter = core.begin_turn();
     let message_id = core.make_id("user").to_string();
     {
-        let mut voice = core.voice().await;
-        core.say_state(&mut voice, v2::StateUpdate::Running(v2::ActiveState::new())).await?;
+        let mut writer = core.writer().await;
+        core.say_state(&mut writer, v2::StateUpdate::Running(v2::ActiveState::new())).await?;
         let response =
             v2::PromptResponse { message_id: Some(message_id.as_str().into()), ..v2::PromptResponse::new() };
         request.respond(Json::of(&response, WireFormat::Any)).await?;
@@ -93,10 +93,10 @@ async fn work<A: Agent>(
             content: switchboard_acp::Field::Set(prompt.clone()),
             ..v2::MessageUpdate::new(message_id.as_str())
         };
-        core.say(&mut voice, v2::SessionUpdate::UserMessage(message)).await?;
+        core.say(&mut writer, v2::SessionUpdate::UserMessage(message)).await?;
     }
     let session = AgentSession { core: Arc::clone(core) };
-    let turn = Turn::new(session.clone(), line, prompt, message_id, cancels);
+    let turn = Turn::new(session.clone(), emitter, prompt, message_id, cancels);
     let outcome = run(Arc::clone(&agent), turn).await;
     let cancelled = *core.cancel.borrow() > cancels;
     finish(core, outcome, cancelled).await?;
@@ -134,16 +134,16 @@ pub(super) async fn finish(
     outcome: Result<v2::StopReason, RpcError<'static>>,
     cancelled: bool,
 ) -> Result<(), Error> {
-    let mut voice = core.voice().await;
+    let mut writer = core.writer().await;
     core.end_turn();
-    let (calls, terminals) = voice.take_open();
+    let (calls, terminals) = writer.take_open();
     for id in calls {
         let status = if cancelled { v2::ToolCallStatus::Cancelled } else { v2::ToolCallStatus::Failed };
-        core.say(&mut voice, v2::ToolCallUpdate::new(&*id).status(status).into()).await?;
+        core.say(&mut writer, v2::ToolCallUpdate::new(&*id).status(status).into()).await?;
     }
     for id in terminals {
         let update = v2::TerminalUpdate::new(&*id).exit_status(v2::TerminalExitStatus::new());
-        core.say(&mut voice, update.into()).await?;
+        core.say(&mut writer, update.into()).await?;
     }
     let idle = match outcome {
         _ if cancelled => {
@@ -156,5 +156,5 @@ pub(super) async fn finish(
             ..v2::IdleState::new()
         },
     };
-    core.say_state(&mut voice, v2::StateUpdate::Idle(idle)).await
+    core.say_state(&mut writer, v2::StateUpdate::Idle(idle)).await
 }

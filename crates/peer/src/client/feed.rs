@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::negotiation::Early;
 use super::question::{ElicitationQuestion, PermissionQuestion};
-use super::state::{Question, Shared, now};
+use super::state::{ClientInner, Question, now};
 
 /// Something that happened, already part of its session.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Update {
 
 /// The sessions of a connection.
 #[derive(Clone)]
-pub struct Sessions(Arc<Shared>);
+pub struct Sessions(Arc<ClientInner>);
 
 impl Sessions {
     /// Looks at a session.
@@ -143,7 +143,7 @@ impl fmt::Debug for Sessions {
 #[derive(Debug)]
 pub struct Feed {
     inbox: Inbox,
-    shared: Arc<Shared>,
+    shared: Arc<ClientInner>,
     /// What the agent sent before it had introduced itself, and should not have.
     early: Early,
     /// What an agent behind a translation sends and should not.
@@ -154,7 +154,7 @@ pub struct Feed {
 impl Feed {
     pub(super) fn new(
         inbox: Inbox,
-        shared: Arc<Shared>,
+        shared: Arc<ClientInner>,
         early: Early,
         anomalies: Option<mpsc::Receiver<Anomaly>>,
     ) -> Self {
@@ -358,7 +358,7 @@ impl Event {
 }
 
 /// Takes an update before its envelope is read twice, which may be no event; lets answers pass and takes note of them.
-fn take(shared: &Shared, line: &SharedText) -> Option<Option<Event>> {
+fn take(shared: &ClientInner, line: &SharedText) -> Option<Option<Event>> {
     let (message, left_out) = Expected::decode_tolerant(line, WireFormat::Any).ok()?;
     match message {
         Expected::Params(_) => Some(shared.state().take_update(Decoded { message, left_out }, line.clone())),

@@ -7,7 +7,7 @@ use switchboard_acp::{DecodeError, Raw, Wire, WireFormat, v2};
 use switchboard_transport::{Answer, Caller, Deadline, Json, PendingCall};
 
 use super::negotiation::AgentDescription;
-use super::state::{Shared, State};
+use super::state::{ClientInner, ClientState};
 use super::turn::PromptTurn;
 use crate::Error;
 
@@ -34,12 +34,12 @@ pub type Reply<T> = Result<Result<T, RpcError<'static>>, Error>;
 /// another task or by [`Feed::until`](crate::Feed::until).
 #[derive(Debug, Clone)]
 pub struct AgentHandle {
-    shared: Arc<Shared>,
+    shared: Arc<ClientInner>,
     description: Arc<AgentDescription>,
 }
 
 impl AgentHandle {
-    pub(super) fn new(shared: Arc<Shared>, description: Arc<AgentDescription>) -> Self {
+    pub(super) fn new(shared: Arc<ClientInner>, description: Arc<AgentDescription>) -> Self {
         AgentHandle { shared, description }
     }
 
@@ -111,7 +111,8 @@ impl AgentHandle {
     ) -> Reply<PromptTurn> {
         let session = self.shared.open_session(&request.session_id)?;
         let mut progress = None;
-        let wait = |state: &mut State, id: &RequestId<'static>| progress = Some(state.wait_for(id, &session));
+        let wait =
+            |state: &mut ClientState, id: &RequestId<'static>| progress = Some(state.wait_for(id, &session));
         let mut call = self.begin_noting("session/prompt", request, Deadline::Never, wait).await?;
         let (id, shared) = (call.call.id().clone(), Arc::clone(&self.shared));
         let Some(progress) = progress else { return Err(self.shared.lost()) };
@@ -194,7 +195,7 @@ impl AgentHandle {
         method: &'static str,
         request: &impl Wire<'w>,
         deadline: Deadline,
-        note: impl FnOnce(&mut State, &RequestId<'static>),
+        note: impl FnOnce(&mut ClientState, &RequestId<'static>),
     ) -> Result<WatchedCall, Error> {
         let params = Raw::parse(request.encode(WireFormat::Any))
             .map_err(|reason| Error::BadAnswer { method, reason })?;
@@ -247,7 +248,7 @@ impl AgentHandle {
 #[derive(Debug)]
 pub(super) struct WatchedCall {
     call: PendingCall,
-    shared: Arc<Shared>,
+    shared: Arc<ClientInner>,
 }
 
 impl Drop for WatchedCall {

@@ -7,14 +7,14 @@ use switchboard_acp::{Diagnostic, Meta, WireFormat, v2};
 use switchboard_session::{Decider, SessionError};
 use switchboard_transport::Json;
 
-use super::state::{Question, Shared, answer_dismissed, now};
+use super::state::{ClientInner, Question, answer_dismissed, now};
 use crate::Error;
 
 /// A permission that the agent asks for. It stays open until it is answered, the agent takes it back, or the
 /// session is cancelled; dropping this changes nothing, it can be had again from the session.
 #[derive(Debug, Clone)]
 pub struct PermissionQuestion {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ClientInner>,
     pub(super) session: Arc<str>,
     pub(super) id: RequestId<'static>,
     pub(super) request: Arc<v2::RequestPermissionRequest<'static>>,
@@ -94,7 +94,7 @@ impl PermissionQuestion {
 /// Data that the agent asks for. What is said of [`PermissionQuestion`] holds here too.
 #[derive(Debug, Clone)]
 pub struct ElicitationQuestion {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ClientInner>,
     pub(super) session: Option<Arc<str>>,
     pub(super) id: RequestId<'static>,
     pub(super) request: Arc<v2::CreateElicitationRequest<'static>>,
@@ -144,7 +144,7 @@ impl ElicitationQuestion {
     }
 }
 
-impl Shared {
+impl ClientInner {
     fn dismiss(&self, id: &RequestId<'static>) -> Result<(), Error> {
         self.settle_cancelled(id, Decider::User)
     }

@@ -20,9 +20,9 @@ use crate::{ClientOptions, Error};
 const MAX_QUESTIONS: usize = 10_000;
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ClientInner {
     pub(crate) caller: Caller,
-    state: Mutex<State>,
+    state: Mutex<ClientState>,
     /// Tells why an agent that is translated is gone.
     gone: Option<Gone>,
     /// There are events that no message of the agent brought.
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ClientState {
     /// All that is known of the sessions, the prompts and the questions.
     pub(crate) conversation: Conversation,
     folds_updates: bool,
@@ -55,13 +55,13 @@ pub(crate) struct Question {
     pub(crate) is_permission: bool,
 }
 
-impl Shared {
+impl ClientInner {
     pub(crate) fn new(caller: Caller, options: &ClientOptions, gone: Option<Gone>) -> Self {
         let has_events = Arc::new(AtomicBool::new(false));
-        Shared {
+        ClientInner {
             caller,
             gone,
-            state: Mutex::new(State {
+            state: Mutex::new(ClientState {
                 conversation: Conversation::new(WireFormat::Any).with_session_limit(options.session_limit),
                 folds_updates: options.folds_updates,
                 events: VecDeque::new(),
@@ -86,7 +86,7 @@ impl Shared {
         event
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, ClientState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,7 +164,7 @@ pub(crate) fn answer_dismissed(question: Question) {
     }
 }
 
-impl State {
+impl ClientState {
     /// Queues an event for changes that no update brought.
     pub(crate) fn note(&mut self, step: Step) {
         let Step { session, changes } = step;

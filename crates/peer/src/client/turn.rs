@@ -6,7 +6,7 @@ use switchboard_acp::rpc::{RequestId, RpcError};
 use switchboard_acp::v2;
 use tokio::sync::watch;
 
-use super::state::Shared;
+use super::state::ClientInner;
 use crate::Error;
 
 /// How the work on a prompt ended.
@@ -33,7 +33,7 @@ pub struct PromptTurn {
     pub(super) message_id: Option<String>,
     pub(super) id: RequestId<'static>,
     pub(super) progress: watch::Receiver<Progress>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ClientInner>,
 }
 
 impl PromptTurn {

@@ -9,7 +9,7 @@ use crate::command::Match;
 use crate::glob::{Anchors, Names, PathPattern, exactly, names};
 use crate::host::{Host, Node};
 use crate::path::{PathDoubt, decoded, is_uri, join, resolve, tidy};
-use crate::shell::{Cwd, Step};
+use crate::shell::{Cwd, DirectoryChange};
 use crate::sketch::Sketch;
 use crate::subject::Subject;
 
@@ -88,13 +88,13 @@ impl<'s> Files<'s> {
         found
     }
 
-    fn walk(&self, steps: &[Step]) -> Option<String> {
+    fn walk(&self, steps: &[DirectoryChange]) -> Option<String> {
         let mut here = self.start.clone()?;
         for step in steps {
             let there = match step {
-                Step::Home => self.host.home()?.to_owned(),
-                Step::InHome(rest) => join(self.host.home()?, rest.trim_start_matches('/')),
-                Step::To(target) => join(&here, target),
+                DirectoryChange::Home => self.host.home()?.to_owned(),
+                DirectoryChange::InHome(rest) => join(self.host.home()?, rest.trim_start_matches('/')),
+                DirectoryChange::To(target) => join(&here, target),
             };
             // A shell goes back along the way it came, the system along the links; where they differ, nobody knows.
             let (by_shell, by_system) =

@@ -2,7 +2,7 @@
 
 mod lexer;
 
-use super::{Cwd, Doubt, MAX_DEPTH, MAX_PARTS, Part, Redirection, Script, Step, Word, is_private};
+use super::{Cwd, DirectoryChange, Doubt, MAX_DEPTH, MAX_PARTS, Part, Redirection, Script, Word, is_private};
 use lexer::{Lexer, Token};
 
 /// It is no line that a shell would take, or one that is not understood here.
@@ -475,14 +475,16 @@ impl Parser<'_, '_> {
         let options = ["-P", "-L", "-e", "-@", "--"];
         let mut targets = words.skip_while(|word| options.contains(&&*word.text));
         match (targets.next(), targets.next()) {
-            (None, _) => self.cwd.step(Step::Home),
+            (None, _) => self.cwd.step(DirectoryChange::Home),
             (Some(word), None) if word.is_plain() && !word.text.is_empty() && word.text != "-" => {
                 if !word.has_tilde {
-                    return self.cwd.step(Step::To(word.text.clone()));
+                    return self.cwd.step(DirectoryChange::To(word.text.clone()));
                 }
                 match word.text.strip_prefix('~') {
-                    Some("") => self.cwd.step(Step::Home),
-                    Some(rest) if rest.starts_with('/') => self.cwd.step(Step::InHome(rest.to_owned())),
+                    Some("") => self.cwd.step(DirectoryChange::Home),
+                    Some(rest) if rest.starts_with('/') => {
+                        self.cwd.step(DirectoryChange::InHome(rest.to_owned()));
+                    }
                     _ => self.cwd = Cwd::Unknown,
                 }
             }

@@ -29,7 +29,7 @@ const TOOLS: [&str; 4] = ["tool", "tool_name", "toolName", "name"];
 /// What could be found in it.
 #[derive(Debug, Default)]
 pub(super) struct Input {
-    lines: Vec<Line>,
+    lines: Vec<CommandLine>,
     /// Commands in a place that is not for them.
     pub(super) hidden_commands: Vec<String>,
     pub(super) paths: Vec<String>,
@@ -43,7 +43,7 @@ pub(super) struct Input {
 }
 
 #[derive(Debug)]
-enum Line {
+enum CommandLine {
     Text(String),
     Words(Vec<String>),
 }
@@ -105,16 +105,18 @@ impl Input {
     fn take_command(&mut self, value: &Raw<'_>, appended: &[String]) {
         if let Some(text) = value.as_text() {
             let line = match appended {
-                [] => Line::Text(text.into_owned()),
+                [] => CommandLine::Text(text.into_owned()),
                 // A program with its arguments, unless the first is a line of its own.
                 _ if !text
                     .contains(|letter: char| letter.is_whitespace() || "'\"\\$`;&|<>()".contains(letter)) =>
                 {
-                    Line::Words(std::iter::once(text.into_owned()).chain(appended.iter().cloned()).collect())
+                    CommandLine::Words(
+                        std::iter::once(text.into_owned()).chain(appended.iter().cloned()).collect(),
+                    )
                 }
                 _ => {
                     self.is_odd = true;
-                    Line::Text(format!("{text} {}", appended.join(" ")))
+                    CommandLine::Text(format!("{text} {}", appended.join(" ")))
                 }
             };
             self.lines.push(line);
@@ -123,7 +125,7 @@ impl Input {
             if words.is_empty() {
                 self.is_odd = true;
             } else {
-                self.lines.push(Line::Words(words));
+                self.lines.push(CommandLine::Words(words));
             }
         } else if value.as_str().trim() != "null" {
             self.is_odd = true;
@@ -172,8 +174,8 @@ impl Input {
     /// The commands, each as it is understood.
     pub(super) fn commands(&self) -> impl Iterator<Item = Reading> {
         self.lines.iter().map(|line| match line {
-            Line::Text(text) => Reading::of_line(text),
-            Line::Words(words) => Reading::of_words(words.clone()),
+            CommandLine::Text(text) => Reading::of_line(text),
+            CommandLine::Words(words) => Reading::of_words(words.clone()),
         })
     }
 }

@@ -25,7 +25,7 @@ const LARGEST: u64 = 2 * 1024 * 1024;
 const UNFOLDED: usize = 5;
 
 /// What one tool call did to a file.
-struct Step {
+struct CallChange {
     position: usize,
     change: Change,
     /// The section of a patch that shows it, as a patch by itself.
@@ -58,8 +58,8 @@ pub(crate) fn of_file(
     Some(html! { div class="e changes" { (file(0, path, &steps, folder, cache)) } })
 }
 
-fn collect(snapshot: &Snapshot) -> BTreeMap<String, Vec<Step>> {
-    let mut files: BTreeMap<String, Vec<Step>> = BTreeMap::new();
+fn collect(snapshot: &Snapshot) -> BTreeMap<String, Vec<CallChange>> {
+    let mut files: BTreeMap<String, Vec<CallChange>> = BTreeMap::new();
     let calls = snapshot
         .entries()
         .enumerate()
@@ -74,7 +74,7 @@ fn collect(snapshot: &Snapshot) -> BTreeMap<String, Vec<Step>> {
                 let steps = files.entry(change.path.clone()).or_default();
                 if steps.len() < MOST_STEPS {
                     let patch = section.map(|place| write_patch(std::slice::from_ref(&patch.files[place])));
-                    steps.push(Step { position, change: change.clone(), patch });
+                    steps.push(CallChange { position, change: change.clone(), patch });
                 }
             }
         }
@@ -82,11 +82,17 @@ fn collect(snapshot: &Snapshot) -> BTreeMap<String, Vec<Step>> {
     files
 }
 
-fn file(number: usize, path: &str, steps: &[Step], folder: Option<&Path>, cache: &RenderCache) -> Markup {
+fn file(
+    number: usize,
+    path: &str,
+    steps: &[CallChange],
+    folder: Option<&Path>,
+    cache: &RenderCache,
+) -> Markup {
     let whole = folder.and_then(|folder| over_all(Path::new(path), steps, folder).ok());
     let diffs = match &whole {
         Some(diff) => vec![diff.clone()],
-        None => steps.iter().map(Step::diff).collect(),
+        None => steps.iter().map(CallChange::diff).collect(),
     };
     html! {
         details open[number < UNFOLDED] {
@@ -112,7 +118,7 @@ fn file(number: usize, path: &str, steps: &[Step], folder: Option<&Path>, cache:
     }
 }
 
-impl Step {
+impl CallChange {
     fn diff(&self) -> v2::Diff<'static> {
         let text = self.patch.as_ref().map(|patch| String::from_utf8_lossy(patch).into_owned());
         (&Diff { changes: vec![self.change.clone()], patch: text.map(PatchText::git), ..Diff::default() })
@@ -122,8 +128,8 @@ impl Step {
 
 /// One diff from before the first change to what the file is now: all changes are undone in memory, from the last to the
 /// first. It fails where somebody else has changed the file too, or it was somewhere else.
-fn over_all(path: &Path, steps: &[Step], folder: &Path) -> Result<v2::Diff<'static>, Failure> {
-    let has_moved = |step: &Step| {
+fn over_all(path: &Path, steps: &[CallChange], folder: &Path) -> Result<v2::Diff<'static>, Failure> {
+    let has_moved = |step: &CallChange| {
         matches!(step.change.operation, Operation::Move | Operation::Copy | Operation::Other(_))
     };
     if steps.iter().any(has_moved) {

@@ -281,7 +281,7 @@ impl MessageLog {
             entity: NONE,
         };
         if record.channel == Channel::Hub {
-            apply_hub_note(&mut self.fold.conversation, &text, Moment(record.time.0.unsigned_abs()));
+            apply_hub_note(&mut self.fold.conversation, &text, Moment::from(record.time));
         }
         if record.channel.message().is_some() {
             let mut messages = messages(&text).into_iter();
@@ -308,7 +308,7 @@ impl MessageLog {
     fn take_message(&mut self, row: &mut Row, number: u32, record: &Record, text: &str) {
         let Some((side, is_other)) = record.channel.message() else { return };
         let is_folded = record.channel.is_message();
-        let at = Moment(record.time.0.unsigned_abs());
+        let at = Moment::from(record.time);
         // Most messages are updates, which need not be read twice.
         let is_update = is_folded && !self.is_translated() && self.take_update(row, number, side, text, at);
         if !is_update {

@@ -84,21 +84,23 @@ pub(crate) struct Frame {
 
 /// What goes around the parts of an entry.
 pub(crate) fn frame(entry: &Entry) -> Frame {
-    let (class, label) = match entry.kind() {
-        EntryKind::UserMessage => ("e e-user", "Message of the user".to_owned()),
-        EntryKind::AgentMessage => ("e e-agent", "Message of the agent".to_owned()),
-        EntryKind::AgentThought => ("e e-thought", "Thought of the agent".to_owned()),
-        EntryKind::ToolCall => {
-            let title = entry.as_tool_call().map(tool_call::title).unwrap_or_default();
-            ("e e-tool", format!("Tool call: {}", crate::terminal::text::visible_line(title)))
+    let (class, label) = match entry {
+        Entry::Message(_) => match entry.kind() {
+            EntryKind::UserMessage => ("e e-user", "Message of the user".to_owned()),
+            EntryKind::AgentThought => ("e e-thought", "Thought of the agent".to_owned()),
+            _ => ("e e-agent", "Message of the agent".to_owned()),
+        },
+        Entry::ToolCall(call) => {
+            let title = crate::terminal::text::visible_line(tool_call::title(call));
+            ("e e-tool", format!("Tool call: {title}"))
         }
-        EntryKind::Terminal => ("e e-term", "Terminal".to_owned()),
-        EntryKind::Compaction => ("e e-compact", "Compaction of the conversation".to_owned()),
-        EntryKind::Subagent => {
-            let title = entry.as_subagent().and_then(|subagent| subagent.title()).unwrap_or_default();
-            ("e e-sub", format!("Sub-agent: {}", crate::terminal::text::visible_line(title)))
+        Entry::Terminal(_) => ("e e-term", "Terminal".to_owned()),
+        Entry::Compaction(_) => ("e e-compact", "Compaction of the conversation".to_owned()),
+        Entry::Subagent(subagent) => {
+            let title = crate::terminal::text::visible_line(subagent.title().unwrap_or_default());
+            ("e e-sub", format!("Sub-agent: {title}"))
         }
-        EntryKind::SessionMessage => ("e e-between", "Message between sessions".to_owned()),
+        Entry::SessionMessage(_) => ("e e-between", "Message between sessions".to_owned()),
     };
     Frame { class, label }
 }

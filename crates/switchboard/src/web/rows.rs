@@ -54,12 +54,12 @@ pub(crate) struct EntryFrame {
     nests: Option<Vec<Nest>>,
 }
 
-type PartFrame = (String, Option<Shared>);
+type PartFrame = (String, Option<CommonText>);
 
 /// A sub-agent inside an entry.
 #[derive(Debug, Serialize)]
 struct Nest {
-    session: Shared,
+    session: CommonText,
     open: bool,
     /// The entries that are shown, by their positions.
     from: usize,
@@ -74,9 +74,9 @@ struct Nest {
 
 /// A text that others have too.
 #[derive(Debug)]
-struct Shared(Arc<str>);
+struct CommonText(Arc<str>);
 
-impl Serialize for Shared {
+impl Serialize for CommonText {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0)
     }
@@ -308,7 +308,7 @@ impl Rows {
             let before = seen.parts.clone();
             let parts = changed(&mut seen.parts, parts);
             let parts = (is_fresh || seen.parts != before).then_some(parts);
-            let session = Shared(Arc::clone(child));
+            let session = CommonText(Arc::clone(child));
             nests.push(Nest { session, open, from: window.start, to: window.end, parts, entries });
         }
         nests
@@ -382,7 +382,7 @@ fn changed(known: &mut SeenParts, parts: Vec<Part>) -> Vec<PartFrame> {
     let before: HashMap<&str, u64> = known.iter().map(|(key, hash)| (&**key, *hash)).collect();
     let frames = parts.iter().map(|part| {
         let same = before.get(&*part.key) == Some(&part.hash);
-        (part.key.clone(), (!same).then(|| Shared(Arc::clone(&part.html))))
+        (part.key.clone(), (!same).then(|| CommonText(Arc::clone(&part.html))))
     });
     let frames = frames.collect();
     *known = parts.into_iter().map(|part| (part.key, part.hash)).collect();

@@ -40,10 +40,10 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(super) struct Client {
     remote: Remote,
     http: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    state: Mutex<State>,
+    state: Mutex<HttpState>,
 }
 
-struct State {
+struct HttpState {
     /// What the server calls the connection.
     connection: Option<HeaderValue>,
     cookies: BTreeMap<String, String>,
@@ -84,7 +84,7 @@ impl Client {
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(connector);
-        let state = State {
+        let state = HttpState {
             connection: None,
             cookies: BTreeMap::new(),
             sessions: HashSet::new(),
@@ -97,7 +97,7 @@ impl Client {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HttpState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -35,7 +35,7 @@ pub struct ServerConnection {
 impl ServerConnection {
     pub(super) fn begin(id: Arc<str>, carrier: Carrier, limits: Arc<ServerLimits>) -> ServerConnection {
         let (sender, incoming) = mpsc::channel(INCOMING);
-        let shared = Shared {
+        let shared = ServedConnection {
             id: Arc::clone(&id),
             carrier,
             limits,
@@ -79,7 +79,7 @@ pub struct ResumeRequest {
 
 /// Decides whether a stream is taken up again.
 pub struct ResumeReply {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ServedConnection>,
     pub(super) session: Arc<str>,
     pub(super) answer: oneshot::Sender<Result<Reader, Refusal>>,
 }
@@ -127,7 +127,7 @@ impl OutgoingLine {
 
 /// Sends lines to a client.
 #[derive(Clone)]
-pub struct Outgoing(pub(super) Arc<Shared>);
+pub struct Outgoing(pub(super) Arc<ServedConnection>);
 
 impl Outgoing {
     /// Sends a line, without waiting: by a [`Flow`](super::Flow) the caller sees to it that not too much waits. A client
@@ -175,7 +175,7 @@ pub(super) enum Carrier {
 }
 
 /// The state of a connection, which its readers, its requests and the program share.
-pub(super) struct Shared {
+pub(super) struct ServedConnection {
     pub(super) id: Arc<str>,
     pub(super) carrier: Carrier,
     pub(super) limits: Arc<ServerLimits>,
@@ -213,7 +213,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl ServedConnection {
     pub(super) fn ending(&self) -> Option<&Ending> {
         self.ending.get()
     }
@@ -375,18 +375,18 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ServedConnection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Shared").field("id", &self.id).finish_non_exhaustive()
+        formatter.debug_struct("ServedConnection").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
 /// A request of a client, for which its connection is not idle while it lasts.
-pub(super) struct Visit(pub(super) Arc<Shared>);
+pub(super) struct Visit(pub(super) Arc<ServedConnection>);
 
 impl Visit {
     /// `None`: there are too many at once.
-    pub(super) fn new(shared: Arc<Shared>) -> Option<Self> {
+    pub(super) fn new(shared: Arc<ServedConnection>) -> Option<Self> {
         let mut presence = locked(&shared.presence);
         if presence.requests >= shared.limits.posts {
             return None;

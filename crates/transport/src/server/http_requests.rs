@@ -15,7 +15,7 @@ use switchboard_acp::rpc::RequestId;
 use tokio::sync::{SemaphorePermit, oneshot};
 use tokio::time::timeout;
 
-use super::connection::{Carrier, Incoming, ResumeReply, ResumeRequest, Shared, Visit};
+use super::connection::{Carrier, Incoming, ResumeReply, ResumeRequest, ServedConnection, Visit};
 use super::events::Events;
 use super::listener::Admission;
 use super::mailbox::{Claim, Reader};
@@ -208,7 +208,7 @@ impl<S: Service> Client<S> {
     /// Asks the program for a stream from a place on.
     async fn resume(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServedConnection>,
         session: Arc<str>,
         cursor: String,
     ) -> Result<Reader, Refusal> {
@@ -230,7 +230,7 @@ impl<S: Service> Client<S> {
     }
 
     /// Gives something to the program.
-    async fn pass_on(&self, shared: &Shared, incoming: Incoming) -> Result<(), Refusal> {
+    async fn pass_on(&self, shared: &ServedConnection, incoming: Incoming) -> Result<(), Refusal> {
         let sender = shared.incoming().ok_or_else(gone)?;
         match timeout(shared.limits.body, sender.send(incoming)).await {
             Ok(Ok(())) => Ok(()),
@@ -277,7 +277,7 @@ impl<S: Service> Client<S> {
 }
 
 /// Ends a connection that was not opened after all.
-struct Opening(Option<Arc<Shared>>);
+struct Opening(Option<Arc<ServedConnection>>);
 
 impl Opening {
     fn done(mut self) {
@@ -348,7 +348,7 @@ fn busy() -> Refusal {
 }
 
 /// The program ended a connection instead of opening it.
-fn ended(shared: &Shared) -> Refusal {
+fn ended(shared: &ServedConnection) -> Refusal {
     let Some(ending) = shared.ending() else { return busy() };
     let status = match ending.code {
         close_codes::UNAUTHORIZED => StatusCode::UNAUTHORIZED,

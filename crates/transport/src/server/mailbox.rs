@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::mpsc;
 
-use super::connection::{Ending, Incoming, OutgoingLine, Shared};
+use super::connection::{Ending, Incoming, OutgoingLine, ServedConnection};
 
 /// The room that an emptied queue keeps.
 const KEPT: usize = 16;
@@ -131,14 +131,14 @@ pub(super) enum Next {
 
 /// Reads one mailbox. While there is one, the connection is not idle.
 pub(super) struct Reader {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ServedConnection>,
     mailbox: Arc<Mailbox>,
     number: u64,
 }
 
 impl Reader {
     /// Begins to read, unless the claim forbids it.
-    pub(super) fn new(shared: &Arc<Shared>, mailbox: Arc<Mailbox>, claim: Claim) -> Option<Self> {
+    pub(super) fn new(shared: &Arc<ServedConnection>, mailbox: Arc<Mailbox>, claim: Claim) -> Option<Self> {
         let (number, discarded) = mailbox.claim(claim)?;
         shared.discard(discarded);
         shared.enter();

@@ -9,7 +9,7 @@ use http::StatusCode;
 use tokio::sync::Notify;
 use tokio::time::{sleep_until, timeout};
 
-use super::connection::{Carrier, ServerConnection, Shared};
+use super::connection::{Carrier, ServedConnection, ServerConnection};
 use super::{Refusal, ServerLimits, close_codes};
 
 /// The connections of a [`router`](super::router).
@@ -68,7 +68,7 @@ impl<I: PartialEq> Table<I> {
 struct Entry<I> {
     who: I,
     agent: Option<String>,
-    shared: Arc<Shared>,
+    shared: Arc<ServedConnection>,
 }
 
 impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
@@ -113,7 +113,7 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
     }
 
     fn close(&self, is_meant: &dyn Fn(&I) -> bool, code: u16, reason: &str) {
-        let meant: Vec<Arc<Shared>> = (self.table().entries.values())
+        let meant: Vec<Arc<ServedConnection>> = (self.table().entries.values())
             .filter(|entry| is_meant(&entry.who))
             .map(|entry| Arc::clone(&entry.shared))
             .collect();
@@ -170,7 +170,7 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
         who: &I,
         agent: Option<&str>,
         carrier: Carrier,
-    ) -> Option<Arc<Shared>> {
+    ) -> Option<Arc<ServedConnection>> {
         let table = self.table();
         let entry = table.entries.get(id)?;
         let is_meant = entry.who == *who
@@ -182,7 +182,7 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
 
     /// Ends a connection that nobody has used for a while, or that the program has dropped; and takes it out of the table
     /// when it has ended and its last reader has left.
-    async fn keep(self, shared: Arc<Shared>) {
+    async fn keep(self, shared: Arc<ServedConnection>) {
         loop {
             let program_left = async {
                 match shared.incoming() {

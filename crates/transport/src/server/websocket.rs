@@ -29,7 +29,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::collecting::Collecting;
-use super::connection::{Carrier, Incoming, Outgoing, OutgoingLine, Shared};
+use super::connection::{Carrier, Incoming, Outgoing, OutgoingLine, ServedConnection};
 use super::http_requests::name_connection;
 use super::mailbox::{Claim, Next, Reader};
 use super::{Refusal, Server, ServerLimits, Service, close_codes, message};
@@ -303,7 +303,7 @@ async fn receive(
 
 /// Passes a message on.
 async fn take(reader: &Reader, opening: &mut Option<Opening>, text: &str) -> Result<(), SocketEnd> {
-    let shared: &Arc<Shared> = &reader.shared;
+    let shared: &Arc<ServedConnection> = &reader.shared;
     match message::read(text) {
         Ok(message) if opening.is_some() && !message::opens(&message) => {
             let reason = "the first message must be initialize".to_owned();

@@ -33,10 +33,10 @@ pub(super) struct Lease {
     server: Arc<Server>,
     pub(super) name: Arc<str>,
     writers: Arc<Mutex<Writers>>,
-    state: Mutex<State>,
+    state: Mutex<LeaseState>,
 }
 
-struct State {
+struct LeaseState {
     about: HubAbout,
     /// Until when the key is there for sure.
     until: Option<Instant>,
@@ -55,7 +55,7 @@ struct State {
 impl Lease {
     /// Begins to renew, for as long as somebody uses this.
     pub(super) fn begin(server: Arc<Server>, name: Arc<str>, writers: Arc<Mutex<Writers>>) -> Arc<Self> {
-        let state = State {
+        let state = LeaseState {
             about: HubAbout::default(),
             until: None,
             renewed: None,
@@ -344,7 +344,7 @@ impl Lease {
     }
 }
 
-impl State {
+impl LeaseState {
     /// Whether the servers could be reached for so long that every hub could renew its key.
     fn is_steady(&self) -> bool {
         self.failed.is_none_or(|failed| failed.elapsed() >= LEASE)

@@ -24,7 +24,7 @@ const FORGOTTEN: &str = "The agent does not remember this session: it sees only 
 
 /// What is to be done instead of passing a line on.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Redirect {
     /// Send this to the agent.
     ToAgent(String),
     /// Take this as if the agent had sent it.
@@ -93,8 +93,8 @@ fn changed(object: &Raw<'_>, without: &[&str], with: Option<(&str, &Value)>) -> 
     Raw::parse(text).unwrap_or_else(|_| json!({}).into())
 }
 
-fn answer(id: RequestId<'static>, result: Raw<'static>) -> Step {
-    Step::FromAgent(Message::response(id, Ok(result)).encode(WireFormat::Any))
+fn answer(id: RequestId<'static>, result: Raw<'static>) -> Redirect {
+    Redirect::FromAgent(Message::response(id, Ok(result)).encode(WireFormat::Any))
 }
 
 impl History {
@@ -106,7 +106,7 @@ impl History {
     }
 
     /// A line on its way to the agent; `None`: it goes as it is.
-    pub(super) fn take_for_agent(&mut self, line: &str) -> Option<Vec<Step>> {
+    pub(super) fn take_for_agent(&mut self, line: &str) -> Option<Vec<Redirect>> {
         const METHODS: [&str; 4] = ["initialize", "session/list", "session/load", "session/resume"];
         let has = |method: &&str| memmem::find(line.as_bytes(), method.as_bytes()).is_some();
         if self.renamed.is_empty() && !METHODS.iter().any(has) {
@@ -116,7 +116,7 @@ impl History {
             Message::Request(request) => self.request(request),
             Message::Notification(mut notification) => {
                 notification.params = Some(self.renamed(notification.params.as_ref()?, true)?);
-                Some(vec![Step::ToAgent(Message::Notification(notification).encode(WireFormat::Any))])
+                Some(vec![Redirect::ToAgent(Message::Notification(notification).encode(WireFormat::Any))])
             }
             Message::Response(_) => None,
         }
@@ -128,11 +128,11 @@ impl History {
     }
 
     /// A line from the agent; `None`: it goes as it is.
-    pub(super) fn take_of_agent(&mut self, line: &str) -> Option<Vec<Step>> {
+    pub(super) fn take_of_agent(&mut self, line: &str) -> Option<Vec<Redirect>> {
         if !self.is_at_work() {
             return None;
         }
-        let pass = |message: Message<'_>| Some(vec![Step::FromAgent(message.encode(WireFormat::Any))]);
+        let pass = |message: Message<'_>| Some(vec![Redirect::FromAgent(message.encode(WireFormat::Any))]);
         match Message::decode(line, WireFormat::Any).ok()?.into_owned() {
             Message::Response(response) => self.response(response),
             Message::Notification(mut notification) => {
@@ -156,7 +156,7 @@ impl History {
         Some(changed(params, &[], Some(("sessionId", &Value::from(other.as_str())))))
     }
 
-    fn request(&mut self, mut request: Request<'static>) -> Option<Vec<Step>> {
+    fn request(&mut self, mut request: Request<'static>) -> Option<Vec<Redirect>> {
         let params = request.params.as_ref();
         match &*request.method {
             "initialize" => {
@@ -191,12 +191,12 @@ impl History {
                     let message = format!("neither the agent nor the store knows the session {session}");
                     let error = RpcError::new(codes::RESOURCE_NOT_FOUND, message);
                     let refusal = Message::response(request.id, Err(error));
-                    vec![Step::FromAgent(refusal.encode(WireFormat::Any))]
+                    vec![Redirect::FromAgent(refusal.encode(WireFormat::Any))]
                 }))
             }
             _ => {
                 request.params = Some(self.renamed(params?, true)?);
-                Some(vec![Step::ToAgent(Message::Request(request).encode(WireFormat::Any))])
+                Some(vec![Redirect::ToAgent(Message::Request(request).encode(WireFormat::Any))])
             }
         }
     }
@@ -208,7 +208,7 @@ impl History {
     }
 
     /// Opens an old session from the store; `None` when it is not there.
-    fn open(&mut self, request: &Request<'static>) -> Option<Vec<Step>> {
+    fn open(&mut self, request: &Request<'static>) -> Option<Vec<Redirect>> {
         let params = request.params.as_ref()?;
         let session = text(Some(params), "sessionId")?;
         let recorded = self.recorded(&session)?;
@@ -225,13 +225,13 @@ impl History {
         };
         self.ask(&request.id, Asked::Instead { session, is_new, lines });
         let instead = Message::request(request.id.clone(), method, params);
-        Some(vec![Step::ToAgent(instead.encode(WireFormat::Any))])
+        Some(vec![Redirect::ToAgent(instead.encode(WireFormat::Any))])
     }
 
     /// What the client gets for an old session.
-    fn opened(&self, session: &str, is_new: bool, lines: Vec<String>, answer: Step) -> Vec<Step> {
-        let mut steps: Vec<Step> = lines.into_iter().map(Step::FromAgent).collect();
-        let mut say = |update: Value| steps.push(Step::FromAgent(update_line(session, &update)));
+    fn opened(&self, session: &str, is_new: bool, lines: Vec<String>, answer: Redirect) -> Vec<Redirect> {
+        let mut steps: Vec<Redirect> = lines.into_iter().map(Redirect::FromAgent).collect();
+        let mut say = |update: Value| steps.push(Redirect::FromAgent(update_line(session, &update)));
         if is_new && self.agent.is_version_1 {
             let content = json!({"type": "text", "text": format!("[{FORGOTTEN}]")});
             let meta = json!({ MOMENTARY: true });
@@ -246,7 +246,7 @@ impl History {
         steps
     }
 
-    fn response(&mut self, response: Response<'static>) -> Option<Vec<Step>> {
+    fn response(&mut self, response: Response<'static>) -> Option<Vec<Redirect>> {
         let lacks =
             |error: &RpcError<'_>| matches!(error.code, codes::METHOD_NOT_FOUND | codes::RESOURCE_NOT_FOUND);
         match (self.asked.answered(Side::Agent, &response.id)?, response.outcome) {
@@ -309,7 +309,7 @@ impl History {
         sessions
     }
 
-    fn list(&self, id: RequestId<'static>, cwd: Option<&str>) -> Step {
+    fn list(&self, id: RequestId<'static>, cwd: Option<&str>) -> Redirect {
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut listed: Vec<Value> = Vec::new();
         for session in self.sessions() {

@@ -15,12 +15,12 @@ use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::history::{History, Step};
+use super::history::{History, Redirect};
 use super::host::TerminalEvent;
 use super::permissions::{Instead, Permissions};
 use super::recorded::Recorded;
 use crate::ending::{self, Phase, Stop, Stops};
-use crate::outbound_queue::{Line, OutboundQueue};
+use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
 use crate::terminal::text::visible_line;
 use crate::{handshake, standard_error, stdio};
@@ -257,18 +257,18 @@ impl Service {
             self.note_request(&line);
             let marked = self.record.as_ref().and_then(|recorded| recorded.recording.mark_prompt(&line));
             if let Some(marked) = marked {
-                return self.pass(from, Line::Made(marked));
+                return self.pass(from, OutboundLine::Made(marked));
             }
         }
         let is_of_agent = from == Side::Agent && self.permissions.is_some();
         match is_of_agent.then(|| Permissions::apart(&line)).flatten() {
-            Some(entries) => entries.into_iter().for_each(|entry| self.pass(from, Line::Made(entry))),
-            None => self.pass(from, Line::Forwarded(line)),
+            Some(entries) => entries.into_iter().for_each(|entry| self.pass(from, OutboundLine::Made(entry))),
+            None => self.pass(from, OutboundLine::Forwarded(line)),
         }
     }
 
     /// Takes a message of one side to the other, unless history or rules know better.
-    fn pass(&mut self, from: Side, line: Line) {
+    fn pass(&mut self, from: Side, line: OutboundLine) {
         if let Some(permissions) = self.permissions.as_mut().filter(|_| from == Side::Agent) {
             permissions.hear_agent(line.text(), self.now);
         }
@@ -289,9 +289,9 @@ impl Service {
         let Some(Instead { updates, answer }) = instead else { return };
         for update in updates {
             self.record(Side::Client, Side::Agent, &update);
-            self.to_client.push(Line::Made(update));
+            self.to_client.push(OutboundLine::Made(update));
         }
-        self.line(Side::Client, Line::Made(answer));
+        self.line(Side::Client, OutboundLine::Made(answer));
     }
 
     /// Whether rules answer a question on its way to the client; what they decide is noted.
@@ -309,10 +309,10 @@ impl Service {
     fn take_too_long(&mut self, from: Side, long: &TooLong) {
         self.complain(from, &long.to_string());
         match long.substitute() {
-            Some(Substitute::Answer(line)) => self.line(from, Line::Made(line)),
+            Some(Substitute::Answer(line)) => self.line(from, OutboundLine::Made(line)),
             Some(Substitute::Refusal(line)) => {
                 self.record(from, from.other(), &line);
-                self.send(from, Line::Made(line));
+                self.send(from, OutboundLine::Made(line));
             }
             None => {}
         }
@@ -361,7 +361,7 @@ impl Service {
     }
 
     /// Takes a line that came from one side.
-    fn line(&mut self, from: Side, line: Line) {
+    fn line(&mut self, from: Side, line: OutboundLine) {
         let handled = self.bridge.handle(from, line.text(), self.now);
         if handled == Handled::Done {
             self.record(from, from, line.text());
@@ -385,19 +385,19 @@ impl Service {
     }
 
     /// Does what history wants instead of passing a line on.
-    fn follow(&mut self, steps: Vec<Step>) {
+    fn follow(&mut self, steps: Vec<Redirect>) {
         for step in steps {
             match step {
-                Step::ToAgent(line) => {
+                Redirect::ToAgent(line) => {
                     self.record_replaced("to", &line);
-                    self.push_to_agent(Line::Made(line));
+                    self.push_to_agent(OutboundLine::Made(line));
                 }
-                Step::FromAgent(line) => self.line(Side::Agent, Line::Made(line)),
+                Redirect::FromAgent(line) => self.line(Side::Agent, OutboundLine::Made(line)),
             }
         }
     }
 
-    fn send(&mut self, to: Side, line: Line) {
+    fn send(&mut self, to: Side, line: OutboundLine) {
         match to {
             Side::Client => {
                 self.note_answer(line.text());
@@ -414,7 +414,7 @@ impl Service {
         }
     }
 
-    fn push_to_agent(&mut self, line: Line) {
+    fn push_to_agent(&mut self, line: OutboundLine) {
         if let Some(permissions) = &mut self.permissions {
             permissions.hear_client(line.text(), self.now);
         }
@@ -442,7 +442,7 @@ impl Service {
             match output {
                 Output::Line { to, line } => {
                     self.record(to, to.other(), &line);
-                    self.send(to, Line::Made(line));
+                    self.send(to, OutboundLine::Made(line));
                 }
                 Output::Loss(loss) => self.write_loss(&loss),
             }

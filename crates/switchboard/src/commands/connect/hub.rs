@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::attempts::{Attempts, within_patience};
 use super::pipe::{Link, LinkEnd, LinkLines, Pipe};
-use crate::outbound_queue::{Line, OutboundQueue};
+use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
 use crate::{standard_error, stdio};
 
@@ -245,7 +245,7 @@ impl HubLink {
                 match output {
                     ResumableOutput::Line { to: Side::Agent, line } => {
                         if let Some(link) = &mut self.link {
-                            link.outbound.push(Line::Made(line));
+                            link.outbound.push(OutboundLine::Made(line));
                         }
                     }
                     ResumableOutput::Line { to: Side::Client, line } => {
@@ -290,7 +290,7 @@ impl HubLink {
         if let Some(Outline::Response { id }) = Outline::of(&line) {
             self.unanswered.answered(Side::Agent, &id);
         }
-        pipe.to_editor.push(Line::Made(line));
+        pipe.to_editor.push(OutboundLine::Made(line));
     }
 }
 

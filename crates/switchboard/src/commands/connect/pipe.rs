@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::attempts::{Attempts, within_patience};
 use super::failed;
-use crate::outbound_queue::{Line, OutboundQueue};
+use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::CommandError;
 use crate::{standard_error, stdio};
 
@@ -228,7 +228,7 @@ impl Pipe {
             tokio::select! {
                 line = self.from_editor.next() => return line,
                 line = link.lines.next() => match line {
-                    Some(line) => self.to_editor.push(Line::Forwarded(line)),
+                    Some(line) => self.to_editor.push(OutboundLine::Forwarded(line)),
                     None => return self.from_editor.next().await,
                 },
                 () = self.to_editor.send_first() => {}
@@ -241,7 +241,7 @@ impl Pipe {
         let mut is_answered = false;
         let (mut has_left, mut farewell) = (false, None);
         if let Some(line) = first {
-            link.outbound.push(Line::Forwarded(line.clone()));
+            link.outbound.push(OutboundLine::Forwarded(line.clone()));
         }
         loop {
             if self.to_editor.is_closed() {
@@ -266,14 +266,14 @@ impl Pipe {
                                 return Talked::Hub;
                             }
                         }
-                        self.to_editor.push(Line::Forwarded(line));
+                        self.to_editor.push(OutboundLine::Forwarded(line));
                     }
                     None if is_answered || has_left => return Talked::OverAfterAll,
                     None => return Talked::NoAnswer,
                 },
                 line = self.from_editor.next_or_hold(asked.is_some()), if !has_left && link.outbound.has_room() => {
                     if let Some(line) = line {
-                        link.outbound.push(Line::Forwarded(line));
+                        link.outbound.push(OutboundLine::Forwarded(line));
                     }
                 }
                 () = self.to_editor.send_first() => {}

@@ -14,8 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use switchboard_acp::v2;
 use switchboard_peer::{PermissionQuestion, Update};
 use switchboard_session::{
-    Activity, Change, Changes, Content, ContentChange, Conversation, EntryChange, EntryField, EntryKind,
-    FieldChanges, Plan, Session, SessionMessage, ToolCall,
+    Activity, Change, Changes, Content, ContentChange, Conversation, Entry, EntryChange, EntryField,
+    EntryKind, FieldChanges, Plan, Session, SessionMessage, ToolCall,
 };
 
 use super::entry_text::{self, Amount};
@@ -187,16 +187,11 @@ impl Screen {
 
     fn entry(&mut self, seen: Seen<'_>, change: EntryChange) -> io::Result<()> {
         let Some(entry) = seen.session.entry(change.position) else { return Ok(()) };
-        match change.kind {
-            EntryKind::AgentMessage | EntryKind::AgentThought => match entry.as_message() {
-                Some(message) => self.message(seen, message.content(), change),
-                None => Ok(()),
-            },
-            EntryKind::ToolCall => match entry.as_tool_call() {
-                Some(call) => self.tool_call(seen, call, change),
-                None => Ok(()),
-            },
-            EntryKind::Subagent => {
+        match entry {
+            Entry::Message(_) if change.kind == EntryKind::UserMessage => Ok(()),
+            Entry::Message(message) => self.message(seen, message.content(), change),
+            Entry::ToolCall(call) => self.tool_call(seen, call, change),
+            Entry::Subagent(_) => {
                 if change.created {
                     self.finish_messages(seen)?;
                 }
@@ -209,11 +204,8 @@ impl Screen {
                     false => Ok(()),
                 }
             }
-            EntryKind::SessionMessage => match entry.as_session_message() {
-                Some(message) => self.session_message(seen, message, change),
-                None => Ok(()),
-            },
-            EntryKind::UserMessage | EntryKind::Terminal | EntryKind::Compaction => Ok(()),
+            Entry::SessionMessage(message) => self.session_message(seen, message, change),
+            Entry::Terminal(_) | Entry::Compaction(_) => Ok(()),
         }
     }
 
@@ -449,8 +441,8 @@ impl Screen {
     fn catch_up(&mut self, seen: Seen<'_>) -> io::Result<()> {
         for (position, entry) in seen.session.entries().enumerate() {
             let items = match entry {
-                switchboard_session::Entry::Message(message) => message.content().len(),
-                switchboard_session::Entry::SessionMessage(message) => message.content().len(),
+                Entry::Message(message) => message.content().len(),
+                Entry::SessionMessage(message) => message.content().len(),
                 _ => 0,
             };
             let content = ContentChange::Appended(items);

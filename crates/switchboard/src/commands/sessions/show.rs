@@ -130,7 +130,7 @@ fn version_1(
     let mut fold = |records: Vec<Record>| {
         for record in records {
             let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
-            let (text, at) = (String::from_utf8_lossy(&record.bytes), Moment(record.time.0.unsigned_abs()));
+            let (text, at) = (String::from_utf8_lossy(&record.bytes), Moment::from(record.time));
             if record.channel == Channel::Hub {
                 apply_hub_note(&mut conversation, &text, at);
                 continue;

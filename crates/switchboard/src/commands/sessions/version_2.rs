@@ -24,7 +24,7 @@ impl Translation {
         };
         let Ok(text) = std::str::from_utf8(&record.bytes) else { return Vec::new() };
         self.at = record.time;
-        self.bridge.take(Some(from), text, Moment(record.time.0.unsigned_abs()));
+        self.bridge.take(Some(from), text, Moment::from(record.time));
         self.drain()
     }
 
