@@ -391,7 +391,8 @@ mod tests {
                 r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"a","update":{{"sessionUpdate":"state_update","state":"{state}"}}}}}}"#
             )
         };
-        let prompt = r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"a","prompt":[]}}"#;
+        let prompt =
+            r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"a","prompt":[]}}"#;
         memory.see(0, Channel::ToAgent, prompt);
         for (place, (state, is_busy)) in
             [("running", true), ("unknown", true), ("_other", true), ("idle", false), ("unknown", false)]
