@@ -69,7 +69,7 @@ pub use references::{
 pub use request::{Decider, Elicitation, Permission, Settlement};
 pub use session::{Session, TERMINAL_OUTPUT_LIMIT};
 pub use snapshot::{Activity, Plan, Snapshot, Usage};
-pub use subagent::{SessionMessage, Subagent};
+pub use subagent::{SessionMessage, Subagent, subagent_name};
 pub use switchboard_acp::{Moment, Side};
 pub use turn::{Turn, TurnEnd, TurnOutcome};
 pub use update::entry_of_update;

@@ -14,6 +14,31 @@ use crate::session::Session;
 use crate::short_text::ShortText;
 use crate::snapshot::{Activity, activity_of};
 
+/// How much of a description belongs to a name.
+const MAX_DESCRIPTION: usize = 60;
+
+/// What people know a sub-agent by that has a title, a description or both: agents give several the same title, so the
+/// beginning of the description belongs to it.
+///
+/// ```
+/// use switchboard_session::subagent_name;
+///
+/// assert_eq!(subagent_name(Some("Explorer"), Some("Reads the tests.\nAll of them.")), Some("Explorer (Reads the tests.)".into()));
+/// assert_eq!(subagent_name(Some(" "), None), None);
+/// ```
+pub fn subagent_name(title: Option<&str>, description: Option<&str>) -> Option<String> {
+    let title = title.filter(|title| !title.trim().is_empty());
+    let line = description.and_then(|text| text.trim().lines().next());
+    let line = line.map(|line| match line.char_indices().nth(MAX_DESCRIPTION) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    });
+    match (title, line) {
+        (Some(title), Some(line)) => Some(format!("{title} ({line})")),
+        (title, line) => title.map(str::to_owned).or(line),
+    }
+}
+
 /// A sub-agent, as the session that started it tells of it. Its own session has its transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subagent {

@@ -182,16 +182,25 @@ impl V1ToV2 {
             more: _,
         } = update;
         let tag = "subagent_update";
+        let child = self.family.get(&update.session_id);
         // A name inside the content of a call may have been replaced before that is told again.
-        let is_inside = self.family.get(&update.session_id).is_some_and(|child| {
+        let is_inside = child.is_some_and(|child| {
             child.shown_by.as_ref().map_or(child.top != *update.session_id, |shown_by| !shown_by.is_own)
         });
+        let name = child.and_then(|child| child.name.clone()).unwrap_or_default();
+        // A name has the beginning of what is long.
+        let is_lost = |part: &Field<Text<'_>>| match part {
+            Field::Set(text) => is_inside || !name.contains(&**text),
+            Field::Clear => is_inside,
+            Field::Keep => false,
+        };
+        let (title, description) = (is_lost(title), is_lost(description));
         let mut lose = |pointer: &str| {
             self.context.lose(Some(parent), tag, pointer, NOT_SHOWN, Severity::Minor, Side::Client);
         };
         for (pointer, is_said) in [
-            ("/params/update/title", is_inside && !title.is_keep()),
-            ("/params/update/description", is_inside && !description.is_keep()),
+            ("/params/update/title", title),
+            ("/params/update/description", description),
             ("/params/update/capabilities", !capabilities.is_keep()),
             ("/params/update/state", state.value().is_some_and(|state| !is_bare_state(state))),
             ("/params/update/cwd", !cwd.is_keep()),

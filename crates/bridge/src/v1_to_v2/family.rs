@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use switchboard_acp::v2::ToolCallStatus;
 use switchboard_acp::{Diagnostic, Extra, Field, Raw, Wire, WireFormat, v2};
-use switchboard_session::{MAX_ANCESTORS, MAX_SUBAGENTS, Session as Fold};
+use switchboard_session::{MAX_ANCESTORS, MAX_SUBAGENTS, Session as Fold, subagent_name};
 
 use crate::Moment;
 use crate::map::{HashMap, HashSet};
@@ -133,7 +133,7 @@ pub(super) struct Child {
     /// When its work was last over.
     ended: Option<Moment>,
     pub(super) failed: Option<String>,
-    name: Option<String>,
+    pub(super) name: Option<String>,
     /// Bytes of it and of all below it that one call shows, of one below the root.
     shown: usize,
     can_be_cancelled: bool,
@@ -152,16 +152,11 @@ impl Child {
     pub(super) fn told_of(&mut self, update: &v2::unstable::SubagentUpdate<'_>, fits: bool, now: Moment) {
         if fits {
             self.fold.apply(&v2::SessionUpdate::SubagentUpdate(Box::new(update.clone())));
-            let said = |part: Option<&str>| part.filter(|part| !part.trim().is_empty()).map(str::to_owned);
-            let own = self.fold.subagent(&update.session_id);
-            let (title, description) =
-                own.map(|own| (said(own.title()), said(own.description()))).unwrap_or_default();
             // What is forgotten is still its name, until it has another.
             if !(update.title.is_keep() && update.description.is_keep()) {
-                self.name = match (title, description) {
-                    (Some(title), Some(description)) => Some(clipped(&format!("{title}: {description}"))),
-                    (title, description) => title.or(description).map(|name| clipped(&name)),
-                };
+                let own = self.fold.subagent(&update.session_id);
+                let name = own.and_then(|own| subagent_name(own.title(), own.description()));
+                self.name = name.map(|name| clipped(&name));
             }
             if let Field::Set(capabilities) = &update.capabilities {
                 self.can_be_cancelled = capabilities.cancel.is_some();

@@ -156,6 +156,23 @@ fn what_is_told_of_a_child_inside_a_call_and_not_shown_there_is_reported() {
 }
 
 #[test]
+fn a_child_has_the_name_that_the_session_engine_gives_it_and_what_is_too_long_for_that_is_reported() {
+    let (short, long) =
+        ("reads", "reads all that there is to read here, and then some more of it, again and again");
+    for (description, lost) in [(short, &[][..]), (long, &["subagent_update description".to_owned()])] {
+        let mut bench = at_work(json!({}));
+        let mut told = announced("c", "helper");
+        told["description"] = description.into();
+        bench.update(told);
+        bench.agent(of("c", text("m", "hello")));
+        let name = switchboard_session::subagent_name(Some("helper"), Some(description)).unwrap();
+        let calls = calls(&bench.take_client());
+        assert!(calls[0].1.title.contains(&name), "{calls:?}");
+        assert_eq!(bench.lost(), lost);
+    }
+}
+
+#[test]
 fn what_is_below_a_child_is_shown_in_its_call() {
     let mut bench = at_work(json!({}));
     bench.update(announced("c", "helper"));

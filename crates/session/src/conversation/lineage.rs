@@ -8,7 +8,7 @@ use switchboard_acp::{Diagnostic, Field, Text, Wire, v2};
 use super::Conversation;
 use crate::references::{StartedSession, sessions_started_by};
 use crate::snapshot::{Activity, activity_of};
-use crate::subagent::{Subagent, state_in_words};
+use crate::subagent::{Subagent, state_in_words, subagent_name};
 
 /// How many sessions of a connection are known as those of sub-agents, here and in the bridge.
 pub const MAX_SUBAGENTS: usize = 10_000;
@@ -16,9 +16,6 @@ pub const MAX_SUBAGENTS: usize = 10_000;
 /// How many ancestors a session can have, here and in the bridge. Nobody could follow more, and every name of an asker goes
 /// through them.
 pub const MAX_ANCESTORS: usize = 64;
-
-/// How much of a description belongs to a name.
-const MAX_DESCRIPTION: usize = 60;
 
 /// Where a session belongs that an agent has opened in the course of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -327,7 +324,7 @@ impl Conversation {
             let entry = self.session(Some(parent)).and_then(|session| session.subagent(child));
             let title = now(&update.title, entry.and_then(Subagent::title));
             let description = now(&update.description, entry.and_then(Subagent::description));
-            if let Some(name) = name_of(title, description) {
+            if let Some(name) = subagent_name(title, description) {
                 self.lineage.call(child, name);
             }
             if let Some(state) = update.state.value() {
@@ -343,21 +340,6 @@ fn now<'f>(field: &'f Field<Text<'_>>, before: Option<&'f str>) -> Option<&'f st
         Field::Keep => before,
         Field::Clear => None,
         Field::Set(text) => Some(text),
-    }
-}
-
-/// Title and description: agents give several sub-agents the same title.
-fn name_of(title: Option<&str>, description: Option<&str>) -> Option<String> {
-    let line = description.map(|text| text.trim().lines().next().unwrap_or_default());
-    let line =
-        line.filter(|line| !line.is_empty()).map(|line| match line.char_indices().nth(MAX_DESCRIPTION) {
-            Some((end, _)) => format!("{}…", &line[..end]),
-            None => line.to_owned(),
-        });
-    match (title, line) {
-        (Some(title), None) => Some(title.to_owned()),
-        (Some(title), Some(line)) => Some(format!("{title} ({line})")),
-        (None, line) => line,
     }
 }
 
